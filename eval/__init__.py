@@ -1,0 +1,1 @@
+"""Scoring of predictions; independent of the pipeline that made them."""

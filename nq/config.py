@@ -1,0 +1,148 @@
+"""Settings of every stage: frozen, validated on construction, defaults only here.
+
+The command line and the README's tables are made from these fields and their help texts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+COMPAT_MODES = ("ours", "bert-joint", "kisialiou")
+DECISIONS = ("default", "bert-joint", "kisialiou")
+
+
+def option(default: Any, help: str, **extra: Any) -> Any:
+    """A dataclass field with the help text that the command line shows."""
+    return field(default=default, metadata={"help": help, **extra})
+
+
+class Settings:
+    """What all settings share: they print as a dict and are read back from one."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain JSON values."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Settings from a mapping; unknown keys are an error that names the known ones."""
+        known = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise ValueError(f"unknown settings {unknown} for {cls.__name__}; known are {known}")
+        return cls(**values)
+
+
+def _check(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+@dataclass(frozen=True)
+class WindowConfig(Settings):
+    """How a page becomes windows."""
+
+    max_seq_length: int = option(512, "pieces in a window, padding included")
+    doc_stride: int = option(128, "pieces from the start of one window to the start of the next")
+    max_query_length: int = option(64, "pieces of the question, [Q] included")
+    max_contexts: int = option(48, "blocks of a page that are read, the null context included")
+    max_position: int = option(50, "where the counters in the [Paragraph=n] markers stop")
+    compat: str = option(
+        "ours",
+        "whose features: ours, or exactly those of the original or of the 2020 port",
+        choices=COMPAT_MODES,
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("doc_stride", "max_query_length", "max_contexts", "max_position"):
+            value = getattr(self, name)
+            _check(value >= 1, f"{name} must be at least 1, got {value}")
+        room = self.max_seq_length - self.max_query_length - 3
+        _check(
+            room >= 1,
+            f"max_seq_length {self.max_seq_length} leaves no room for the page: it must be more "
+            f"than max_query_length + 3 = {self.max_query_length + 3}",
+        )
+        _check(
+            self.compat in COMPAT_MODES,
+            f"unknown compat {self.compat!r}; known are {', '.join(COMPAT_MODES)}",
+        )
+
+
+@dataclass(frozen=True)
+class ModelConfig(Settings):
+    """Shape of the encoder, in the words of a BERT ``config.json``."""
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    hidden_act: str = "gelu"
+    layer_norm_eps: float = 1e-12
+    initializer_range: float = 0.02
+
+    def __post_init__(self) -> None:
+        _check(
+            self.hidden_size % self.num_attention_heads == 0,
+            f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
+            f"{self.num_attention_heads}",
+        )
+        _check(
+            self.hidden_act in ("gelu", "gelu_new", "relu"),
+            f"unknown hidden_act {self.hidden_act!r}; known are gelu, gelu_new, relu",
+        )
+
+
+@dataclass(frozen=True)
+class DecisionConfig(Settings):
+    """How scores become answers; a model folder carries its own thresholds."""
+
+    rule: str = option("default", "which decision is taken", choices=DECISIONS)
+    max_answer_length: int = option(30, "pieces of a short answer at most")
+    long_threshold: float = option(0.0, "long answers score at least this much")
+    short_threshold: float = option(0.0, "short and yes/no answers score at least this much")
+    yes_no_bias: float = option(0.0, "added to the YES and NO scores before types are compared")
+
+    def __post_init__(self) -> None:
+        _check(
+            self.rule in DECISIONS,
+            f"unknown decision {self.rule!r}; known are {', '.join(DECISIONS)}",
+        )
+        _check(
+            self.max_answer_length >= 1,
+            f"max_answer_length must be at least 1, got {self.max_answer_length}",
+        )
+
+
+@dataclass(frozen=True)
+class TrainConfig(Settings):
+    """How a model is trained."""
+
+    epochs: float = option(2.0, "passes over the training windows; a fraction is allowed")
+    batch_size: int = option(32, "windows in a step")
+    learning_rate: float = option(2e-4, "highest learning rate, reached after the warm-up")
+    warmup: float = option(0.1, "share of the steps in which the learning rate rises")
+    weight_decay: float = option(0.01, "AdamW's weight decay; biases and norms are exempt")
+    dropout: float = option(0.1, "rate of dropout on attention and layer outputs")
+    negatives: float = option(0.02, "probability of keeping a window without the answer")
+    seed: int = option(2020, "of the shuffling, the negatives, dropout and fresh weights")
+    save_every: int = option(200, "steps between two checkpoints to resume from")
+    precision: str = option(
+        "float32",
+        "compute type of the training step",
+        choices=("float32", "bfloat16", "float16"),
+    )
+
+    def __post_init__(self) -> None:
+        _check(self.epochs > 0, f"epochs must be above 0, got {self.epochs}")
+        _check(self.batch_size >= 1, f"batch_size must be at least 1, got {self.batch_size}")
+        _check(self.learning_rate > 0, f"learning_rate must be above 0, got {self.learning_rate}")
+        _check(0 <= self.warmup < 1, f"warmup must be in [0, 1), got {self.warmup}")
+        _check(0 <= self.negatives <= 1, f"negatives must be in [0, 1], got {self.negatives}")
+        _check(self.save_every >= 1, f"save_every must be at least 1, got {self.save_every}")

@@ -1,0 +1,101 @@
+"""features -> TFRecord records, in the layout of the original's reader.
+
+A record is a serialized ``tf.train.Example`` of int64 lists:
+
+    unique_ids [1]    example id + window number, as the original has it (neighbouring ids
+                      collide; the 2020 port spells it ``unique_id``)
+    example_keys [2]  file number and line of the example, which never collide
+    window_ids [2]    the window's number and how many windows its example has
+    input_ids, input_mask, segment_ids [L]
+    token_map [L]                                  inference
+    start_positions, end_positions, answer_types [1]   training
+
+Encoding is done for all windows of an example at once and needs no TensorFlow.
+Wire format: https://protobuf.dev/programming-guides/encoding/ and
+tensorflow/core/example/{example,feature}.proto.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from nq.records import ExampleId, Features, IntArray, Source
+
+ID_NAMES = {"ours": "unique_ids", "bert-joint": "unique_ids", "kisialiou": "unique_id"}
+_INT64_MASK = (1 << 64) - 1
+_MAX_VARINT = 10
+
+
+def encode_records(features: Features, source: Source, compat: str = "ours") -> Iterator[bytes]:
+    """One serialized ``tf.train.Example`` for each window, in order."""
+    if not len(features):
+        return
+    columns = {
+        ID_NAMES[compat]: _unique_ids(features.example_id, features.windows),
+        "example_keys": np.tile([source.file_index, source.line], (len(features), 1)),
+        "window_ids": np.stack(
+            [features.windows, np.full_like(features.windows, features.n_windows)], axis=1
+        ),
+        "input_ids": features.input_ids,
+        "input_mask": features.input_mask,
+        "segment_ids": features.segment_ids,
+    }
+    if features.answer_types is None:
+        columns["token_map"] = features.token_map
+    else:
+        columns["start_positions"] = features.start_positions
+        columns["end_positions"] = features.end_positions
+        columns["answer_types"] = features.answer_types
+    rows = [_entries(name, np.asarray(values)) for name, values in sorted(columns.items())]
+    for entries in zip(*rows, strict=True):
+        yield _field(1, b"".join(entries))
+
+
+def _unique_ids(example_id: ExampleId, windows: IntArray) -> IntArray:
+    if isinstance(example_id, str):
+        example_id = int.from_bytes(hashlib.sha256(example_id.encode()).digest()[:7])
+    first = np.array(example_id & _INT64_MASK, np.uint64)
+    return (first + windows.astype(np.uint64)).view(np.int64)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _field(number: int, payload: bytes) -> bytes:
+    """A length-delimited protobuf field."""
+    return bytes([number << 3 | 2]) + _varint(len(payload)) + payload
+
+
+def _entries(name: str, values: IntArray) -> list[bytes]:
+    """For each row of ``values`` the map entry ``name -> int64 list`` of a ``Features``."""
+    key = _field(1, name.encode())
+    return [
+        _field(1, key + _field(2, _field(3, _field(1, packed))))
+        for packed in pack_varints(values.reshape(len(values), -1))
+    ]
+
+
+def pack_varints(rows: IntArray) -> Sequence[bytes]:
+    """Each row of ``[n, m]`` int64 as the bytes of a packed repeated int64."""
+    values = np.ascontiguousarray(rows, np.int64).view(np.uint64)
+    largest = int(values.max()) if values.size else 0
+    width = min(_MAX_VARINT, max(1, -(-largest.bit_length() // 7)))
+    shifts = np.arange(width, dtype=np.uint64) * np.uint64(7)
+    groups = (values[..., None] >> shifts).astype(np.uint8) & 0x7F
+    lengths = np.ones(values.shape, np.int64)
+    for i in range(1, width):
+        lengths += values >= np.uint64(1 << (7 * i))
+    columns = np.arange(width)
+    more = columns < lengths[..., None] - 1
+    flat = (groups | (more.astype(np.uint8) << 7))[columns < lengths[..., None]].tobytes()
+    ends = np.cumsum(lengths.sum(axis=1)).tolist()
+    return [flat[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)] if ends else []

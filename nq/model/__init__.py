@@ -1,0 +1,1 @@
+"""The BERT-Joint model: encoder and heads, checkpoints, profiles, prediction, training."""

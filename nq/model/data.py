@@ -1,0 +1,36 @@
+"""TFRecords -> tensors: the reading side of ``nq.formats.tfrecord``, with tf.data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from nq.records import IntArray
+
+ROWS = ("input_ids", "input_mask", "segment_ids")
+TARGETS = ("start_positions", "end_positions", "answer_types")
+READ_BATCH = 256
+
+
+def spec(length: int, training: bool) -> dict[str, tf.io.FixedLenFeature]:
+    """What a record holds; see ``nq.formats.tfrecord``."""
+    shapes: dict[str, list[int]] = {name: [length] for name in ROWS}
+    if training:
+        shapes.update({name: [] for name in TARGETS})
+    else:
+        shapes.update({"token_map": [length], "example_keys": [2], "window_ids": [2]})
+    return {name: tf.io.FixedLenFeature(shape, tf.int64) for name, shape in shapes.items()}
+
+
+def read_columns(shards: Sequence[Path], length: int) -> dict[str, IntArray]:
+    """All training records of ``shards`` as one array a column."""
+    features = spec(length, training=True)
+    dataset = tf.data.TFRecordDataset([str(s) for s in shards]).batch(READ_BATCH)
+    parts: dict[str, list[IntArray]] = {name: [] for name in features}
+    for batch in dataset.map(lambda rows: tf.io.parse_example(rows, features)):
+        for name, value in batch.items():
+            parts[name].append(value.numpy().astype(np.int32))
+    return {name: np.concatenate(values) for name, values in parts.items() if values}

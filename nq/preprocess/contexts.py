@@ -1,0 +1,90 @@
+"""example -> contexts -> words: which blocks of a page are read, and with which markers.
+
+Rules of BERT-Joint (google-research/language, ``bert_joint/run_nq.py``): the null
+context first, then the top-level blocks with text, 48 in all. Each block is introduced
+by two marker words, ``[ContextId=i] [Type=n]``, so that the page becomes one sequence
+
+    [ContextId=-1] [NoLongAnswer] [ContextId=0] [Paragraph=1] The flow …
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from nq.config import WindowConfig
+from nq.records import Candidate, Context, Example
+
+NULL_CONTEXT = Context(-1, "[NoLongAnswer]", (), ())
+_TYPES = {"<Table>": "Table", "<P>": "Paragraph", "<Ul>": "List", "<Ol>": "List", "<Dl>": "List"}
+_ORIGINAL_BLANKS = re.compile("[ \t\r\n\u202f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A page as one word sequence.
+
+    Args:
+        words: markers and words of all contexts, in order.
+        doc: the document token of each word, -1 for markers.
+        is_marker: whether a word is one of our markers, which document text never is.
+    """
+
+    words: list[str]
+    doc: list[int]
+    is_marker: list[bool]
+
+
+def _is_html(example: Example, config: WindowConfig) -> list[bool]:
+    if config.compat == "kisialiou":  # the port takes every token with a "<" for a tag
+        return ["<" in token for token in example.tokens]
+    return list(example.is_html)
+
+
+def _text(example: Example, candidate: Candidate, html: list[bool]) -> tuple[list[str], list[int]]:
+    span = range(candidate.span.start, candidate.span.end)
+    doc = [i for i in span if not html[i]]
+    tokens = example.tokens
+    return [tokens[i] for i in doc], doc
+
+
+def contexts(example: Example, config: WindowConfig) -> list[Context]:
+    """The null context, then the top-level candidates with text, at most ``max_contexts``.
+
+    The counter of a type stops at ``max_position`` (``[Paragraph=50]`` may come twice).
+    """
+    found = [NULL_CONTEXT]
+    html = _is_html(example, config)
+    counts: Counter[str] = Counter()
+    for index, candidate in enumerate(example.candidates):
+        if len(found) >= config.max_contexts:
+            break
+        if not candidate.top_level:
+            continue
+        words, doc = _text(example, candidate, html)
+        if not any(word.strip() for word in words):
+            continue
+        kind = _TYPES.get(example.tokens[candidate.span.start], "Other")
+        counts[kind] = min(counts[kind] + 1, config.max_position)
+        found.append(Context(index, f"[{kind}={counts[kind]}]", words, doc))
+    return found
+
+
+def words(found: list[Context], config: WindowConfig) -> Words:
+    """Joins contexts to one word sequence: one word, one entry in the map.
+
+    In the compatibility modes words are split again at blanks, tabs, line ends and U+202F,
+    as the originals do, and the map is then looked up by the new word number: on such
+    pages it is off by the number of extra words, exactly as theirs is.
+    """
+    sequence, doc, is_marker = [], [], []
+    for context in found:
+        sequence += [*context.markers, *context.words]
+        doc += [-1, -1, *context.doc]
+        is_marker += [True, True] + [False] * len(context.words)
+    if config.compat == "ours":
+        return Words(sequence, doc, is_marker)
+    again = [word for word in _ORIGINAL_BLANKS.split(" ".join(sequence)) if word]
+    doc += [-1] * (len(again) - len(doc))  # where the originals end in an IndexError
+    return Words(again, doc[: len(again)], [False] * len(again))

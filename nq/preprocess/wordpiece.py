@@ -1,0 +1,142 @@
+"""BERT's WordPiece tokenizer, fed with a ``vocab.txt``."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from tokenizers import Tokenizer as Backend
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from nq.preprocess.tokenizer import Pieces, Tokenizer, marker_ids
+
+FIRST_MARKER_ROW = 104
+MAX_WORD_CHARS = 200  # the original's max_input_chars_per_word
+_BRACKETED = re.compile(r"^\[[^ ]*\]$")
+
+
+def read_vocab(path: Path) -> dict[str, int]:
+    """Piece -> id (row - 1); of a piece that stands twice the last row counts.
+
+    Raises:
+        ValueError: the file is no BERT vocabulary.
+    """
+    rows = path.read_text(encoding="utf-8").split("\n")
+    if rows and not rows[-1]:
+        rows.pop()
+    vocab = {row.strip(): i for i, row in enumerate(rows)}
+    missing = [p for p in ("[CLS]", "[SEP]", "[UNK]", "[PAD]") if p not in vocab]
+    if missing:
+        raise ValueError(
+            f"{path} lacks {', '.join(missing)}: expected a BERT vocab.txt with one piece a row"
+        )
+    return vocab
+
+
+class WordPieceTokenizer(Tokenizer):
+    """WordPiece by the ``tokenizers`` library; uncased or cased.
+
+    Args:
+        vocab_file: BERT's ``vocab.txt``, with or without BERT-Joint's markers.
+        lowercase: as the vocabulary is.
+    """
+
+    def __init__(self, vocab_file: str | Path, lowercase: bool = True) -> None:
+        super().__init__()
+        path = Path(vocab_file)
+        vocab = read_vocab(path)
+        self.files = {"vocab.txt": path}
+        self.vocab_size = max(vocab.values()) + 1
+        self.lowercase = lowercase
+        self.cls_id, self.sep_id = vocab["[CLS]"], vocab["[SEP]"]
+        self.pad_id, self.unk_id = vocab["[PAD]"], vocab["[UNK]"]
+        unused = [i for p, i in vocab.items() if p.startswith("[unused") and i >= FIRST_MARKER_ROW]
+        self._vocab, self._markers = vocab, marker_ids(vocab, sorted(unused))
+        self._model = WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARS)
+        self._backend = Backend(self._model)
+        self._backend.normalizer = BertNormalizer(lowercase=lowercase)
+        self._backend.pre_tokenizer = BertPreTokenizer()
+
+    def piece_id(self, piece: str) -> int | None:
+        return self._vocab.get(piece)
+
+    def marker_id(self, marker: str) -> int:
+        return self._markers.get(marker, self.unk_id)
+
+    def _encode(self, words: Sequence[str]) -> list[Pieces]:
+        encodings = self._backend.encode_batch_fast(list(words), add_special_tokens=False)
+        return [tuple(encoding.ids) for encoding in encodings]
+
+
+class OriginalWordPieceTokenizer(WordPieceTokenizer):
+    """The original's tokenizer to the letter, for the compatibility modes.
+
+    It differs from the library where Unicode does: its own order of lower-casing and
+    stripping accents, Python's character tables, private and unassigned characters kept.
+    And a word that stands in brackets is looked up as a whole, markers, [SEP] and all,
+    [UNK] if unknown (google-research/bert ``tokenization.py``, ``run_nq.py``).
+    """
+
+    def _encode(self, words: Sequence[str]) -> list[Pieces]:
+        return [self._encode_word(word) for word in words]
+
+    def _encode_word(self, word: str) -> Pieces:
+        if _BRACKETED.match(word):
+            found = self.piece_id(word)
+            return (self._markers.get(word, self.unk_id) if found is None else found,)
+        tokens = basic_tokens(word, self.lowercase)
+        return tuple(piece.id for token in tokens for piece in self._model.tokenize(token))
+
+
+def basic_tokens(text: str, lowercase: bool = True) -> list[str]:
+    """BERT's BasicTokenizer: cleans, isolates CJK characters, lower-cases, splits punctuation.
+
+    >>> basic_tokens("Müller's (2nd)")
+    ['muller', "'", 's', '(', '2nd', ')']
+    """
+    cleaned = "".join(map(_clean_char, text))
+    tokens = []
+    for token in cleaned.split():
+        if lowercase:
+            decomposed = unicodedata.normalize("NFD", token.lower())
+            token = "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
+        tokens.append("".join(f" {c} " if _is_punctuation(c) else c for c in token))
+    return " ".join(tokens).split()
+
+
+@lru_cache(maxsize=65536)
+def _clean_char(char: str) -> str:
+    """What cleaning leaves of a character: nothing, a blank, itself, itself between blanks."""
+    if char in "\t\n\r":
+        return " "
+    category = unicodedata.category(char)
+    if char in "\x00\ufffd" or category in ("Cc", "Cf"):
+        return ""
+    if category == "Zs":
+        return " "
+    return f" {char} " if _is_cjk(ord(char)) else char
+
+
+def _is_cjk(code: int) -> bool:
+    return (
+        0x4E00 <= code <= 0x9FFF
+        or 0x3400 <= code <= 0x4DBF
+        or 0x20000 <= code <= 0x2A6DF
+        or 0x2A700 <= code <= 0x2B73F
+        or 0x2B740 <= code <= 0x2B81F
+        or 0x2B820 <= code <= 0x2CEAF
+        or 0xF900 <= code <= 0xFAFF
+        or 0x2F800 <= code <= 0x2FA1F
+    )
+
+
+@lru_cache(maxsize=65536)
+def _is_punctuation(char: str) -> bool:
+    code = ord(char)
+    ascii_mark = 33 <= code <= 47 or 58 <= code <= 64 or 91 <= code <= 96 or 123 <= code <= 126
+    return ascii_mark or unicodedata.category(char).startswith("P")

@@ -1,0 +1,246 @@
+"""Every noun that passes between the stages.
+
+Positions carry their unit in the name: ``doc`` is an index into the document's
+tokens, ``pos`` an index into one window's row of pieces. Spans are half-open.
+"No answer" is ``None``; -1 lives only where a file format says so.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.integer[Any]]
+FloatArray = NDArray[np.floating[Any]]
+
+ExampleId = int | str
+
+
+class AnswerType(enum.IntEnum):
+    """What a window's target is; the order is that of the type logits (BERT-Joint)."""
+
+    UNKNOWN = 0
+    YES = 1
+    NO = 2
+    SHORT = 3
+    LONG = 4
+
+
+class YesNo(enum.StrEnum):
+    """The yes/no answer of an annotation or a prediction, spelled as the files spell it."""
+
+    NONE = "NONE"
+    YES = "YES"
+    NO = "NO"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """Half-open range of document tokens: ``start`` is in it, ``end`` is not."""
+
+    start: int
+    end: int
+
+    def contains(self, other: Span) -> bool:
+        """Whether ``other`` lies wholly inside this span.
+
+        >>> Span(2, 9).contains(Span(2, 4)), Span(2, 9).contains(Span(8, 10))
+        (True, False)
+        """
+        return self.start <= other.start and other.end <= self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A possible long answer: an HTML block (paragraph, table, list, row …) of the page."""
+
+    span: Span
+    top_level: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """What one annotator answered.
+
+    ``candidate`` is the index of the long answer in the example's candidates,
+    ``None`` where the annotator gave none or the file does not say.
+    """
+
+    long: Span | None
+    candidate: int | None
+    shorts: tuple[Span, ...]
+    yes_no: YesNo
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a record was read: the how-manieth input file, its path, the line (from 1)."""
+
+    file_index: int
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Example:
+    """A question and its page, in whatever dialect it was written.
+
+    Args:
+        example_id: as in the file; numeric strings become ``int``.
+        question: the question's text.
+        tokens: the document's tokens, HTML tags among them.
+        is_html: one flag a token, true for a tag.
+        candidates: every candidate of the page, nested ones too, in file order.
+        annotations: the gold; ``None`` where the file carries none.
+        token_bytes: ``[n_tokens, 2]`` start and end byte of each token in the page's
+            HTML; ``None`` in dialects without bytes.
+        title: the page's title, empty where the file has none.
+    """
+
+    example_id: ExampleId
+    question: str
+    tokens: Sequence[str]
+    is_html: Sequence[bool]
+    candidates: Sequence[Candidate]
+    annotations: tuple[Annotation, ...] | None = None
+    token_bytes: IntArray | None = None
+    title: str = ""
+
+    def text(self, span: Span) -> str:
+        """The words of ``span`` without the tags, joined by blanks."""
+        pairs = zip(self.tokens[span.start : span.end], self.is_html[span.start : span.end])
+        return " ".join(token for token, html in pairs if not html)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that could not be used, and why."""
+
+    source: Source
+    reason: str
+    record: str
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One block of the page as the model reads it: two markers, then its words.
+
+    Args:
+        candidate: index in the FULL list of candidates, -1 for the null context.
+        kind: the type marker, such as ``[Paragraph=3]`` or ``[NoLongAnswer]``.
+        words: the block's words.
+        doc: the document token of each word.
+    """
+
+    candidate: int
+    kind: str
+    words: Sequence[str]
+    doc: Sequence[int]
+
+    @property
+    def markers(self) -> tuple[str, str]:
+        """The two marker words in front of the block."""
+        return f"[ContextId={self.candidate}]", self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What training wants found in a page: a type and the words from ``first`` to ``last``.
+
+    ``first`` and ``last`` (inclusive) index the page's word sequence (markers included).
+    """
+
+    kind: AnswerType
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """All windows of one example, ``W`` rows of ``L`` pieces.
+
+    Args:
+        example_id: whose windows these are.
+        input_ids: ``[W, L]`` pieces: [CLS] query [SEP] span [SEP] and zero padding.
+        input_mask: ``[W, L]`` 1 for a piece, 0 for padding.
+        segment_ids: ``[W, L]`` 0 for [CLS] query [SEP], 1 for span [SEP], 0 for padding.
+        token_map: ``[W, L]`` document token of each position, -1 for query, markers, padding.
+        windows: ``[W]`` number of each window within its example; training keeps only some.
+        n_windows: how many windows the example has in all.
+        start_positions: ``[W]`` row position of the target's first piece (training only).
+        end_positions: ``[W]`` row position of its last piece, inclusive (training only).
+        answer_types: ``[W]`` the target's ``AnswerType`` (training only).
+    """
+
+    example_id: ExampleId
+    input_ids: IntArray
+    input_mask: IntArray
+    segment_ids: IntArray
+    token_map: IntArray
+    windows: IntArray
+    n_windows: int
+    start_positions: IntArray | None = None
+    end_positions: IntArray | None = None
+    answer_types: IntArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowScores:
+    """What leaves the device for the ``W`` windows of one example.
+
+    Args:
+        start_doc: ``[W, k]`` document token of the k best start positions, -1 for none.
+        start_pos: ``[W, k]`` their row positions.
+        start_logit: ``[W, k]`` their logits, best first.
+        end_doc, end_pos, end_logit: the same for the end (inclusive).
+        cls_logit: ``[W, 2]`` start and end logit of [CLS].
+        type_logits: ``[W, 5]`` in the order of ``AnswerType``.
+    """
+
+    start_doc: IntArray
+    start_pos: IntArray
+    start_logit: FloatArray
+    end_doc: IntArray
+    end_pos: IntArray
+    end_logit: FloatArray
+    cls_logit: FloatArray
+    type_logits: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.start_pos)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One scored pair of a start and an end: a place in a window, a span of the page."""
+
+    span: Span
+    score: float
+    window: int
+    start_pos: int
+    end_pos: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What is answered to one example; always there, answered or not."""
+
+    example_id: ExampleId
+    long: Span | None = None
+    long_score: float = 0.0
+    shorts: tuple[Span, ...] = ()
+    short_score: float = 0.0
+    yes_no: YesNo = YesNo.NONE
+
+    @property
+    def answered(self) -> bool:
+        """Whether anything at all was answered."""
+        return self.long is not None or bool(self.shorts) or self.yes_no is not YesNo.NONE
