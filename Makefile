@@ -1,0 +1,43 @@
+# The habits of this repository. `make answer` and `make test` need Python 3.11 and nothing else.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
+
+.PHONY: answer test lint types format sample clean
+.DEFAULT_GOAL := answer
+
+answer: $(VENV)/.run  ## Answer the bundled questions with the bundled model
+	@$(BIN)/python -m nq.answer
+
+test: $(VENV)/.dev lint types  ## Lint, types, tests
+	@$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.dev
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+
+types: $(VENV)/.dev
+	@$(BIN)/mypy
+
+format: $(VENV)/.dev  ## Put the code into shape
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+sample: $(VENV)/.run  ## Make the bundled questions from their sources again
+	@$(BIN)/python -m experiments.make_sample
+
+clean:  ## Remove everything that is not in git
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/.run: setup.cfg pyproject.toml constraints.txt
+	@echo "setting up $(VENV) (once, about two minutes) …"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --editable '.[cpu]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	@echo "adding the development tools …"
+	@$(PIP) --editable '.[cpu,dev]'
+	@touch $@

@@ -1,0 +1,5 @@
+"""``python -m nq`` is the console script."""
+
+from nq.cli import console
+
+raise SystemExit(console())

@@ -1,0 +1,118 @@
+"""Scores of windows on disk: parts of a shard, each written whole or not at all.
+
+A part is an ``.npz`` named after its shard and the number of its first window. ``Results``
+finds the windows of an example wherever they lie, holding few parts in memory at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nq.records import WindowScores
+
+KEYS = ("example_keys", "window_ids")
+SCORES = tuple(WindowScores.__slots__)
+REQUEST = "request.json"
+PARTS_IN_MEMORY = 8
+
+Part = Mapping[str, np.ndarray[Any, Any]]
+
+
+def claim(folder: Path, request: Mapping[str, Any]) -> None:
+    """Makes ``folder`` this request's; the results of another one are removed."""
+    text = json.dumps(request, sort_keys=True)
+    mark = folder / REQUEST
+    if mark.is_file() and mark.read_text(encoding="utf-8") == text:
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    mark.write_text(text, encoding="utf-8")
+
+
+def _parts(folder: Path, shard: Path) -> list[Path]:
+    return sorted(folder.glob(f"{shard.stem}-[0-9]*.npz"))
+
+
+def windows_done(folder: Path, shard: Path) -> int:
+    """How many windows of a shard, from its first on, lie in finished parts."""
+    parts = _parts(folder, shard)
+    if not parts:
+        return 0
+    first = int(parts[-1].stem.rsplit("-", 1)[1])
+    with np.load(parts[-1]) as arrays:
+        return first + len(arrays["window_ids"])
+
+
+def write_part(folder: Path, shard: Path, first: int, arrays: Part) -> None:
+    """Writes the scores of a shard's windows from number ``first`` on."""
+    path = folder / f"{shard.stem}-{first:012d}.npz"
+    temporary = path.with_suffix(".tmp")
+    with open(temporary, "wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+    temporary.replace(path)
+
+
+class Results:
+    """The scores of every example, by (file number, line).
+
+    Args:
+        folder: where the parts lie.
+        shards: the shards that they belong to.
+    """
+
+    def __init__(self, folder: Path, shards: tuple[Path, ...]) -> None:
+        self._paths = [path for shard in shards for path in _parts(folder, shard)]
+        rows = list(self._index())
+        index = np.concatenate(rows) if rows else np.empty((0, 6), np.int32)
+        index = index[np.lexsort(index[:, 2::-1].T)]
+        starts = np.flatnonzero(np.any(np.diff(index[:, :2], axis=0, prepend=-1), axis=1))
+        self._index_rows = index
+        self._groups = {
+            (int(index[a, 0]), int(index[a, 1])): (int(a), int(b))
+            for a, b in zip(starts, [*starts[1:], len(index)], strict=True)
+        }
+        self._load = lru_cache(maxsize=PARTS_IN_MEMORY)(self._read)
+
+    def _index(self) -> Iterator[np.ndarray[Any, Any]]:
+        """Rows of (file, line, window, windows in all, part, row in part)."""
+        for number, path in enumerate(self._paths):
+            with np.load(path) as arrays:
+                keys, ids = arrays["example_keys"], arrays["window_ids"]
+            part = np.full(len(keys), number)
+            yield np.column_stack([keys, ids, part, np.arange(len(keys))]).astype(np.int32)
+
+    def _read(self, part: int) -> Part:
+        with np.load(self._paths[part]) as arrays:
+            return {name: arrays[name] for name in SCORES}
+
+    def __getitem__(self, key: tuple[int, int]) -> WindowScores:
+        """The scores of all windows of one example.
+
+        Raises:
+            ValueError: windows are missing or there twice.
+        """
+        start, end = self._groups.get(key, (0, 0))
+        rows = self._index_rows[start:end]
+        total = int(rows[0, 3]) if len(rows) else 0
+        if not total or not np.array_equal(rows[:, 2], np.arange(total)):
+            raise ValueError(
+                f"the scores of input file {key[0]}, line {key[1]} are not complete "
+                f"({len(rows)} of {total or 'unknown'} windows); remove the folder of windows "
+                "and run again"
+            )
+        order = np.argsort(rows[:, 4], kind="stable")
+        by_part = [
+            {name: value[rows[rows[:, 4] == part, 5]] for name, value in self._load(part).items()}
+            for part in np.unique(rows[:, 4]).tolist()
+        ]
+        back = np.argsort(order)
+        return WindowScores(
+            **{name: np.concatenate([p[name] for p in by_part])[back] for name in SCORES}
+        )

@@ -1,0 +1,282 @@
+"""The whole line: files of questions -> windows -> scores -> predictions -> metrics.
+
+Stages are plain functions; this module feeds one's output to the next, times each, and
+keeps memory flat: nothing here holds more than one page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from nq.config import DecisionConfig, WindowConfig
+from nq.formats import inputs
+from nq.formats.predictions import encode_prediction, write_predictions
+from nq.formats.results import Results
+from nq.model import checkpoint
+from nq.model.profile import Profile
+from nq.postprocess.decision import DECISIONS, decide
+from nq.preprocess.job import Prepared, Request, encode_dead_letter, prepare
+from nq.preprocess.vocabulary import load_tokenizer
+from nq.records import DeadLetter, Example, ExampleId, Prediction, Source, YesNo
+from nq.scoring import Scorekeeper
+
+log = logging.getLogger(__name__)
+
+PREDICTIONS, METRICS, DEAD_LETTERS = "predictions.json", "metrics.json", "dead_letters.jsonl"
+
+
+def bundled_model() -> Path:
+    """The folder of the model that comes with the package."""
+    return Path(str(resources.files("nq") / "bundled"))
+
+
+def bundled_sample() -> Path:
+    """The questions that come with the package."""
+    return Path(str(resources.files("nq") / "sample" / "questions.jsonl"))
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a run of the whole line is asked for.
+
+    Args:
+        files: input files, in order.
+        model: model folder.
+        profile: optimizations.
+        windows: how pages become windows.
+        decision: how scores become answers.
+        batch_size: windows in a batch.
+        output: the run's folder, or ``None`` for one under ``root`` named by content.
+        root: where runs and shared windows lie.
+        limit: answer the first records only.
+        workers: processes for preprocessing.
+    """
+
+    files: tuple[str, ...]
+    model: Path
+    profile: Profile
+    windows: WindowConfig
+    decision: DecisionConfig
+    batch_size: int
+    output: Path | None = None
+    root: Path = Path("runs")
+    limit: int | None = None
+    workers: int | None = None
+
+    @property
+    def request(self) -> Request:
+        """What preprocessing is asked for."""
+        return Request(self.files, str(self.model), self.windows, self.limit)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the readable table; ``right`` is ``None`` without gold."""
+
+    question: str
+    answer: str
+    right: bool | None
+
+
+@dataclass
+class Report:
+    """What a run found; filled as it goes on.
+
+    ``time`` is in seconds per phase; ``metrics`` is empty without gold.
+    """
+
+    profile: str
+    output: Path
+    device: str = ""
+    precision: str = ""
+    examples: int = 0
+    windows: int = 0
+    resumed_windows: int = 0
+    windows_per_s: float = 0.0
+    answered: int = 0
+    dead_letters: int = 0
+    without_gold: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+    time: dict[str, float] = field(default_factory=dict)
+    run_id: str | None = None
+    rows: list[Row] = field(default_factory=list)
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Adds what runs inside to ``time[phase]``."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.time[phase] = self.time.get(phase, 0.0) + time.perf_counter() - started
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the table's rows, as plain values."""
+        hidden = ("rows",)
+        values = {k: v for k, v in vars(self).items() if k not in hidden}
+        return {**values, "output": str(self.output)}
+
+
+def run(
+    job: Job, rows: int = 0, on_windows: Callable[[int, int], None] = lambda done, total: None
+) -> Report:
+    """Answers, scores and writes everything into the run's folder.
+
+    Args:
+        job: what is asked.
+        rows: how many rows of the readable table to keep.
+        on_windows: told how many windows were scored just now, and how many there are.
+    """
+    started = time.perf_counter()
+    report = Report(str(job.profile), Path())
+    with report.timed("preprocess_s"):
+        key = job.request.key()
+        folder = job.output / "windows" if job.output else job.root / f"windows-{key}"
+        prepared = prepare(job.request, folder, job.workers)
+    asked = _asked(job, key)
+    report.output = job.output or job.root / _run_name(job, asked)
+    report.output.mkdir(parents=True, exist_ok=True)
+    report.windows = prepared.windows
+    results = _predict(job, asked, prepared, report, on_windows)
+    _answer(job, prepared, results, report, rows)
+    shutil.rmtree(results)  # only an interrupted run is gone on with
+    report.time["total_s"] = time.perf_counter() - started
+    text = orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2)
+    (report.output / METRICS).write_bytes(text + b"\n")
+    return report
+
+
+def _asked(job: Job, windows_key: str) -> dict[str, Any]:
+    """What makes scores comparable; an equal request goes on where one was interrupted."""
+    wanted = DECISIONS[job.decision.rule]
+    return {
+        "windows": windows_key,
+        "weights": inputs.digest(str(job.model / checkpoint.WEIGHTS)),
+        "profile": str(job.profile),
+        "batch_size": job.batch_size,
+        "positions": [wanted.k, wanted.text_only],
+    }
+
+
+def _run_name(job: Job, asked: dict[str, Any]) -> str:
+    text = orjson.dumps([asked, job.decision.to_dict()], option=orjson.OPT_SORT_KEYS)
+    return f"{job.profile}-{hashlib.sha256(text).hexdigest()[:10]}"
+
+
+def _predict(
+    job: Job,
+    asked: dict[str, Any],
+    prepared: Prepared,
+    report: Report,
+    on_windows: Callable[[int, int], None],
+) -> Path:
+    """Scores every window; the folder of the results."""
+    with report.timed("load_s"):
+        from nq.model import joint, predict
+
+        report.device = predict.device()
+        report.precision = job.profile.precision(report.device)
+        size = load_tokenizer(job.model, job.windows.compat).vocab_size
+        config = checkpoint.load_config(job.model)
+        config = replace(config, vocab_size=max(size, config.vocab_size))
+        model = joint.build(config, job.windows.max_seq_length, job.batch_size, report.precision)
+        tensors = checkpoint.read_tensors(job.model)
+        loaded = checkpoint.fill(model, tensors, checkpoint.bert_table(config))
+        del tensors
+    if loaded.fresh:
+        log.warning("not in the checkpoint, left random: %s", ", ".join(loaded.fresh))
+    if loaded.left_over:
+        log.info("left over of the checkpoint: %s", ", ".join(loaded.left_over))
+    wanted = DECISIONS[job.decision.rule]
+    selection = predict.Selection(min(wanted.k, job.windows.max_seq_length), wanted.text_only)
+    predictor = predict.Predictor(model, job.profile, selection)
+    folder = report.output / "results"
+    timing = predict.predict(
+        predictor, prepared.shards, folder, asked, lambda done: on_windows(done, prepared.windows)
+    )
+    report.time["compile_s"] = timing.compile_s
+    report.time["warmup_s"] = timing.warmup_s
+    report.time["predict_s"] = timing.steady_s
+    report.resumed_windows = timing.resumed_windows
+    report.windows_per_s = timing.windows_per_s
+    return folder
+
+
+def _answer(job: Job, prepared: Prepared, folder: Path, report: Report, rows: int) -> None:
+    """Decides and scores example by example; writes predictions and dead letters."""
+    score = Scorekeeper()
+    duplicates: list[DeadLetter] = []
+    results = Results(folder, prepared.shards)
+    with_bytes = DECISIONS[job.decision.rule].with_bytes
+
+    def encoded() -> Iterator[dict[str, Any]]:
+        for source, example in _unique(_examples(job), duplicates):
+            prediction = decide(example, results[source.file_index, source.line], job.decision)
+            record = encode_prediction(prediction, example.token_bytes if with_bytes else None)
+            right = score.add(example, record)
+            report.examples += 1
+            report.answered += prediction.answered
+            if len(report.rows) < rows:
+                report.rows.append(Row(example.question, answer_text(example, prediction), right))
+            yield record
+
+    with report.timed("postprocess_s"):
+        write_predictions(report.output / PREDICTIONS, encoded())
+        report.dead_letters = _write_dead_letters(prepared, duplicates, report.output)
+        report.without_gold = score.without_gold
+    with report.timed("score_s"):
+        report.metrics = score.metrics()
+
+
+def _examples(job: Job) -> Iterator[tuple[Source, Example]]:
+    """The good records of the input, in order; the bad ones are dead letters already."""
+    left = job.limit
+    for index, path in enumerate(job.files):
+        for source, item in inputs.read_examples(path, index, limit=left):
+            if left is not None:
+                left -= 1
+            if isinstance(item, Example):
+                yield source, item
+
+
+def _unique(
+    examples: Iterator[tuple[Source, Example]], duplicates: list[DeadLetter]
+) -> Iterator[tuple[Source, Example]]:
+    """The first example of every id; later ones become dead letters."""
+    seen: set[ExampleId] = set()
+    for source, example in examples:
+        if example.example_id in seen:
+            reason = f"example_id {example.example_id} was there before"
+            duplicates.append(DeadLetter(source, reason, example.question))
+        else:
+            seen.add(example.example_id)
+            yield source, example
+
+
+def _write_dead_letters(prepared: Prepared, duplicates: list[DeadLetter], output: Path) -> int:
+    lines = prepared.dead_letter_file.read_text(encoding="utf-8").splitlines()
+    lines += map(encode_dead_letter, duplicates)
+    (output / DEAD_LETTERS).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return len(lines)
+
+
+def answer_text(example: Example, prediction: Prediction) -> str:
+    """The answer as a person reads it: YES or NO, the short answers, the long one, or none."""
+    if prediction.yes_no is not YesNo.NONE:
+        return str(prediction.yes_no)
+    if prediction.shorts:
+        return "; ".join(example.text(span) for span in prediction.shorts)
+    if prediction.long:
+        return example.text(prediction.long)
+    return ""

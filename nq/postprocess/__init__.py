@@ -1,0 +1,1 @@
+"""From scores to predictions: pairs of positions, the decision rules, their thresholds."""

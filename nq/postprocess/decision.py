@@ -1,0 +1,99 @@
+"""answers -> prediction: the decision rules, ours and those of the two originals.
+
+| step      | bert-joint                       | kisialiou                            |
+|-----------|----------------------------------|--------------------------------------|
+| positions | top 10 of all, then those in text | those in text, then top 5           |
+| pairs     | 1 to 30 pieces                   | 2 to 30 pieces                       |
+| choice    | the best                         | all above 0, without repetitions     |
+| long      | first top-level block around it  | of the best with such a block, > 3   |
+| short     | always                           | all above 8, scored by their mean    |
+| yes, no   | never                            | never                                |
+
+Sources: google-research/language ``bert_joint/run_nq.py`` (``compute_predictions``) and
+kisialiou/NQ ``src/utils/utils.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from nq.config import DecisionConfig
+from nq.postprocess.answers import pairs
+from nq.postprocess.choice import choose
+from nq.records import Example, Prediction, Span, WindowScores
+
+BERT_JOINT_K, KISIALIOU_K, DEFAULT_K = 10, 5, 20
+KISIALIOU_LONG, KISIALIOU_SHORT = 3.0, 8.0
+NO_SCORE = -10000.0
+
+Rule = Callable[[Example, WindowScores, DecisionConfig], Prediction]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A rule, the positions that it wants of each window, whether it gives bytes too."""
+
+    rule: Rule
+    k: int
+    text_only: bool
+    with_bytes: bool = False
+
+
+def long_answer(example: Example, span: Span) -> Span | None:
+    """The first top-level candidate that contains ``span``."""
+    return next(
+        (c.span for c in example.candidates if c.top_level and c.span.contains(span)), None
+    )
+
+
+def bert_joint(example: Example, scores: WindowScores, config: DecisionConfig) -> Prediction:
+    """The original's decision: the best pair of all windows, always given."""
+    found = pairs(scores, config.max_answer_length, k=BERT_JOINT_K)
+    if not len(found):
+        return Prediction(example.example_id)
+    best = found.answer(0)
+    return Prediction(
+        example.example_id,
+        long_answer(example, best.span),
+        best.score,
+        (best.span,),
+        best.score,
+    )
+
+
+def kisialiou(example: Example, scores: WindowScores, config: DecisionConfig) -> Prediction:
+    """The 2020 port's decision: separate fixed thresholds, any number of short answers."""
+    found = pairs(scores, config.max_answer_length, 2, KISIALIOU_K, np.float32)
+    found = found.where(found.score > 0)
+    answers = [found.answer(i) for i in range(len(found))]
+    best: dict[Span, float] = {}
+    for answer in answers:
+        best.setdefault(answer.span, answer.score)
+    blocks = ((long_answer(example, span), score) for span, score in best.items())
+    long, long_score = next((b for b in blocks if b[0] is not None), (None, NO_SCORE))
+    if long_score <= KISIALIOU_LONG:
+        long, long_score = None, NO_SCORE
+    shorts = {span: score for span, score in best.items() if score > KISIALIOU_SHORT}
+    return Prediction(
+        example.example_id,
+        long,
+        long_score,
+        tuple(shorts),
+        sum(shorts.values()) / len(shorts) if shorts else 0.0,
+    )
+
+
+DECISIONS = {
+    "default": Decision(choose, DEFAULT_K, text_only=True, with_bytes=True),
+    "bert-joint": Decision(bert_joint, BERT_JOINT_K, text_only=False),
+    "kisialiou": Decision(kisialiou, KISIALIOU_K, text_only=True),
+}
+
+
+def decide(example: Example, scores: WindowScores, config: DecisionConfig) -> Prediction:
+    """The prediction for one example by the configured rule; there is always one."""
+    return DECISIONS[config.rule].rule(example, scores, config)
+
