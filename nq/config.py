@@ -107,7 +107,6 @@ class DecisionConfig(Settings):
     max_answer_length: int = option(30, "pieces of a short answer at most")
     long_threshold: float = option(0.0, "long answers score at least this much")
     short_threshold: float = option(0.0, "short and yes/no answers score at least this much")
-    yes_no_bias: float = option(0.0, "added to the YES and NO scores before types are compared")
 
     def __post_init__(self) -> None:
         _check(

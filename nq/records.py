@@ -113,8 +113,8 @@ class Example:
 
     def text(self, span: Span) -> str:
         """The words of ``span`` without the tags, joined by blanks."""
-        pairs = zip(self.tokens[span.start : span.end], self.is_html[span.start : span.end])
-        return " ".join(token for token, html in pairs if not html)
+        inside = range(span.start, span.end)
+        return " ".join(self.tokens[i] for i in inside if not self.is_html[i])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""Checked access to the fields of a JSON record; shared by the dialects."""
+"""Checked access to the fields of a JSON record; shared by the dialects.
+
+``orjson`` gives exact Python types, so a field is right if its type *is* the expected
+one: a boolean is no integer, and an integer beyond 64 bits has become a ``float``.
+"""
 
 from __future__ import annotations
 
@@ -9,52 +13,85 @@ from nq.records import Annotation, Candidate, ExampleId, Span, YesNo
 
 Record = Mapping[str, Any]
 
+JSON_NAMES = {
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number that is no 64-bit integer",
+    str: "a string",
+    list: "an array",
+    dict: "an object",
+    type(None): "null",
+}
+MAX_SHOWN_CHARS = 40
+_MISSING = object()
+
 
 class RecordError(ValueError):
     """A record that cannot be used; the text says what was found and what was expected."""
 
 
-def get(record: Record, name: str, kind: type | tuple[type, ...], where: str = "") -> Any:
-    """``record[name]``, which must be there and of ``kind``."""
-    at = f"{where}.{name}" if where else name
-    if not isinstance(record, Mapping):
-        raise RecordError(f"{where or 'record'} must be an object, found {type(record).__name__}")
-    if name not in record:
-        raise RecordError(f"missing field {at!r}")
-    value = record[name]
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        names = " or ".join(k.__name__ for k in kinds)
-        raise RecordError(f"field {at!r} must be {names}, found {type(value).__name__}")
-    return value
+def check(value: Any, where: str, *kinds: type) -> Any:
+    """``value`` if it is of one of ``kinds``."""
+    if type(value) in kinds:
+        return value
+    wanted = " or ".join(JSON_NAMES[kind] for kind in kinds)
+    raise RecordError(f"{where} must be {wanted}, found {JSON_NAMES[type(value)]}")
+
+
+def get(record: Any, name: str, *kinds: type, where: str = "", default: Any = _MISSING) -> Any:
+    """``record[name]``, which must be of one of ``kinds`` and, without a default, there."""
+    if type(record) is dict:
+        value = record.get(name, default)
+        if type(value) in kinds:
+            return value
+        at = f"{where}.{name}" if where else name
+        if value is _MISSING:
+            raise RecordError(f"missing field {at!r}")
+        return check(value, f"field {at!r}", *kinds)
+    return check(record, where or "record", dict)
+
+
+def get_column(items: list[Any], name: str, kind: type, where: str) -> list[Any]:
+    """Field ``name`` of every item, all of ``kind``; quick, because most lists are long."""
+    try:
+        values = [item[name] for item in items]
+        if set(map(type, values)) <= {kind}:
+            return values
+    except (KeyError, TypeError, IndexError):
+        pass  # the slow way names the item
+    return [get(item, name, kind, where=f"{where}[{i}]") for i, item in enumerate(items)]
+
+
+def get_text(record: Record, name: str) -> str:
+    """An optional string that is only shown to people: empty where it is absent or no string."""
+    value = record.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def get_id(record: Record) -> ExampleId:
-    """The example's id; numeric strings (Kaggle) become numbers."""
-    value = get(record, "example_id", (int, str))
-    if isinstance(value, bool):
-        raise RecordError("field 'example_id' must be int or str, found bool")
-    if isinstance(value, int):
-        return value
+    """The example's id; numeric strings (Kaggle) become numbers if nothing is lost by it."""
+    value: ExampleId = get(record, "example_id", int, str)
+    if value == "":
+        raise RecordError("field 'example_id' is empty")
     try:
-        return int(value)
+        return int(value) if str(int(value)) == value else value
     except ValueError:
-        return str(value)
+        return value
 
 
-def get_span(record: Record, n_tokens: int, where: str) -> Span | None:
+def get_span(record: Any, n_tokens: int, where: str) -> Span | None:
     """The token span of a record, ``None`` where it is -1.
 
     Raises:
         RecordError: it lies outside the document's ``n_tokens`` or ends before it starts.
     """
-    start = get(record, "start_token", int, where)
-    end = get(record, "end_token", int, where)
+    start: int = get(record, "start_token", int, where=where)
+    end: int = get(record, "end_token", int, where=where)
     if start == -1 and end == -1:
         return None
     if end < start:
         raise RecordError(f"{where} ends at token {end}, before its start {start}")
-    if start < 0 or end > n_tokens:
+    if start < 0 or start >= n_tokens or end > n_tokens:
         raise RecordError(f"{where} [{start}, {end}) lies outside the {n_tokens} tokens")
     return Span(start, end)
 
@@ -66,8 +103,8 @@ def get_candidates(record: Record, n_tokens: int) -> tuple[Candidate, ...]:
         where = f"long_answer_candidates[{i}]"
         span = get_span(item, n_tokens, where)
         if span is None:
-            raise RecordError(f"{where} has no span")
-        found.append(Candidate(span, bool(item.get("top_level", True))))
+            raise RecordError(f"{where} has no span: its start and end are -1")
+        found.append(Candidate(span, get(item, "top_level", bool, where=where, default=True)))
     return tuple(found)
 
 
@@ -75,7 +112,7 @@ def get_annotations(
     record: Record, candidates: Sequence[Candidate], n_tokens: int
 ) -> tuple[Annotation, ...] | None:
     """The gold of every annotator, ``None`` where the record has no annotations."""
-    if record.get("annotations") is None:
+    if record.get("annotations") in (None, []):
         return None
     items = get(record, "annotations", list)
     return tuple(
@@ -84,26 +121,34 @@ def get_annotations(
 
 
 def _annotation(
-    item: Record, candidates: Sequence[Candidate], n_tokens: int, where: str
+    item: Any, candidates: Sequence[Candidate], n_tokens: int, where: str
 ) -> Annotation:
-    answer = get(item, "long_answer", dict, where)
+    answer = get(item, "long_answer", dict, where=where)
     long = get_span(answer, n_tokens, f"{where}.long_answer")
-    candidate = answer.get("candidate_index", -1) if long else -1
-    if not isinstance(candidate, int) or candidate >= len(candidates):
-        raise RecordError(
-            f"{where}.long_answer.candidate_index is {candidate!r}, "
-            f"there are {len(candidates)} candidates"
-        )
     shorts = [
         get_span(short, n_tokens, f"{where}.short_answers[{j}]")
-        for j, short in enumerate(get(item, "short_answers", list, where))
+        for j, short in enumerate(get(item, "short_answers", list, where=where))
     ]
-    yes_no = str(item.get("yes_no_answer", "NONE")).upper()
-    if yes_no not in YesNo.__members__:
-        raise RecordError(f"{where}.yes_no_answer must be YES, NO or NONE, found {yes_no!r}")
+    candidate = _candidate_index(answer, len(candidates), f"{where}.long_answer")
     return Annotation(
         long,
-        candidate if candidate >= 0 else None,
+        candidate if long else None,
         tuple(s for s in shorts if s is not None),
-        YesNo(yes_no),
+        _yes_no(item, where),
     )
+
+
+def _candidate_index(answer: Record, n_candidates: int, where: str) -> int | None:
+    index: int = get(answer, "candidate_index", int, where=where, default=-1)
+    if not -1 <= index < n_candidates:
+        found = f"{where}.candidate_index is {index}"
+        raise RecordError(f"{found}, but there are {n_candidates} candidates")
+    return index if index >= 0 else None
+
+
+def _yes_no(item: Record, where: str) -> YesNo:
+    value: str = get(item, "yes_no_answer", str, where=where, default=YesNo.NONE.value)
+    if value.upper() not in YesNo.__members__:
+        shown = value[:MAX_SHOWN_CHARS]
+        raise RecordError(f"{where}.yes_no_answer must be YES, NO or NONE, found {shown!r}")
+    return YesNo(value.upper())

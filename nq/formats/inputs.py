@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import gzip
 import hashlib
+import itertools
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,38 +18,50 @@ from typing import IO, Any
 import orjson
 
 from nq.formats import nq_v1, simplified
-from nq.formats.fields import RecordError
+from nq.formats.fields import JSON_NAMES, RecordError
 from nq.records import DeadLetter, Example, Source
 
 DIALECTS = (nq_v1, simplified)
 SHARD_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz")
 EXCERPT_CHARS = 500
+MAX_LINE_BYTES = 256 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
+_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
     """The input files that ``patterns`` (files, globs, folders of shards) name, in order.
 
+    A file that is named twice is read once.
+
     Raises:
         FileNotFoundError: a pattern that names nothing.
+        ValueError: a pattern that names a pipe or a device.
     """
-    found: list[str] = []
+    found: dict[Path, str] = {}
     for pattern in patterns:
-        path = Path(pattern)
-        if path.is_dir():
-            matches = sorted(str(p) for p in path.iterdir() if p.name.endswith(SHARD_SUFFIXES))
-            kinds = ", ".join(SHARD_SUFFIXES)
-            problem = f"folder {pattern} holds no file ending in {kinds}"
-        elif path.exists():
-            matches, problem = [str(path)], ""
-        else:
-            matches = sorted(m for m in glob.glob(pattern, recursive=True) if Path(m).is_file())
-            problem = f"no file matches {pattern}"
-        if not matches:
-            raise FileNotFoundError(f"{problem}; give a file, a glob in quotes, or a folder")
-        found += [m for m in matches if m not in found]
-    return found
+        for name in _matches(pattern):
+            found.setdefault(Path(name).resolve(), name)
+    return list(found.values())
+
+
+def _matches(pattern: str) -> list[str]:
+    path = Path(pattern)
+    if path.is_file():
+        return [pattern]
+    if path.is_dir():
+        shards = (p for p in path.iterdir() if p.name.endswith(SHARD_SUFFIXES) and p.is_file())
+        matches = sorted(str(p) for p in shards if not p.name.startswith("."))
+        problem = f"folder {pattern} holds no file ending in {', '.join(SHARD_SUFFIXES)}"
+    elif path.exists():
+        raise ValueError(f"{pattern} is neither a file nor a folder; save the records to a file")
+    else:
+        matches = sorted(m for m in glob.glob(pattern, recursive=True) if Path(m).is_file())
+        problem = f"no file matches {pattern}"
+    if not matches:
+        raise FileNotFoundError(f"{problem}; give a file, a glob in quotes, or a folder")
+    return matches
 
 
 def digest(path: str) -> str:
@@ -57,16 +70,13 @@ def digest(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _open(path: str) -> IO[bytes]:
-    with open(path, "rb") as file:
-        zipped = file.read(2) == _GZIP_MAGIC
-    return gzip.open(path, "rb") if zipped else open(path, "rb")  # type: ignore[return-value]
-
-
 def read_lines(
     path: str, file_index: int = 0, share: tuple[int, int] = (0, 1), limit: int | None = None
-) -> Iterator[tuple[Source, bytes]]:
+) -> Iterator[tuple[Source, bytes | RecordError]]:
     """The lines of one file that are not blank, with their source.
+
+    What cannot be read is an error in the line's place: one of more than
+    ``MAX_LINE_BYTES``, or the rest of a damaged gzip file.
 
     Args:
         path: the file, plain or gzip (told by its first bytes, not by its name).
@@ -75,25 +85,46 @@ def read_lines(
         limit: stop after so many lines of the file, blank ones not counted.
 
     Raises:
-        RecordError: the compressed stream is damaged; all lines before were given out.
+        OSError: the file cannot be opened or read.
     """
     worker, workers = share
-    seen, number = 0, 0
+    lines = itertools.islice(_filled_lines(path), limit)
+    for number, line in itertools.islice(lines, worker, None, workers):
+        yield Source(file_index, path, number), line
+
+
+def _filled_lines(path: str) -> Iterator[tuple[int, bytes | RecordError]]:
+    """Each line that is not blank, stripped, with its number from 1."""
     with _open(path) as file:
-        lines = enumerate(file, start=1)
-        while limit is None or seen < limit:
+        for number in itertools.count(1):
             try:
-                number, line = next(lines)
-            except StopIteration:
-                return
-            except (EOFError, OSError, zlib.error) as error:
-                raise RecordError(f"cannot read on after line {number}: {error}") from error
-            line = line.removeprefix(_BOM).strip() if number == 1 else line.strip()
-            if not line:
+                line = _read_line(file)
+            except RecordError as error:
+                yield number, error
                 continue
-            if seen % workers == worker:
-                yield Source(file_index, path, number), line
-            seen += 1
+            except _DAMAGED as error:
+                yield number, RecordError(f"the compressed file is cut off or damaged: {error}")
+                return
+            if not line:
+                return
+            stripped = (line.removeprefix(_BOM) if number == 1 else line).strip()
+            if stripped:
+                yield number, stripped
+
+
+def _open(path: str) -> IO[bytes]:
+    with open(path, "rb") as file:
+        zipped = file.read(2) == _GZIP_MAGIC
+    return gzip.open(path, "rb") if zipped else open(path, "rb")  # type: ignore[return-value]
+
+
+def _read_line(file: IO[bytes]) -> bytes:
+    line = file.readline(MAX_LINE_BYTES)
+    if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
+        return line
+    while line and not line.endswith(b"\n"):
+        line = file.readline(MAX_LINE_BYTES)
+    raise RecordError(f"the line is longer than {MAX_LINE_BYTES >> 20} MiB")
 
 
 def decode_example(line: bytes) -> Example:
@@ -107,20 +138,22 @@ def decode_example(line: bytes) -> Example:
     except orjson.JSONDecodeError as error:
         raise RecordError(_why_not_json(line, error)) from error
     if not isinstance(record, dict):
-        raise RecordError(f"expected a JSON object, found {type(record).__name__}")
-    for dialect in DIALECTS:
-        if dialect.MARK in record:
-            return dialect.decode(record)
-    marks = ", ".join(f"{d.MARK!r} ({d.NAME})" for d in DIALECTS)
-    raise RecordError(f"no document: expected one of the fields {marks}")
+        raise RecordError(f"expected a JSON object, found {JSON_NAMES[type(record)]}")
+    marked = [dialect for dialect in DIALECTS if dialect.MARK in record]
+    if not marked:
+        marks = " or ".join(f"{d.MARK!r} ({d.NAME})" for d in DIALECTS)
+        raise RecordError(f"no document: expected a field {marks}")
+    filled = [dialect for dialect in marked if record[dialect.MARK] is not None]
+    decode = (filled or marked)[0].decode
+    return decode(record)
 
 
-def _why_not_json(line: bytes, error: Exception) -> str:
+def _why_not_json(line: bytes, error: orjson.JSONDecodeError) -> str:
     try:
         line.decode("utf-8")
     except UnicodeDecodeError as bad:
-        return f"not UTF-8: byte {bad.start} is {line[bad.start]:#04x}"
-    return f"not JSON: {error}"
+        return f"not UTF-8: byte {bad.start + 1} of the line is {line[bad.start]:#04x}"
+    return f"not JSON: {error.msg} at character {error.pos + 1}"
 
 
 def dead_letter(source: Source, line: bytes, reason: str) -> DeadLetter:
@@ -133,14 +166,11 @@ def read_examples(
     path: str, file_index: int = 0, share: tuple[int, int] = (0, 1), limit: int | None = None
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     """Streams one file: each record as an example or as a dead letter; see ``read_lines``."""
-    source = Source(file_index, path, 0)
-    try:
-        for source, line in read_lines(path, file_index, share, limit):
-            try:
-                yield source, decode_example(line)
-            except RecordError as error:
-                yield source, dead_letter(source, line, str(error))
-    except RecordError as error:
-        if share[0] == 0:
-            source = Source(file_index, path, source.line + 1)
-            yield source, dead_letter(source, b"", str(error))
+    for source, line in read_lines(path, file_index, share, limit):
+        if isinstance(line, RecordError):
+            yield source, dead_letter(source, b"", str(line))
+            continue
+        try:
+            yield source, decode_example(line)
+        except RecordError as error:
+            yield source, dead_letter(source, line, str(error))

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nq.formats.fields import (
     Record,
     RecordError,
+    check,
     get,
     get_annotations,
     get_candidates,
+    get_column,
     get_id,
+    get_text,
 )
-from nq.records import Example
+from nq.records import Example, IntArray
 
 NAME = "NQ v1.0"
 MARK = "document_tokens"
@@ -24,22 +29,35 @@ def decode(record: Record) -> Example:
     Raises:
         RecordError: a field is missing, of the wrong kind, or out of range.
     """
-    items = get(record, "document_tokens", list)
-    try:
-        tokens = [item["token"].replace(" ", "") for item in items]
-        is_html = [bool(item["html_token"]) for item in items]
-        spans = [(item.get("start_byte", -1), item.get("end_byte", -1)) for item in items]
-        token_bytes = np.array(spans, np.int64).reshape(-1, 2)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise RecordError(f"document_tokens: a token lacks its text or html flag ({error})") from error
+    items = get(record, MARK, list)
+    tokens = [token.replace(" ", "") for token in get_column(items, "token", str, MARK)]
     candidates = get_candidates(record, len(tokens))
     return Example(
         example_id=get_id(record),
-        question=get(record, "question_text", str),
+        question=_question(record),
         tokens=tokens,
-        is_html=is_html,
+        is_html=get_column(items, "html_token", bool, MARK),
         candidates=candidates,
         annotations=get_annotations(record, candidates, len(tokens)),
-        token_bytes=token_bytes,
-        title=str(record.get("document_title", "")),
+        token_bytes=_token_bytes(items),
+        title=get_text(record, "document_title"),
     )
+
+
+def _question(record: Record) -> str:
+    """``question_text``, which some exports leave out, or else the question's tokens."""
+    if "question_text" in record or "question_tokens" not in record:
+        return str(get(record, "question_text", str))
+    words = get(record, "question_tokens", list)
+    return " ".join(check(word, f"question_tokens[{i}]", str) for i, word in enumerate(words))
+
+
+def _token_bytes(items: list[dict[str, Any]]) -> IntArray | None:
+    """Start and end byte of each token; ``None`` for a page without bytes."""
+    if not any("start_byte" in item for item in items):
+        return None
+    columns = [get_column(items, name, int, MARK) for name in ("start_byte", "end_byte")]
+    try:
+        return np.array(columns, np.int64).T
+    except OverflowError as error:
+        raise RecordError(f"{MARK}: a byte offset is beyond 64 bits") from error

@@ -11,7 +11,9 @@ import orjson
 from nq.records import IntArray, Prediction, Span
 
 
-def encode_prediction(prediction: Prediction, token_bytes: IntArray | None = None) -> dict[str, Any]:
+def encode_prediction(
+    prediction: Prediction, token_bytes: IntArray | None = None
+) -> dict[str, Any]:
     """One prediction as the official evaluation reads it.
 
     Args:

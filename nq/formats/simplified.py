@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from nq.formats.fields import Record, get, get_annotations, get_candidates, get_id
+from nq.formats.fields import (
+    Record,
+    get,
+    get_annotations,
+    get_candidates,
+    get_id,
+    get_text,
+)
 from nq.records import Example
 
 NAME = "simplified NQ"
@@ -24,7 +31,7 @@ def decode(record: Record) -> Example:
     Raises:
         RecordError: a field is missing, of the wrong kind, or out of range.
     """
-    tokens = get(record, "document_text", str).split(" ")
+    tokens = get(record, MARK, str).split(" ")
     candidates = get_candidates(record, len(tokens))
     return Example(
         example_id=get_id(record),
@@ -33,5 +40,5 @@ def decode(record: Record) -> Example:
         is_html=[is_tag(token) for token in tokens],
         candidates=candidates,
         annotations=get_annotations(record, candidates, len(tokens)),
-        title=str(record.get("document_title", "")),
+        title=get_text(record, "document_title"),
     )

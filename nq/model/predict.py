@@ -129,7 +129,9 @@ class Predictor:
         features = spec(self.length, training=False)
 
         def decode(records: Any) -> Any:
-            return {n: tf.cast(v, tf.int32) for n, v in tf.io.parse_example(records, features).items()}
+            return {
+                n: tf.cast(v, tf.int32) for n, v in tf.io.parse_example(records, features).items()
+            }
 
         def pad(rows: Any) -> Any:
             missing = self.batch_size - tf.shape(rows["input_ids"])[0]

@@ -184,7 +184,9 @@ def check_in_force(profile: Profile, step: Any, precision: str) -> None:
     _require(mixed == changes.mixed, profile, "mixed", mixed)
     options = tf.config.optimizer.get_experimental_options()
     rewrites = not options.get("disable_meta_optimizer", False)
-    _require(rewrites == (not changes.grappler["disable_meta_optimizer"]), profile, "grappler", rewrites)
+    _require(
+        rewrites == (not changes.grappler["disable_meta_optimizer"]), profile, "grappler", rewrites
+    )
 
 
 def _require(as_asked: bool, profile: Profile, name: str, found: bool) -> None:

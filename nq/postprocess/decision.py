@@ -44,9 +44,7 @@ class Decision:
 
 def long_answer(example: Example, span: Span) -> Span | None:
     """The first top-level candidate that contains ``span``."""
-    return next(
-        (c.span for c in example.candidates if c.top_level and c.span.contains(span)), None
-    )
+    return next((c.span for c in example.candidates if c.top_level and c.span.contains(span)), None)
 
 
 def bert_joint(example: Example, scores: WindowScores, config: DecisionConfig) -> Prediction:
@@ -96,4 +94,3 @@ DECISIONS = {
 def decide(example: Example, scores: WindowScores, config: DecisionConfig) -> Prediction:
     """The prediction for one example by the configured rule; there is always one."""
     return DECISIONS[config.rule].rule(example, scores, config)
-

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nq.config import WindowConfig
@@ -85,6 +86,15 @@ def words(found: list[Context], config: WindowConfig) -> Words:
         is_marker += [True, True] + [False] * len(context.words)
     if config.compat == "ours":
         return Words(sequence, doc, is_marker)
-    again = [word for word in _ORIGINAL_BLANKS.split(" ".join(sequence)) if word]
+    again = split_again(sequence)
     doc += [-1] * (len(again) - len(doc))  # where the originals end in an IndexError
     return Words(again, doc[: len(again)], [False] * len(again))
+
+
+def split_again(words: Sequence[str]) -> list[str]:
+    """The words as the originals see them, who join them and split at more than blanks.
+
+    >>> split_again(["10\u202fkm", "", "\tnorth"])
+    ['10', 'km', 'north']
+    """
+    return [word for word in _ORIGINAL_BLANKS.split(" ".join(words)) if word]

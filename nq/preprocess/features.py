@@ -14,7 +14,7 @@ import numpy as np
 
 from nq.config import WindowConfig
 from nq.preprocess import contexts as ctx
-from nq.preprocess.targets import target
+from nq.preprocess.targets import NO_TARGET, target
 from nq.preprocess.tokenizer import Tokenizer
 from nq.preprocess.windows import windows
 from nq.records import AnswerType, Example, Features, IntArray, Target
@@ -106,7 +106,9 @@ class _Page:
         )
 
     def training_features(self, negatives: float, seed: int) -> Features:
-        wanted = target(self.example, self.contexts, self.words)
+        wanted = target(self.example, self.contexts, self.config)
+        if wanted is None:
+            negatives, wanted = 0, NO_TARGET
         first, last = self._target_pieces(wanted)
         positive = (self.windows[:, 0] <= first) & (last < self.windows[:, 1])
         if wanted.kind is AnswerType.UNKNOWN or last < first:

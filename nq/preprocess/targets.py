@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nq.preprocess.contexts import Words
+from nq.config import WindowConfig
+from nq.preprocess.contexts import split_again
 from nq.records import Annotation, AnswerType, Context, Example, Span, Target, YesNo
 
 NO_TARGET = Target(AnswerType.UNKNOWN, 0, 0)
@@ -23,11 +24,12 @@ def chosen_annotation(annotations: Sequence[Annotation]) -> Annotation | None:
     return next((a for a in answered if a.shorts), answered[0] if answered else None)
 
 
-def target(example: Example, found: Sequence[Context], words: Words) -> Target:
+def target(example: Example, found: Sequence[Context], config: WindowConfig) -> Target | None:
     """The target as a range of words; ``NO_TARGET`` if the contexts do not hold the answer.
 
-    An answer in a nested candidate or beyond the last context becomes no target (the
-    original labels a wrong place).
+    An answer in a nested candidate or beyond the last context becomes no target in every
+    mode (the originals label a wrong place). ``None`` is a page that the originals leave
+    out of the training, in their modes only.
     """
     annotation = chosen_annotation(example.annotations or ())
     if annotation is None:
@@ -36,19 +38,36 @@ def target(example: Example, found: Sequence[Context], words: Words) -> Target:
     for context in found:
         first += len(context.markers)
         if context.candidate == annotation.candidate:
-            return _within(context, first, annotation)
+            block = example.candidates[context.candidate].span
+            wanted = _within(block, context, first, annotation)
+            return wanted if config.compat == "ours" else _placed_again(wanted, found)
         first += len(context.words)
     return NO_TARGET
 
 
-def _within(context: Context, first: int, annotation: Annotation) -> Target:
-    """The target inside the context whose first word is word ``first``."""
+def _within(block: Span, context: Context, first: int, annotation: Annotation) -> Target:
+    """The target inside the context of ``block``, whose first word is word ``first``."""
     if not annotation.shorts:
         kind = _YES_NO.get(annotation.yes_no, AnswerType.LONG)
         return Target(kind, first, first + len(context.words) - 1)
     span = Span(annotation.shorts[0].start, annotation.shorts[-1].end)
     inside = [i for i, doc in enumerate(context.doc) if span.start <= doc < span.end]
-    whole = context.doc[0] <= span.start and span.end <= context.doc[-1] + 1
-    if not inside or not whole:
+    if not inside or not block.contains(span):
         return NO_TARGET
     return Target(AnswerType.SHORT, first + inside[0], first + inside[-1])
+
+
+def _placed_again(wanted: Target, found: Sequence[Context]) -> Target | None:
+    """The target among the words as the originals split them again.
+
+    They look up the word under the first and the last character, which is the word before
+    where that character is a blank, and skip the page if the words, joined, do not spell
+    the answer: that is, if it has blanks inside at which they do not split, such as U+00A0.
+    """
+    words = [word for context in found for word in (*context.markers, *context.words)]
+    answer = " ".join(words[wanted.first : wanted.last + 1])
+    again = split_again(words[: wanted.last + 1])
+    start = len(split_again(words[: wanted.first])) - (not split_again([answer[:1]]))
+    if " ".join(answer.split()) not in " ".join(again[start:]):
+        return None
+    return Target(wanted.kind, start, len(again) - 1)

@@ -1,0 +1,136 @@
+"""``python -m nq.train``: a model from a BERT encoder and annotated questions."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from nq import commandline
+from nq.config import TrainConfig, WindowConfig
+
+PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    parser = argparse.ArgumentParser(
+        prog="nq train",
+        description="Trains a model folder from a BERT encoder and annotated questions. "
+        "Run the same command again to go on where it was interrupted.",
+    )
+    parser.add_argument(
+        "--data", nargs="+", required=True, metavar="FILE", help="files, globs or folders"
+    )
+    parser.add_argument(
+        "--init",
+        required=True,
+        type=Path,
+        metavar="DIR",
+        help="folder with config.json, model.safetensors and vocab.txt to start from",
+    )
+    parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="model folder")
+    parser.add_argument("--limit", type=int, metavar="N", help="read the first N records only")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes for preprocessing")
+    parser.add_argument("--card", type=Path, metavar="FILE", help="model card to put into it")
+    parser.add_argument(
+        "--compact", action="store_true", help="word table in 8 bits, the rest in float16"
+    )
+    commandline.add_settings(parser, WindowConfig)
+    commandline.add_settings(parser, TrainConfig)
+    commandline.add_common(parser)
+    return parser
+
+
+def train(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    windows = commandline.settings(WindowConfig(), args)
+    config = commandline.settings(TrainConfig(), args)
+    commandline.import_tensorflow()
+    from tqdm import tqdm
+
+    from nq.formats import inputs
+    from nq.model import checkpoint, joint
+    from nq.model.data import read_columns
+    from nq.model.training import TrainingWindows
+    from nq.model.training import train as fit
+    from nq.preprocess.job import Request, prepare
+    from nq.preprocess.vocabulary import load_tokenizer
+
+    shape = checkpoint.load_config(args.init)
+    tensors = checkpoint.read_tensors(args.init)
+    request = Request(
+        tuple(inputs.find_files(args.data)),
+        str(args.init),
+        windows,
+        args.limit,
+        (config.negatives, config.seed),
+    )
+    work = args.output / "training"
+    prepared = prepare(request, work / "windows", args.workers)
+    if not prepared.windows:
+        raise ValueError("no window to train on: do the records carry annotations?")
+    data = TrainingWindows.from_columns(read_columns(prepared.shards, windows.max_seq_length))
+    model = joint.build(
+        shape, dtype=PRECISION[config.precision], dropout=config.dropout, seed=config.seed
+    )
+    report = checkpoint.fill(model, tensors, checkpoint.bert_table(shape))
+    del tensors
+    _say(
+        f"{prepared.examples} examples, {prepared.windows} windows; start with fresh weights for "
+        f"{', '.join(report.fresh) or 'nothing'}"
+    )
+    started = time.perf_counter()
+    with tqdm(unit=" steps", disable=None) as bar:
+
+        def on_step(step: int, total: int, loss: float) -> None:
+            bar.total = total
+            bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+            bar.update(step - bar.n)
+
+        loss = fit(model, data, config, work, on_step)
+    checkpoint.save(
+        args.output,
+        model,
+        shape,
+        load_tokenizer(args.init),
+        checkpoint.ModelSettings(windows),
+        args.card.read_text(encoding="utf-8") if args.card else _card(args, config),
+        args.compact,
+    )
+    result = {
+        "output": str(args.output),
+        "examples": prepared.examples,
+        "windows": prepared.windows,
+        "dead_letters": prepared.dead_letters,
+        "loss": loss,
+        "train_s": time.perf_counter() - started,
+    }
+    if args.json:
+        commandline.print_json(result)
+    else:
+        print(f"trained on {prepared.windows} windows to loss {loss:.3f}; model in {args.output}")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _card(args: argparse.Namespace, config: TrainConfig) -> str:
+    rows = "\n".join(f"- {name}: {value}" for name, value in config.to_dict().items())
+    return (
+        f"# {args.output.name}\n\nTrained by `nq train` from `{args.init.name}` on "
+        f"{', '.join(Path(d).name for d in args.data)}.\n\n{rows}\n"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    return commandline.run(train, parser(), argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
