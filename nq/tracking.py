@@ -169,7 +169,7 @@ def safe_name(name: str) -> str:
     """
     for sign, word in ((">=", "ge"), ("<=", "le"), (">", "gt"), ("<", "lt"), ("@", "at")):
         name = name.replace(sign, f"-{word}-")
-    name = re.sub(r"[^\w\-. :/]", "_", name)[:_NAME_LIMIT].strip("/")
+    name = re.sub(r"[^\w\-. :/]", "_", name)[:_NAME_LIMIT].lstrip("./")
     # "a//b", "./a" and "../a" would be other names as paths, so MLflow refuses them
     parts = [part for part in name.split("/") if part not in ("", ".", "..")]
     return posixpath.join(*parts) if parts else "_"

@@ -11,14 +11,14 @@ import gzip
 import hashlib
 import itertools
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import orjson
 
 from nq.formats import nq_v1, simplified
-from nq.formats.fields import JSON_NAMES, RecordError
+from nq.formats.fields import JSON_NAMES, Record, RecordError
 from nq.records import DeadLetter, Example, Source
 
 DIALECTS = (nq_v1, simplified)
@@ -144,7 +144,7 @@ def decode_example(line: bytes) -> Example:
         marks = " or ".join(f"{d.MARK!r} ({d.NAME})" for d in DIALECTS)
         raise RecordError(f"no document: expected a field {marks}")
     filled = [dialect for dialect in marked if record[dialect.MARK] is not None]
-    decode = (filled or marked)[0].decode
+    decode: Callable[[Record], Example] = (filled or marked)[0].decode
     return decode(record)
 
 

@@ -92,6 +92,9 @@ class Results:
         with np.load(self._paths[part]) as arrays:
             return {name: arrays[name] for name in SCORES}
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._groups
+
     def __getitem__(self, key: tuple[int, int]) -> WindowScores:
         """The scores of all windows of one example.
 

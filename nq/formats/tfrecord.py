@@ -4,11 +4,15 @@ A record is a serialized ``tf.train.Example`` of int64 lists:
 
     unique_ids [1]    example id + window number, as the original has it (neighbouring ids
                       collide; the 2020 port spells it ``unique_id``)
+    input_ids, input_mask, segment_ids [L]
+
+    for inference:
+    token_map [L]     document token of each position
     example_keys [2]  file number and line of the example, which never collide
     window_ids [2]    the window's number and how many windows its example has
-    input_ids, input_mask, segment_ids [L]
-    token_map [L]                                  inference
-    start_positions, end_positions, answer_types [1]   training
+
+    for training, as the original's, nothing more:
+    start_positions, end_positions, answer_types [1]
 
 Encoding is done for all windows of an example at once and needs no TensorFlow.
 Wire format: https://protobuf.dev/programming-guides/encoding/ and
@@ -35,23 +39,31 @@ def encode_records(features: Features, source: Source, compat: str = "ours") -> 
         return
     columns = {
         ID_NAMES[compat]: _unique_ids(features.example_id, features.windows),
-        "example_keys": np.tile([source.file_index, source.line], (len(features), 1)),
-        "window_ids": np.stack(
-            [features.windows, np.full_like(features.windows, features.n_windows)], axis=1
-        ),
         "input_ids": features.input_ids,
         "input_mask": features.input_mask,
         "segment_ids": features.segment_ids,
+        **(_own_columns(features, source) if features.answer_types is None else _targets(features)),
     }
-    if features.answer_types is None:
-        columns["token_map"] = features.token_map
-    else:
-        columns["start_positions"] = features.start_positions
-        columns["end_positions"] = features.end_positions
-        columns["answer_types"] = features.answer_types
     rows = [_entries(name, np.asarray(values)) for name, values in sorted(columns.items())]
     for entries in zip(*rows, strict=True):
         yield _field(1, b"".join(entries))
+
+
+def _own_columns(features: Features, source: Source) -> dict[str, IntArray]:
+    """What finding the answers again takes; the originals have it outside of the records."""
+    windows = features.windows
+    return {
+        "example_keys": np.tile([source.file_index, source.line], (len(features), 1)),
+        "window_ids": np.stack([windows, np.full_like(windows, features.n_windows)], axis=1),
+        "token_map": features.token_map,
+    }
+
+
+def _targets(features: Features) -> dict[str, IntArray]:
+    return {
+        name: np.asarray(getattr(features, name))
+        for name in ("start_positions", "end_positions", "answer_types")
+    }
 
 
 def _unique_ids(example_id: ExampleId, windows: IntArray) -> IntArray:

@@ -34,3 +34,10 @@ def read_columns(shards: Sequence[Path], length: int) -> dict[str, IntArray]:
         for name, value in batch.items():
             parts[name].append(value.numpy().astype(np.int32))
     return {name: np.concatenate(values) for name, values in parts.items() if values}
+
+
+def window_ids(record: tf.Tensor) -> tuple[int, int]:
+    """Number of a serialized window, and how many windows its example has."""
+    ids = tf.io.parse_single_example(record, {"window_ids": tf.io.FixedLenFeature([2], tf.int64)})
+    window, windows = ids["window_ids"].numpy().tolist()
+    return window, windows

@@ -11,7 +11,6 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from nq.model.data import spec
 from nq.model.profile import Profile, check_in_force, grappler_options
 from nq.records import IntArray
 
-PART_BATCHES = 64
+PART_BATCHES = 16
 
 
 @dataclass(frozen=True)
@@ -169,24 +168,31 @@ def predict(
             resumed += done
             on_windows(done)
             started = time.perf_counter()
-            for first, part in _parts(predictor, shard, done):
-                write_part(folder, shard, first, part)
+            for part in _parts(predictor, shard, done, on_windows):
+                write_part(folder, shard, done, part)
+                done += len(part["window_ids"])
                 windows += len(part["window_ids"])
-                on_windows(len(part["window_ids"]))
             steady += time.perf_counter() - started
     return Timing(predictor.compile_s, predictor.warmup_s, steady, windows, resumed)
 
 
 def _parts(
-    predictor: Predictor, shard: Path, done: int
-) -> Iterator[tuple[int, dict[str, IntArray]]]:
-    """The parts of a shard behind window ``done``, each with its first window's number."""
-    batches = iter(predictor.batches(shard, done))
-    while rows := list(islice(batches, PART_BATCHES)):
-        scored = [_score(predictor, batch) for batch in rows]
-        part = {name: np.concatenate([s[name] for s in scored]) for name in (*KEYS, *SCORES)}
-        yield done, part
-        done += len(part["window_ids"])
+    predictor: Predictor, shard: Path, done: int, on_windows: Callable[[int], None]
+) -> Iterator[dict[str, IntArray]]:
+    """The parts of a shard behind window ``done``."""
+    scored: list[dict[str, Any]] = []
+    for batch in predictor.batches(shard, done):
+        scored.append(_score(predictor, batch))
+        on_windows(len(scored[-1]["window_ids"]))
+        if len(scored) == PART_BATCHES:
+            yield _joined(scored)
+            scored = []
+    if scored:
+        yield _joined(scored)
+
+
+def _joined(scored: list[dict[str, Any]]) -> dict[str, IntArray]:
+    return {name: np.concatenate([s[name] for s in scored]) for name in (*KEYS, *SCORES)}
 
 
 def _score(predictor: Predictor, batch: dict[str, Any]) -> dict[str, Any]:

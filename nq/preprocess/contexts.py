@@ -29,12 +29,12 @@ class Words:
     Args:
         words: markers and words of all contexts, in order.
         doc: the document token of each word, -1 for markers.
-        is_marker: whether a word is one of our markers, which document text never is.
+        markers: where in ``words`` our own markers stand; text that spells one is text.
     """
 
     words: list[str]
     doc: list[int]
-    is_marker: list[bool]
+    markers: list[int]
 
 
 def _is_html(example: Example, config: WindowConfig) -> list[bool]:
@@ -79,16 +79,18 @@ def words(found: list[Context], config: WindowConfig) -> Words:
     as the originals do, and the map is then looked up by the new word number: on such
     pages it is off by the number of extra words, exactly as theirs is.
     """
-    sequence, doc, is_marker = [], [], []
+    sequence: list[str] = []
+    doc: list[int] = []
+    markers: list[int] = []
     for context in found:
+        markers += [len(sequence), len(sequence) + 1]
         sequence += [*context.markers, *context.words]
         doc += [-1, -1, *context.doc]
-        is_marker += [True, True] + [False] * len(context.words)
     if config.compat == "ours":
-        return Words(sequence, doc, is_marker)
+        return Words(sequence, doc, markers)
     again = split_again(sequence)
     doc += [-1] * (len(again) - len(doc))  # where the originals end in an IndexError
-    return Words(again, doc[: len(again)], [False] * len(again))
+    return Words(again, doc[: len(again)], [])
 
 
 def split_again(words: Sequence[str]) -> list[str]:

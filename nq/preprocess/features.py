@@ -59,7 +59,7 @@ class _Page:
         self.contexts = ctx.contexts(example, config)
         self.words = ctx.words(self.contexts, config)
         self.word_pieces = self._encode()
-        lengths = [len(pieces) for pieces in self.word_pieces]
+        lengths = list(map(len, self.word_pieces))
         self.pieces = np.fromiter(chain.from_iterable(self.word_pieces), np.int32, sum(lengths))
         self.doc = np.repeat(np.asarray(self.words.doc, np.int32), lengths)
         self.first_piece = np.concatenate([[0], np.cumsum(lengths)])
@@ -71,11 +71,10 @@ class _Page:
 
     def _encode(self) -> list[tuple[int, ...]]:
         """Pieces of each word; markers are looked up, everything else is text."""
-        words = self.words
-        encoded = self.tokenizer.encode(words.words)
-        for i, (word, is_marker) in enumerate(zip(words.words, words.is_marker, strict=True)):
-            if is_marker:
-                encoded[i] = (self.tokenizer.marker_id(word),)
+        words = self.words.words
+        encoded = self.tokenizer.encode(words)
+        for i in self.words.markers:
+            encoded[i] = (self.tokenizer.marker_id(words[i]),)
         return encoded
 
     def rows(self, kept: IntArray) -> dict[str, IntArray]:

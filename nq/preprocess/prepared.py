@@ -1,11 +1,11 @@
 """What a preprocessing job is asked for, and the folder it leaves behind.
 
-    windows-00000-of-00002.tfrecord …   the shards
-    dead_letters.jsonl                  bad records: file, line, reason, excerpt
-    manifest.json                       the request, counts, and the shards with their sizes
-    COMPLETED                           written last; without it nothing here is reused
-    .nq-preprocess.lock                 says that the folder is ours; held while a job runs
-    .unfinished-…/                      where a running job writes; left over if it is killed
+windows-00000-of-00002.tfrecord …   the shards
+dead_letters.jsonl                  bad records: file, line, reason, excerpt
+manifest.json                       the request, counts, and the shards with their sizes
+COMPLETED                           written last; without it nothing here is reused
+.nq-preprocess.lock                 says that the folder is ours; held while a job runs
+.unfinished-…/                      where a running job writes; left over if it is killed
 """
 
 from __future__ import annotations

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor
 
-from nq.preprocess.tokenizer import MARKERS, Pieces, Tokenizer, marker_ids
+from nq.preprocess.tokenizer import Pieces, Tokenizer, marker_ids
+
+_SPECIAL = re.compile(r"\[.+\]|<.+>")
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -28,21 +31,18 @@ class SentencePieceTokenizer(Tokenizer):
             self._backend = SentencePieceProcessor(model_file=str(path))
         except (OSError, RuntimeError) as error:
             raise ValueError(f"{path} is not a SentencePiece model: {error}") from error
-        pieces = {self._backend.id_to_piece(i): i for i in range(self._backend.get_piece_size())}
-        self._pieces = pieces
-        self._controls = {
-            i for i in pieces.values() if self._backend.is_control(i) or self._backend.is_unused(i)
-        }
+        size = self._backend.get_piece_size()
+        self._pieces = {self._backend.id_to_piece(i): i for i in range(size)}
         self.unk_id = self._backend.unk_id()
-        self.cls_id = self._special("[CLS]", "<s>", "<cls>")
-        self.sep_id = self._special("[SEP]", "</s>", "<sep>")
-        pads = [pieces[p] for p in ("[PAD]", "<pad>") if p in pieces]
+        self.cls_id = self._id_of("[CLS]", "<s>", "<cls>")
+        self.sep_id = self._id_of("[SEP]", "</s>", "<sep>")
+        pads = [self._pieces[p] for p in ("[PAD]", "<pad>") if p in self._pieces]
         self.pad_id = pads[0] if pads else max(self._backend.pad_id(), 0)
-        first_free = len(pieces)
-        self._markers = marker_ids(pieces, range(first_free, first_free + len(MARKERS)))
-        self.vocab_size = max(first_free - 1, *self._markers.values()) + 1
+        self._markers = marker_ids(self._pieces, (), size)
+        self.vocab_size = max(size - 1, *self._markers.values()) + 1
+        self._specials = {i for p, i in self._pieces.items() if self._is_special(p, i)}
 
-    def _special(self, *spellings: str) -> int:
+    def _id_of(self, *spellings: str) -> int:
         for piece in spellings:
             if piece in self._pieces:
                 return self._pieces[piece]
@@ -51,6 +51,12 @@ class SentencePieceTokenizer(Tokenizer):
             "it with --control_symbols=[CLS],[SEP]"
         )
 
+    def _is_special(self, piece: str, i: int) -> bool:
+        """Whether a piece, user-defined ones too, has a meaning that text must not have."""
+        if self._backend.is_unknown(i) or self._backend.is_byte(i):
+            return False
+        return self._backend.is_control(i) or bool(_SPECIAL.fullmatch(piece))
+
     def piece_id(self, piece: str) -> int | None:
         return self._pieces.get(piece)
 
@@ -58,14 +64,11 @@ class SentencePieceTokenizer(Tokenizer):
         return self._markers.get(marker, self.unk_id)
 
     def _encode(self, words: Sequence[str]) -> list[Pieces]:
-        return [tuple(self._as_text(word)) for word in words]
+        return [self._as_text(word) if word.strip() else () for word in words]
 
-    def _as_text(self, word: str) -> list[int]:
-        """Pieces of a word; one that spells a marker of the model is taken apart first."""
-        ids = self._backend.encode(word)
-        if not any(i in self._controls or self._is_marker(i) for i in ids):
-            return list(ids)
-        return [i for char in word for i in self._backend.encode(char)]
-
-    def _is_marker(self, piece: int) -> bool:
-        return self._backend.id_to_piece(piece) in self._markers
+    def _as_text(self, word: str) -> Pieces:
+        """Pieces of a word; one that spells a special piece is taken apart to characters."""
+        ids: list[int] = self._backend.encode(word)
+        if self._specials.isdisjoint(ids):
+            return tuple(ids)
+        return tuple(i for char in word for i in self._backend.encode(char))

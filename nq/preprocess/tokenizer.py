@@ -61,22 +61,25 @@ class Tokenizer(ABC):
     def encode(self, words: Sequence[str]) -> list[Pieces]:
         """The pieces of each word; a blank word has none. Words are remembered."""
         cache = self._cache
-        unseen = [word for word in set(words) if word not in cache]
+        unseen = list(set(words).difference(cache))
         if unseen:
             if len(cache) + len(unseen) > MAX_CACHED_WORDS:
                 cache.clear()
                 unseen = list(set(words))
             cache.update(zip(unseen, self._encode(unseen), strict=True))
-        return [cache[word] for word in words]
+        return list(map(cache.__getitem__, words))
 
 
-def marker_ids(known: dict[str, int], unused: Sequence[int]) -> dict[str, int]:
+def marker_ids(known: dict[str, int], unused: Sequence[int], size: int) -> dict[str, int]:
     """Ids of ``MARKERS``: their own where the vocabulary names them, else unused rows.
 
     BERT-Joint renamed the uncased BERT vocabulary's [unused] rows 104 to 310, so that a
-    plain vocabulary with those rows means the same ids.
+    plain vocabulary with those rows means the same ids. A vocabulary of ``size`` pieces
+    with too few such rows gets the ids after its last, for which the embedding table
+    needs new rows.
     """
     named = {marker: known[marker] for marker in MARKERS if marker in known}
-    if named or len(unused) < len(MARKERS):
+    if named:
         return named
-    return dict(zip(MARKERS, unused, strict=False))
+    free = unused if len(unused) >= len(MARKERS) else range(size, size + len(MARKERS))
+    return dict(zip(MARKERS, free, strict=False))

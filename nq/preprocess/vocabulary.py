@@ -14,6 +14,7 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
 
     Raises:
         FileNotFoundError: there is none; says which files would do.
+        ValueError: one of its files is not what its name says, or does not know ``compat``.
     """
     path = Path(folder)
     if path.is_file():
@@ -28,6 +29,8 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
 
 def _from_file(path: Path, folder: Path, compat: str) -> Tokenizer:
     if path.suffix == ".model":
+        if compat != "ours":
+            raise ValueError(f"{path}: compat {compat!r} is for WordPiece only, use 'ours'")
         from nq.preprocess.sentencepiece import SentencePieceTokenizer
 
         return SentencePieceTokenizer(path)
@@ -37,12 +40,16 @@ def _from_file(path: Path, folder: Path, compat: str) -> Tokenizer:
     return kind(path, lowercase=_lowercase(folder))
 
 
-def _lowercase(folder: Path) -> bool:
-    """``do_lower_case`` of the folder's tokenizer_config.json; uncased where it is silent."""
+def _lowercase(folder: Path) -> bool | None:
+    """``do_lower_case`` of the folder's tokenizer_config.json, ``None`` where it is silent."""
     config = folder / "tokenizer_config.json"
     if not config.is_file():
-        return True
-    return bool(json.loads(config.read_text(encoding="utf-8")).get("do_lower_case", True))
+        return None
+    try:
+        value = json.loads(config.read_bytes()).get("do_lower_case")
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{config} is not a JSON object: {error}") from error
+    return None if value is None else bool(value)
 
 
 def tokenizer_digest(tokenizer: Tokenizer) -> str:

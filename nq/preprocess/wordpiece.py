@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -26,10 +26,11 @@ def read_vocab(path: Path) -> dict[str, int]:
     Raises:
         ValueError: the file is no BERT vocabulary.
     """
-    rows = path.read_text(encoding="utf-8").split("\n")
-    if rows and not rows[-1]:
-        rows.pop()
-    vocab = {row.strip(): i for i, row in enumerate(rows)}
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a BERT vocab.txt: {error}") from error
+    vocab = {row.strip(): i for i, row in enumerate(text.rstrip().split("\n"))}
     missing = [p for p in ("[CLS]", "[SEP]", "[UNK]", "[PAD]") if p not in vocab]
     if missing:
         raise ValueError(
@@ -38,28 +39,33 @@ def read_vocab(path: Path) -> dict[str, int]:
     return vocab
 
 
+def _is_lowercase(vocab: Iterable[str]) -> bool:
+    return all(piece == piece.lower() for piece in vocab if not piece.startswith("["))
+
+
 class WordPieceTokenizer(Tokenizer):
     """WordPiece by the ``tokenizers`` library; uncased or cased.
 
     Args:
         vocab_file: BERT's ``vocab.txt``, with or without BERT-Joint's markers.
-        lowercase: as the vocabulary is.
+        lowercase: as the vocabulary is; by default where no piece of it has capitals.
     """
 
-    def __init__(self, vocab_file: str | Path, lowercase: bool = True) -> None:
+    def __init__(self, vocab_file: str | Path, lowercase: bool | None = None) -> None:
         super().__init__()
         path = Path(vocab_file)
         vocab = read_vocab(path)
         self.files = {"vocab.txt": path}
-        self.vocab_size = max(vocab.values()) + 1
-        self.lowercase = lowercase
+        self.lowercase = _is_lowercase(vocab) if lowercase is None else lowercase
         self.cls_id, self.sep_id = vocab["[CLS]"], vocab["[SEP]"]
         self.pad_id, self.unk_id = vocab["[PAD]"], vocab["[UNK]"]
         unused = [i for p, i in vocab.items() if p.startswith("[unused") and i >= FIRST_MARKER_ROW]
-        self._vocab, self._markers = vocab, marker_ids(vocab, sorted(unused))
+        size = max(vocab.values()) + 1
+        self._vocab, self._markers = vocab, marker_ids(vocab, sorted(unused), size)
+        self.vocab_size = max(size - 1, *self._markers.values()) + 1
         self._model = WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARS)
         self._backend = Backend(self._model)
-        self._backend.normalizer = BertNormalizer(lowercase=lowercase)
+        self._backend.normalizer = BertNormalizer(lowercase=self.lowercase)
         self._backend.pre_tokenizer = BertPreTokenizer()
 
     def piece_id(self, piece: str) -> int | None:

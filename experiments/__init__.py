@@ -1,0 +1,1 @@
+"""Studies: how the bundled sample is made, what speed and memory are."""
