@@ -75,7 +75,7 @@ _COLOUR_SEED = 16  # gives the eight profiles eight colours
 _NAME_LIMIT = 250  # MLflow's limits, in characters
 _PARAM_LIMIT = 6000
 _TAG_LIMIT = 8000
-_DIGEST_LIMIT = 36
+_DIGEST_LIMIT = 12  # MLflow would take 36, but then the table of runs shows little else
 _DATASET_LIMIT = 500
 _BATCH = 100
 
@@ -142,18 +142,20 @@ def preload() -> threading.Thread:
 
 
 def how_to_open(uri: str, experiment_id: str | None = None, run_id: str | None = None) -> str:
-    """The line that tells how to see a run, or an experiment, in MLflow's pages.
+    """The line that tells how to see a run, or the runs of an experiment side by side.
 
     >>> how_to_open("http://tracking:5000", "1", "ab12")
     'http://tracking:5000/#/experiments/1/runs/ab12?workflowType=machine_learning'
-    >>> how_to_open("sqlite:///mlflow.db", "1")  # doctest: +NORMALIZE_WHITESPACE
+    >>> how_to_open("sqlite:///mlflow.db")  # doctest: +NORMALIZE_WHITESPACE
     'mlflow ui --backend-store-uri sqlite:///mlflow.db
-     (then open http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning)'
+     (then open http://127.0.0.1:5000/#/experiments?workflowType=machine_learning)'
     """
     page = "/#/experiments"
     if experiment_id is not None:
         page += f"/{experiment_id}/runs" + (f"/{run_id}" if run_id else "")
     page += "?workflowType=machine_learning"
+    if experiment_id is not None and run_id is None:
+        page += "&compareRunsMode=CHART"
     uri = _without_password(uri)
     if _is_http(uri):
         return uri.rstrip("/") + page
@@ -223,14 +225,20 @@ class Run:
     def dataset(
         self, name: str, path: str | os.PathLike[str], digest: str, context: str = "evaluation"
     ) -> None:
-        """What was read, by name and digest (MLflow keeps 36 characters of it); not loaded."""
+        """What was read, by name and digest: shown in short, kept in full; nothing is loaded."""
         where = os.fspath(path)
         place = json.dumps({"uri": where if "://" in where else str(Path(where).absolute())})
 
         def send() -> None:
             from mlflow.entities import Dataset, DatasetInput, InputTag
 
-            entity = Dataset(name[:_DATASET_LIMIT], digest[:_DIGEST_LIMIT], "local", place)
+            entity = Dataset(
+                _cut(name, _DATASET_LIMIT),
+                digest[:_DIGEST_LIMIT],
+                source_type="local",
+                source=place,
+                profile=json.dumps({"digest": digest}),
+            )
             use = InputTag("mlflow.data.context", context)
             self._client.log_inputs(self.run_id, [DatasetInput(entity, [use])])
 

@@ -1,6 +1,7 @@
 """Tracking with the real MLflow: a database, a server, and all that can be wrong with them."""
 
 import contextlib
+import json
 import logging
 import math
 import os
@@ -236,7 +237,8 @@ def test_a_dataset_is_named_and_not_read(store: str, tmp_path: Path) -> None:
         run.dataset("dev", "not/there-*.jsonl.gz", "5" * 64)
         run.dataset("gold", "gs://bucket/dev.jsonl", "12", context="scoring")
     dev, gold = sorted(stored(run).inputs.dataset_inputs, key=lambda i: str(i.dataset.name))
-    assert (dev.dataset.name, dev.dataset.digest) == ("dev", "5" * 36)
+    assert (dev.dataset.name, dev.dataset.digest) == ("dev", "5" * 12)
+    assert json.loads(dev.dataset.profile) == {"digest": "5" * 64}
     assert mlflow.data.get_source(dev).uri == str(tmp_path / "not/there-*.jsonl.gz")
     assert dev.tags[0].value == "evaluation"
     assert mlflow.data.get_source(gold).uri == "gs://bucket/dev.jsonl"
@@ -475,6 +477,11 @@ def test_preload_is_harmless_twice() -> None:
 def test_passwords_are_not_shown() -> None:
     link = how_to_open("https://me:secret@host/mlflow/", "3", "ab")
     assert link == "https://***@host/mlflow/#/experiments/3/runs/ab?workflowType=machine_learning"
+
+
+def test_runs_open_side_by_side() -> None:
+    link = how_to_open("http://host:5000", "3")
+    assert link.endswith("/experiments/3/runs?workflowType=machine_learning&compareRunsMode=CHART")
 
 
 def test_the_line_that_opens_a_run(store: str) -> None:

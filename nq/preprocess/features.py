@@ -1,8 +1,8 @@
 """example -> features: all windows of one page as integer rows.
 
-    [CLS] [Q] who wrote … [SEP] [ContextId=-1] [NoLongAnswer] … [SEP] 0 0 0
-    0     0   0   0       0     1              1                1     0 0 0     segment_ids
-    -1    -1  -1  -1      -1    -1             -1             …  -1   -1 -1 -1  token_map
+[CLS] [Q] who wrote … [SEP] [ContextId=-1] [NoLongAnswer] … [SEP] 0 0 0
+0     0   0   0       0     1              1                1     0 0 0     segment_ids
+-1    -1  -1  -1      -1    -1             -1             …  -1   -1 -1 -1  token_map
 """
 
 from __future__ import annotations

@@ -107,8 +107,17 @@ def execute(
             result.wait_until_finish()
             counters = result.metrics().query()["counters"]
     except Exception as error:
+        if _was_interrupted(error):
+            raise KeyboardInterrupt from error
         raise RunError(failure(str(error))) from error
     return {counter.key.metric.name: counter.result or 0 for counter in counters}
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether Beam wrapped an interrupt into an exception of its own."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _pipeline(workers: int, options: Sequence[str], part: Path) -> tuple[Any, bool]:

@@ -1,8 +1,9 @@
 """example -> target: what training wants found, from the annotations (SPEC of BERT-Joint).
 
 The first annotation by candidate index that has short answers, else the first; several
-short answers merge to one span; yes and no count only without short answers; without any
-the target is the whole block.
+short answers merge to one span, from the first of the page to the last (the originals go
+by the order of the file); yes and no count only without short answers; without any the
+target is the whole block.
 """
 
 from __future__ import annotations
@@ -34,23 +35,27 @@ def target(example: Example, found: Sequence[Context], config: WindowConfig) -> 
     annotation = chosen_annotation(example.annotations or ())
     if annotation is None:
         return NO_TARGET
+    ours = config.compat == "ours"
+    shorts = sorted(annotation.shorts) if ours else annotation.shorts
     first = 0
     for context in found:
         first += len(context.markers)
         if context.candidate == annotation.candidate:
             block = example.candidates[context.candidate].span
-            wanted = _within(block, context, first, annotation)
-            return wanted if config.compat == "ours" else _placed_again(wanted, found)
+            wanted = _within(block, context, first, shorts, annotation.yes_no)
+            return wanted if ours else _placed_again(wanted, found)
         first += len(context.words)
     return NO_TARGET
 
 
-def _within(block: Span, context: Context, first: int, annotation: Annotation) -> Target:
+def _within(
+    block: Span, context: Context, first: int, shorts: Sequence[Span], yes_no: YesNo
+) -> Target:
     """The target inside the context of ``block``, whose first word is word ``first``."""
-    if not annotation.shorts:
-        kind = _YES_NO.get(annotation.yes_no, AnswerType.LONG)
+    if not shorts:
+        kind = _YES_NO.get(yes_no, AnswerType.LONG)
         return Target(kind, first, first + len(context.words) - 1)
-    span = Span(annotation.shorts[0].start, annotation.shorts[-1].end)
+    span = Span(shorts[0].start, shorts[-1].end)
     inside = [i for i, doc in enumerate(context.doc) if span.start <= doc < span.end]
     if not inside or not block.contains(span):
         return NO_TARGET

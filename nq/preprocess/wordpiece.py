@@ -108,11 +108,14 @@ def basic_tokens(text: str, lowercase: bool = True) -> list[str]:
     cleaned = "".join(map(_clean_char, text))
     tokens = []
     for token in cleaned.split():
-        if lowercase:
-            decomposed = unicodedata.normalize("NFD", token.lower())
-            token = "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
-        tokens.append("".join(f" {c} " if _is_punctuation(c) else c for c in token))
+        plain = _without_accents(token.lower()) if lowercase else token
+        tokens.append("".join(f" {c} " if _is_punctuation(c) else c for c in plain))
     return " ".join(tokens).split()
+
+
+def _without_accents(text: str) -> str:
+    decomposed = unicodedata.normalize("NFD", text)
+    return "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
 
 
 @lru_cache(maxsize=65536)
