@@ -39,110 +39,20 @@ predecessor ran with one annotator enough; Kaggle's "TensorFlow 2.0 Question Ans
 from __future__ import annotations
 
 import argparse
-import glob
-import gzip
 import itertools
 import json
 import sys
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import orjson
+from eval.labels import ExampleId, Label, read_gold, read_predictions
 
-ExampleId = int | str
 Metrics = dict[str, float]
 
 PRECISION_TARGETS = (0.5, 0.75, 0.9)
-GOLD_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz")
 MICRO_METRICS = ("micro_f1", "micro_f1_best", "kaggle_micro_f1")
 IDS_SHOWN = 5
-KINDS: dict[str, tuple[type, ...]] = {
-    "a number": (int, float),
-    "a whole number": (int,),
-    "a whole number or text": (int, str),
-    "text": (str,),
-    "a list": (list, tuple),
-    "an object": (Mapping,),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Half-open span in bytes of the HTML, in document tokens, or both; -1 is null."""
-
-    start_byte: int = -1
-    end_byte: int = -1
-    start_token: int = -1
-    end_token: int = -1
-
-    def __post_init__(self) -> None:
-        for unit, (start, end) in (("byte", self.bytes), ("token", self.tokens)):
-            if (start < 0) != (end < 0):
-                raise ValueError(f"{unit} span [{start}, {end}) is half null: give both, or -1 -1")
-            if 0 <= end <= start:
-                raise ValueError(f"{unit} span [{start}, {end}) is empty: end must exceed start")
-
-    @property
-    def bytes(self) -> tuple[int, int]:
-        return self.start_byte, self.end_byte
-
-    @property
-    def tokens(self) -> tuple[int, int]:
-        return self.start_token, self.end_token
-
-    @property
-    def is_null(self) -> bool:
-        return self.start_byte < 0 and self.start_token < 0
-
-    def matches(self, other: Span) -> bool:
-        """Whether both are non-null and have the same bytes or the same tokens."""
-        same_bytes = self.start_byte >= 0 and self.bytes == other.bytes
-        return same_bytes or (self.start_token >= 0 and self.tokens == other.tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """One annotator's or one system's answers to a question; the scores are the system's."""
-
-    long: Span = Span()
-    short: tuple[Span, ...] = ()
-    yes_no: str = "none"
-    long_score: float = 0.0
-    short_score: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.yes_no not in ("yes", "no", "none"):
-            raise ValueError(f"yes_no_answer is {self.yes_no!r}, expected YES, NO or NONE")
-        if self.long_score != self.long_score or self.short_score != self.short_score:
-            raise ValueError("a score is NaN and has no rank: give a number")
-
-    @property
-    def short_spans(self) -> list[Span]:
-        return [span for span in self.short if not span.is_null]
-
-    @property
-    def has_long(self) -> bool:
-        return not self.long.is_null
-
-    @property
-    def has_short(self) -> bool:
-        return self.yes_no != "none" or bool(self.short_spans)
-
-    def long_equals(self, other: Label) -> bool:
-        return self.long.matches(other.long)
-
-    def short_equals(self, other: Label) -> bool:
-        """Same yes/no, or without one the same set of spans, each found on the other side."""
-        if self.yes_no != "none":
-            return self.yes_no == other.yes_no
-        ours, theirs = self.short_spans, other.short_spans
-        return all(any(a.matches(b) for b in theirs) for a in ours) and all(
-            any(b.matches(a) for a in ours) for b in theirs
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,161 +279,6 @@ def _curve_lines(name: str, found: Sequence[Decision]) -> Iterator[str]:
         yield (
             f"R@P={target}: {recall:.2%} (actual p={precision:.2%}, score threshold={threshold})"
         )
-
-
-def _field(record: Any, name: str, kind: str, default: Any = None) -> Any:
-    """``record[name]``, which must be of ``kind``; the default where it is absent or null."""
-    if not isinstance(record, Mapping):
-        raise ValueError(f"found {record!r:.40}, expected an object")
-    value = record.get(name)
-    if value is None and default is not None:
-        return default
-    if value is None:
-        raise ValueError(f"no {name!r}: give {kind}")
-    if not isinstance(value, KINDS[kind]):
-        raise ValueError(f"{name!r} is {value!r:.40}, expected {kind}")
-    return value
-
-
-def example_id(record: Mapping[str, Any]) -> ExampleId:
-    """The id of a gold or predicted record; numeric text (Kaggle) becomes a number."""
-    value: ExampleId = _field(record, "example_id", "a whole number or text")
-    try:
-        return int(value)
-    except ValueError:
-        return value
-
-
-def _span(record: Any) -> Span:
-    names = ("start_byte", "end_byte", "start_token", "end_token")
-    return Span(*(_field(record, name, "a whole number", -1) for name in names))
-
-
-def gold_labels(record: Mapping[str, Any]) -> list[Label]:
-    """The labels of an example's annotators, from its ``annotations`` (v1.0 or simplified).
-
-    Raises:
-        ValueError: there are none, or one lacks a field or has a span that is none.
-    """
-    annotations = _field(record, "annotations", "a list", [])
-    if not annotations:
-        raise ValueError("no 'annotations': gold must be the annotated examples (train or dev)")
-    return [
-        Label(
-            long=_span(_field(item, "long_answer", "an object")),
-            short=tuple(map(_span, _field(item, "short_answers", "a list"))),
-            yes_no=_field(item, "yes_no_answer", "text").lower(),
-        )
-        for item in annotations
-    ]
-
-
-def prediction_label(record: Mapping[str, Any]) -> Label:
-    """The label of one record of the prediction file; answers may be absent, scores may not.
-
-    Raises:
-        ValueError: a score is absent, a span is none, or yes/no and short spans are both given.
-    """
-    label = Label(
-        long=_span(_field(record, "long_answer", "an object", {})),
-        short=tuple(map(_span, _field(record, "short_answers", "a list", []))),
-        yes_no=_field(record, "yes_no_answer", "text", "none").lower(),
-        long_score=_field(record, "long_answer_score", "a number"),
-        short_score=_field(record, "short_answers_score", "a number"),
-    )
-    if label.yes_no != "none" and label.short_spans:
-        raise ValueError(f"both yes_no_answer {label.yes_no.upper()} and short answers: give one")
-    return label
-
-
-def find_files(patterns: str | Path | Iterable[str | Path]) -> list[Path]:
-    """The files that the patterns (a file, a glob, a folder of shards) name, each sorted.
-
-    Raises:
-        ValueError: a pattern names nothing.
-    """
-    files: dict[Path, None] = {}
-    for pattern in [patterns] if isinstance(patterns, str | Path) else patterns:
-        path = Path(pattern)
-        if path.is_dir():
-            found = sorted(p for p in path.iterdir() if p.name.endswith(GOLD_SUFFIXES))
-        elif path.exists():
-            found = [path]
-        else:
-            matches = map(Path, glob.glob(str(pattern), recursive=True))
-            found = sorted(match for match in matches if match.is_file())
-        if not found:
-            raise ValueError(f"no file at {pattern}: give a file, a glob in quotes or a folder")
-        files |= dict.fromkeys(found)
-    return list(files)
-
-
-@contextmanager
-def _open(path: str | Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
-    """The file, unpacked if its first bytes say gzip, whatever its name."""
-    with open(path, "rb") as raw:
-        if raw.peek(2)[:2] != b"\x1f\x8b":
-            yield raw
-            return
-        try:
-            with gzip.GzipFile(fileobj=raw) as unpacked:
-                yield unpacked
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise ValueError(f"{path}: broken gzip ({error}); copy the file again") from error
-
-
-def _decode(data: bytes) -> Any:
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        pass  # it may still be what the official reader takes: NaN, -Infinity, lone surrogates
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON ({error})") from error
-
-
-def read_gold(paths: str | Path | Iterable[str | Path]) -> dict[ExampleId, list[Label]]:
-    """The annotators' labels by example id, from jsonl files, globs or folders, plain or gzip.
-
-    Of a line only ``example_id`` and ``annotations`` are used; of equal ids the last counts.
-
-    Raises:
-        ValueError: a line that is no annotated example; the text names file and line.
-    """
-    gold = {}
-    for path in find_files(paths):
-        with _open(path) as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.strip():
-                    continue
-                try:
-                    record = _decode(line)
-                    key = example_id(record)
-                    gold[key] = gold_labels(record)
-                except ValueError as error:
-                    raise ValueError(f"{path}:{number}: {error}") from error
-    return gold
-
-
-def read_predictions(path: str | Path) -> dict[ExampleId, Label]:
-    """The labels of a ``{"predictions": […]}`` file, plain or gzip; of equal ids the last counts.
-
-    Raises:
-        ValueError: the file, or a record of it, is not of the format; the text says where.
-    """
-    with _open(path) as file:
-        data = file.read()
-    predictions = {}
-    where = str(path)
-    try:
-        for i, record in enumerate(_field(_decode(data), "predictions", "a list")):
-            where = f"{path}: predictions[{i}]"
-            key = example_id(record)
-            predictions[key] = prediction_label(record)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
-    return predictions
 
 
 def _boolean(text: str) -> bool:

@@ -18,15 +18,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PROFILE = "grappler"
 SAMPLE_ROWS = 40
-KEY_METRICS = {
-    "quality/micro_f1": "micro_f1",
-    "quality/micro_f1_best": "micro_f1_best",
-    "quality/kaggle_micro_f1": "kaggle_micro_f1",
-    "quality/long_f1": "long-answer-f1",
-    "quality/long_f1_best": "long-best-threshold-f1",
-    "quality/short_f1": "short-answer-f1",
-    "quality/short_f1_best": "short-best-threshold-f1",
-}
+QUALITY = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -112,7 +104,7 @@ def answer(args: argparse.Namespace) -> int:
     with tracking.start(
         uri=args.tracking_uri,
         experiment=args.experiment,
-        name=f"{job.profile} {Path(job.files[0]).name}",
+        name=f"{job.profile} · {Path(job.files[0]).name}",
         profile=str(job.profile),
         enabled=not args.no_track,
     ) as tracked:
@@ -155,45 +147,53 @@ def _job(args: argparse.Namespace) -> Job:
 
 
 def _track(tracked: tracking.Run, job: Job, report: Report) -> None:
-    """Everything that a comparison of runs wants to see."""
+    """Everything that a comparison of runs wants to see.
+
+    The comparison page shows the params that differ and the first six metrics by name: the
+    profile with its precision, and quality/ and speed/. The rest sorts behind these.
+    """
     from nq.formats import inputs
     from nq.pipeline import DEAD_LETTERS, METRICS, PREDICTIONS
 
     tracked.params(
         {
             "profile": report.profile,
-            "precision": report.precision,
+            "precision": report.precision.removeprefix("mixed_"),
             "batch_size": job.batch_size,
-            "device": report.device,
             "limit": job.limit,
+            "model": job.model.name,
             **{f"decision.{k}": v for k, v in job.decision.to_dict().items()},
             **{f"windows.{k}": v for k, v in job.windows.to_dict().items()},
         }
     )
     tracked.tags(
-        {"model": str(job.model), "data": ", ".join(job.files), "output": str(report.output)}
-    )
-    first = job.files[0]
-    tracked.dataset(name=Path(first).name, path=first, digest=inputs.digest(first)[:12])
-    tracked.metrics(
         {
-            **{
-                ours: report.metrics[theirs]
-                for ours, theirs in KEY_METRICS.items()
-                if report.metrics
-            },
-            **{f"nq_eval/{name}": value for name, value in report.metrics.items()},
-            **{f"time/{phase}": value for phase, value in report.time.items()},
-            "speed/windows_per_s": report.windows_per_s,
-            "speed/examples_per_s": report.examples / report.time["total_s"],
-            "count/examples": report.examples,
-            "count/windows": report.windows,
-            "count/answered": report.answered,
-            "count/dead_letters": report.dead_letters,
+            "device": report.device,
+            "data": ", ".join(job.files),
+            "model_folder": str(job.model),
+            "output": str(report.output),
+            "in_force.jit_compile": job.profile.changes.jit_compile,
+            "in_force.grappler": not job.profile.changes.grappler["disable_meta_optimizer"],
         }
     )
-    files = (PREDICTIONS, METRICS, DEAD_LETTERS)
-    tracked.artifacts([report.output / name for name in files])
+    first = job.files[0]
+    tracked.dataset(name=Path(first).name, path=first, digest=inputs.digest(first))
+    quality = {f"quality/{n}": report.metrics[key] for n, key in QUALITY.items() if report.metrics}
+    tracked.metrics(
+        {
+            **quality,
+            "speed/examples_per_s": report.examples / report.time["total_s"],
+            "speed/predict_s": report.time["predict_s"],
+            "speed/windows_per_s": report.windows_per_s,
+            **{f"tally/{name}": value for name, value in report.metrics.items()},
+            **{f"time/{phase}": value for phase, value in report.time.items()},
+            "tally/examples": report.examples,
+            "tally/windows": report.windows,
+            "tally/answered": report.answered,
+            "tally/dead_letters": report.dead_letters,
+        }
+    )
+    tracked.artifacts([report.output / name for name in (PREDICTIONS, METRICS, DEAD_LETTERS)])
 
 
 def summary(report: Report, how_to_open: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eval import nq_eval
+from eval import labels, nq_eval
 from nq.records import Annotation, Example, ExampleId, IntArray, Span
 
 
@@ -12,8 +12,8 @@ class Scorekeeper:
     """Gathers what the evaluation compares; a few numbers an example, no text."""
 
     def __init__(self) -> None:
-        self._gold: dict[ExampleId, list[nq_eval.Label]] = {}
-        self._predictions: dict[ExampleId, nq_eval.Label] = {}
+        self._gold: dict[ExampleId, list[labels.Label]] = {}
+        self._predictions: dict[ExampleId, labels.Label] = {}
         self.without_gold = 0
 
     def add(self, example: Example, encoded: dict[str, Any]) -> bool | None:
@@ -21,7 +21,7 @@ class Scorekeeper:
         if not example.annotations:
             self.without_gold += 1
             return None
-        label = nq_eval.prediction_label(encoded)
+        label = labels.prediction_label(encoded)
         gold = [_label(a, example.token_bytes) for a in example.annotations]
         self._gold[example.example_id] = gold
         self._predictions[example.example_id] = label
@@ -37,24 +37,24 @@ class Scorekeeper:
         return nq_eval.score(self._gold, self._predictions, one_annotator=True)
 
 
-def _label(annotation: Annotation, token_bytes: IntArray | None) -> nq_eval.Label:
-    return nq_eval.Label(
+def _label(annotation: Annotation, token_bytes: IntArray | None) -> labels.Label:
+    return labels.Label(
         _span(annotation.long, token_bytes),
         tuple(_span(span, token_bytes) for span in annotation.shorts),
         annotation.yes_no.lower(),
     )
 
 
-def _span(span: Span | None, token_bytes: IntArray | None) -> nq_eval.Span:
+def _span(span: Span | None, token_bytes: IntArray | None) -> labels.Span:
     if span is None:
-        return nq_eval.Span()
+        return labels.Span()
     if token_bytes is None:
-        return nq_eval.Span(-1, -1, span.start, span.end)
+        return labels.Span(-1, -1, span.start, span.end)
     start, end = int(token_bytes[span.start, 0]), int(token_bytes[span.end - 1, 1])
-    return nq_eval.Span(start, end, span.start, span.end)
+    return labels.Span(start, end, span.start, span.end)
 
 
-def _is_right(gold: list[nq_eval.Label], label: nq_eval.Label) -> bool:
+def _is_right(gold: list[labels.Label], label: labels.Label) -> bool:
     """Whether a person would call it right: the short answer if gold has one, else the long
     one, else that nothing was answered."""
     long, short = nq_eval.decisions({0: gold}, {0: label}, one_annotator=True)

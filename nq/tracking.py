@@ -43,13 +43,13 @@ log = logging.getLogger(__name__)
 DEFAULT_URI = "sqlite:///mlflow.db"
 DEFAULT_EXPERIMENT = "nq"
 
-PREPARE_S = 60.0
+PREPARE_S = 120.0
 """How long importing MLflow and creating a database may take."""
-CALL_S = 8.0
+CALL_S = 6.0
 """How long any other call may take."""
 UPLOAD_S = 600.0
 """How long the artifacts of one call may take."""
-LAST_S = 2.0
+LAST_S = 1.0
 """How long to wait for the end of what is lost or does not matter much."""
 SAMPLING_S = 3.0
 """Seconds from one sample of the system metrics to the next."""
@@ -414,19 +414,20 @@ def _create_database(path: Path) -> None:
     interruption, would leave it broken for good. So it is made aside.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.touch()  # fails early where nothing can be written
-    try:
-        _import_mlflow()
-        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+    with tempfile.TemporaryFile(dir=path.parent):  # fails early where nothing can be written
+        pass
+    _import_mlflow()
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-        with tempfile.TemporaryDirectory() as folder:
-            fresh = Path(folder, "fresh.db")
-            SqlAlchemyStore(f"sqlite:///{fresh}", str(path.parent / "mlruns")).engine.dispose()
-            shutil.copyfile(fresh, beside)
-        _put(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, path.name)
+        SqlAlchemyStore(f"sqlite:///{made}", str(path.parent / "mlruns")).engine.dispose()
+        try:
+            shutil.copyfile(made, beside)
+            _put(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
 
 
 def _put(new: Path, path: Path) -> None:

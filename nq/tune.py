@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from eval import nq_eval
+from eval import labels, nq_eval
 from nq import commandline
 from nq.model.profile import Profile
 
@@ -51,8 +51,8 @@ def tune(args: argparse.Namespace) -> int:
     job = Job(files, args.model, profile, own.windows, everything, args.batch_size)
     with commandline.bar("predict", "windows") as bar:
         report = run(job, on_windows=bar)
-    gold = nq_eval.read_gold(files)
-    predictions = nq_eval.read_predictions(report.output / PREDICTIONS)
+    gold = labels.read_gold(files)
+    predictions = labels.read_predictions(report.output / PREDICTIONS)
     long, short = thresholds(*_half(gold, predictions, 0))
     tuned = replace(own.decision, long_threshold=long, short_threshold=short)
     save_settings(args.model, replace(own, decision=tuned))
@@ -76,8 +76,8 @@ def tune(args: argparse.Namespace) -> int:
     return 0
 
 
-Gold = dict[nq_eval.ExampleId, list[nq_eval.Label]]
-Predictions = dict[nq_eval.ExampleId, nq_eval.Label]
+Gold = dict[labels.ExampleId, list[labels.Label]]
+Predictions = dict[labels.ExampleId, labels.Label]
 
 
 def thresholds(gold: Gold, predictions: Predictions) -> tuple[float, float]:
@@ -94,10 +94,10 @@ def _half(gold: Gold, predictions: Predictions, remainder: int) -> tuple[Gold, P
     return {k: gold[k] for k in keys}, {k: predictions[k] for k in keys if k in predictions}
 
 
-def _cut(label: nq_eval.Label, long: float, short: float) -> nq_eval.Label:
+def _cut(label: labels.Label, long: float, short: float) -> labels.Label:
     """The prediction without what scores below its threshold."""
     if label.long_score < long:
-        label = replace(label, long=nq_eval.Span())
+        label = replace(label, long=labels.Span())
     if label.short_score < short:
         label = replace(label, short=(), yes_no="none")
     return label

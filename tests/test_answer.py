@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import sentencepiece
 
-from eval import nq_eval
+from eval import labels
 from nq.config import DECISIONS, DecisionConfig, ModelConfig, WindowConfig
 from nq.model import checkpoint, joint
 from nq.model.profile import Profile, all_profiles
@@ -111,8 +111,8 @@ def test_one_prediction_for_every_example(rule: str, tiny_model: Path, tmp_path:
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert set(result) >= KEYS
-    predictions = nq_eval.read_predictions(Path(tmp_path, result["output"], "predictions.json"))
-    assert set(predictions) == set(nq_eval.read_gold(bundled_sample()))
+    predictions = labels.read_predictions(Path(tmp_path, result["output"], "predictions.json"))
+    assert set(predictions) == set(labels.read_gold(bundled_sample()))
     assert result["examples"] == len(predictions)
 
 

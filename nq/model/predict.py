@@ -202,11 +202,13 @@ def _score(predictor: Predictor, batch: dict[str, Any]) -> dict[str, Any]:
     real = batch["window_ids"].numpy()[:, 1] > 0
     found = dict(zip(SCORES, columns, strict=True)) | {n: batch[n].numpy() for n in KEYS}
     found = {name: value[real] for name, value in found.items()}
-    finite = np.isfinite(found["cls_logit"]).all(1) & np.isfinite(found["type_logits"]).all(1)
+    logits = np.concatenate([value for n, value in found.items() if "logit" in n], axis=1)
+    finite = np.isfinite(logits).all(axis=1)
     if not finite.all():
         bad = int(np.argmin(finite))
+        file, line = found["example_keys"][bad]
         raise ArithmeticError(
-            f"logits of window {found['window_ids'][bad, 0]} of the example in line "
-            f"{found['example_keys'][bad, 1]} are not finite under profile {predictor.profile}"
+            f"logits of window {found['window_ids'][bad, 0]} of the example in line {line} of "
+            f"input file {file} are not finite under profile {predictor.profile}"
         )
     return found

@@ -172,21 +172,20 @@ def check_in_force(profile: Profile, step: Any, precision: str) -> None:
     changes = profile.changes
     compiled = step.function_def.attr["_XlaMustCompile"].b
     _require(compiled == changes.jit_compile, profile, "xla", compiled)
-    wanted = tf.as_dtype(precision.removeprefix("mixed_"))
+    graph = step.graph.as_graph_def()
     products = {
-        node.attr["T"].type
-        for graph in (step.graph.as_graph_def(),)
+        tf.as_dtype(node.attr["T"].type).name
         for nodes in (graph.node, *(f.node_def for f in graph.library.function))
         for node in nodes
         if node.op in ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
     }
-    mixed = wanted.as_datatype_enum in products and wanted is not tf.float32
-    _require(mixed == changes.mixed, profile, "mixed", mixed)
+    half = products - {"float32"}
+    mixed = precision.removeprefix("mixed_") in half
+    _require(mixed == changes.mixed and len(half) == mixed, profile, "mixed", mixed)
     options = tf.config.optimizer.get_experimental_options()
-    rewrites = not options.get("disable_meta_optimizer", False)
-    _require(
-        rewrites == (not changes.grappler["disable_meta_optimizer"]), profile, "grappler", rewrites
-    )
+    for name, value in changes.grappler.items():
+        found = options.get(name)
+        _require(found == value, profile, f"grappler's {name}", bool(found))
 
 
 def _require(as_asked: bool, profile: Profile, name: str, found: bool) -> None:

@@ -66,8 +66,8 @@ def pairs(
     cls = scores.cls_logit.astype(dtype)
     start_pos, end_pos = scores.start_pos[:, :k, None], scores.end_pos[:, None, :k]
     length = end_pos - start_pos + 1
-    valid = (scores.start_doc[:, :k, None] >= 0) & (scores.end_doc[:, None, :k] >= 0)
-    valid &= length >= min_pieces
+    start_doc, end_doc = scores.start_doc[:, :k, None], scores.end_doc[:, None, :k]
+    valid = (start_doc >= 0) & (end_doc >= start_doc) & (length >= min_pieces)
     if max_pieces is not None:
         valid &= length <= max_pieces
     window, i, j = np.nonzero(valid)

@@ -37,7 +37,7 @@ def choose(example: Example, scores: WindowScores, config: DecisionConfig) -> Pr
     block = blocks(example)
     found = pairs(scores)
     first = block[found.start_doc]
-    inside = (first >= 0) & (first == block[found.end_doc]) & (found.start_doc <= found.end_doc)
+    inside = (first >= 0) & (first == block[found.end_doc])
     found, first = found.where(inside), first[inside]
     if not len(found):
         return Prediction(example.example_id)

@@ -28,8 +28,10 @@ def parser() -> argparse.ArgumentParser:
         "--data", nargs="+", required=True, metavar="FILE", help="files, globs or folders"
     )
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="where to write")
-    tokenizer = parser.add_mutually_exclusive_group(required=True)
-    tokenizer.add_argument("--model", metavar="DIR", help="model folder with the tokenizer")
+    tokenizer = parser.add_mutually_exclusive_group()
+    tokenizer.add_argument(
+        "--model", metavar="DIR", help="model folder with the tokenizer (default: the bundled one)"
+    )
     tokenizer.add_argument(
         "--tokenizer", metavar="PATH", help="vocab.txt or SentencePiece .model, or its folder"
     )
@@ -66,7 +68,7 @@ def preprocess(args: argparse.Namespace) -> int:
 
     request = job.Request(
         tuple(inputs.find_files(args.data)),
-        args.tokenizer or args.model,
+        args.tokenizer or args.model or _bundled_model(),
         windows,
         args.limit,
         (sampling.negatives, sampling.seed) if args.training else None,
@@ -80,6 +82,12 @@ def preprocess(args: argparse.Namespace) -> int:
         first = prepared.first_dead_letter()
         raise RunError(f"{prepared.dead_letters} bad records, the first in {first}")
     return 0
+
+
+def _bundled_model() -> str:
+    from nq.pipeline import bundled_model
+
+    return str(bundled_model())
 
 
 def _check_for_beam(options: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -176,10 +177,19 @@ def clear(folder: Path) -> None:
 
 @contextlib.contextmanager
 def unfinished(folder: Path) -> Iterator[Path]:
-    """A folder inside ``folder`` to write to; it goes away however the job ends."""
-    part = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder))
+    """A folder inside ``folder`` to write to; it goes away however the job ends.
+
+    Beam takes ``*``, ``?`` and ``[`` in a path for patterns: such a folder gets a plain name.
+    """
+    part = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder)).resolve()
     try:
-        yield part
+        if glob.escape(str(part)) == str(part):
+            yield part
+        else:
+            with tempfile.TemporaryDirectory(prefix="nq-") as elsewhere:
+                plain = Path(elsewhere) / "part"
+                plain.symlink_to(part)
+                yield plain
     finally:
         shutil.rmtree(part, ignore_errors=True)
 

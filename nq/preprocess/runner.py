@@ -52,7 +52,9 @@ WORKER_THREAD = "run_worker"  # the name of Beam's thread that waits for a worke
 WORKER_THREADS = (WORKER_THREAD, "beam_control_read", "read_grpc_client_inputs")
 THREAD_PATIENCE_S = 5.0
 _STEP = re.compile(r" \[while running '([^'/]*?)(?:-ptransform-\d+)?(?:/[^']*)?'\]")
-_OUR_ERROR = re.compile(r"^(?:RuntimeError: )?(?:nq\.errors\.RunError: )?")
+_CLASS = re.compile(
+    r"^(?:RuntimeError: )?(?:nq\.errors\.RunError: )?(?:(?:[a-z]\w*\.)+(?=[A-Z]\w*Error:))?"
+)
 
 
 class _Parser(pipeline_options._BeamArgumentParser):  # type: ignore[misc]
@@ -222,4 +224,4 @@ def failure(text: str) -> str:
     """
     if "Traceback (most recent call last)" in text:
         text = text.strip().splitlines()[-1]
-    return _OUR_ERROR.sub("", _STEP.sub(r" (in step \1)", text))
+    return _CLASS.sub("", _STEP.sub(r" (in step \1)", text))

@@ -16,12 +16,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval import nq_eval
-from eval.nq_eval import Decision, Label, Span
+from eval.labels import (
+    ExampleId,
+    Label,
+    Span,
+    example_id,
+    gold_labels,
+    prediction_label,
+    read_gold,
+    read_predictions,
+)
+from eval.nq_eval import Decision
 
 ROOT = Path(__file__).parents[2]
 
-Gold = dict[nq_eval.ExampleId, list[Label]]
-Predictions = dict[nq_eval.ExampleId, Label]
+Gold = dict[ExampleId, list[Label]]
+Predictions = dict[ExampleId, Label]
 
 
 # --- material
@@ -446,13 +456,13 @@ def test_different_ids_are_named() -> None:
 @given(EXAMPLES)
 def test_records_give_back_their_labels(examples: dict[int, tuple[list[Label], Label]]) -> None:
     for labels, predicted in examples.values():
-        read = nq_eval.gold_labels({"annotations": [record(x) for x in labels]})
+        read = gold_labels({"annotations": [record(x) for x in labels]})
         assert [record(x) for x in read] == [record(x) for x in labels]
         scores = {
             "long_answer_score": predicted.long_score,
             "short_answers_score": predicted.short_score,
         }
-        assert nq_eval.prediction_label(record(predicted) | scores) == predicted
+        assert prediction_label(record(predicted) | scores) == predicted
 
 
 @pytest.fixture
@@ -469,22 +479,22 @@ def shards(tmp_path: Path) -> Path:
 
 def test_gold_is_read_from_files_globs_and_folders(shards: Path) -> None:
     everything = {i: [label("1-2 NONE")] * 2 for i in range(3)}
-    assert nq_eval.read_gold(shards) == everything
-    assert nq_eval.read_gold(f"{shards}/[abc].*") == everything
-    assert nq_eval.read_gold([f"{shards}/?.jsonl*", shards / "c.json"]) == everything
-    assert list(nq_eval.read_gold([str(shards / "b.jsonl.gz")])) == [1]
+    assert read_gold(shards) == everything
+    assert read_gold(f"{shards}/[abc].*") == everything
+    assert read_gold([f"{shards}/?.jsonl*", shards / "c.json"]) == everything
+    assert list(read_gold([str(shards / "b.jsonl.gz")])) == [1]
 
 
 def test_a_file_whose_name_looks_like_a_glob_is_read(tmp_path: Path) -> None:
     path = tmp_path / "dev[1].jsonl"
     path.write_bytes(gold_line(1, [Label()]))
-    assert list(nq_eval.read_gold(path)) == [1]
+    assert list(read_gold(path)) == [1]
 
 
 @pytest.mark.parametrize("pattern", ["nothing", "nothing*.jsonl", ""])
 def test_no_file_is_an_error(tmp_path: Path, pattern: str) -> None:
     with pytest.raises(ValueError, match=r"no file at .*: give a file, a glob"):
-        nq_eval.read_gold(tmp_path / pattern)
+        read_gold(tmp_path / pattern)
 
 
 def test_simplified_gold_has_no_bytes_and_text_ids(tmp_path: Path) -> None:
@@ -495,11 +505,11 @@ def test_simplified_gold_has_no_bytes_and_text_ids(tmp_path: Path) -> None:
     }
     path = tmp_path / "simplified.jsonl"
     path.write_text(json.dumps({"example_id": "-12", "annotations": [annotation]}))
-    assert nq_eval.read_gold(path) == {-12: [label("1-9 2-3 NONE")]}
+    assert read_gold(path) == {-12: [label("1-9 2-3 NONE")]}
 
 
 def test_an_id_that_is_no_number_stays_text() -> None:
-    assert nq_eval.example_id({"example_id": "en-7"}) == "en-7"
+    assert example_id({"example_id": "en-7"}) == "en-7"
 
 
 @pytest.mark.parametrize(
@@ -525,14 +535,14 @@ def test_a_bad_gold_line_is_named(tmp_path: Path, line: str, message: str) -> No
     path = tmp_path / "gold.jsonl"
     path.write_bytes(gold_line(1, [Label()]) + b"\n" + line.encode())
     with pytest.raises(ValueError, match=rf"gold\.jsonl:3: {message}"):
-        nq_eval.read_gold(path)
+        read_gold(path)
 
 
 def test_a_cut_gzip_is_named(tmp_path: Path) -> None:
     path = tmp_path / "gold.jsonl.gz"
     path.write_bytes(gzip.compress(gold_line(1, [Label()]))[:-9])
     with pytest.raises(ValueError, match=r"gold\.jsonl\.gz: broken gzip"):
-        nq_eval.read_gold(path)
+        read_gold(path)
 
 
 def write_predictions(path: Path, *records: dict[str, Any]) -> Path:
@@ -549,14 +559,14 @@ def test_predictions_may_lack_answers_and_repeat(tmp_path: Path) -> None:
         {"example_id": 6, "long_answer": None, "short_answers": [{"start_byte": -1}]},
         {"example_id": 5, "long_answer": wanted},
     )
-    found = nq_eval.read_predictions(path)
+    found = read_predictions(path)
     assert found == {5: label("2-4 NONE", 1.5, 2), 6: Label(Span(), (Span(),), "none", 1.5, 2)}
 
 
 def test_predictions_may_be_gzip_and_infinite(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_bytes(gzip.compress(prediction_bytes({1: Label(long_score=float("-inf"))})))
-    assert nq_eval.read_predictions(path)[1].long_score == float("-inf")
+    assert read_predictions(path)[1].long_score == float("-inf")
 
 
 @pytest.mark.parametrize(
@@ -578,7 +588,7 @@ def test_a_bad_prediction_is_named(
 ) -> None:
     path = write_predictions(tmp_path / "p.json", {"example_id": 1}, {"example_id": 2} | prediction)
     with pytest.raises(ValueError, match=rf"p\.json: predictions\[1\]: .*{message}"):
-        nq_eval.read_predictions(path)
+        read_predictions(path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"predictions": 3}'])
@@ -586,7 +596,7 @@ def test_a_file_that_holds_no_predictions_is_named(tmp_path: Path, text: str) ->
     path = tmp_path / "p.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"p\.json: "):
-        nq_eval.read_predictions(path)
+        read_predictions(path)
 
 
 # --- the command
@@ -623,12 +633,6 @@ def test_command_refuses_bad_usage() -> None:
     done = command("--gold_path=x")
     assert (done.returncode, done.stdout) == (2, "")
     assert "--predictions_path" in done.stderr
-
-
-def test_command_runs_as_a_script_too(files: tuple[str, str]) -> None:
-    line = [sys.executable, str(ROOT / "eval" / "nq_eval.py"), *files]
-    done = subprocess.run(line, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["long-best-threshold"] == 3.5
 
 
 TABLE = """\

@@ -1,0 +1,85 @@
+"""Tokenizers over made-up vocabularies, and the real ones where they are."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from sentencepiece import SentencePieceTrainer
+
+from nq.preprocess.tokenizer import MARKERS
+from nq.preprocess.wordpiece import OriginalWordPieceTokenizer, WordPieceTokenizer
+from tests.preprocess.made import LETTERS, SHARED, WORDS, bert_rows, write_rows
+
+settings.register_profile(
+    "preprocess", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("preprocess")
+
+SPECIALS = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1}
+
+
+@pytest.fixture(scope="session")
+def vocab_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_rows(tmp_path_factory.mktemp("vocab") / "vocab.txt", bert_rows())
+
+
+@pytest.fixture(scope="session")
+def wordpiece(vocab_file: Path) -> WordPieceTokenizer:
+    return WordPieceTokenizer(vocab_file)
+
+
+@pytest.fixture(scope="session")
+def original(vocab_file: Path) -> OriginalWordPieceTokenizer:
+    return OriginalWordPieceTokenizer(vocab_file)
+
+
+@pytest.fixture(scope="session")
+def spiece_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Small real SentencePiece models, by what they hold.
+
+    plain: [CLS] and [SEP] as control pieces, no markers. markers: the markers as
+    user-defined pieces. loose: [CLS], [SEP] and <mask> as user-defined pieces, which
+    SentencePiece finds in any text; blanks are kept.
+    """
+    folder = tmp_path_factory.mktemp("spiece")
+    chance = random.Random(5)
+    words = [*(word.replace("##", "") for word in WORDS), *LETTERS]
+    text = [" ".join(chance.choices(words, k=9)) for _ in range(300)]
+    control = {"control_symbols": ["[CLS]", "[SEP]"]}
+    loose = {
+        "user_defined_symbols": ["[CLS]", "[SEP]", "<mask>"],
+        "normalization_rule_name": "identity",
+        "remove_extra_whitespaces": False,
+    }
+    kinds = {
+        "plain-unigram": {"model_type": "unigram", **control},
+        "plain-bpe": {"model_type": "bpe", **control},
+        "markers": {"model_type": "unigram", **control, "user_defined_symbols": list(MARKERS)},
+        "loose": {"model_type": "bpe", **loose},
+    }
+    for name, options in kinds.items():
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(text),
+            model_prefix=str(folder / name),
+            vocab_size=90 + len(MARKERS) * (name == "markers"),
+            hard_vocab_limit=False,
+            minloglevel=2,
+            **SPECIALS,
+            **options,
+        )
+    return {name: folder / f"{name}.model" for name in kinds}
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    if not SHARED.is_dir():
+        pytest.skip(f"no real data at {SHARED}")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def real_vocab(shared: Path) -> Path:
+    return shared / "google_tfrecord" / "vocab-nq.txt"
