@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nq import commandline, tracking
 from nq.config import DECISIONS, DecisionConfig, WindowConfig
+from nq.errors import RunError
 from nq.model.profile import Profile, describe
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def answer(args: argparse.Namespace) -> int:
     if not args.no_track:
         tracking.preload()
     commandline.import_tensorflow()
-    from nq.pipeline import run
+    from nq.pipeline import DEAD_LETTERS, run
 
     job = _job(args)
     with tracking.start(
@@ -117,11 +117,7 @@ def answer(args: argparse.Namespace) -> int:
     else:
         print(summary(report, tracked.how_to_open()))
     if args.strict and report.dead_letters:
-        print(
-            f"nq: error: {report.dead_letters} bad records, see {report.output}/dead_letters.jsonl",
-            file=sys.stderr,
-        )
-        return 1
+        raise RunError(f"{report.dead_letters} bad records, see {report.output / DEAD_LETTERS}")
     return 0
 
 

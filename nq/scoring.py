@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eval import labels, nq_eval
+from nq.formats.predictions import byte_span
 from nq.records import Annotation, Example, ExampleId, IntArray, Span
 
 
@@ -46,12 +47,9 @@ def _label(annotation: Annotation, token_bytes: IntArray | None) -> labels.Label
 
 
 def _span(span: Span | None, token_bytes: IntArray | None) -> labels.Span:
-    if span is None:
+    if span is None or span.start >= span.end:
         return labels.Span()
-    if token_bytes is None:
-        return labels.Span(-1, -1, span.start, span.end)
-    start, end = int(token_bytes[span.start, 0]), int(token_bytes[span.end - 1, 1])
-    return labels.Span(start, end, span.start, span.end)
+    return labels.Span(*byte_span(span, token_bytes), span.start, span.end)
 
 
 def _is_right(gold: list[labels.Label], label: labels.Label) -> bool:

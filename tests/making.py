@@ -76,13 +76,26 @@ def v1(number: int = 7, words: int = 60) -> Record:
     return record
 
 
+def changed(record: Record, path: str, value: object) -> Record:
+    """The record with the field at ``path`` replaced, or deleted where ``value`` is ``...``."""
+    target: Any = record
+    *way, last = [int(p) if p.isdigit() else p for p in path.split(".")]
+    for step in way:
+        target = target[step]
+    if value is ...:
+        del target[last]
+    else:
+        target[last] = value
+    return record
+
+
 def to_line(record: object) -> bytes:
     """A record as a line without its end; lone surrogates stay, as escapes."""
     return json.dumps(record).encode()
 
 
-def write_lines(path: Path, lines: Iterable[bytes | Record]) -> Path:
+def write_lines(path: Path, lines: Iterable[object]) -> Path:
     """Writes lines or records, compressed if the name ends in .gz."""
     data = b"".join((x if isinstance(x, bytes) else to_line(x)) + b"\n" for x in lines)
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     return path

@@ -33,15 +33,22 @@ def encode_prediction(
 
 def _span(span: Span | None, token_bytes: IntArray | None) -> dict[str, int]:
     start, end = (span.start, span.end) if span else (-1, -1)
-    start_byte = end_byte = -1
-    if span and token_bytes is not None and span.start < span.end <= len(token_bytes):
-        start_byte, end_byte = int(token_bytes[start, 0]), int(token_bytes[end - 1, 1])
+    start_byte, end_byte = byte_span(span, token_bytes) if span else (-1, -1)
     return {
         "start_token": start,
         "end_token": end,
         "start_byte": start_byte,
         "end_byte": end_byte,
     }
+
+
+def byte_span(span: Span, token_bytes: IntArray | None) -> tuple[int, int]:
+    """Start and end byte of ``span``; -1, -1 where ``token_bytes`` give it none."""
+    if token_bytes is not None and span.start < span.end <= len(token_bytes):
+        start, end = int(token_bytes[span.start, 0]), int(token_bytes[span.end - 1, 1])
+        if 0 <= start < end:
+            return start, end
+    return -1, -1
 
 
 def write_predictions(path: Path, predictions: Iterable[dict[str, Any]]) -> None:

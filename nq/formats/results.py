@@ -6,10 +6,12 @@ finds the windows of an example wherever they lie, holding few parts in memory a
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from nq.records import WindowScores
 KEYS = ("example_keys", "window_ids")
 SCORES = tuple(WindowScores.__slots__)
 REQUEST = "request.json"
+DIGITS = 12
 PARTS_IN_MEMORY = 8
 
 Part = Mapping[str, np.ndarray[Any, Any]]
@@ -31,13 +34,23 @@ def claim(folder: Path, request: Mapping[str, Any]) -> None:
     mark = folder / REQUEST
     if mark.is_file() and mark.read_text(encoding="utf-8") == text:
         return
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    clear(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     mark.write_text(text, encoding="utf-8")
 
 
+def clear(folder: Path) -> None:
+    """Removes the results in ``folder`` and nothing else; the folder too, if it is empty then."""
+    for pattern in (REQUEST, "*.npz", "*.tmp"):
+        for path in folder.glob(pattern):
+            path.unlink()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
 def _parts(folder: Path, shard: Path) -> list[Path]:
-    return sorted(folder.glob(f"{shard.stem}-[0-9]*.npz"))
+    digits = "[0-9]" * DIGITS
+    return sorted(folder.glob(f"{glob.escape(shard.stem)}-{digits}.npz"))
 
 
 def windows_done(folder: Path, shard: Path) -> int:
@@ -52,7 +65,7 @@ def windows_done(folder: Path, shard: Path) -> int:
 
 def write_part(folder: Path, shard: Path, first: int, arrays: Part) -> None:
     """Writes the scores of a shard's windows from number ``first`` on."""
-    path = folder / f"{shard.stem}-{first:012d}.npz"
+    path = folder / f"{shard.stem}-{first:0{DIGITS}d}.npz"
     temporary = path.with_suffix(".tmp")
     with open(temporary, "wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
@@ -75,8 +88,8 @@ class Results:
         starts = np.flatnonzero(np.any(np.diff(index[:, :2], axis=0, prepend=-1), axis=1))
         self._index_rows = index
         self._groups = {
-            (int(index[a, 0]), int(index[a, 1])): (int(a), int(b))
-            for a, b in zip(starts, [*starts[1:], len(index)], strict=True)
+            (int(index[a, 0]), int(index[a, 1])): (a, b)
+            for a, b in pairwise([*starts.tolist(), len(index)])
         }
         self._load = lru_cache(maxsize=PARTS_IN_MEMORY)(self._read)
 

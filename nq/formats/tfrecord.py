@@ -30,7 +30,7 @@ from nq.records import ExampleId, Features, IntArray, Source
 
 ID_NAMES = {"ours": "unique_ids", "bert-joint": "unique_ids", "kisialiou": "unique_id"}
 _INT64_MASK = (1 << 64) - 1
-_MAX_VARINT = 10
+_VARINT_BITS = 7
 
 
 def encode_records(features: Features, source: Source, compat: str = "ours") -> Iterator[bytes]:
@@ -99,15 +99,20 @@ def _entries(name: str, values: IntArray) -> list[bytes]:
 def pack_varints(rows: IntArray) -> Sequence[bytes]:
     """Each row of ``[n, m]`` int64 as the bytes of a packed repeated int64."""
     values = np.ascontiguousarray(rows, np.int64).view(np.uint64)
-    largest = int(values.max()) if values.size else 0
-    width = min(_MAX_VARINT, max(1, -(-largest.bit_length() // 7)))
-    shifts = np.arange(width, dtype=np.uint64) * np.uint64(7)
-    groups = (values[..., None] >> shifts).astype(np.uint8) & 0x7F
+    if not values.size:
+        return [b""] * len(values)
+    if values.max() < 1 << _VARINT_BITS:  # masks: one byte each
+        return [row.tobytes() for row in values.astype(np.uint8)]
     lengths = np.ones(values.shape, np.int64)
-    for i in range(1, width):
-        lengths += values >= np.uint64(1 << (7 * i))
-    columns = np.arange(width)
-    more = columns < lengths[..., None] - 1
-    flat = (groups | (more.astype(np.uint8) << 7))[columns < lengths[..., None]].tobytes()
-    ends = np.cumsum(lengths.sum(axis=1)).tolist()
-    return [flat[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)] if ends else []
+    for bits in range(_VARINT_BITS, 64, _VARINT_BITS):
+        longer = values >= np.uint64(1 << bits)
+        if not longer.any():
+            break
+        lengths += longer
+    flat = lengths.ravel()
+    ends = np.cumsum(flat)
+    shifts = _VARINT_BITS * (np.arange(ends[-1]) - np.repeat(ends - flat, flat))
+    out = (np.repeat(values.ravel(), flat) >> shifts.astype(np.uint64)).astype(np.uint8) | 0x80
+    out[ends - 1] &= 0x7F  # no more bytes behind the last one of a value
+    data, row_ends = out.tobytes(), ends.reshape(values.shape)[:, -1].tolist()
+    return [data[a:b] for a, b in zip([0, *row_ends[:-1]], row_ends, strict=True)]

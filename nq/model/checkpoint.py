@@ -20,14 +20,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from nq.config import DecisionConfig, ModelConfig, WindowConfig
+from nq.model import names
 from nq.model.names import Part, Table, canonical_name
-from nq.model.names import bert_table as bert_table
 from nq.preprocess.tokenizer import Tokenizer
 from nq.records import FloatArray
 
 CONFIG, WEIGHTS, SETTINGS, CARD = "config.json", "model.safetensors", "nq.json", "README.md"
 SCALE = ".scale"
 Tensors = dict[str, FloatArray]
+bert_table = names.bert_table
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,10 @@ def load_config(folder: str | Path) -> ModelConfig:
             raise ValueError(f"{path}: {name} {values[name]!r} is not supported; expected {only!r}")
     known = {f.name: f.default for f in dataclasses.fields(ModelConfig) if f.name in values}
     for name, default in known.items():
-        value, is_name = values[name], isinstance(default, str)
-        right = type(value) in (int, type(default)) and value > 0
-        if not (isinstance(value, str) if is_name else right):
-            expected = "a name" if is_name else "a positive number"
+        value, number = values[name], not isinstance(default, str)
+        right = type(value) in ((int, type(default)) if number else (str,))
+        if not right or (number and not value > 0):
+            expected = "a positive number" if number else "a name"
             raise ValueError(f"{path}: {name} is {value!r}, expected {expected}")
     try:
         return ModelConfig(**{name: values[name] for name in known})
@@ -120,12 +121,12 @@ def read_tensors(folder: str | Path) -> Tensors:
     tensors: Tensors = {}
     try:
         with safe_open(str(path), framework="numpy") as file:
-            names = set(file.keys())
-            for name in sorted(names):
-                if name.endswith(SCALE) and name.removesuffix(SCALE) in names:
+            there = set(file.keys())
+            for name in sorted(there):
+                if name.endswith(SCALE) and name.removesuffix(SCALE) in there:
                     continue
                 value = file.get_tensor(name)
-                if name + SCALE in names:
+                if name + SCALE in there:
                     value = value.astype(np.float32) * file.get_tensor(name + SCALE)
                 elif value.dtype == np.int8:
                     raise ValueError(f"{path} is damaged: {name} has 8 bits but no {name}{SCALE}")

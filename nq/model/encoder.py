@@ -37,9 +37,9 @@ class Embeddings(keras.layers.Layer):
     Returns ``[B * L, hidden]``.
     """
 
-    def __init__(self, config: ModelConfig, **kwargs: Any) -> None:
+    def __init__(self, config: ModelConfig, init: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.config = config
+        self.config, self.init = config, init
 
     def build(self, *shapes: Any) -> None:
         config = self.config
@@ -48,10 +48,9 @@ class Embeddings(keras.layers.Layer):
             "position": config.max_position_embeddings,
             "segment": config.type_vocab_size,
         }
-        init = keras.initializers.TruncatedNormal(stddev=config.initializer_range)
         for name, rows in tables.items():
             table = self.add_weight(
-                shape=(rows, config.hidden_size), initializer=init, name=f"{name}_embeddings"
+                shape=(rows, config.hidden_size), initializer=self.init, name=f"{name}_embeddings"
             )
             setattr(self, name, table)
 
@@ -103,7 +102,12 @@ class SelfAttention(keras.layers.Layer):
 
 
 def encoder(
-    config: ModelConfig, inputs: dict[str, Any], dtype: Any, dropout: float = 0.0, seed: int = 0
+    config: ModelConfig,
+    inputs: dict[str, Any],
+    dtype: Any,
+    init: Any,
+    dropout: float = 0.0,
+    seed: int = 0,
 ) -> Any:
     """Wires the encoder.
 
@@ -111,13 +115,13 @@ def encoder(
         config: its shape.
         inputs: symbolic ``input_ids``, ``input_mask``, ``segment_ids``, each int ``[B, L]``.
         dtype: Keras dtype policy of every layer.
+        init: initializer of tables and kernels.
         dropout: rate of the dropout layers; with 0 there are none.
         seed: of dropout.
 
     Returns:
         ``[B * L, hidden]`` in the compute dtype.
     """
-    init = keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
     def dense(units: int, name: str, activation: Any = None) -> Any:
         return keras.layers.Dense(
@@ -135,7 +139,7 @@ def encoder(
         return keras.layers.Dropout(dropout, seed=seed + offset, dtype=dtype)(x)
 
     bias = MaskBias(name="mask_bias", dtype=dtype)(inputs["input_mask"])
-    x = Embeddings(config, name="embeddings", dtype=dtype)(
+    x = Embeddings(config, init, name="embeddings", dtype=dtype)(
         inputs["input_ids"], inputs["segment_ids"]
     )
     x = drop(norm("embeddings_norm")(x), 1)

@@ -35,6 +35,15 @@ class Column(keras.layers.Layer):
         return x[..., self.index] if self.axis == -1 else x[:, self.index]
 
 
+def check_length(config: ModelConfig, length: int) -> None:
+    """Raises a ``ValueError`` if windows of ``length`` are beyond the position table."""
+    if length > config.max_position_embeddings:
+        raise ValueError(
+            f"max_seq_length {length} is beyond the model's {config.max_position_embeddings} "
+            "positions; choose a smaller one"
+        )
+
+
 def build(
     config: ModelConfig,
     length: int | None = None,
@@ -52,7 +61,7 @@ def build(
         batch_size: pinned, or ``None`` for any.
         dtype: Keras policy: ``float32``, ``mixed_bfloat16`` or ``mixed_float16``.
         dropout: rate of the dropout layers; with 0 there are none.
-        seed: of dropout.
+        seed: of the fresh weights and of dropout.
 
     Returns:
         A model of ``{input_ids, input_mask, segment_ids}`` (int32 ``[B, length]``) to
@@ -62,18 +71,17 @@ def build(
     Raises:
         ValueError: ``length`` is beyond the position table.
     """
-    if length and length > config.max_position_embeddings:
-        raise ValueError(
-            f"max_seq_length {length} is beyond the model's {config.max_position_embeddings} "
-            "positions; choose a smaller one"
-        )
+    if length:
+        check_length(config, length)
     policy = keras.DTypePolicy(dtype)
     inputs = {
         name: keras.Input((length,), batch_size=batch_size, dtype="int32", name=name)
         for name in INPUTS
     }
-    x = encoder(config, inputs, policy, dropout, seed)
-    init = keras.initializers.TruncatedNormal(stddev=config.initializer_range)
+    init = keras.initializers.TruncatedNormal(
+        stddev=config.initializer_range, seed=keras.random.SeedGenerator(seed)
+    )
+    x = encoder(config, inputs, policy, init, dropout, seed)
 
     def head(units: int, name: str, dtype: Any, activation: str | None = None) -> Any:
         return keras.layers.Dense(
@@ -84,7 +92,8 @@ def build(
         return Column(index, axis, name=name, dtype=dtype)(x)
 
     ids = inputs["input_ids"]
-    spans = Unflatten(name="span_logits", dtype="float32")(head(2, "span_output", "float32")(x), ids)
+    spans = head(2, "span_output", "float32")(x)
+    spans = Unflatten(name="span_logits", dtype="float32")(spans, ids)
     start = column(spans, 0, -1, "start_logits", "float32")
     end = column(spans, 1, -1, "end_logits", "float32")
     first = column(Unflatten(name="windows", dtype=policy)(x, ids), 0, 1, "first_piece", policy)

@@ -6,10 +6,10 @@ of similar length share a step, so that little is computed on padding.
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 from keras import ops
 
 from nq.config import TrainConfig
+from nq.model.joint import check_length
 from nq.records import IntArray
 
 LENGTH_STEP = 64
@@ -59,23 +60,34 @@ class TrainingWindows:
             *(columns[n].reshape(-1) for n in ("start_positions", "end_positions", "answer_types")),
         )
 
+    def digest(self) -> str:
+        """SHA-256 over all of them."""
+        return _digest(getattr(self, f.name) for f in fields(self))
+
     def batch(self, rows: IntArray) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
         """Inputs and targets of those windows, cut to the longest, rounded up."""
         longest = int(self.n_pieces[rows].max())
         length = min(-(-longest // LENGTH_STEP) * LENGTH_STEP, self.input_ids.shape[1])
         pos = np.arange(length)[None, :]
         mask = pos < self.n_pieces[rows, None]
-        inputs = {
+        inputs: dict[str, IntArray] = {
             "input_ids": self.input_ids[rows, :length].astype(np.int32),
             "input_mask": mask.astype(np.int32),
             "segment_ids": (mask & (pos >= self.n_query[rows, None])).astype(np.int32),
         }
-        targets = {
+        targets: dict[str, IntArray] = {
             "start_logits": self.start_positions[rows].astype(np.int32),
             "end_logits": self.end_positions[rows].astype(np.int32),
             "type_logits": self.answer_types[rows].astype(np.int32),
         }
         return inputs, targets
+
+
+def _digest(arrays: Iterable[Any]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def batches(n_pieces: IntArray, batch_size: int, epoch: int, seed: int) -> list[IntArray]:
@@ -90,9 +102,9 @@ def batches(n_pieces: IntArray, batch_size: int, epoch: int, seed: int) -> list[
     found: list[IntArray] = []
     for i in range(0, len(order), size):
         chunk = order[i : i + size]
+        chunk = chunk[: len(chunk) // batch_size * batch_size]
         chunk = chunk[np.argsort(n_pieces[chunk], kind="stable")]
-        usable = len(chunk) // batch_size * batch_size
-        found += np.split(chunk[:usable], usable // batch_size) if usable else []
+        found += np.split(chunk, len(chunk) // batch_size) if len(chunk) else []
     return [found[i] for i in draw.permutation(len(found))]
 
 
@@ -120,13 +132,13 @@ class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 def compile_for_training(model: keras.Model, config: TrainConfig, total_steps: int) -> None:
     """AdamW with warm-up and decay, and the three-way loss."""
-    schedule = WarmupThenDecay(
-        config.learning_rate, int(total_steps * config.warmup), total_steps
-    )
+    schedule = WarmupThenDecay(config.learning_rate, int(total_steps * config.warmup), total_steps)
     optimizer = keras.optimizers.AdamW(
         schedule, weight_decay=config.weight_decay, global_clipnorm=1.0, epsilon=1e-6
     )
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
+    if config.precision == "float16":  # small gradients would vanish
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     model.compile(
         optimizer=optimizer,
         loss={n: keras.losses.SparseCategoricalCrossentropy(from_logits=True) for n in LOSSES},
@@ -155,18 +167,19 @@ def train(
         The mean loss of the last hundred steps.
 
     Raises:
-        ValueError: there are fewer windows than one batch.
+        ValueError: there are fewer windows than one batch, or they are too long for the model.
     """
+    check_length(model.get_layer("embeddings").config, windows.input_ids.shape[1])
     per_epoch = steps_per_epoch(len(windows), config.batch_size)
     total = int(per_epoch * config.epochs)
     if total < 1:
         raise ValueError(
             f"{len(windows)} training windows do not fill one batch of {config.batch_size}"
         )
-    keras.utils.set_random_seed(config.seed)
     compile_for_training(model, config, total)
     model.optimizer.build(model.trainable_variables)
-    state = _State(folder, model, {**config.to_dict(), "windows": len(windows)})
+    start = _digest(variable.numpy() for variable in model.weights)
+    state = _State(folder, model, {**config.to_dict(), "windows": windows.digest(), "start": start})
     done, losses = state.restore()
     for step, rows in _schedule(windows, config, done, total, per_epoch):
         model.reset_metrics()
@@ -214,11 +227,12 @@ class _State:
         self.folder.mkdir(parents=True, exist_ok=True)
         name = f"{step}-{STATE}"
         with open(self.folder / name, "wb") as file:
-            np.savez(file, **{str(i): np.asarray(v.numpy()) for i, v in enumerate(self.variables)})
+            arrays = {str(i): np.asarray(v.numpy()) for i, v in enumerate(self.variables)}
+            np.savez(file, allow_pickle=False, **arrays)
         saved = {"settings": self.settings, "file": name, "step": step, "losses": list(losses)}
         temporary = self.folder / (PROGRESS + ".tmp")
         temporary.write_text(json.dumps(saved), encoding="utf-8")
-        os.replace(temporary, self.folder / PROGRESS)
+        temporary.replace(self.folder / PROGRESS)
         for old in self.folder.glob(f"*-{STATE}"):
             if old.name != name:
                 old.unlink()

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from sentencepiece import SentencePieceTrainer
 
 from nq.preprocess.tokenizer import MARKERS
 from nq.preprocess.wordpiece import OriginalWordPieceTokenizer, WordPieceTokenizer
 from tests.preprocess.made import LETTERS, SHARED, WORDS, bert_rows, write_rows
-
-settings.register_profile(
-    "preprocess", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("preprocess")
-
-SPECIALS = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1}
 
 
 @pytest.fixture(scope="session")
@@ -54,10 +47,10 @@ def spiece_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "normalization_rule_name": "identity",
         "remove_extra_whitespaces": False,
     }
-    kinds = {
+    kinds: dict[str, dict[str, Any]] = {
         "plain-unigram": {"model_type": "unigram", **control},
         "plain-bpe": {"model_type": "bpe", **control},
-        "markers": {"model_type": "unigram", **control, "user_defined_symbols": list(MARKERS)},
+        "markers": {"model_type": "unigram", **control, "user_defined_symbols": [*MARKERS]},
         "loose": {"model_type": "bpe", **loose},
     }
     for name, options in kinds.items():
@@ -66,8 +59,11 @@ def spiece_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             model_prefix=str(folder / name),
             vocab_size=90 + len(MARKERS) * (name == "markers"),
             hard_vocab_limit=False,
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
             minloglevel=2,
-            **SPECIALS,
             **options,
         )
     return {name: folder / f"{name}.model" for name in kinds}

@@ -1,0 +1,37 @@
+"""Tiny folders that tests share; see ``tests.tiny``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import tiny
+
+
+@pytest.fixture(scope="session")
+def tiny_vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ``vocab.txt`` of letters, a few words and the markers by name."""
+    path = tmp_path_factory.mktemp("tiny-vocab") / "vocab.txt"
+    path.write_text("\n".join(tiny.VOCABULARY) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tiny_vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete model folder; read it, do not write into it."""
+    from nq.config import WindowConfig
+    from nq.model import checkpoint
+    from nq.preprocess.wordpiece import WordPieceTokenizer
+
+    folder = tmp_path_factory.mktemp("tiny-model")
+    windows = WindowConfig(max_seq_length=32, doc_stride=8, max_query_length=8)
+    checkpoint.save(
+        folder,
+        tiny.model(),
+        tiny.SHAPE,
+        WordPieceTokenizer(tiny_vocab),
+        checkpoint.ModelSettings(windows),
+        "# A tiny model for tests\n",
+    )
+    return folder

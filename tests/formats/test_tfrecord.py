@@ -1,0 +1,190 @@
+"""Our encoder against TensorFlow's parser, and our records against the originals' readers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from nq.config import WindowConfig
+from nq.formats import inputs
+from nq.formats.tfrecord import encode_records, pack_varints
+from nq.preprocess.features import features, training_features
+from nq.preprocess.vocabulary import load_tokenizer
+from nq.records import Features, IntArray, Source
+from tests import making
+
+GOOGLE = Path(__file__).parents[3] / "shared" / "data" / "google_tfrecord"
+RECORDS = "nq-train.tfrecords-00000-of-00001"
+INT64 = np.iinfo(np.int64)
+SOURCE = Source(3, "dev.jsonl", 41)
+CONFIG = WindowConfig(max_seq_length=32, max_query_length=12, doc_stride=8)
+TARGETS = ("start_positions", "end_positions", "answer_types")
+
+
+def parse(record: bytes) -> dict[str, list[int]]:
+    """A record by TensorFlow's own protobuf class."""
+    found = tf.train.Example.FromString(record).features.feature
+    assert all(feature.WhichOneof("kind") == "int64_list" for feature in found.values())
+    return {name: list(feature.int64_list.value) for name, feature in found.items()}
+
+
+def some_features(values: IntArray, example_id: int | str = 5, training: bool = False) -> Features:
+    """Features whose rows are all made of ``values`` ``[W, L]``, whatever they mean."""
+    first = values[:, 0]
+    return Features(
+        example_id,
+        input_ids=values,
+        input_mask=np.roll(values, 1),
+        segment_ids=np.roll(values, 2),
+        token_map=np.roll(values, 3),
+        windows=np.arange(len(values)) * 2,
+        n_windows=99,
+        start_positions=first if training else None,
+        end_positions=first + 1 if training else None,
+        answer_types=first + 2 if training else None,
+    )
+
+
+matrices = hnp.arrays(
+    np.int64,
+    st.tuples(st.integers(1, 4), st.integers(1, 9)),
+    elements=st.integers(INT64.min, INT64.max) | st.integers(-2, 300),
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(values=matrices, training=st.booleans())
+def test_tensorflow_reads_back_what_was_encoded(values: IntArray, training: bool) -> None:
+    made = some_features(values, training=training)
+    records = [parse(record) for record in encode_records(made, SOURCE)]
+    assert len(records) == len(values)
+    for i, record in enumerate(records):
+        expected: dict[str, Any] = {
+            "unique_ids": [5 + 2 * i],
+            "input_ids": made.input_ids[i].tolist(),
+            "input_mask": made.input_mask[i].tolist(),
+            "segment_ids": made.segment_ids[i].tolist(),
+        }
+        if training:
+            expected |= {name: [getattr(made, name)[i]] for name in TARGETS}
+        else:
+            expected["token_map"] = made.token_map[i].tolist()
+            expected |= {"example_keys": [3, 41], "window_ids": [2 * i, 99]}
+        assert record == expected
+
+
+@settings(deadline=None, max_examples=50)
+@given(values=matrices)
+def test_equal_features_are_encoded_as_tensorflow_encodes_them(values: IntArray) -> None:
+    """Byte for byte, with the entries in the order of their names."""
+    (first, *_) = encode_records(some_features(values, training=True), SOURCE)
+    names = sorted(parse(first))
+    example = tf.train.Example()
+    for name in names:
+        example.features.feature[name].int64_list.value.extend(parse(first)[name])
+    assert example.SerializeToString(deterministic=True) == first
+
+
+@pytest.mark.parametrize(
+    "row", [[0], [127, 128], [2**14 - 1, 2**14], [-1, 0, 1], [INT64.min, INT64.max], []]
+)
+def test_varints(row: list[int]) -> None:
+    (packed,) = pack_varints(np.array([row], np.int64))
+    assert packed == tf.train.Int64List(value=row).SerializeToString()[2 if row else 0 :]
+
+
+def test_no_windows_no_records() -> None:
+    assert list(encode_records(some_features(np.zeros((0, 4), np.int64)), SOURCE)) == []
+    assert pack_varints(np.zeros((0, 4), np.int64)) == []
+
+
+def unique_ids(example_id: int | str, n: int = 3) -> list[int]:
+    made = some_features(np.zeros((n, 2), np.int64), example_id)
+    return [parse(record)["unique_ids"][0] for record in encode_records(made, SOURCE)]
+
+
+def test_unique_ids_are_the_originals() -> None:
+    assert unique_ids(-7) == [-7, -5, -3]
+    assert unique_ids(INT64.min) == [INT64.min, INT64.min + 2, INT64.min + 4]
+    assert unique_ids(INT64.max) == [INT64.max, INT64.min + 1, INT64.min + 3]  # wraps around
+    assert unique_ids(2**64 - 1) == [-1, 1, 3]
+
+
+def test_unique_ids_of_names_are_stable() -> None:
+    first = unique_ids("question 1")
+    assert first == unique_ids("question 1") != unique_ids("question 2")
+    assert np.diff(first).tolist() == [2, 2]
+    assert first[0] == 7150447286326655
+
+
+def test_neighbouring_ids_collide_but_keys_do_not() -> None:
+    records = []
+    for line, example_id in enumerate((10, 12), start=1):
+        made = some_features(np.zeros((3, 2), np.int64), example_id)
+        records += [parse(r) for r in encode_records(made, Source(0, "dev.jsonl", line))]
+    assert len({r["unique_ids"][0] for r in records}) < len(records)
+    assert len({(*r["example_keys"], *r["window_ids"]) for r in records}) == len(records)
+
+
+@pytest.fixture(scope="module")
+def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return making.write_vocab(tmp_path_factory.mktemp("vocab"))
+
+
+def encode(vocab: Path, compat: str, training: bool) -> tuple[Features, Sequence[bytes]]:
+    """A real page's features and records."""
+    config = WindowConfig(**CONFIG.to_dict() | {"compat": compat})
+    example = inputs.decode_example(making.to_line(making.simplified()))
+    tokenizer = load_tokenizer(vocab, compat)
+    if training:
+        made = training_features(example, tokenizer, config, negatives=1.0, seed=1)
+    else:
+        made = features(example, tokenizer, config)
+    return made, list(encode_records(made, SOURCE, compat))
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    ("compat", "id_name"),
+    [("ours", "unique_ids"), ("bert-joint", "unique_ids"), ("kisialiou", "unique_id")],
+)
+def test_the_originals_reader_reads_our_records(
+    vocab: Path, compat: str, id_name: str, training: bool
+) -> None:
+    length = CONFIG.max_seq_length
+    name_to_features = {
+        id_name: tf.io.FixedLenFeature([], tf.int64),
+        "input_ids": tf.io.FixedLenFeature([length], tf.int64),
+        "input_mask": tf.io.FixedLenFeature([length], tf.int64),
+        "segment_ids": tf.io.FixedLenFeature([length], tf.int64),
+    }
+    if training:
+        name_to_features |= {name: tf.io.FixedLenFeature([], tf.int64) for name in TARGETS}
+    made, records = encode(vocab, compat, training)
+    assert len(records) == len(made) > 1
+    for i, record in enumerate(records):
+        found = tf.io.parse_single_example(record, name_to_features)
+        assert found[id_name] == 7 + i
+        assert np.array_equal(found["input_ids"], made.input_ids[i])
+        assert np.array_equal(found["input_mask"], made.input_mask[i])
+        assert np.array_equal(found["segment_ids"], made.segment_ids[i])
+
+
+@pytest.mark.skipif(not GOOGLE.exists(), reason="needs ../shared/data")
+def test_training_records_have_the_schema_of_the_published_ones(vocab: Path) -> None:
+    dataset = tf.data.TFRecordDataset(str(GOOGLE / RECORDS))
+    published = parse(next(iter(dataset.take(1))).numpy())
+    ours = parse(encode(vocab, "kisialiou", training=True)[1][0])
+
+    def schema(record: dict[str, list[int]], length: int) -> dict[str, int]:
+        return {name: len(v) // length if len(v) > 1 else 1 for name, v in record.items()}
+
+    assert schema(ours, CONFIG.max_seq_length) == schema(published, 512)

@@ -1,0 +1,79 @@
+"""BERT written out slowly and obviously, window by window and head by head, in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from nq.config import ModelConfig
+from nq.records import IntArray
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+ACTIVATIONS = {
+    "gelu": lambda x: 0.5 * x * (1 + math.erf(x / math.sqrt(2))),
+    "gelu_new": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "relu": lambda x: max(0.0, x),
+}
+
+
+class SlowBert:
+    """Reads Hugging Face's tensors as they are."""
+
+    def __init__(self, tensors: Mapping[str, Any], config: ModelConfig) -> None:
+        self.tensors = {name: np.asarray(value, np.float64) for name, value in tensors.items()}
+        self.config = config
+
+    def linear(self, name: str, x: Floats) -> Floats:
+        product: Floats = x @ self.tensors[f"{name}.weight"].T
+        return product + self.tensors[f"{name}.bias"]
+
+    def norm(self, name: str, x: Floats) -> Floats:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        deviation = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + self.config.layer_norm_eps)
+        scaled: Floats = centred / deviation * self.tensors[f"{name}.weight"]
+        return scaled + self.tensors[f"{name}.bias"]
+
+    def encode(self, ids: IntArray, segments: IntArray, n_pieces: int) -> Floats:
+        """``[n_pieces, hidden]`` for one window, which is cut to its pieces: no padding at all."""
+        table = "bert.embeddings.{}_embeddings.weight"
+        x = (
+            self.tensors[table.format("word")][ids[:n_pieces]]
+            + self.tensors[table.format("position")][:n_pieces]
+            + self.tensors[table.format("token_type")][segments[:n_pieces]]
+        )
+        x = self.norm("bert.embeddings.LayerNorm", x)
+        for i in range(self.config.num_hidden_layers):
+            x = self.layer(f"bert.encoder.layer.{i}", x)
+        return x
+
+    def layer(self, name: str, x: Floats) -> Floats:
+        size = self.config.hidden_size // self.config.num_attention_heads
+        query, key, value = (
+            self.linear(f"{name}.attention.self.{part}", x) for part in ("query", "key", "value")
+        )
+        heads = []
+        for head in range(self.config.num_attention_heads):
+            mine = slice(head * size, (head + 1) * size)
+            scores = query[:, mine] @ key[:, mine].T / math.sqrt(size)
+            weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+            heads.append(weights / weights.sum(axis=-1, keepdims=True) @ value[:, mine])
+        attended = self.linear(f"{name}.attention.output.dense", np.concatenate(heads, axis=-1))
+        x = self.norm(f"{name}.attention.output.LayerNorm", x + attended)
+        inner = self.linear(f"{name}.intermediate.dense", x)
+        inner = np.vectorize(ACTIVATIONS[self.config.hidden_act])(inner)
+        return self.norm(f"{name}.output.LayerNorm", x + self.linear(f"{name}.output.dense", inner))
+
+    def logits(self, ids: IntArray, segments: IntArray, n_pieces: int) -> dict[str, Floats]:
+        """Start and end logits ``[n_pieces]`` and type logits ``[5]`` of one window."""
+        x = self.encode(ids, segments, n_pieces)
+        spans = self.linear("qa_outputs", x)
+        pooled = np.tanh(self.linear("bert.pooler.dense", x[0]))
+        return {
+            "start_logits": spans[:, 0],
+            "end_logits": spans[:, 1],
+            "type_logits": self.linear("type_outputs", pooled),
+        }

@@ -1,0 +1,322 @@
+"""Model folders: what is saved comes back; nothing is lost, guessed or half loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+
+from nq.config import DecisionConfig, ModelConfig, WindowConfig
+from nq.model import checkpoint, joint
+from nq.model.names import bert_table, canonical_name
+from nq.preprocess.vocabulary import load_tokenizer
+from nq.records import FloatArray
+from tests import tiny
+
+TABLE = bert_table(tiny.SHAPE)
+TENSORS = tiny.tensors()
+OPTIONAL = ("qa_outputs.weight", "qa_outputs.bias", "type_outputs.weight", "type_outputs.bias")
+
+
+@pytest.fixture(scope="module")
+def built() -> keras.Model:
+    """A model to fill again and again."""
+    return joint.build(tiny.SHAPE)
+
+
+@pytest.fixture
+def folder(tiny_model: Path, tmp_path: Path) -> Path:
+    """A model folder to write into."""
+    return Path(shutil.copytree(tiny_model, tmp_path / "model"))
+
+
+def weights(model: keras.Model) -> dict[str, FloatArray]:
+    return {weight.path: weight.numpy() for weight in model.weights}
+
+
+def save(folder: Path, model: keras.Model, like: Path, **options: Any) -> None:
+    checkpoint.save(
+        folder,
+        model,
+        tiny.SHAPE,
+        load_tokenizer(like),
+        checkpoint.load_settings(like),
+        "card",
+        **options,
+    )
+
+
+def load(folder: Path) -> dict[str, FloatArray]:
+    model = joint.build(checkpoint.load_config(folder))
+    report = checkpoint.fill(model, checkpoint.read_tensors(folder), TABLE)
+    assert report == checkpoint.LoadReport()
+    return weights(model)
+
+
+# --- round trips
+
+
+def test_what_is_saved_in_float32_comes_back_exactly(tiny_model: Path) -> None:
+    expected = weights(tiny.model())
+    found = load(tiny_model)
+    assert found.keys() == expected.keys()
+    for path, value in expected.items():
+        np.testing.assert_array_equal(found[path], value)
+    files = {path.name for path in tiny_model.iterdir()}
+    assert files == {
+        *("README.md", "config.json", "model.safetensors", "nq.json"),
+        *("tokenizer_config.json", "vocab.txt"),
+    }
+
+
+def test_a_compact_folder_comes_back_within_its_precision(tiny_model: Path, tmp_path: Path) -> None:
+    save(tmp_path / "compact", tiny.model(), tiny_model, compact=True)
+    stored = load_file(tmp_path / "compact" / "model.safetensors")
+    kinds = {value.dtype.name for name, value in stored.items() if not name.endswith(".scale")}
+    assert kinds == {"int8", "float16"}
+    found = load(tmp_path / "compact")
+    for path, value in weights(tiny.model()).items():
+        if path == "embeddings/word_embeddings":
+            step = np.abs(value).max(axis=1, keepdims=True) / 127
+            assert (np.abs(found[path] - value) <= step * 0.51).all()
+        else:
+            np.testing.assert_allclose(found[path], value, rtol=2**-10, atol=1e-7)
+
+
+def test_a_compact_folder_saved_again_is_the_same(tiny_model: Path, tmp_path: Path) -> None:
+    once, twice = tmp_path / "once", tmp_path / "twice"
+    save(once, tiny.model(), tiny_model, compact=True)
+    model = joint.build(tiny.SHAPE)
+    checkpoint.fill(model, checkpoint.read_tensors(once), TABLE)
+    save(twice, model, once, compact=True)
+    for name, value in load_file(once / "model.safetensors").items():
+        again = load_file(twice / "model.safetensors")[name]
+        np.testing.assert_allclose(again, value, rtol=1e-6)
+
+
+def test_a_folder_can_be_saved_onto_itself(folder: Path) -> None:
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    checkpoint.save(
+        folder,
+        tiny.model(),
+        tiny.SHAPE,
+        load_tokenizer(folder),
+        checkpoint.load_settings(folder),
+        before["README.md"].decode(),
+    )
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_settings_and_config_come_back(folder: Path) -> None:
+    assert checkpoint.load_config(folder) == tiny.SHAPE
+    wanted = checkpoint.ModelSettings(
+        WindowConfig(max_seq_length=128), DecisionConfig("kisialiou", 12, 1.5, -2.0)
+    )
+    checkpoint.save_settings(folder, wanted)
+    assert checkpoint.load_settings(folder) == wanted
+    (folder / "nq.json").unlink()
+    assert checkpoint.load_settings(folder) == checkpoint.ModelSettings()
+
+
+# --- every tensor, every weight
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    missing=st.sets(st.sampled_from(sorted(TENSORS)), max_size=4),
+    extra=st.sets(st.sampled_from(["cls.predictions.bias", "x", "bert.pooler.x"])),
+)
+def test_every_tensor_is_used_or_left_over_and_every_weight_filled_or_fresh(
+    built: keras.Model, missing: set[str], extra: set[str]
+) -> None:
+    for weight in built.weights:
+        weight.assign(np.zeros(weight.shape))
+    there = {name: value for name, value in TENSORS.items() if name not in missing}
+    there |= {name: np.zeros(3, np.float32) for name in extra}
+    report = checkpoint.fill(built, there, TABLE)
+    for path, parts in TABLE.items():
+        names = {part.name for part in parts}
+        assert (path in report.fresh) == bool(names & missing)
+        assert names & set(report.left_over) == (names - missing if names & missing else set())
+    assert extra <= set(report.left_over) <= there.keys()
+    for path, value in weights(built).items():
+        assert value.any() == (path not in report.fresh)
+
+
+def test_the_table_names_every_weight_and_every_tensor_once(built: keras.Model) -> None:
+    assert list(TABLE) != [] and set(TABLE) == {weight.path for weight in built.weights}
+    names = [part.name for parts in TABLE.values() for part in parts]
+    assert sorted(names) == sorted(TENSORS)
+
+
+def test_a_weight_that_the_table_does_not_know_is_fresh(built: keras.Model) -> None:
+    table = {path: parts for path, parts in TABLE.items() if path != "pooler/bias"}
+    report = checkpoint.fill(built, TENSORS, table)
+    assert report == checkpoint.LoadReport(("pooler/bias",), ("bert.pooler.dense.bias",))
+
+
+def test_an_encoder_without_heads_and_without_prefix_fills_all_but_the_heads(folder: Path) -> None:
+    plain: dict[str, Any] = {
+        name.removeprefix("bert."): value for name, value in TENSORS.items() if name not in OPTIONAL
+    }
+    plain["embeddings.position_ids"] = np.arange(32)[None]
+    save_file(plain, folder / "model.safetensors")
+    model = joint.build(tiny.SHAPE)
+    report = checkpoint.fill(model, checkpoint.read_tensors(folder), TABLE)
+    heads = ("span_output/kernel", "span_output/bias", "type_output/kernel", "type_output/bias")
+    assert report == checkpoint.LoadReport(heads, ("bert.embeddings.position_ids",))
+    for path, value in weights(tiny.model()).items():
+        if path not in heads:
+            np.testing.assert_array_equal(weights(model)[path], value)
+
+
+def test_old_names_and_half_precision_are_read(folder: Path) -> None:
+    def old(name: str) -> str:
+        name = name.replace("LayerNorm.weight", "LayerNorm.gamma")
+        return name.replace("LayerNorm.bias", "LayerNorm.beta")
+
+    half = {old(name): value.astype(ml_dtypes.bfloat16) for name, value in TENSORS.items()}
+    assert all(canonical_name(old(name)) == name for name in TENSORS)
+    save_file(half, folder / "model.safetensors")
+    found = load(folder)
+    for path, value in weights(tiny.model()).items():
+        np.testing.assert_allclose(found[path], value, rtol=2**-7)
+
+
+def test_a_word_table_with_too_few_rows_grows_and_says_so(built: keras.Model) -> None:
+    name, path = "bert.embeddings.word_embeddings.weight", "embeddings/word_embeddings"
+    rows = tiny.SHAPE.vocab_size - 7
+    report = checkpoint.fill(built, {**TENSORS, name: TENSORS[name][:rows]}, TABLE)
+    assert report == checkpoint.LoadReport((f"{path}[{rows}:]",))
+    table = weights(built)[path]
+    np.testing.assert_array_equal(table[:rows], TENSORS[name][:rows])
+    assert 0.005 < table[rows:].std() < 0.04
+
+
+# --- what cannot be loaded
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    name=st.sampled_from(sorted(TENSORS)),
+    change=st.sampled_from(
+        [
+            lambda x: x[..., :-1],
+            lambda x: np.concatenate([x, x]),
+            lambda x: x[None],
+            lambda x: x.reshape(-1)[0],
+            lambda x: x[:0],
+        ]
+    ),
+)
+def test_a_wrong_shape_is_named_and_nothing_is_filled(
+    built: keras.Model, name: str, change: Callable[[FloatArray], FloatArray]
+) -> None:
+    before = weights(built)
+    wrong = {n: value * 2 for n, value in TENSORS.items()} | {
+        name: np.asarray(change(TENSORS[name]))
+    }
+    with pytest.raises(ValueError, match="do not belong together") as error:
+        checkpoint.fill(built, wrong, TABLE)
+    assert name in str(error.value) and "\n" not in str(error.value)
+    after = weights(built)
+    for path, value in before.items():
+        np.testing.assert_array_equal(after[path], value)
+
+
+def test_missing_files_are_told_apart(folder: Path, tmp_path: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match=r"no model\.safetensors in .*safetensors only"):
+        checkpoint.read_tensors(folder)
+    for place in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(FileNotFoundError, match=r"no model in .*: expected config\.json"):
+            checkpoint.load_config(place)
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, -1])
+def test_a_cut_off_weights_file_is_damaged(folder: Path, keep: int) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ValueError, match=r"model\.safetensors is damaged"):
+        checkpoint.read_tensors(folder)
+
+
+def test_an_8_bit_table_without_its_scale_is_damaged(tiny_model: Path, tmp_path: Path) -> None:
+    save(tmp_path / "m", tiny.model(), tiny_model, compact=True)
+    path = tmp_path / "m" / "model.safetensors"
+    stored = load_file(path)
+    del stored["bert.embeddings.word_embeddings.weight.scale"]
+    save_file(stored, path)
+    with pytest.raises(ValueError, match="has 8 bits but no"):
+        checkpoint.read_tensors(tmp_path / "m")
+
+
+def test_one_tensor_under_two_names_is_refused(folder: Path) -> None:
+    twice = {**TENSORS, "pooler.dense.bias": TENSORS["bert.pooler.dense.bias"]}
+    save_file(twice, folder / "model.safetensors")
+    with pytest.raises(ValueError, match=r"holds bert\.pooler\.dense\.bias under two names"):
+        checkpoint.read_tensors(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "is not JSON"),
+        ("\xff", "is not JSON"),
+        ("[]", "holds list, expected a JSON object"),
+        ('{"model_type": "roberta"}', "model_type 'roberta' is not supported; expected 'bert'"),
+        ('{"position_embedding_type": "relative_key"}', "'relative_key' is not supported"),
+        ('{"hidden_size": "8"}', "hidden_size is '8', expected a positive number"),
+        ('{"num_attention_heads": 0}', "num_attention_heads is 0, expected a positive number"),
+        ('{"vocab_size": 1.5}', "vocab_size is 1.5, expected"),
+        ('{"vocab_size": null}', "vocab_size is None, expected"),
+        ('{"layer_norm_eps": true}', "layer_norm_eps is True, expected"),
+        ('{"layer_norm_eps": NaN}', "layer_norm_eps is nan, expected"),
+        ('{"hidden_act": 1}', "hidden_act is 1, expected a name"),
+        ('{"hidden_act": "swish"}', "unknown hidden_act 'swish'"),
+        ('{"hidden_size": 10, "num_attention_heads": 3}', "is not a multiple"),
+    ],
+)
+def test_a_config_that_will_not_do_is_one_clear_line(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=problem) as error:
+        checkpoint.load_config(tmp_path)
+    assert str(tmp_path / "config.json") in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_config_of_another_bert_keeps_what_it_does_not_say(tmp_path: Path) -> None:
+    values = {"architectures": ["BertModel"], "hidden_size": 16, "num_attention_heads": 2}
+    (tmp_path / "config.json").write_text(json.dumps(values), encoding="utf-8")
+    expected = dataclasses.replace(ModelConfig(), hidden_size=16, num_attention_heads=2)
+    assert checkpoint.load_config(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "is not JSON"),
+        ("3", "holds int, expected a JSON object"),
+        ('{"windows": {"max_length": 8}}', "unknown settings"),
+        ('{"windows": {"max_seq_length": "8"}}', "nq.json: "),
+        ('{"decision": []}', "nq.json: "),
+        ('{"decision": {"rule": "guess"}}', "unknown decision 'guess'"),
+    ],
+)
+def test_damaged_settings_are_one_clear_line(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "nq.json").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=problem) as error:
+        checkpoint.load_settings(tmp_path)
+    assert str(tmp_path / "nq.json") in str(error.value) and "\n" not in str(error.value)

@@ -1,0 +1,115 @@
+"""BERT-Joint: its logits, their shapes, names and types, and what cannot be built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from nq.model import joint
+from nq.records import FloatArray
+from tests import tiny
+from tests.model.slow_bert import SlowBert
+
+LENGTH = 16
+N_PIECES = (16, 11, 6)
+ROWS = tiny.rows(N_PIECES, LENGTH)
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+
+
+def logits(model: keras.Model, rows: dict[str, Any]) -> dict[str, FloatArray]:
+    return {name: np.asarray(value) for name, value in model(rows).items()}
+
+
+def test_logits_equal_a_slow_bert_that_never_saw_padding() -> None:
+    found = logits(tiny.model(), ROWS)
+    slow = SlowBert(tiny.tensors(), tiny.SHAPE)
+    for row, n in enumerate(N_PIECES):
+        expected = slow.logits(ROWS["input_ids"][row], ROWS["segment_ids"][row], n)
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name][row, : len(value)], value, atol=1e-5)
+    assert np.ptp(found["start_logits"]) > 0.5
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS)
+def test_logits_are_float32_and_finite_in_every_precision(dtype: str) -> None:
+    padding = {name: np.concatenate([row, 0 * row]) for name, row in ROWS.items()}
+    for value in logits(tiny.model(dtype=dtype), padding).values():
+        assert value.dtype == np.float32
+        assert np.isfinite(value).all()
+
+
+def test_names_and_shapes() -> None:
+    model = tiny.model(LENGTH, batch_size=3)
+    assert tuple(model.input) == joint.INPUTS
+    assert {(i.name, i.shape, i.dtype) for i in model.inputs} == {
+        (name, (3, LENGTH), "int32") for name in joint.INPUTS
+    }
+    assert {name: value.shape for name, value in model.output.items()} == {
+        "start_logits": (3, LENGTH),
+        "end_logits": (3, LENGTH),
+        "type_logits": (3, 5),
+    }
+
+
+def test_pinned_and_free_shapes_give_the_same_logits() -> None:
+    free, pinned = tiny.model(), tiny.model(LENGTH, batch_size=3)
+    for name, value in logits(pinned, ROWS).items():
+        np.testing.assert_allclose(logits(free, ROWS)[name], value, atol=1e-6)
+
+
+def test_more_padding_changes_no_real_logit() -> None:
+    model = tiny.model()
+    wide = {name: np.pad(row, ((0, 0), (0, 13))) for name, row in ROWS.items()}
+    found, wider = logits(model, ROWS), logits(model, wide)
+    real = ROWS["input_mask"] > 0
+    np.testing.assert_allclose(found["type_logits"], wider["type_logits"], atol=1e-6)
+    for name in ("start_logits", "end_logits"):
+        np.testing.assert_allclose(found[name][real], wider[name][:, :LENGTH][real], atol=1e-6)
+
+
+def test_windows_do_not_see_each_other() -> None:
+    model = tiny.model()
+    whole = logits(model, ROWS)
+    for order in ([2, 0, 1], [1]):
+        some = logits(model, {name: row[order] for name, row in ROWS.items()})
+        for name, value in whole.items():
+            np.testing.assert_allclose(some[name], value[order], atol=1e-6)
+
+
+def test_segments_and_positions_matter() -> None:
+    model = tiny.model()
+    found = logits(model, ROWS)["start_logits"]
+    for other in (
+        {**ROWS, "segment_ids": 0 * ROWS["segment_ids"]},
+        {**ROWS, "input_ids": ROWS["input_ids"][:, ::-1]},
+    ):
+        assert np.abs(logits(model, other)["start_logits"] - found).max() > 1e-3
+
+
+def test_windows_beyond_the_position_table_are_refused() -> None:
+    tiny.model(32)
+    with pytest.raises(ValueError, match="max_seq_length 33 is beyond the model's 32 positions"):
+        joint.build(tiny.SHAPE, 33)
+
+
+def test_fresh_weights_follow_from_the_seed() -> None:
+    def weights(seed: int) -> dict[str, FloatArray]:
+        built = joint.build(tiny.SHAPE, seed=seed)
+        return {weight.path: weight.numpy() for weight in built.weights}
+
+    first, again, other = weights(7), weights(7), weights(8)
+    for path, value in first.items():
+        np.testing.assert_array_equal(value, again[path])
+        constant = path.rsplit("/", 1)[1] in ("bias", "gamma", "beta")
+        assert constant == np.array_equal(value, other[path])
+    assert not np.array_equal(first["layer_0_qkv/kernel"], first["layer_1_qkv/kernel"])
+    assert 0.01 < first["embeddings/word_embeddings"].std() < 0.03
+
+
+def test_building_changes_no_global_setting() -> None:
+    before = keras.config.dtype_policy().name
+    joint.build(tiny.SHAPE, dtype="mixed_bfloat16")
+    assert keras.config.dtype_policy().name == before

@@ -1,0 +1,329 @@
+"""Prediction: what leaves the device, under every profile; results that survive a kill."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nq.formats.results import Results
+from nq.model.predict import PART_BATCHES, Predictor, Selection, best_positions, predict
+from nq.model.profile import Profile, ProfileNotInForceError, all_profiles
+from nq.records import Features, Source, WindowScores
+from tests import tiny
+from tests.postprocess import made
+
+ROOT = Path(__file__).parents[2]
+LENGTH, BATCH, K = 16, 4, 5
+PART = PART_BATCHES * BATCH
+REQUEST = {"windows": "some", "k": K}
+Examples = list[tuple[Source, Features]]
+
+
+def new_predictor(
+    profile: str = "baseline", k: int = K, text_only: bool = True, dtype: str | None = None
+) -> Predictor:
+    found = Profile.parse(profile)
+    model = tiny.model(LENGTH, BATCH, dtype or found.precision("CPU"))
+    return Predictor(model, found, Selection(k, text_only))
+
+
+@pytest.fixture(scope="module")
+def predictor() -> Predictor:
+    """Baseline, text only; traced once for most tests."""
+    return new_predictor()
+
+
+def examples(*n_windows: int, file: int = 0) -> Examples:
+    """Examples with so many windows each, on lines 1, 2, …"""
+    return [
+        (Source(file, "f", line), tiny.features(line + 100 * file, n, LENGTH))
+        for line, n in enumerate(n_windows, 1)
+    ]
+
+
+def shard(folder: Path, found: Examples, name: str = "windows-0.tfrecord") -> Path:
+    return tiny.write_shard(folder / name, found)
+
+
+def parts(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.npz"))}
+
+
+@functools.cache
+def plain_model() -> Any:
+    return tiny.model()
+
+
+def all_logits(features: Features) -> made.Logits:
+    """Every logit of an example's windows, from the plain model."""
+    rows = {name: getattr(features, name) for name in ("input_ids", "input_mask", "segment_ids")}
+    found = {name: np.asarray(value) for name, value in plain_model()(rows).items()}
+    start, end, types = (found[f"{name}_logits"] for name in ("start", "end", "type"))
+    return made.Logits(start, end, types, features.token_map)
+
+
+def assert_close(found: WindowScores, expected: WindowScores, atol: float = 1e-5) -> None:
+    for name in WindowScores.__slots__:
+        actual, wanted = getattr(found, name), getattr(expected, name)
+        if name.endswith(("doc", "pos")):
+            np.testing.assert_array_equal(actual, wanted)
+        else:
+            np.testing.assert_allclose(actual, wanted, atol=atol)
+
+
+# --- the best positions
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[Any, Any, Any]:
+    """Logits with many ties, which positions are allowed, and their document tokens."""
+    seed = draw(st.integers(0, 2**32 - 1))
+    values = np.random.default_rng(seed)
+    logits = values.integers(-3, 3, (3, 12)).astype(np.float32) * draw(st.sampled_from([1, 0.1]))
+    allowed = values.random((3, 12)) < draw(st.floats(0, 1))
+    return logits + 0, allowed, values.integers(0, 99, (3, 12)).astype(np.int32)
+
+
+SIGNATURE = [tf.TensorSpec((3, 12), kind) for kind in (tf.float32, tf.bool, tf.int32)]
+COMPILED = {
+    jit: tf.function(
+        lambda logits, allowed, doc: best_positions(logits, allowed, doc, K),
+        input_signature=SIGNATURE,
+        jit_compile=jit,
+    )
+    for jit in (False, True)
+}
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["graph", "xla"])
+@settings(deadline=None, max_examples=60)
+@given(tables())
+def test_best_positions_are_those_of_a_stable_sort(jit: bool, table: tuple[Any, Any, Any]) -> None:
+    logits, allowed, token_map = table
+    doc, pos, value = (np.asarray(column) for column in COMPILED[jit](*table))
+    for row in range(3):
+        order = np.argsort(-logits[row], kind="stable")
+        top = order[allowed[row][order]][:K]
+        n = len(top)
+        assert pos[row, :n].tolist() == top.tolist()
+        np.testing.assert_array_equal(value[row, :n], logits[row, top])
+        assert doc[row].tolist() == token_map[row, top].tolist() + [-1] * (K - n)
+        assert np.isfinite(value[row]).all()
+
+
+@pytest.mark.parametrize(("text_only", "k"), [(True, K), (False, 10)])
+def test_what_leaves_the_device_is_what_a_slow_search_finds(
+    tmp_path: Path, text_only: bool, k: int
+) -> None:
+    found = examples(3, 1, 5, 1, 3)
+    found[1][1].token_map[:] = -1
+    path = shard(tmp_path, found)
+    predict(new_predictor(k=k, text_only=text_only), [path], tmp_path / "r", REQUEST)
+    results = Results(tmp_path / "r", (path,))
+    for source, features in found:
+        expected = made.window_scores(all_logits(features), k, text_only)
+        gathered = results[source.file_index, source.line]
+        if text_only:  # which positions fill up a window with too little text is of no matter
+            there = gathered.start_doc >= 0
+            np.testing.assert_array_equal(gathered.start_pos[there], expected.start_pos[there])
+            np.testing.assert_array_equal(gathered.start_doc, expected.start_doc)
+            assert_close(
+                dataclasses.replace(
+                    gathered, start_pos=expected.start_pos, end_pos=expected.end_pos
+                ),
+                expected,
+            )
+        else:
+            assert (gathered.start_pos > 0).all() and (gathered.start_doc == -1).any()
+            assert_close(gathered, expected)
+
+
+# --- profiles
+
+
+@pytest.fixture(scope="module")
+def every_logit(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Scores of all positions of nine windows under a profile."""
+    folder = tmp_path_factory.mktemp("profiles")
+    path = shard(folder, examples(6, 3))
+
+    def scores(profile: str) -> dict[str, Any]:
+        found = new_predictor(profile, LENGTH, text_only=False)
+        timing = predict(found, [path], folder / profile, REQUEST)
+        assert timing.windows == 9 and timing.compile_s > timing.warmup_s > 0
+        with np.load(folder / profile / "windows-0-000000000000.npz") as arrays:
+            columns = {name: arrays[name] for name in arrays.files}
+        for side in ("start", "end"):
+            order = np.argsort(columns[f"{side}_pos"], axis=1)
+            by_position = np.take_along_axis(columns[f"{side}_logit"], order, axis=1)
+            columns[f"{side}_logit_by_position"] = by_position[:, 1:]
+        return columns
+
+    return scores
+
+
+@pytest.fixture(scope="module")
+def baseline(every_logit: Any) -> dict[str, Any]:
+    found: dict[str, Any] = every_logit("baseline")
+    return found
+
+
+@pytest.mark.parametrize("profile", [str(p) for p in all_profiles()[1:]])
+def test_every_profile_finds_what_baseline_finds(
+    profile: str, every_logit: Any, baseline: dict[str, Any]
+) -> None:
+    """In float32 to 1e-5, also under Grappler, whose fused layer norm would ignore epsilon."""
+    found, mixed = every_logit(profile), "mixed" in profile
+    for name in ("example_keys", "window_ids"):
+        np.testing.assert_array_equal(found[name], baseline[name])
+    atol = 0.3 if mixed else 1e-5
+    names = ("cls_logit", "type_logits", "start_logit_by_position", "end_logit_by_position")
+    for name in (*names, "start_logit", "end_logit"):
+        np.testing.assert_allclose(found[name], baseline[name], atol=atol)
+        assert np.abs(found[name] - baseline[name]).mean() < atol / 5
+    if not mixed:
+        for name in ("start_pos", "end_pos", "start_doc", "end_doc"):
+            np.testing.assert_array_equal(found[name], baseline[name])
+
+
+def test_a_layer_norm_with_another_epsilon_would_have_been_seen(baseline: dict[str, Any]) -> None:
+    rows = tiny.features(1, 6, LENGTH)
+    inputs = {n: getattr(rows, n) for n in ("input_ids", "input_mask", "segment_ids")}
+    fused = tiny.model(shape=dataclasses.replace(tiny.SHAPE, layer_norm_eps=1e-3))
+    start = np.asarray(fused(inputs)["start_logits"])[:, 1:]
+    assert np.abs(start - baseline["start_logit_by_position"][:6]).max() > 0.05
+
+
+def test_a_model_of_another_precision_is_refused() -> None:
+    with (
+        pytest.raises(ProfileNotInForceError, match="profile baseline is not in force"),
+        new_predictor(dtype="mixed_bfloat16").ready(),
+    ):
+        pass
+
+
+# --- parts and resuming
+
+
+@pytest.mark.parametrize(
+    ("n", "firsts"),
+    [(0, []), (1, [0]), (PART - 1, [0]), (PART, [0]), (PART + 1, [0, PART])],
+)
+def test_parts_hold_so_many_batches_and_every_window_once(
+    tmp_path: Path, predictor: Predictor, n: int, firsts: Sequence[int]
+) -> None:
+    path = shard(tmp_path, examples(n) if n else [])
+    told: list[int] = []
+    timing = predict(predictor, [path], tmp_path / "r", REQUEST, told.append)
+    assert list(parts(tmp_path / "r")) == [f"windows-0-{first:012d}.npz" for first in firsts]
+    assert (timing.windows, timing.resumed_windows, sum(told)) == (n, 0, n)
+    results = Results(tmp_path / "r", (path,))
+    if n:
+        assert len(results[0, 1]) == n
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory, predictor: Predictor
+) -> tuple[list[Path], Path]:
+    """Two shards of three parts and one, and their results."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    first = shard(folder, examples(PART + 7, PART + 1), "windows-0.tfrecord")
+    second = shard(folder, examples(5, 1, file=1), "windows-1.tfrecord")
+    predict(predictor, [first, second], folder / "results", REQUEST)
+    assert len(parts(folder / "results")) == 4
+    return [first, second], folder / "results"
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3, 4])
+def test_parts_that_are_gone_are_made_again_byte_for_byte(
+    tmp_path: Path, predictor: Predictor, undisturbed: tuple[list[Path], Path], kept: int
+) -> None:
+    shards, results = undisturbed
+    expected = parts(results)
+    (tmp_path / "request.json").write_bytes((results / "request.json").read_bytes())
+    for name in list(expected)[:kept]:
+        (tmp_path / name).write_bytes(expected[name])
+    told: list[int] = []
+    timing = predict(predictor, shards, tmp_path, REQUEST, told.append)
+    assert parts(tmp_path) == expected
+    assert timing.resumed_windows == min(kept, 2) * PART + (kept > 2) * 8 + (kept > 3) * 6
+    assert timing.resumed_windows + timing.windows == sum(told) == 2 * PART + 14
+
+
+def die_in_the_middle(shards: list[Path], results: Path) -> None:
+    """Runs as its own process: predicts until SIGKILL, half way through the second part."""
+    left = PART + PART // 2
+
+    def on_windows(n: int) -> None:
+        nonlocal left
+        left -= n
+        if left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    predict(new_predictor(), shards, results, REQUEST, on_windows)
+
+
+def test_a_killed_run_goes_on_to_the_same_bytes(
+    tmp_path: Path, predictor: Predictor, undisturbed: tuple[list[Path], Path]
+) -> None:
+    shards, results = undisturbed
+    code = (
+        "import pathlib, sys; from tests.model.test_predict import die_in_the_middle;"
+        "*shards, results = map(pathlib.Path, sys.argv[1:]); die_in_the_middle(shards, results)"
+    )
+    command = [sys.executable, "-c", code, *map(str, shards), str(tmp_path)]
+    killed = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert list(parts(tmp_path)) == ["windows-0-000000000000.npz"]
+    timing = predict(predictor, shards, tmp_path, REQUEST)
+    assert timing.resumed_windows == PART
+    assert parts(tmp_path) == parts(results)
+
+
+def test_results_of_another_request_are_made_anew(tmp_path: Path, predictor: Predictor) -> None:
+    path = shard(tmp_path, examples(6))
+    predict(predictor, [path], tmp_path / "r", REQUEST)
+    again = predict(predictor, [path], tmp_path / "r", REQUEST)
+    other = predict(predictor, [path], tmp_path / "r", {**REQUEST, "k": 7})
+    assert (again.windows, again.resumed_windows) == (0, 6)
+    assert (other.windows, other.resumed_windows) == (6, 0)
+    assert again.windows_per_s == 0 < other.windows_per_s
+
+
+# --- broken weights
+
+
+def test_a_logit_that_is_no_number_names_its_window(tmp_path: Path, predictor: Predictor) -> None:
+    found = examples(2, 4, file=3)
+    spoilt = tiny.VOCABULARY.index("[YES]")
+    found[1][1].input_ids[2, 3] = spoilt
+    path = shard(tmp_path, found)
+    table = predictor.model.get_layer("embeddings").word
+    before = table.numpy()
+    after = before.copy()
+    after[spoilt] = np.nan
+    table.assign(after)
+    try:
+        with pytest.raises(
+            ArithmeticError,
+            match="window 2 of the example in line 2 of input file 3 are not finite under profile "
+            "baseline",
+        ):
+            predict(predictor, [path], tmp_path / "r", REQUEST)
+    finally:
+        table.assign(before)
+    assert not parts(tmp_path / "r")

@@ -1,0 +1,316 @@
+"""Training: it learns, goes on after a kill as if nothing had been, and batches as promised."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.config import TrainConfig
+from nq.model import joint
+from nq.model.data import read_columns
+from nq.model.training import (
+    BATCHES_SORTED_TOGETHER,
+    LENGTH_STEP,
+    TrainingWindows,
+    WarmupThenDecay,
+    batches,
+    compile_for_training,
+    steps_per_epoch,
+    train,
+)
+from nq.records import Features, FloatArray, IntArray, Source
+from tests import tiny
+
+ROOT = Path(__file__).parents[2]
+LENGTH = 16
+SHAPE = dataclasses.replace(tiny.SHAPE, num_hidden_layers=1, initializer_range=0.3)
+CONFIG = TrainConfig(
+    epochs=30, batch_size=8, learning_rate=1e-2, dropout=0.02, save_every=60, seed=5
+)
+STEPS = 240
+KILLED_AT = 110
+FIRST = tiny.VOCABULARY.index("a")
+
+
+def columns(n: int = 64, seed: int = 0) -> dict[str, IntArray]:
+    """Windows whose first and last piece of the answer are marked and whose text tells the type."""
+    draw = np.random.default_rng(seed)
+    found = tiny.rows(draw.integers(10, LENGTH + 1, n).tolist(), LENGTH, seed)
+    n_pieces = found["input_mask"].sum(axis=1)
+    start = draw.integers(tiny.N_QUERY, n_pieces - 1)
+    end = draw.integers(start, n_pieces - 1)
+    kind = draw.integers(0, 5, n)
+    ids, row = found["input_ids"], np.arange(n)
+    ids[:] = np.where(ids >= FIRST, FIRST + 10 + kind[:, None], ids)
+    ids[row, end] = FIRST + 1
+    ids[row, start] = np.where(start == end, FIRST + 2, FIRST)
+    return {**found, "start_positions": start, "end_positions": end, "answer_types": kind}
+
+
+WINDOWS = TrainingWindows.from_columns(columns())
+
+
+def fresh(config: TrainConfig = CONFIG, dtype: str = "float32") -> keras.Model:
+    return joint.build(SHAPE, dtype=dtype, dropout=config.dropout, seed=config.seed)
+
+
+def weights(model: keras.Model) -> list[FloatArray]:
+    return [weight.numpy() for weight in model.weights]
+
+
+# --- learning and resuming
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[keras.Model, Path]:
+    """A model trained in one go, and its folder."""
+    model, folder = fresh(), tmp_path_factory.mktemp("training")
+    steps: list[tuple[int, int]] = []
+    loss = train(model, WINDOWS, CONFIG, folder, lambda step, total, _: steps.append((step, total)))
+    assert steps == [(step, STEPS) for step in range(1, STEPS + 1)]
+    assert 0 < loss < 0.5
+    return model, folder
+
+
+def test_it_overfits_64_windows(undisturbed: tuple[keras.Model, Path]) -> None:
+    inputs, targets = WINDOWS.batch(np.arange(64))
+    loss = 0.0
+    for name, logits in undisturbed[0](inputs).items():
+        assert np.asarray(logits).argmax(axis=-1).tolist() == targets[name].tolist()
+        loss += (
+            float(
+                np.mean(
+                    keras.losses.sparse_categorical_crossentropy(
+                        targets[name], logits, from_logits=True
+                    )
+                )
+            )
+            / 3
+        )
+    assert loss < 0.05
+
+
+def die_in_the_middle(folder: Path) -> None:
+    """Runs as its own process: trains until SIGKILL."""
+
+    def on_step(step: int, total: int, loss: float) -> None:
+        if step == KILLED_AT:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    train(fresh(), WINDOWS, CONFIG, folder, on_step)
+
+
+def test_a_killed_training_goes_on_to_the_same_weights(
+    undisturbed: tuple[keras.Model, Path], tmp_path: Path
+) -> None:
+    code = (
+        "import pathlib, sys; from tests.model.test_training import die_in_the_middle;"
+        "die_in_the_middle(pathlib.Path(sys.argv[1]))"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    half_written = tmp_path / f"{KILLED_AT}-training_state.npz"
+    half_written.write_bytes(b"PK\x03\x04")
+    model, steps = fresh(), list[int]()
+    train(model, WINDOWS, CONFIG, tmp_path, lambda step, *_: steps.append(step))
+    assert steps == list(range(61, STEPS + 1))
+    for found, expected in zip(weights(model), weights(undisturbed[0]), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "training_state.json",
+        f"{STEPS}-training_state.npz",
+    }
+
+
+def test_a_finished_training_is_not_repeated(undisturbed: tuple[keras.Model, Path]) -> None:
+    model, steps = fresh(), list[int]()
+    loss = train(model, WINDOWS, CONFIG, undisturbed[1], lambda step, *_: steps.append(step))
+    assert not steps and loss > 0
+    for found, expected in zip(weights(model), weights(undisturbed[0]), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+class StoppedError(Exception):
+    """Stops a training at its first step."""
+
+
+def first_step(model: keras.Model, windows: TrainingWindows, config: TrainConfig, at: Path) -> int:
+    steps: list[int] = []
+
+    def stop(step: int, total: int, loss: float) -> None:
+        steps.append(step)
+        raise StoppedError
+
+    with pytest.raises(StoppedError):
+        train(model, windows, config, at, stop)
+    return steps[0]
+
+
+@pytest.mark.parametrize("changed", ["settings", "windows", "start"])
+def test_another_training_starts_afresh(
+    undisturbed: tuple[keras.Model, Path], changed: str
+) -> None:
+    config, windows = CONFIG, WINDOWS
+    if changed == "settings":
+        config = dataclasses.replace(config, learning_rate=2e-2)
+    if changed == "windows":
+        windows = dataclasses.replace(windows, start_positions=windows.start_positions[::-1])
+    model = fresh(dataclasses.replace(config, seed=6) if changed == "start" else config)
+    assert first_step(model, windows, config, undisturbed[1]) == 1
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_half_precision_trains_float32_weights(precision: str, tmp_path: Path) -> None:
+    config = dataclasses.replace(CONFIG, precision=precision, epochs=2, save_every=16)
+    model = fresh(config, f"mixed_{precision}")
+    before, losses = weights(model), list[float]()
+    train(model, WINDOWS, config, tmp_path, lambda *step: losses.append(step[2]))
+    assert len(losses) == 16 and np.isfinite(losses).all()
+    assert np.mean(losses[-4:]) < np.mean(losses[:4])
+    for old, new in zip(before, weights(model), strict=True):
+        assert new.dtype == np.float32 and not np.array_equal(old, new)
+    scaled = isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert scaled == (precision == "float16")
+
+
+# --- what cannot be trained
+
+
+def test_fewer_windows_than_a_batch_are_refused(tmp_path: Path) -> None:
+    config = dataclasses.replace(CONFIG, batch_size=65)
+    with pytest.raises(ValueError, match="64 training windows do not fill one batch of 65"):
+        train(fresh(), WINDOWS, config, tmp_path)
+
+
+def test_windows_beyond_the_position_table_are_refused(tmp_path: Path) -> None:
+    wide = dataclasses.replace(WINDOWS, input_ids=np.pad(WINDOWS.input_ids, ((0, 0), (0, 20))))
+    with pytest.raises(ValueError, match="36 is beyond the model's 32 positions"):
+        train(fresh(), wide, CONFIG, tmp_path)
+
+
+# --- learning rate and weight decay
+
+
+@pytest.mark.parametrize(("warmup", "total"), [(0, 1), (0, 10), (3, 10), (9, 10), (10, 100)])
+def test_the_learning_rate_rises_to_its_peak_and_falls_to_nothing(warmup: int, total: int) -> None:
+    schedule = WarmupThenDecay(0.5, warmup, total)
+    found = [float(schedule(step)) for step in range(total)]
+    for step, rate in enumerate(found, 1):
+        rising = step / warmup if warmup else 1.0
+        falling = (total - step) / max(1, total - warmup)
+        assert rate == pytest.approx(0.5 * min(rising, falling), abs=1e-7)
+    if warmup:
+        assert max(found) == found[warmup - 1] == 0.5
+    assert found[-1] == 0
+
+
+def test_weight_decay_spares_biases_and_norms() -> None:
+    model = fresh()
+    compile_for_training(model, dataclasses.replace(CONFIG, warmup=0, weight_decay=0.5), 10**6)
+    for weight in model.weights:
+        weight.assign(np.full(weight.shape, 2.0))
+    model.optimizer.build(model.trainable_variables)
+    nothing = [keras.ops.zeros(weight.shape) for weight in model.trainable_variables]
+    model.optimizer.apply(nothing)
+    for weight in model.weights:
+        spared = weight.path.rsplit("/", 1)[1] in ("bias", "gamma", "beta")
+        expected = 2.0 if spared else 2.0 * (1 - 0.5 * CONFIG.learning_rate)
+        np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-6)
+
+
+# --- batches
+
+
+@given(
+    n=st.integers(0, 700),
+    batch_size=st.integers(1, 9),
+    epoch=st.integers(0, 3),
+    seed=st.integers(0, 99),
+)
+def test_batches_are_full_alike_and_take_each_row_at_most_once(
+    n: int, batch_size: int, epoch: int, seed: int
+) -> None:
+    n_pieces = np.random.default_rng(n).integers(5, 500, n)
+    found = batches(n_pieces, batch_size, epoch, seed)
+    assert len(found) == steps_per_epoch(n, batch_size)
+    assert all(len(rows) == batch_size for rows in found)
+    rows = np.concatenate(found) if found else np.array([], int)
+    assert len(set(rows.tolist())) == len(rows) and set(rows.tolist()) <= set(range(n))
+    assert n - len(rows) < batch_size
+    again = batches(n_pieces, batch_size, epoch, seed)
+    assert all(np.array_equal(a, b) for a, b in zip(found, again, strict=True))
+    if len(found) > 20:
+        other = batches(n_pieces, batch_size, epoch + 1, seed)
+        assert not all(np.array_equal(a, b) for a, b in zip(found, other, strict=True))
+
+
+def test_windows_of_a_batch_have_like_lengths() -> None:
+    n_pieces = np.random.default_rng(0).integers(5, 512, 16 * BATCHES_SORTED_TOGETHER * 3)
+    spread = [np.ptp(n_pieces[rows]) for rows in batches(n_pieces, 16, 0, 0)]
+    assert max(spread) < 60 and np.mean(spread) < 15
+
+
+def test_rows_left_out_are_other_ones_in_each_epoch_whatever_their_length() -> None:
+    n_pieces = np.arange(63)
+    left = [set(range(63)) - set(np.concatenate(batches(n_pieces, 8, e, 0))) for e in range(40)]
+    assert all(len(rows) == 7 for rows in left)
+    assert len(set().union(*left)) > 55
+
+
+# --- windows
+
+
+def test_a_batch_is_what_was_read_cut_to_the_longest() -> None:
+    wide = {
+        name: np.pad(value, ((0, 0), (0, 200))) if value.ndim == 2 else value
+        for name, value in columns().items()
+    }
+    windows = TrainingWindows.from_columns(wide)
+    assert windows.input_ids.dtype == np.uint16 and len(windows) == 64
+    rows = np.array([5, 3, 8])
+    inputs, targets = windows.batch(rows)
+    for name, value in inputs.items():
+        assert value.dtype == np.int32 and value.shape == (3, LENGTH_STEP)
+        np.testing.assert_array_equal(value, wide[name][rows, :LENGTH_STEP])
+    for name, column in (
+        ("start_logits", "start_positions"),
+        ("end_logits", "end_positions"),
+        ("type_logits", "answer_types"),
+    ):
+        assert targets[name].tolist() == wide[column][rows].tolist()
+
+
+def test_windows_are_read_from_tfrecords(tmp_path: Path) -> None:
+    expected = columns(9)
+    paths = []
+    for i, part in enumerate((slice(0, 4), slice(4, 9))):
+        mine: dict[str, Any] = {name: value[part] for name, value in expected.items()}
+        n = len(mine["input_ids"])
+        features = Features(
+            7,
+            **mine,
+            token_map=np.zeros((n, LENGTH), int),
+            windows=np.arange(n),
+            n_windows=n,
+        )
+        paths.append(tiny.write_shard(tmp_path / f"{i}.tfrecord", [(Source(0, "f", 1), features)]))
+    found = read_columns(paths, LENGTH)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name].reshape(value.shape), value)
+    assert TrainingWindows.from_columns(found).digest() == (
+        TrainingWindows.from_columns(expected).digest()
+    )

@@ -1,0 +1,240 @@
+"""The two originals' decisions, told again step by step; one prediction, whatever happens."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eval import labels
+from nq.config import DECISIONS as RULES
+from nq.config import DecisionConfig
+from nq.formats.predictions import encode_prediction
+from nq.postprocess.decision import DECISIONS, decide
+from nq.records import Candidate, Example, Prediction, Span, YesNo
+from tests.postprocess import made
+
+seeds = st.integers(0, 2**32 - 1)
+chance = settings(deadline=None, max_examples=200)
+each_rule = pytest.mark.parametrize("rule", RULES)
+Scored = tuple[float, int, int, int, Span]
+"""Score, window, start, end, span."""
+
+
+def decided(rule: str, example: Example, found: made.Logits) -> Prediction:
+    wanted = DECISIONS[rule]
+    scores = made.window_scores(found, min(wanted.k, found.doc.shape[1]), wanted.text_only)
+    return decide(example, scores, DecisionConfig(rule))
+
+
+# --- SPEC 6, a column each
+
+
+def top(values: list[float], positions: list[int], n: int) -> list[int]:
+    return sorted(positions, key=lambda i: (-values[i], i))[:n]
+
+
+def best_first(found: list[Scored]) -> list[Scored]:
+    return sorted(found, key=lambda scored: (-scored[0], *scored[1:4]))
+
+
+def block_around(example: Example, span: Span) -> Span | None:
+    for candidate in example.candidates:
+        inside = candidate.span.start <= span.start and span.end <= candidate.span.end
+        if candidate.top_level and inside:
+            return candidate.span
+    return None
+
+
+def original(example: Example, found: made.Logits) -> Prediction:
+    """Top 10 of all but [CLS], then those in text; 1 to 30 pieces; the best; always given."""
+    answers: list[Scored] = []
+    for window, doc in enumerate(found.doc.tolist()):
+        start, end = found.start[window].tolist(), found.end[window].tolist()
+        for i in top(start, list(range(1, len(doc))), 10):
+            for j in top(end, list(range(1, len(doc))), 10):
+                if i <= j < i + 30 and 0 <= doc[i] <= doc[j]:
+                    score = start[i] + end[j] - (start[0] + end[0])
+                    answers.append((score, window, i, j, Span(doc[i], doc[j] + 1)))
+    if not answers:
+        return Prediction(example.example_id)
+    score, *_, span = best_first(answers)[0]
+    return Prediction(
+        example.example_id, block_around(example, span), score, (span,), score, YesNo.NONE
+    )
+
+
+def port(example: Example, found: made.Logits) -> Prediction:
+    """Those in text, then top 5; 2 to 30 pieces; thresholds 0, 3 for long, 8 for short."""
+    answers: list[Scored] = []
+    for window, doc in enumerate(found.doc.tolist()):
+        start, end = found.start[window], found.end[window]
+        text = [i for i in range(1, len(doc)) if doc[i] != -1]
+        for i in top(start.tolist(), text, 5):
+            for j in top(end.tolist(), text, 5):
+                if i < j < i + 30 and doc[i] <= doc[j]:
+                    score = float((start[i] + end[j]) - (start[0] + end[0]))
+                    if score > 0:
+                        answers.append((score, window, i, j, Span(doc[i], doc[j] + 1)))
+    spans: dict[Span, float] = {}
+    for score, *_, span in best_first(answers):
+        if span not in spans:
+            spans[span] = score
+    long, long_score = None, -10_000.0
+    for span, score in spans.items():
+        block = block_around(example, span)
+        if block is not None:
+            if score > 3:
+                long, long_score = block, score
+            break
+    shorts = [(span, score) for span, score in spans.items() if score > 8]
+    mean = sum(score for _, score in shorts) / max(1, len(shorts))
+    return Prediction(
+        example.example_id, long, long_score, tuple(s for s, _ in shorts), mean, YesNo.NONE
+    )
+
+
+@chance
+@given(seeds, st.booleans())
+def test_bert_joint_decides_as_the_original(seed: int, ties: bool) -> None:
+    example, found = made.example(seed), made.logits(seed, ties)
+    assert decided("bert-joint", example, found) == original(example, found)
+
+
+@chance
+@given(seeds, st.booleans())
+def test_kisialiou_decides_as_the_2020_port(seed: int, ties: bool) -> None:
+    example, found = made.example(seed), made.logits(seed, ties)
+    assert decided("kisialiou", example, found) == port(example, found)
+
+
+# --- where the two differ, by hand
+
+
+def one_window(
+    start: dict[int, float], end: dict[int, float], length: int = 40, n_text: int = 31
+) -> made.Logits:
+    """Logits of -1 but for those given; position i is document token i - 1, the last ones none."""
+    doc = np.arange(length) - 1
+    doc[n_text + 1 :] = -1
+    found = made.Logits(
+        np.full((1, length), -1, np.float32),
+        np.full((1, length), -1, np.float32),
+        np.zeros((1, 5), np.float32),
+        doc[None],
+    )
+    for values, given_ in ((found.start, start), (found.end, end)):
+        for pos, value in given_.items():
+            values[0, pos] = value
+    found.start[0, 0] = found.end[0, 0] = 0
+    return found
+
+
+PAGE = Example(
+    1,
+    "who",
+    ["w"] * 40,
+    [False] * 40,
+    [Candidate(Span(2, 4), False), Candidate(Span(0, 10), True), Candidate(Span(0, 30), True)],
+)
+
+
+def test_one_piece_answers_are_lost_to_the_port_only() -> None:
+    found = one_window({3: 9.0}, {3: 9.0})
+    answer = decided("bert-joint", PAGE, found)
+    assert (answer.shorts, answer.short_score, answer.long) == ((Span(2, 3),), 18, Span(0, 10))
+    assert decided("kisialiou", PAGE, found).shorts != (Span(2, 3),)
+
+
+@pytest.mark.parametrize(("n_padding", "answered"), [(0, True), (9, True), (10, False)])
+def test_the_original_loses_positions_to_better_ones_that_are_no_text(
+    n_padding: int, answered: bool
+) -> None:
+    padding = {40 + i: 20.0 for i in range(n_padding)}
+    found = one_window({**padding, 3: 9.0}, {**padding, 4: 9.0}, length=50, n_text=31)
+    assert (decided("bert-joint", PAGE, found).shorts == (Span(2, 4),)) == answered
+    assert Span(2, 4) in decided("kisialiou", PAGE, found).shorts
+
+
+@pytest.mark.parametrize(("n_better", "answered"), [(4, True), (5, False)])
+def test_the_port_pairs_five_positions_of_a_window(n_better: int, answered: bool) -> None:
+    found = one_window({i + 10: 30.0 + i for i in range(n_better)} | {3: 20.0}, {5: 20.0})
+    assert (Span(2, 5) in decided("kisialiou", PAGE, found).shorts) == answered
+    assert decided("bert-joint", PAGE, found).shorts == (Span(2, 5),)
+
+
+def test_the_original_answers_below_zero_and_the_port_does_not() -> None:
+    found = one_window({3: -0.5}, {5: -0.5})
+    answer = decided("bert-joint", PAGE, found)
+    assert (answer.shorts, answer.short_score) == ((Span(2, 5),), -1.0)
+    assert decided("kisialiou", PAGE, found) == Prediction(1, long_score=-10_000.0)
+
+
+@pytest.mark.parametrize(
+    ("score", "long", "short"),
+    [(3.0, False, False), (3.5, True, False), (8.0, True, False), (8.5, True, True)],
+)
+def test_the_ports_thresholds_are_exclusive(score: float, long: bool, short: bool) -> None:
+    answer = decided("kisialiou", PAGE, one_window({3: score}, {5: 0.0}))
+    assert (answer.long == Span(0, 10)) == long
+    assert (answer.shorts == (Span(2, 5),)) == short
+    assert answer.long_score == (score if long else -10_000)
+    assert answer.short_score == (score if short else 0)
+
+
+def test_an_answer_of_30_pieces_is_given_and_one_of_31_is_not() -> None:
+    for rule in ("bert-joint", "kisialiou"):
+        longest = decided(rule, PAGE, one_window({2: 20.0}, {31: 20.0}))
+        assert Span(1, 31) in longest.shorts
+        assert Span(0, 31) not in decided(rule, PAGE, one_window({1: 20.0}, {31: 20.0})).shorts
+
+
+def test_a_span_outside_every_top_level_block_has_no_long_answer() -> None:
+    nested = Example(1, "who", PAGE.tokens, PAGE.is_html, PAGE.candidates[:1])
+    answer = decided("bert-joint", nested, one_window({3: 9.0}, {4: 9.0}))
+    assert (answer.long, answer.shorts) == (None, (Span(2, 4),))
+
+
+# --- whatever happens
+
+
+@each_rule
+@settings(deadline=None, max_examples=60)
+@given(seeds, st.booleans(), st.floats(-20, 20), st.floats(-20, 20))
+def test_there_is_one_prediction_that_the_evaluation_takes(
+    rule: str, seed: int, ties: bool, long_threshold: float, short_threshold: float
+) -> None:
+    example, found = made.example(seed), made.logits(seed, ties)
+    wanted = DECISIONS[rule]
+    scores = made.window_scores(found, min(wanted.k, 24), wanted.text_only)
+    config = DecisionConfig(rule, 30, long_threshold, short_threshold)
+    prediction = decide(example, scores, config)
+    assert prediction == decide(example, scores, config)
+    assert prediction.example_id == example.example_id
+    assert math.isfinite(prediction.long_score) and math.isfinite(prediction.short_score)
+    tops = {candidate.span for candidate in example.candidates if candidate.top_level}
+    assert prediction.long is None or prediction.long in tops
+    label = labels.prediction_label(encode_prediction(prediction))
+    assert (label.has_long or label.has_short) == prediction.answered
+
+
+@each_rule
+@pytest.mark.parametrize("n_windows", [0, 2])
+def test_windows_without_text_give_no_answer(rule: str, n_windows: int) -> None:
+    found = made.logits(1, ties=False, n_windows=n_windows)
+    found.doc[:] = -1
+    assert not decided(rule, PAGE, found).answered
+
+
+@each_rule
+def test_an_example_without_candidates_has_no_long_answer(rule: str) -> None:
+    bare = Example("no candidates", "who", PAGE.tokens, PAGE.is_html, ())
+    prediction = decided(rule, bare, one_window({3: 9.0}, {5: 9.0}))
+    assert prediction.example_id == "no candidates" and prediction.long is None
+
+
+def test_every_rule_of_the_settings_has_a_decision() -> None:
+    assert tuple(DECISIONS) == RULES

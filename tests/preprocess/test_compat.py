@@ -1,0 +1,138 @@
+"""The compatibility modes, against frozen features of the originals.
+
+``tests/golden/compat/features.jsonl`` is what google-research/language's
+``bert_joint/run_nq.py`` (bert-joint) and the 2020 port's ``bert_utils.py`` (kisialiou), with
+google-research/bert's tokenizer, made of ``pages.jsonl`` and ``vocab.txt`` beside it. The
+pages are made up, by hand and by chance. Left out are pages at which the originals crash and
+targets that they are known to place wrongly. A row holds what is not fixed by the layout:
+the pieces without padding, the length of segment 0, and the map of the span.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.config import WindowConfig
+from nq.formats import nq_v1, simplified
+from nq.preprocess.features import features, training_features
+from nq.preprocess.vocabulary import load_tokenizer
+from nq.preprocess.wordpiece import (
+    OriginalWordPieceTokenizer,
+    WordPieceTokenizer,
+    basic_tokens,
+)
+from nq.records import Example, Features
+from tests.preprocess.made import few, pages, plain_words
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "compat"
+
+
+def read(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (GOLDEN / name).read_text().splitlines()]
+
+
+PAGES = {record["name"]: record for record in read("pages.jsonl")}
+RUNS = read("features.jsonl")
+
+
+def as_v1(record: dict[str, Any]) -> dict[str, Any]:
+    """The record in the v1.0 dialect, which alone the original reads."""
+    tokens = record["document_text"].split(" ")
+    items = [{"token": token, "html_token": simplified.is_tag(token)} for token in tokens]
+    return {**record, "document_tokens": items}
+
+
+def inference_rows(made: Features) -> list[dict[str, Any]]:
+    found = []
+    columns = (made.input_ids, made.input_mask, made.segment_ids, made.token_map)
+    for ids, mask, segments, doc in zip(*(c.tolist() for c in columns), strict=True):
+        length, query = sum(mask), sum(mask) - sum(segments)
+        assert mask == [1] * length + [0] * (len(ids) - length)
+        assert segments == [0] * query + [1] * (length - query) + [0] * (len(ids) - length)
+        assert not any(ids[length:])
+        assert {*doc[:query], *doc[length - 1 :]} == {-1}
+        found.append({"ids": ids[:length], "query": query, "map": doc[query : length - 1]})
+    return found
+
+
+def training_rows(made: Features) -> list[dict[str, Any]]:
+    columns = (made.start_positions, made.end_positions, made.answer_types)
+    labels = zip(*(c.tolist() for c in columns if c is not None), strict=True)
+    return [{"target": list(label)} for label in labels]
+
+
+@pytest.mark.parametrize("run", RUNS, ids=[f"{r['page']}-{r['compat']}" for r in RUNS])
+def test_features_are_those_of_the_originals(run: dict[str, Any]) -> None:
+    config = WindowConfig(compat=run["compat"], **run["windows"])
+    tokenizer = load_tokenizer(GOLDEN, config.compat)
+    record = PAGES[run["page"]]
+    example = (
+        nq_v1.decode(as_v1(record)) if config.compat == "bert-joint" else simplified.decode(record)
+    )
+    if run["training"]:
+        made = training_features(example, tokenizer, config, negatives=1.0, seed=1)
+        assert training_rows(made) == run["rows"]
+    else:
+        assert inference_rows(features(example, tokenizer, config)) == run["rows"]
+
+
+@few
+@given(pages(plain_words))
+def test_on_plain_pages_all_modes_agree(
+    wordpiece: WordPieceTokenizer, original: OriginalWordPieceTokenizer, example: Example
+) -> None:
+    def rows(compat: str) -> list[dict[str, Any]]:
+        config = WindowConfig(80, doc_stride=9, max_query_length=60, compat=compat)
+        return inference_rows(
+            features(example, wordpiece if compat == "ours" else original, config)
+        )
+
+    assert rows("ours") == rows("bert-joint") == rows("kisialiou")
+
+
+@few
+@given(st.text(st.characters(codec="ascii"), max_size=12).filter(lambda word: "[" not in word))
+def test_on_ascii_words_the_original_tokenizer_is_the_library(
+    wordpiece: WordPieceTokenizer, original: OriginalWordPieceTokenizer, word: str
+) -> None:
+    assert original.encode([word]) == wordpiece.encode([word])
+
+
+def test_words_in_brackets_are_looked_up_as_a_whole(original: OriginalWordPieceTokenizer) -> None:
+    words = ["[SEP]", "[Q]", "[ContextId=3]", "[ice]", "[]", "[Other=1]", "[Q]\n"]
+    unknown = (original.unk_id,)
+    assert original.encode(words) == [
+        *((original.sep_id,), (104,), (263,)),
+        *(unknown, unknown, unknown, unknown),
+    ]
+    assert len(original.encode(["a[Q]"])[0]) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("Ångström's", ["angstrom", "'", "s"]),
+        ("a\u00a0b\tc\u2009d", ["a", "b", "c", "d"]),
+        ("a\x00b\u200bc\ufffdd\x7f", ["abcd"]),
+        ("x中文y", ["x", "中", "文", "y"]),
+        ("かガ", ["かカ"]),
+        ("\u0130", ["i"]),
+        ("\u039f\u0394\u039f\u03a3", ["\u03bf\u03b4\u03bf\u03c2"]),
+        ("a\ue000b \U0001f600", ["a\ue000b", "\U0001f600"]),
+        ("$1,000 «x»…", ["$", "1", ",", "000", "«", "x", "»", "…"]),
+        ("a\u2028b", ["a", "b"]),
+        (" \u0301 ", []),
+    ],
+)
+def test_the_words_of_the_original_tokenizer(text: str, tokens: list[str]) -> None:
+    assert basic_tokens(text) == tokens
+
+
+def test_a_cased_vocabulary_keeps_case_and_accents() -> None:
+    assert basic_tokens("É İ Ab", lowercase=False) == ["É", "İ", "Ab"]

@@ -1,0 +1,126 @@
+"""Which blocks of a page are read, and how they become one word sequence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+
+from nq.config import WindowConfig
+from nq.preprocess.contexts import NULL_CONTEXT, contexts, split_again, words
+from nq.records import Candidate, Context, Example, Span
+from tests.preprocess.made import ODD_WORDS, few, page, pages
+
+OURS = WindowConfig()
+
+
+def markers(example: Example, config: WindowConfig = OURS) -> list[str]:
+    return [" ".join(context.markers) for context in contexts(example, config)]
+
+
+def test_a_page_in_small() -> None:
+    example = page("Ice <P> </P> <P> ice is cold </P> <Table> <Tr> 0 C </Tr> </Table> <Li> x </Li>")
+    assert contexts(example, OURS) == [
+        Context(-1, "[NoLongAnswer]", (), ()),
+        Context(1, "[Paragraph=1]", ["ice", "is", "cold"], [4, 5, 6]),
+        Context(2, "[Table=1]", ["0", "C"], [10, 11]),
+        Context(4, "[Other=1]", ["x"], [15]),
+    ]
+
+
+def test_the_type_is_that_of_the_first_token() -> None:
+    tags = ["<P>", "<Table>", "<Ul>", "<Ol>", "<Dl>", "<Tr>", "<Dd>", "<Div>", "<p>", "</P>"]
+    tokens = [t for tag in tags for t in (tag, "x")]
+    blocks = [Candidate(Span(i, i + 2), True) for i in range(0, len(tokens), 2)]
+    example = Example(1, "", tokens, [True, False] * len(tags), blocks)
+    assert [context.kind for context in contexts(example, OURS)[1:]] == [
+        *("[Paragraph=1]", "[Table=1]", "[List=1]", "[List=2]", "[List=3]"),
+        *("[Other=1]", "[Other=2]", "[Other=3]", "[Other=4]", "[Other=5]"),
+    ]
+
+
+def test_a_block_that_begins_with_a_word_is_of_no_type() -> None:
+    example = Example(1, "", ["a", "b"], [False, False], [Candidate(Span(0, 2), True)])
+    assert contexts(example, OURS)[1] == Context(0, "[Other=1]", ["a", "b"], [0, 1])
+
+
+def test_at_most_48_contexts_and_counters_that_stop_at_50() -> None:
+    example = page(" ".join(["<P> x </P>"] * 60))
+    assert markers(example)[-1] == "[ContextId=46] [Paragraph=47]"
+    many = markers(example, replace(OURS, max_contexts=100))
+    assert many[49:53] == [
+        "[ContextId=48] [Paragraph=49]",
+        "[ContextId=49] [Paragraph=50]",
+        "[ContextId=50] [Paragraph=50]",
+        "[ContextId=51] [Paragraph=50]",
+    ]
+
+
+def test_numbers_count_every_candidate_but_types_only_what_is_read() -> None:
+    example = page("<Ul> <Li> a </Li> <Li> b </Li> </Ul> <P> <Br> </Br> </P> <P> c </P>")
+    assert markers(example)[1:] == ["[ContextId=0] [List=1]", "[ContextId=5] [Paragraph=1]"]
+
+
+def test_only_the_port_takes_every_token_with_an_angle_for_a_tag() -> None:
+    example = page("<P> i <3 ice a<b> </P>")
+    assert contexts(example, OURS)[1].words == ["i", "<3", "ice", "a<b>"]
+    assert contexts(example, WindowConfig(compat="bert-joint"))[1].words[1] == "<3"
+    assert contexts(example, WindowConfig(compat="kisialiou"))[1].words == ["i", "ice"]
+
+
+def test_a_page_without_blocks_is_its_null_context() -> None:
+    assert contexts(page("just a word"), OURS) == [NULL_CONTEXT]
+    assert words([NULL_CONTEXT], OURS).doc == [-1, -1]
+
+
+@few
+@given(pages())
+def test_contexts_against_their_definition(example: Example) -> None:
+    def text(candidate: Candidate) -> list[tuple[int, str]]:
+        span = range(candidate.span.start, candidate.span.end)
+        return [(i, example.tokens[i]) for i in span if not example.is_html[i]]
+
+    kept = [
+        (i, text(candidate))
+        for i, candidate in enumerate(example.candidates)
+        if candidate.top_level and " ".join(word for _, word in text(candidate)).strip()
+    ]
+    found = contexts(example, replace(OURS, max_contexts=5))
+    assert found[0] == NULL_CONTEXT
+    assert [(c.candidate, list(zip(c.doc, c.words, strict=True))) for c in found[1:]] == kept[:4]
+
+
+@few
+@given(pages())
+def test_one_word_has_one_entry_in_the_map(example: Example) -> None:
+    found = contexts(example, OURS)
+    sequence = words(found, OURS)
+    assert len(sequence.words) == len(sequence.doc)
+    assert [sequence.words[i] for i in sequence.markers] == [m for c in found for m in c.markers]
+    for i, (word, doc) in enumerate(zip(sequence.words, sequence.doc, strict=True)):
+        assert (doc == -1) == (i in sequence.markers)
+        assert doc == -1 or word == example.tokens[doc]
+
+
+def test_the_originals_split_words_again_and_lose_count() -> None:
+    example = page("<P> 10\u202fkm  north </P> <P> end </P>")
+    found = contexts(example, OURS)
+    ours, theirs = words(found, OURS), words(found, WindowConfig(compat="bert-joint"))
+    assert ours.words[4:8] == ["10\u202fkm", "", "north", "[ContextId=1]"]
+    assert ours.doc == [-1, -1, -1, -1, 1, 2, 3, -1, -1, 6]
+    assert theirs.words[4:8] == ["10", "km", "north", "[ContextId=1]"]
+    assert theirs.doc == ours.doc
+    assert theirs.markers == []
+
+
+def test_more_words_than_the_map_has_entries_map_to_nothing() -> None:
+    found = contexts(page("<P> 1\u202f2\u202f3 </P>"), OURS)
+    theirs = words(found, WindowConfig(compat="kisialiou"))
+    assert (theirs.words[4:], theirs.doc[4:]) == (["1", "2", "3"], [1, -1, -1])
+
+
+def test_what_the_originals_split_at() -> None:
+    split = {word: split_again([word]) for word in ODD_WORDS}
+    assert [word for word, parts in split.items() if parts != [word]] == [
+        *("10\u202fkm", "\u202fx", "x\u202f", "a\tb", "a\nb"),
+    ]

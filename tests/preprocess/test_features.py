@@ -1,0 +1,268 @@
+"""From a page to integer rows: against a slower truth, and what the rows promise."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.config import WindowConfig
+from nq.formats.inputs import read_examples
+from nq.preprocess.contexts import contexts
+from nq.preprocess.features import features, query, training_features
+from nq.preprocess.sentencepiece import SentencePieceTokenizer
+from nq.preprocess.targets import NO_TARGET, target
+from nq.preprocess.tokenizer import MARKERS, Tokenizer
+from nq.preprocess.vocabulary import load_tokenizer
+from nq.preprocess.wordpiece import WordPieceTokenizer
+from nq.records import AnswerType, Example, Features
+from tests.preprocess.made import SPECIAL_WORDS, any_words, few, page, pages, plain_words
+
+SMALL = WindowConfig(max_seq_length=24, doc_stride=5, max_query_length=6, max_contexts=6)
+NAMES = ("input_ids", "input_mask", "segment_ids", "token_map")
+shapes = st.builds(
+    lambda query, room, stride: WindowConfig(query + 3 + room, stride, query, max_contexts=6),
+    *(st.integers(1, 9), st.integers(1, 40), st.integers(1, 30)),
+)
+
+
+def sequence(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> list[tuple[int, int]]:
+    """Piece and document token of every place of the page, markers as -1."""
+    found = []
+    for context in contexts(example, config):
+        found += [(tokenizer.marker_id(marker), -1) for marker in context.markers]
+        for word, doc in zip(context.words, context.doc, strict=True):
+            found += [(piece, doc) for piece in tokenizer.encode([word])[0]]
+    return found
+
+
+def slowly(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> dict[str, list[Any]]:
+    """The rows of every window, built one place at a time."""
+    asked = list(itertools.chain(*tokenizer.encode(example.question.split(" "))))
+    keep = config.max_query_length - 1
+    head = [tokenizer.cls_id, tokenizer.marker_id("[Q]"), *(asked[-keep:] if keep else [])]
+    head.append(tokenizer.sep_id)
+    places, room = sequence(example, tokenizer, config), config.max_seq_length - len(head) - 1
+    rows: dict[str, list[Any]] = {name: [] for name in NAMES}
+    start = 0
+    while True:
+        body = places[start : start + room]
+        blank = [0] * (room - len(body))
+        padding = [tokenizer.pad_id] * len(blank)
+        rows["input_ids"].append([*head, *(p for p, _ in body), tokenizer.sep_id, *padding])
+        rows["input_mask"].append([1] * (len(head) + len(body) + 1) + blank)
+        rows["segment_ids"].append([0] * len(head) + [1] * (len(body) + 1) + blank)
+        rows["token_map"].append([-1] * len(head) + [d for _, d in body] + [-1] * (len(blank) + 1))
+        if start + room >= len(places):
+            return rows
+        start += min(room, config.doc_stride)
+
+
+def positives(
+    example: Example, tokenizer: Tokenizer, config: WindowConfig
+) -> list[tuple[int, int, int]]:
+    """Start, end and type of every window, by the words of the target."""
+    wanted = target(example, contexts(example, config), config)
+    assert wanted is not None
+    by_word: list[list[int]] = []
+    n_pieces = 0
+    for context in contexts(example, config):
+        by_word += [[n_pieces], [n_pieces + 1]]
+        n_pieces += 2
+        for pieces in tokenizer.encode(context.words):
+            by_word.append(list(range(n_pieces, n_pieces + len(pieces))))
+            n_pieces += len(pieces)
+    places = list(itertools.chain(*by_word[wanted.first : wanted.last + 1]))
+    head = len(query(example.question, tokenizer, config)) + 2
+    room = config.max_seq_length - head - 1
+    found, start = [], 0
+    while True:
+        inside = all(start <= place < start + room for place in places) and places
+        if inside and wanted != NO_TARGET:
+            shift = head - start
+            found.append((places[0] + shift, places[-1] + shift, int(wanted.kind)))
+        else:
+            found.append((0, 0, 0))
+        if start + room >= n_pieces:
+            return found
+        start += min(room, config.doc_stride)
+
+
+def rows(made: Features) -> dict[str, list[Any]]:
+    return {name: getattr(made, name).tolist() for name in NAMES}
+
+
+def labels(made: Features) -> list[tuple[int, int, int]]:
+    columns = (made.start_positions, made.end_positions, made.answer_types)
+    assert all(column is not None for column in columns)
+    return list(zip(*(column.tolist() for column in columns if column is not None), strict=True))
+
+
+# --- rows
+
+
+def test_a_window_in_small(wordpiece: WordPieceTokenizer) -> None:
+    config = WindowConfig(max_seq_length=16, max_query_length=4)
+    made = features(page("<P> ice flows </P>", question="who walks ice"), wordpiece, config)
+    spelled = [wordpiece.piece_id(p) for p in ("walk", "##s", "ice", "flow")]
+    walk, s, ice, flow = (piece for piece in spelled if piece is not None)
+    cls, sep = wordpiece.cls_id, wordpiece.sep_id
+    assert rows(made) == {
+        "input_ids": [[cls, 104, walk, s, ice, sep, 259, 107, 260, 109, ice, flow, s, sep, 0, 0]],
+        "input_mask": [[1] * 14 + [0] * 2],
+        "segment_ids": [[0] * 6 + [1] * 8 + [0] * 2],
+        "token_map": [[-1] * 10 + [1, 2, 2] + [-1] * 3],
+    }
+    assert (made.example_id, len(made), made.n_windows, made.windows.tolist()) == (7, 1, 1, [0])
+
+
+@few
+@given(pages(), shapes)
+def test_rows_against_a_slower_truth(
+    wordpiece: WordPieceTokenizer, example: Example, config: WindowConfig
+) -> None:
+    made = features(example, wordpiece, config)
+    assert rows(made) == slowly(example, wordpiece, config)
+    assert made.windows.tolist() == list(range(made.n_windows))
+
+
+@few
+@given(pages())
+def test_rows_of_sentencepiece(spiece_models: dict[str, Path], example: Example) -> None:
+    for path in spiece_models.values():
+        tokenizer = SentencePieceTokenizer(path)
+        made = features(example, tokenizer, SMALL)
+        assert rows(made) == slowly(example, tokenizer, SMALL)
+        assert made.input_ids.max() < tokenizer.vocab_size
+
+
+@few
+@given(pages())
+def test_text_never_looks_like_the_frame(wordpiece: WordPieceTokenizer, example: Example) -> None:
+    made = features(example, wordpiece, SMALL)
+    frame = {wordpiece.cls_id, wordpiece.sep_id, *map(wordpiece.marker_id, MARKERS)}
+    assert frame.isdisjoint(made.input_ids[made.token_map >= 0].tolist())
+    assert (made.input_ids == wordpiece.cls_id).sum(axis=1).tolist() == [1] * len(made)
+    assert (made.input_ids == wordpiece.sep_id).sum(axis=1).tolist() == [2] * len(made)
+
+
+@few
+@given(pages())
+def test_every_word_with_pieces_is_in_some_window(
+    wordpiece: WordPieceTokenizer, example: Example
+) -> None:
+    docs = {doc for context in contexts(example, SMALL) for doc in context.doc}
+    read = {doc for doc in docs if wordpiece.encode([example.tokens[doc]])[0]}
+    assert set(features(example, wordpiece, SMALL).token_map.ravel().tolist()) - {-1} == read
+
+
+# --- the question
+
+
+def test_a_long_question_keeps_its_marker_and_its_last_63_pieces(
+    wordpiece: WordPieceTokenizer,
+) -> None:
+    words = ["who", "is", "the", "river", "king", "of", "ice", "and", "glass"] * 8
+    pieces = query(" ".join(words), wordpiece, WindowConfig())
+    assert pieces == [104, *itertools.chain(*wordpiece.encode(words[-63:]))]
+    assert query("who", wordpiece, WindowConfig(max_query_length=1)) == [104]
+    theirs = query(" ".join(words), wordpiece, WindowConfig(compat="bert-joint"))
+    assert theirs == list(itertools.chain(*wordpiece.encode(words[-64:])))
+
+
+@few
+@given(st.lists(any_words, max_size=30), st.integers(1, 20))
+def test_the_question_is_text(wordpiece: WordPieceTokenizer, words: list[str], length: int) -> None:
+    pieces = query(" ".join(words), wordpiece, WindowConfig(max_query_length=length))
+    assert pieces[0] == wordpiece.marker_id("[Q]")
+    assert len(pieces) <= length
+    special = {wordpiece.cls_id, wordpiece.sep_id, *map(wordpiece.marker_id, MARKERS)}
+    assert special.isdisjoint(pieces[1:])
+
+
+def test_special_words_in_question_and_page(wordpiece: WordPieceTokenizer) -> None:
+    text = " ".join(SPECIAL_WORDS)
+    made = features(page(f"<P> {text} </P>", question=text), wordpiece, WindowConfig())
+    assert (made.input_ids == wordpiece.sep_id).sum() == 2
+    assert (made.input_ids == wordpiece.marker_id("[Q]")).sum() == 1
+
+
+# --- training
+
+
+@few
+@given(pages(), shapes)
+def test_targets_against_a_slower_truth(
+    wordpiece: WordPieceTokenizer, example: Example, config: WindowConfig
+) -> None:
+    made = training_features(example, wordpiece, config, negatives=1.0, seed=1)
+    assert labels(made) == positives(example, wordpiece, config)
+    assert rows(made) == rows(features(example, wordpiece, config))
+
+
+@few
+@given(pages(plain_words), shapes)
+def test_positions_decode_to_the_words_of_the_answer(
+    wordpiece: WordPieceTokenizer, example: Example, config: WindowConfig
+) -> None:
+    made = training_features(example, wordpiece, config, negatives=0.0, seed=1)
+    wanted = target(example, contexts(example, config), config)
+    assert wanted is not None
+    docs = [doc for c in contexts(example, config) for doc in (-1, -1, *c.doc)]
+    gold = docs[wanted.first : wanted.last + 1]
+    for row, (start, end, kind) in zip(made.token_map, labels(made), strict=True):
+        assert kind != AnswerType.UNKNOWN
+        assert list(dict.fromkeys(row[start : end + 1].tolist())) == gold
+
+
+@few
+@given(pages(), st.floats(0, 1), st.integers())
+def test_the_draw_of_negatives(
+    wordpiece: WordPieceTokenizer, example: Example, share: float, seed: int
+) -> None:
+    every = training_features(example, wordpiece, SMALL, negatives=1.0, seed=seed)
+    some = training_features(example, wordpiece, SMALL, negatives=share, seed=seed)
+    again = training_features(example, wordpiece, SMALL, negatives=share, seed=seed)
+    none = training_features(example, wordpiece, SMALL, negatives=0.0, seed=seed)
+    assert some.windows.tolist() == again.windows.tolist()
+    assert set(none.windows) <= set(some.windows) <= set(every.windows)
+    assert [kind for _, _, kind in labels(every) if kind] == [kind for _, _, kind in labels(none)]
+    assert every.n_windows == some.n_windows == none.n_windows == len(every)
+    for name in NAMES:
+        assert np.array_equal(getattr(some, name), getattr(every, name)[some.windows])
+
+
+def test_negatives_are_as_frequent_as_asked_and_differ_by_seed_and_page(
+    wordpiece: WordPieceTokenizer,
+) -> None:
+    def kept(number: int, seed: int) -> list[int]:
+        example = Example(number, "", long.tokens, long.is_html, long.candidates)
+        return list(training_features(example, wordpiece, SMALL, 0.02, seed).windows)
+
+    long = page(f"<P> {'ice ' * 5000}</P>")
+    draws = [kept(number, seed) for number in (1, 2) for seed in (1, 2)]
+    assert all(a != b for a, b in itertools.combinations(draws, 2))
+    assert 0.015 < np.mean([len(draw) for draw in draws]) / 1000 < 0.025
+
+
+# --- real data
+
+
+@pytest.mark.parametrize("name", ["dev/nq-dev.jsonl.gz", "pages/nq-pages.jsonl.gz"])
+def test_real_pages(real_vocab: Path, shared: Path, name: str) -> None:
+    tokenizer, config = load_tokenizer(real_vocab), WindowConfig()
+    for _, example in itertools.islice(read_examples(str(shared / name)), 0, 20, 4):
+        assert isinstance(example, Example)
+        made = training_features(example, tokenizer, config, negatives=1.0, seed=1)
+        assert rows(made) == slowly(example, tokenizer, config)
+        assert labels(made) == positives(example, tokenizer, config)
+        for row, (start, end, kind) in zip(made.token_map, labels(made), strict=True):
+            shorts = [s for a in example.annotations or () for s in a.shorts]
+            if kind == AnswerType.SHORT:
+                gold = {doc for s in shorts for doc in range(s.start, s.end)}
+                assert {*row[[start, end]].tolist()} <= gold

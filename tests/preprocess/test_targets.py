@@ -1,0 +1,140 @@
+"""What training wants found in a page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from nq.config import WindowConfig
+from nq.preprocess.contexts import contexts, words
+from nq.preprocess.targets import NO_TARGET, chosen_annotation, target
+from nq.records import Annotation, AnswerType, Example, Span, Target, YesNo
+from tests.preprocess.made import few, page, pages
+
+OURS = WindowConfig()
+BERT_JOINT = WindowConfig(compat="bert-joint")
+NOBODY = Annotation(None, None, (), YesNo.NONE)
+PAGE = "Ice <P> ice is cold </P> <Ul> <Li> it floats </Li> <Li> it melts </Li> </Ul>"
+#       0   1   2   3  4    5    6    7    8  9      10    11   12 13    14    15
+
+
+def wanted(example: Example, config: WindowConfig = OURS) -> Target | None:
+    return target(example, contexts(example, config), config)
+
+
+def found(example: Example, config: WindowConfig = OURS) -> tuple[AnswerType, list[str]]:
+    """The target's type and words."""
+    it = wanted(example, config)
+    assert it is not None
+    sequence = words(contexts(example, config), config)
+    return it.kind, sequence.words[it.first : it.last + 1]
+
+
+def test_a_short_answer() -> None:
+    assert found(page(PAGE, long=0, shorts=[(4, 5)])) == (AnswerType.SHORT, ["cold"])
+    assert wanted(page(PAGE, long=0, shorts=[(4, 5)])) == Target(AnswerType.SHORT, 6, 6)
+
+
+def test_several_short_answers_are_one_span_without_the_tags() -> None:
+    shorts = [(8, 10), (12, 14)]
+    merged = (AnswerType.SHORT, ["it", "floats", "it", "melts"])
+    assert found(page(PAGE, long=1, shorts=shorts)) == merged
+    assert found(page(PAGE, long=1, shorts=shorts[::-1])) == merged
+
+
+@pytest.mark.parametrize("short", [(6, 16), (7, 15), (6, 14), (8, 16)])
+def test_a_short_answer_may_begin_or_end_with_tags(short: tuple[int, int]) -> None:
+    assert found(page(PAGE, long=1, shorts=[short]))[1] == ["it", "floats", "it", "melts"]
+
+
+@pytest.mark.parametrize(
+    ("yes_no", "kind"),
+    [("YES", AnswerType.YES), ("NO", AnswerType.NO), ("NONE", AnswerType.LONG)],
+)
+def test_without_a_short_answer_the_target_is_the_block(yes_no: str, kind: AnswerType) -> None:
+    assert found(page(PAGE, long=0, yes_no=yes_no)) == (kind, ["ice", "is", "cold"])
+
+
+def test_a_short_answer_goes_before_yes_and_no() -> None:
+    assert found(page(PAGE, long=0, shorts=[(2, 3)], yes_no="NO"))[0] is AnswerType.SHORT
+
+
+@pytest.mark.parametrize("config", [OURS, BERT_JOINT])
+@pytest.mark.parametrize(
+    "example",
+    [
+        page(PAGE),
+        page(PAGE, long=None),
+        page(PAGE, long=None, yes_no="YES"),
+        page(PAGE, long=2, shorts=[(8, 9)]),  # a nested candidate
+        page(PAGE, long=3),
+        page(PAGE, long=1, shorts=[(7, 8)]),  # nothing but a tag
+        page(PAGE, long=0, shorts=[(3, 9)]),  # beyond the block
+        page(PAGE, long=0, shorts=[(0, 3)]),
+        page("<P> </P> <P> x </P>", long=0),  # a block that is not read
+    ],
+)
+def test_no_target(example: Example, config: WindowConfig) -> None:
+    assert wanted(example, config) == NO_TARGET
+
+
+@pytest.mark.parametrize("config", [OURS, BERT_JOINT])
+def test_a_block_beyond_the_last_context_is_no_target(config: WindowConfig) -> None:
+    blocks = " ".join(["<P> x </P>"] * 50)
+    assert wanted(page(blocks, long=46), config) == Target(AnswerType.LONG, 2 + 46 * 3 + 2, 142)
+    assert wanted(page(blocks, long=47), config) == NO_TARGET
+
+
+def test_the_annotation_that_is_followed() -> None:
+    late_short = Annotation(Span(6, 16), 1, (Span(8, 9),), YesNo.NONE)
+    early_long = Annotation(Span(1, 6), 0, (), YesNo.YES)
+    early_short = Annotation(Span(1, 6), 0, (Span(2, 3),), YesNo.NONE)
+    other_short = Annotation(Span(1, 6), 0, (Span(4, 5),), YesNo.NONE)
+    nowhere = Annotation(Span(1, 6), None, (Span(4, 5),), YesNo.NONE)
+    assert chosen_annotation([NOBODY, nowhere]) is None
+    assert chosen_annotation([NOBODY, early_long]) is early_long
+    assert chosen_annotation([early_long, late_short]) is late_short
+    assert chosen_annotation([late_short, early_long, early_short]) is early_short
+    assert chosen_annotation([other_short, early_short]) is other_short
+
+
+@few
+@given(pages())
+def test_a_target_is_what_the_annotation_says(example: Example) -> None:
+    it = wanted(example)
+    chosen = chosen_annotation(example.annotations or ())
+    assert it is not None
+    if it == NO_TARGET:
+        return
+    assert chosen is not None
+    assert chosen.candidate is not None
+    assert example.candidates[chosen.candidate].top_level
+    span = example.candidates[chosen.candidate].span
+    if chosen.shorts:
+        span = Span(chosen.shorts[0].start, chosen.shorts[-1].end)
+    gold = [i for i in range(span.start, span.end) if not example.is_html[i]]
+    assert words(contexts(example, OURS), OURS).doc[it.first : it.last + 1] == gold
+
+
+def test_the_originals_place_the_target_among_the_words_split_again() -> None:
+    example = page("<P> 10\u202fkm  far away </P>", long=0, shorts=[(3, 4)])
+    assert (example.tokens[1:4]) == ["10\u202fkm", "", "far"]
+    assert wanted(example) == Target(AnswerType.SHORT, 6, 6)
+    assert found(example, BERT_JOINT) == (AnswerType.SHORT, ["far"])
+    both = replace(example, annotations=page(" ".join(example.tokens), long=0).annotations)
+    assert found(both, BERT_JOINT) == (AnswerType.LONG, ["10", "km", "far", "away"])
+
+
+def test_the_originals_take_the_word_before_a_blank() -> None:
+    example = page("<P> a  b </P>", long=0, shorts=[(2, 4)])
+    assert example.tokens[2:4] == ["", "b"]
+    assert found(example)[1] == ["", "b"]
+    assert found(example, BERT_JOINT)[1] == ["a", "b"]
+
+
+def test_the_originals_leave_out_pages_whose_answer_they_cannot_find_again() -> None:
+    example = page("<P> about 10\u00a0km far </P>", long=0, shorts=[(2, 3)])
+    assert found(example)[1] == ["10\u00a0km"]
+    assert wanted(example, BERT_JOINT) is None

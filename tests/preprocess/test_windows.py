@@ -1,0 +1,56 @@
+"""Where windows begin and end."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.preprocess.windows import windows
+from tests.preprocess.made import few
+
+sizes = st.integers(1, 60)
+
+
+def slowly(n_pieces: int, room: int, stride: int) -> list[tuple[int, int]]:
+    """The same, found by trying every start."""
+    step = min(stride, room)
+    starts = [s for s in range(n_pieces) if s % step == 0]
+    needed = next(i for i, s in enumerate(starts) if s + room >= n_pieces)
+    return [(s, min(s + room, n_pieces)) for s in starts[: needed + 1]]
+
+
+@pytest.mark.parametrize(
+    ("n_pieces", "room", "stride", "found"),
+    [
+        (0, 5, 2, []),
+        (1, 5, 2, [(0, 1)]),
+        (5, 5, 2, [(0, 5)]),
+        (6, 5, 2, [(0, 5), (2, 6)]),
+        (10, 4, 4, [(0, 4), (4, 8), (8, 10)]),
+        (10, 4, 9, [(0, 4), (4, 8), (8, 10)]),
+        (3, 1, 1, [(0, 1), (1, 2), (2, 3)]),
+    ],
+)
+def test_small_cases(n_pieces: int, room: int, stride: int, found: list[tuple[int, int]]) -> None:
+    assert windows(n_pieces, room, stride) == found
+
+
+@few
+@given(sizes, sizes, sizes)
+def test_against_a_slower_search(n_pieces: int, room: int, stride: int) -> None:
+    assert windows(n_pieces, room, stride) == slowly(n_pieces, room, stride)
+
+
+@few
+@given(st.integers(1, 3000), st.integers(1, 600), st.integers(1, 600))
+def test_cover_and_overlap(n_pieces: int, room: int, stride: int) -> None:
+    found = windows(n_pieces, room, stride)
+    starts, ends = zip(*found, strict=True)
+    assert {piece for start, end in found for piece in range(start, end)} == set(range(n_pieces))
+    assert {b - a for a, b in pairwise(starts)} <= {min(stride, room)}
+    assert all(end - start == room for start, end in found[:-1])
+    assert ends[-1] == n_pieces
+    assert all(end < n_pieces for end in ends[:-1])
