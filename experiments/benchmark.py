@@ -104,8 +104,7 @@ def prediction(
     predictor = predict.Predictor(network, profile, predict.Selection(wanted.k, wanted.text_only))
     with predictor.ready():
         ready = [
-            [batch[name] for name in (*ROWS, "token_map")]
-            for batch in predictor.batches(shard, 0)
+            [batch[name] for name in (*ROWS, "token_map")] for batch in predictor.batches(shard, 0)
         ]
         loops, bare = [], []
         for number in range(ROUNDS):
@@ -183,9 +182,9 @@ def _repeated(files: Sequence[str], times: int) -> Iterator[bytes]:
     for _ in range(times):
         for path in files:
             for _source, line in read_lines(path):
-                number += 1
-                record = orjson.loads(line) | {"example_id": number}
-                yield orjson.dumps(record) + b"\n"
+                if isinstance(line, bytes):
+                    number += 1
+                    yield orjson.dumps(orjson.loads(line) | {"example_id": number}) + b"\n"
 
 
 def benchmark(args: argparse.Namespace) -> int:

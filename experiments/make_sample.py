@@ -93,9 +93,10 @@ def words(text: str) -> list[str]:
     tokens = []
     for token in TOKEN.findall(text):
         if token == '"':
-            token = "''" if quotes % 2 else "``"
+            tokens.append("''" if quotes % 2 else "``")
             quotes += 1
-        tokens.append(token)
+        else:
+            tokens.append(token)
     return tokens
 
 

@@ -120,13 +120,21 @@ def get_annotations(
     )
 
 
+def _answer_span(record: Any, n_tokens: int, where: str) -> Span | None:
+    """The span of an answer; unlike a candidate, an answer is not empty."""
+    span = get_span(record, n_tokens, where)
+    if span and span.start == span.end:
+        raise RecordError(f"{where} [{span.start}, {span.end}) is empty")
+    return span
+
+
 def _annotation(
     item: Any, candidates: Sequence[Candidate], n_tokens: int, where: str
 ) -> Annotation:
     answer = get(item, "long_answer", dict, where=where)
-    long = get_span(answer, n_tokens, f"{where}.long_answer")
+    long = _answer_span(answer, n_tokens, f"{where}.long_answer")
     shorts = [
-        get_span(short, n_tokens, f"{where}.short_answers[{j}]")
+        _answer_span(short, n_tokens, f"{where}.short_answers[{j}]")
         for j, short in enumerate(get(item, "short_answers", list, where=where))
     ]
     candidate = _candidate_index(answer, len(candidates), f"{where}.long_answer")

@@ -18,6 +18,7 @@ import numpy as np
 from keras import ops
 
 from nq.config import TrainConfig
+from nq.model.data import TARGETS
 from nq.model.joint import check_length
 from nq.records import IntArray
 
@@ -57,7 +58,7 @@ class TrainingWindows:
             ids.astype(np.uint16 if ids.max(initial=0) < 1 << 16 else np.int32),
             (mask - segments).sum(axis=1).astype(np.int32),
             mask.sum(axis=1).astype(np.int32),
-            *(columns[n].reshape(-1) for n in ("start_positions", "end_positions", "answer_types")),
+            *(columns[name].reshape(-1).astype(np.int32) for name in TARGETS),
         )
 
     def digest(self) -> str:
