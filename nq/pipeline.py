@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ import orjson
 from nq.config import DecisionConfig, WindowConfig
 from nq.formats import inputs
 from nq.formats.predictions import encode_prediction, write_predictions
-from nq.formats.results import Results
+from nq.formats.results import Results, clear
 from nq.model import checkpoint
 from nq.model.profile import Profile
 from nq.postprocess.decision import DECISIONS, decide
@@ -150,7 +149,7 @@ def run(
     report.windows = prepared.windows
     results = _predict(job, asked, prepared, report, on_windows)
     _answer(job, prepared, results, report, rows)
-    shutil.rmtree(results)  # only an interrupted run is gone on with
+    clear(results)  # only an interrupted run is gone on with
     report.time["total_s"] = time.perf_counter() - started
     text = orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2)
     (report.output / METRICS).write_bytes(text + b"\n")
@@ -187,9 +186,8 @@ def _predict(
 
         report.device = predict.device()
         report.precision = job.profile.precision(report.device)
-        size = load_tokenizer(job.model, job.windows.compat).vocab_size
-        config = checkpoint.load_config(job.model)
-        config = replace(config, vocab_size=max(size, config.vocab_size))
+        tokenizer = load_tokenizer(job.model, job.windows.compat)
+        config = checkpoint.with_room_for(checkpoint.load_config(job.model), tokenizer)
         model = joint.build(config, job.windows.max_seq_length, job.batch_size, report.precision)
         tensors = checkpoint.read_tensors(job.model)
         loaded = checkpoint.fill(model, tensors, checkpoint.bert_table(config))

@@ -59,7 +59,9 @@ def train(args: argparse.Namespace) -> int:
     from nq.preprocess.job import Request, prepare
     from nq.preprocess.vocabulary import load_tokenizer
 
-    shape = checkpoint.load_config(args.init)
+    tokenizer = load_tokenizer(args.init, windows.compat)
+    shape = checkpoint.with_room_for(checkpoint.load_config(args.init), tokenizer)
+    joint.check_length(shape, windows.max_seq_length)
     tensors = checkpoint.read_tensors(args.init)
     request = Request(
         tuple(inputs.find_files(args.data)),
@@ -95,7 +97,7 @@ def train(args: argparse.Namespace) -> int:
         args.output,
         model,
         shape,
-        load_tokenizer(args.init),
+        tokenizer,
         checkpoint.ModelSettings(windows),
         args.card.read_text(encoding="utf-8") if args.card else _card(args, config),
         args.compact,

@@ -79,6 +79,12 @@ def load_config(folder: str | Path) -> ModelConfig:
         raise ValueError(f"{path}: {error}") from error
 
 
+def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
+    """``config`` with a word table that has a row for each of the tokenizer's ids."""
+    size = max(config.vocab_size, tokenizer.vocab_size)
+    return dataclasses.replace(config, vocab_size=size)
+
+
 def load_settings(folder: str | Path) -> ModelSettings:
     """Windows and thresholds of the folder; the defaults where it has none of its own.
 

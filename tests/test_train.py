@@ -1,0 +1,48 @@
+"""The commands that make a model: train, then tune, then answer with it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nq.cli import console
+from nq.model.checkpoint import load_settings
+from nq.pipeline import bundled_sample
+
+
+def test_train_tune_answer(
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = ["--data", str(bundled_sample()), "--json"]
+    sizes = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
+    recipe = ["--epochs", "1", "--batch-size", "8", "--save-every", "5"]
+    start = ["--init", str(tiny_model), "--output", "made", "--limit", "20", "--compact"]
+    assert console(["train", *data, *sizes, *recipe, *start]) == 0
+    trained = json.loads(capsys.readouterr().out)
+    assert (trained["examples"], trained["dead_letters"]) == (20, 0)
+    assert trained["loss"] > 0
+    assert load_settings("made").windows.max_seq_length == 32
+    assert console(["tune", *data, "--model", "made"]) == 0
+    tuned = json.loads(capsys.readouterr().out)
+    decision = load_settings("made").decision
+    assert decision.long_threshold == tuned["long_threshold"]
+    assert decision.short_threshold == tuned["short_threshold"]
+    assert console(["answer", *data, "--model", "made", "--no-track"]) == 0
+    assert json.loads(capsys.readouterr().out)["examples"] == 40
+
+
+def test_nothing_to_train_on_is_one_line(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = json.loads(bundled_sample().read_text(encoding="utf-8").splitlines()[0])
+    del record["annotations"]
+    data = tmp_path / "without.jsonl"
+    data.write_text(json.dumps(record), encoding="utf-8")
+    arguments = ["--data", str(data), "--init", str(tiny_model), "--output", str(tmp_path / "made")]
+    sizes = ["--max-seq-length", "32", "--max-query-length", "8", "--negatives", "0"]
+    assert console(["train", *arguments, *sizes]) == 1
+    assert "annotations" in capsys.readouterr().err.splitlines()[-1]
