@@ -190,9 +190,9 @@ def _repeated(files: Sequence[str], times: int) -> Iterator[bytes]:
 def benchmark(args: argparse.Namespace) -> int:
     """Runs the command."""
     commandline.import_tensorflow()
+    from nq.bundle import bundled_model
     from nq.formats.inputs import find_files
     from nq.model.checkpoint import load_settings
-    from nq.pipeline import bundled_model
 
     model, files = args.model or bundled_model(), find_files(args.data)
     with tempfile.TemporaryDirectory() as name:

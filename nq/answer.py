@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nq import commandline, tracking
+from nq.bundle import bundled_model, bundled_sample
 from nq.config import DECISIONS, DecisionConfig, WindowConfig
 from nq.errors import RunError
 from nq.model.profile import Profile, describe
@@ -124,7 +125,7 @@ def answer(args: argparse.Namespace) -> int:
 def _job(args: argparse.Namespace) -> Job:
     from nq.formats import inputs
     from nq.model.checkpoint import load_settings
-    from nq.pipeline import Job, bundled_model, bundled_sample
+    from nq.pipeline import Job
 
     model = args.model or bundled_model()
     own = load_settings(model)

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +32,6 @@ from nq.scoring import Scorekeeper
 log = logging.getLogger(__name__)
 
 PREDICTIONS, METRICS, DEAD_LETTERS = "predictions.json", "metrics.json", "dead_letters.jsonl"
-
-
-def bundled_model() -> Path:
-    """The folder of the model that comes with the package."""
-    return Path(str(resources.files("nq") / "bundled"))
-
-
-def bundled_sample() -> Path:
-    """The questions that come with the package."""
-    return Path(str(resources.files("nq") / "sample" / "questions.jsonl"))
 
 
 @dataclass(frozen=True)

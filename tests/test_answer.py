@@ -15,11 +15,12 @@ import pytest
 import sentencepiece
 
 from eval import labels
+from nq.bundle import bundled_model, bundled_sample
 from nq.config import DECISIONS, DecisionConfig, ModelConfig, WindowConfig
 from nq.model import checkpoint, joint
 from nq.model.checkpoint import load_settings
 from nq.model.profile import Profile, all_profiles
-from nq.pipeline import Job, Report, bundled_model, bundled_sample, run
+from nq.pipeline import Job, Report, run
 from nq.preprocess.vocabulary import load_tokenizer
 
 ROOT = Path(__file__).parent.parent

@@ -8,14 +8,14 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FLOORS = (
-    ("nq", "nq.errors"),
+    ("nq", "nq.errors", "nq.bundle"),
     ("nq.records", "nq.config"),
     ("nq.formats", "eval"),
+    ("nq.commandline", "nq.tracking"),
     ("nq.preprocess", "nq.postprocess"),
-    ("nq.model",),
-    ("nq.scoring", "nq.tracking"),
-    ("nq.pipeline", "nq.commandline"),
-    ("nq.answer", "nq.train", "nq.tune", "nq.preprocess.__main__", "nq.preprocess.command"),
+    ("nq.model", "nq.scoring"),
+    ("nq.pipeline",),
+    ("nq.answer", "nq.train", "nq.tune"),
     ("nq.cli",),
     ("nq.__main__", "experiments"),
 )

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from nq.bundle import bundled_sample
 from nq.cli import console
 from nq.model.checkpoint import load_settings
-from nq.pipeline import bundled_sample
 
 
 def test_train_tune_answer(

@@ -30,13 +30,15 @@ def decode(record: Record) -> Example:
         RecordError: a field is missing, of the wrong kind, or out of range.
     """
     items = get(record, MARK, list)
-    tokens = [token.replace(" ", "") for token in get_column(items, "token", str, MARK)]
+    is_html = get_column(items, "html_token", bool, MARK)
+    spelled = zip(get_column(items, "token", str, MARK), is_html, strict=True)
+    tokens = [token if html else token.replace(" ", "") for token, html in spelled]
     candidates = get_candidates(record, len(tokens))
     return Example(
         example_id=get_id(record),
         question=_question(record),
         tokens=tokens,
-        is_html=get_column(items, "html_token", bool, MARK),
+        is_html=is_html,
         candidates=candidates,
         annotations=get_annotations(record, candidates, len(tokens)),
         token_bytes=_token_bytes(items),

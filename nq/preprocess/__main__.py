@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nq import commandline
+from nq.bundle import bundled_model
 from nq.config import TrainConfig, WindowConfig
 from nq.errors import RunError
 
@@ -68,7 +69,7 @@ def preprocess(args: argparse.Namespace) -> int:
 
     request = job.Request(
         tuple(inputs.find_files(args.data)),
-        args.tokenizer or args.model or _bundled_model(),
+        args.tokenizer or args.model or str(bundled_model()),
         windows,
         args.limit,
         (sampling.negatives, sampling.seed) if args.training else None,
@@ -82,12 +83,6 @@ def preprocess(args: argparse.Namespace) -> int:
         first = prepared.first_dead_letter()
         raise RunError(f"{prepared.dead_letters} bad records, the first in {first}")
     return 0
-
-
-def _bundled_model() -> str:
-    from nq.pipeline import bundled_model
-
-    return str(bundled_model())
 
 
 def _check_for_beam(options: Sequence[str]) -> None:
