@@ -81,12 +81,21 @@ Predictions = dict[labels.ExampleId, labels.Label]
 
 
 def thresholds(gold: Gold, predictions: Predictions) -> tuple[float, float]:
-    """The long and the short score threshold with the best F1, one annotator enough."""
-    decisions = nq_eval.decisions(
+    """The long and the short threshold with the best F1, one annotator enough."""
+    long, short = nq_eval.decisions(
         gold, predictions, long_non_null_threshold=1, short_non_null_threshold=1
     )
-    long, short = (nq_eval.best(nq_eval.sweep(d)).threshold for d in decisions)
-    return round(long, ROUNDED), round(short, ROUNDED)
+    return _threshold(long), _threshold(short)
+
+
+def _threshold(decisions: Sequence[nq_eval.Decision]) -> float:
+    """Half-way from the lowest score that is still taken to the next one below.
+
+    On a score itself, the slightest drift of the arithmetic would drop that answer.
+    """
+    lowest = nq_eval.best(nq_eval.sweep(decisions)).threshold
+    below = max((d.score for d in decisions if d.score < lowest), default=lowest)
+    return round((lowest + below) / 2, ROUNDED)
 
 
 def _half(gold: Gold, predictions: Predictions, remainder: int) -> tuple[Gold, Predictions]:
