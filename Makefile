@@ -1,6 +1,6 @@
 # The habits of this repository. `make answer` and `make test` need Python 3.11 and nothing else.
 
-PYTHON ?= python3.11
+PYTHON ?= $(or $(shell command -v python3.11),python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests import tiny
+
+# No test is timed; continuous integration draws the same examples each time.
+hypothesis.settings.register_profile(
+    "nq", deadline=None, derandomize="CI" in os.environ, print_blob=True
+)
+hypothesis.settings.load_profile("nq")
 
 
 @pytest.fixture(autouse=True)
