@@ -6,6 +6,7 @@ The even example ids choose the thresholds, the odd ones tell what they are wort
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from nq.model.profile import Profile
 
 NONE_NEEDED = -1e9
 ROUNDED = 4
+SLACK = 0.005
 
 
 def parser() -> argparse.ArgumentParser:
@@ -89,13 +91,18 @@ def thresholds(gold: Gold, predictions: Predictions) -> tuple[float, float]:
 
 
 def _threshold(decisions: Sequence[nq_eval.Decision]) -> float:
-    """Half-way from the lowest score that is still taken to the next one below.
+    """The middle of the widest gap between scores whose F1 is within ``SLACK`` of the best.
 
-    On a score itself, the slightest drift of the arithmetic would drop that answer.
+    Close to a score, the slightest drift of the arithmetic would give or drop that answer.
     """
-    lowest = nq_eval.best(nq_eval.sweep(decisions)).threshold
-    below = max((d.score for d in decisions if d.score < lowest), default=lowest)
-    return round((lowest + below) / 2, ROUNDED)
+    points = nq_eval.sweep(decisions)
+    enough = nq_eval.best(points).f1 - SLACK
+    gaps = [
+        (above.threshold - below.threshold, (above.threshold + below.threshold) / 2)
+        for above, below in itertools.pairwise(points)
+        if above.f1 >= enough
+    ]
+    return round(max(gaps)[1], ROUNDED) if gaps else points[0].threshold
 
 
 def _half(gold: Gold, predictions: Predictions, remainder: int) -> tuple[Gold, Predictions]:
