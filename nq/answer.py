@@ -146,8 +146,8 @@ def _job(args: argparse.Namespace) -> Job:
 def _track(tracked: tracking.Run, job: Job, report: Report) -> None:
     """Everything that a comparison of runs wants to see.
 
-    The comparison page shows the params that differ and the first six metrics by name: the
-    profile with its precision, and quality/ and speed/. The rest sorts behind these.
+    The comparison page lists the first six metrics by name, quality/ and speed/; the rest sorts
+    behind these. Between profiles only the params profile and precision differ.
     """
     from nq.formats import inputs
     from nq.pipeline import DEAD_LETTERS, METRICS, PREDICTIONS
