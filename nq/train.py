@@ -11,6 +11,7 @@ from pathlib import Path
 from nq import commandline
 from nq.config import TrainConfig, WindowConfig
 
+STEPS_BETWEEN_LINES = 50
 PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
 
@@ -49,6 +50,7 @@ def train(args: argparse.Namespace) -> int:
     windows = commandline.settings(WindowConfig(), args)
     config = commandline.settings(TrainConfig(), args)
     commandline.import_tensorflow()
+    import numpy as np
     from tqdm import tqdm
 
     from nq.formats import inputs
@@ -91,8 +93,11 @@ def train(args: argparse.Namespace) -> int:
             bar.total = total
             bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
             bar.update(step - bar.n)
+            if bar.disable and step % STEPS_BETWEEN_LINES == 0:
+                _say(f"step {step} of {total}, loss {loss:.3f}")
 
-        loss = fit(model, data, config, work, on_step)
+        losses = fit(model, data, config, work, on_step)
+    loss = float(np.mean(losses[-100:]))
     checkpoint.save(
         args.output,
         model,

@@ -90,8 +90,9 @@ class SelfAttention(keras.layers.Layer):
     def call(self, qkv: Any, bias: Any, training: bool = False) -> Any:
         length, hidden = ops.shape(bias)[-1], qkv.shape[-1] // 3
         size = hidden // self.heads
-        split = ops.reshape(qkv, (-1, length, 3, self.heads, size))
-        query, key, value = (split[:, :, i] for i in range(3))
+        query, key, value = (  # split, not sliced: the gradient of a slice pads with zeros
+            ops.reshape(x, (-1, length, self.heads, size)) for x in ops.split(qkv, 3, axis=-1)
+        )
         query = ops.transpose(query * size**-0.5, (0, 2, 1, 3))
         scores = ops.matmul(query, ops.transpose(key, (0, 2, 3, 1))) + bias
         weights = ops.softmax(scores, axis=-1)

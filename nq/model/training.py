@@ -154,7 +154,7 @@ def train(
     config: TrainConfig,
     folder: Path,
     on_step: Callable[[int, int, float], None] = lambda step, total, loss: None,
-) -> float:
+) -> list[float]:
     """Trains, going on from the state that an interrupted run of the same settings left.
 
     Args:
@@ -165,7 +165,7 @@ def train(
         on_step: called with the step (from 1), the number of steps and the loss.
 
     Returns:
-        The mean loss of the last hundred steps.
+        The loss of every step, those before an interruption included.
 
     Raises:
         ValueError: there are fewer windows than one batch, or they are too long for the model.
@@ -185,11 +185,11 @@ def train(
     for step, rows in _schedule(windows, config, done, total, per_epoch):
         model.reset_metrics()
         logs = model.train_on_batch(*windows.batch(rows), return_dict=True)
-        losses = [*losses[-99:], float(logs["loss"])]
+        losses.append(float(logs["loss"]))
         on_step(step + 1, total, losses[-1])
         if (step + 1) % config.save_every == 0:
             state.save(step + 1, losses)
-    return float(np.mean(losses))
+    return losses
 
 
 def _schedule(
@@ -212,7 +212,7 @@ class _State:
         self.variables: Sequence[Any] = [*model.variables, *model.optimizer.variables]
 
     def restore(self) -> tuple[int, list[float]]:
-        """Steps done and their last losses; 0 and none where there is no fitting state."""
+        """Steps done and their losses; 0 and none where there is no fitting state."""
         progress = self.folder / PROGRESS
         if not progress.is_file():
             return 0, []
