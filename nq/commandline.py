@@ -55,6 +55,8 @@ def add_settings(
     for f in fields(cls):  # type: ignore[arg-type]
         if f.name in exclude or (only is not None and f.name not in only):
             continue
+        if "help" not in f.metadata:  # settings within settings have no option
+            continue
         shown = f" (default: {f.default})" if show_default else ""
         choices = f.metadata.get("choices")
         parser.add_argument(
