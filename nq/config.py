@@ -58,8 +58,9 @@ class WindowConfig(Settings):
 
     def __post_init__(self) -> None:
         for name in ("doc_stride", "max_query_length", "max_contexts", "max_position"):
+            least = 2 if name == "max_contexts" else 1  # the null context and one block
             value = getattr(self, name)
-            _check(value >= 1, f"{name} must be at least 1, got {value}")
+            _check(value >= least, f"{name} must be at least {least}, got {value}")
         room = self.max_seq_length - self.max_query_length - 3
         _check(
             room >= 1,

@@ -211,7 +211,7 @@ def _predict(
 ) -> Path:
     """Scores every window; the folder of the results."""
     with report.timed("load_s"):
-        from nq.model import joint, predict
+        from nq.model import joint, names, predict
 
         report.device = predict.device()
         report.precision = job.profile.precision(report.device)
@@ -219,7 +219,7 @@ def _predict(
         config = checkpoint.with_room_for(checkpoint.load_config(job.model), tokenizer)
         model = joint.build(config, job.windows.max_seq_length, job.batch_size, report.precision)
         tensors = checkpoint.read_tensors(job.model)
-        loaded = checkpoint.fill(model, tensors, checkpoint.bert_table(config))
+        loaded = checkpoint.fill(model, tensors, names.bert_table(config))
         del tensors
     if loaded.fresh:
         log.warning("not in the checkpoint, left random: %s", ", ".join(loaded.fresh))

@@ -58,7 +58,7 @@ def train(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from nq.formats import inputs
-    from nq.model import checkpoint, joint
+    from nq.model import checkpoint, joint, names
     from nq.model.data import read_columns
     from nq.model.training import TrainingWindows
     from nq.model.training import train as fit
@@ -84,7 +84,7 @@ def train(args: argparse.Namespace) -> int:
     model = joint.build(
         shape, dtype=PRECISION[config.precision], dropout=config.dropout, seed=config.seed
     )
-    report = checkpoint.fill(model, tensors, checkpoint.bert_table(shape))
+    report = checkpoint.fill(model, tensors, names.bert_table(shape))
     del tensors
     _say(
         f"{prepared.examples} examples, {prepared.windows} windows; start with fresh weights for "

@@ -83,10 +83,10 @@ def model(
     **options: Any,
 ) -> Any:
     """A tiny BERT-Joint with the weights of ``tensors``."""
-    from nq.model import checkpoint, joint
+    from nq.model import checkpoint, joint, names
 
     built = joint.build(shape, length, batch_size, dtype, **options)
-    report = checkpoint.fill(built, tensors(shape), checkpoint.bert_table(shape))
+    report = checkpoint.fill(built, tensors(shape), names.bert_table(shape))
     assert report == checkpoint.LoadReport()
     return built
 

@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -65,7 +66,13 @@ def _matches(pattern: str) -> list[str]:
 
 
 def digest(path: str) -> str:
-    """SHA-256 of a file's bytes as stored."""
+    """SHA-256 of a file's bytes as stored; read again only where the file has changed."""
+    status = Path(path).stat()
+    return _digest(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache
+def _digest(path: str, size: int, changed_ns: int) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

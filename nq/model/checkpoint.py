@@ -28,7 +28,6 @@ from nq.records import FloatArray
 CONFIG, WEIGHTS, SETTINGS, CARD = "config.json", "model.safetensors", "nq.json", "README.md"
 SCALE = ".scale"
 Tensors = dict[str, FloatArray]
-bert_table = names.bert_table
 
 
 @dataclass(frozen=True)
@@ -207,7 +206,7 @@ def save(
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    tensors = dict(_tensors(model, bert_table(config)))
+    tensors = dict(_tensors(model, names.bert_table(config)))
     temporary = path / (WEIGHTS + ".tmp")
     save_file(_compact(tensors) if compact else tensors, temporary)
     temporary.replace(path / WEIGHTS)
