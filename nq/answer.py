@@ -77,17 +77,7 @@ def parser() -> argparse.ArgumentParser:
     commandline.add_settings(decision, DecisionConfig, exclude=("rule",), show_default=False)
     windows = parser.add_argument_group("windows; default: what the model folder says")
     commandline.add_settings(windows, WindowConfig, show_default=False)
-    group = parser.add_argument_group("tracking")
-    group.add_argument(
-        "--tracking-uri", metavar="U", help="MLflow store or server; default: sqlite:///mlflow.db"
-    )
-    group.add_argument(
-        "--experiment",
-        metavar="E",
-        default=tracking.DEFAULT_EXPERIMENT,
-        help="MLflow experiment (default: nq)",
-    )
-    group.add_argument("--no-track", action="store_true", help="do not record the run")
+    commandline.add_tracking(parser)
     commandline.add_common(parser)
     return parser
 

@@ -22,6 +22,7 @@ from typing import IO, Any, TypeVar, get_type_hints
 
 from nq.config import Settings
 from nq.errors import RunError
+from nq.tracking import DEFAULT_EXPERIMENT
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 INSTALL_TENSORFLOW = "pip install 'nq[cpu]', or 'nq[gpu]' for an NVIDIA GPU"
@@ -54,6 +55,8 @@ def add_settings(
     hints = get_type_hints(cls)
     for f in fields(cls):  # type: ignore[arg-type]
         if f.name in exclude or (only is not None and f.name not in only):
+            continue
+        if "help" not in f.metadata:  # settings within settings have no option
             continue
         shown = f" (default: {f.default})" if show_default else ""
         choices = f.metadata.get("choices")
@@ -96,6 +99,21 @@ def add_common(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--verbose", action="store_true", help="log more, and show the traceback of an error"
     )
+
+
+def add_tracking(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that say where a run is recorded."""
+    group = parser.add_argument_group("tracking")
+    group.add_argument(
+        "--tracking-uri", metavar="U", help="MLflow store or server; default: sqlite:///mlflow.db"
+    )
+    group.add_argument(
+        "--experiment",
+        metavar="E",
+        default=DEFAULT_EXPERIMENT,
+        help=f"MLflow experiment (default: {DEFAULT_EXPERIMENT})",
+    )
+    group.add_argument("--no-track", action="store_true", help="do not record the run")
 
 
 def run(

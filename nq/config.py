@@ -100,13 +100,52 @@ class ModelConfig(Settings):
 
 
 @dataclass(frozen=True)
+class ChoiceWeights(Settings):
+    """Weights of the default decision (``nq.postprocess.choice``), found by ``nq tune``.
+
+    As they stand here they take the model at its word.
+    """
+
+    evidence: float = option(1.0, "of a block's evidence")
+    first: float = option(0.0, "added for the first block of the page")
+    rank: float = option(0.0, "of log(1 + number of blocks before it)")
+    table: float = option(0.0, "added for a table")
+    list: float = option(0.0, "added for a list")
+    null: float = option(0.0, "of no answer")
+    short_evidence: float = option(1.0, "of an option's evidence")
+    short_length: float = option(0.0, "of log(tokens) of a span")
+    whole: float = option(0.0, "added for no short answer, only the block")
+    yes: float = option(0.0, "added for yes")
+    no: float = option(0.0, "added for no")
+    long_scale: float = option(1.0, "of the log odds of the long answer")
+    long_shift: float = option(0.0, "added to them")
+    short_scale: float = option(1.0, "of the log odds of the short answer")
+    short_shift: float = option(0.0, "added to them")
+
+    def block_vector(self) -> tuple[float, ...]:
+        """In the order of the features of a block."""
+        return self.evidence, self.first, self.rank, self.table, self.list
+
+    def option_vector(self) -> tuple[float, ...]:
+        """In the order of the features of an option."""
+        return self.short_evidence, self.short_length, self.whole, self.yes, self.no
+
+
+@dataclass(frozen=True)
 class DecisionConfig(Settings):
-    """How scores become answers; a model folder carries its own thresholds."""
+    """How scores become answers; a model folder carries its own weights and thresholds."""
 
     rule: str = option("default", "which decision is taken", choices=DECISIONS)
     max_answer_length: int = option(30, "pieces of a short answer at most")
     long_threshold: float = option(0.0, "long answers score at least this much")
     short_threshold: float = option(0.0, "short and yes/no answers score at least this much")
+    weights: ChoiceWeights = field(default_factory=ChoiceWeights)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """As for all settings; ``weights`` is a mapping of its own."""
+        weights = ChoiceWeights.from_dict(values.get("weights", {}))
+        return super().from_dict({**values, "weights": weights})
 
     def __post_init__(self) -> None:
         _check(

@@ -27,7 +27,7 @@ from nq.postprocess.decision import DECISIONS, decide
 from nq.preprocess.job import Prepared, Request, encode_dead_letter, prepare
 from nq.preprocess.prepared import MANIFEST
 from nq.preprocess.vocabulary import load_tokenizer
-from nq.records import DeadLetter, Example, ExampleId, Prediction, Source, YesNo
+from nq.records import DeadLetter, Example, ExampleId, Prediction, Source, WindowScores, YesNo
 from nq.scoring import Scorekeeper
 
 log = logging.getLogger(__name__)
@@ -161,6 +161,57 @@ def run(
     """
     started = time.perf_counter()
     report = Report(str(job.profile), Path(), run_id=run_id)
+    scored = score_windows(job, report, on_windows)
+    (report.output / JOB).unlink(missing_ok=True)
+    _answer(job, scored, report, rows)
+    clear(report.output / SCORES)
+    if job.keep_scores:
+        move(scored.folder, report.output / SCORES)
+    scored.clear()  # only an interrupted run is gone on with
+    report.time["total_s"] = time.perf_counter() - started
+    text = orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2)
+    (report.output / METRICS).write_bytes(text + b"\n")
+    _write_job(job, scored.prepared, report.output)
+    return report
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The scores of a job's windows, on disk; iterating yields each example with its own.
+
+    Args:
+        job: what was asked.
+        prepared: the windows.
+        folder: of the scores.
+        duplicates: filled while iterating: records whose ``example_id`` was there before.
+    """
+
+    job: Job
+    prepared: Prepared
+    folder: Path
+    duplicates: list[DeadLetter] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[tuple[Example, WindowScores]]:
+        self.duplicates.clear()
+        results = Results(self.folder, self.prepared.shards)
+        for source, example in _unique(_examples(self.job), self.duplicates):
+            yield example, results[source.file_index, source.line]
+
+    def clear(self) -> None:
+        """Removes the scores."""
+        clear(self.folder)
+
+
+def score_windows(
+    job: Job, report: Report, on_windows: Callable[[int, int], None] = lambda done, total: None
+) -> Scored:
+    """Prepares and scores all windows, going on where an equal job was interrupted.
+
+    Args:
+        job: what is asked.
+        report: gets the run's folder, device, windows and the time of each phase.
+        on_windows: told how many windows were scored just now, and how many there are.
+    """
     with report.timed("preprocess_s"):
         key = job.request.key()
         folder = job.output / "windows" if job.output else job.root / f"windows-{key}"
@@ -169,18 +220,7 @@ def run(
     report.output = job.output or job.root / _run_name(job, asked)
     report.output.mkdir(parents=True, exist_ok=True)
     report.windows = prepared.windows
-    results = _predict(job, asked, prepared, report, on_windows)
-    (report.output / JOB).unlink(missing_ok=True)
-    _answer(job, prepared, results, report, rows)
-    clear(report.output / SCORES)
-    if job.keep_scores:
-        move(results, report.output / SCORES)
-    clear(results)  # only an interrupted run is gone on with
-    report.time["total_s"] = time.perf_counter() - started
-    text = orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2)
-    (report.output / METRICS).write_bytes(text + b"\n")
-    _write_job(job, prepared, report.output)
-    return report
+    return Scored(job, prepared, _predict(job, asked, prepared, report, on_windows))
 
 
 def _asked(job: Job, windows_key: str) -> dict[str, Any]:
@@ -238,16 +278,14 @@ def _predict(
     return folder
 
 
-def _answer(job: Job, prepared: Prepared, folder: Path, report: Report, rows: int) -> None:
+def _answer(job: Job, scored: Scored, report: Report, rows: int) -> None:
     """Decides and scores example by example; writes predictions and dead letters."""
     score = Scorekeeper()
-    duplicates: list[DeadLetter] = []
-    results = Results(folder, prepared.shards)
     with_bytes = DECISIONS[job.decision.rule].with_bytes
 
     def encoded() -> Iterator[dict[str, Any]]:
-        for source, example in _unique(_examples(job), duplicates):
-            prediction = decide(example, results[source.file_index, source.line], job.decision)
+        for example, scores in scored:
+            prediction = decide(example, scores, job.decision)
             record = encode_prediction(prediction, example.token_bytes if with_bytes else None)
             right = score.add(example, record)
             report.examples += 1
@@ -258,7 +296,7 @@ def _answer(job: Job, prepared: Prepared, folder: Path, report: Report, rows: in
 
     with report.timed("postprocess_s"):
         write_predictions(report.output / PREDICTIONS, encoded())
-        report.dead_letters = _write_dead_letters(prepared, duplicates, report.output)
+        report.dead_letters = _write_dead_letters(scored, report.output)
         report.without_gold = score.without_gold
     with report.timed("score_s"):
         report.metrics = score.metrics()
@@ -294,9 +332,9 @@ def _unique(
             yield source, example
 
 
-def _write_dead_letters(prepared: Prepared, duplicates: list[DeadLetter], output: Path) -> int:
-    lines = prepared.dead_letter_file.read_text(encoding="utf-8").splitlines()
-    lines += map(encode_dead_letter, duplicates)
+def _write_dead_letters(scored: Scored, output: Path) -> int:
+    lines = scored.prepared.dead_letter_file.read_text(encoding="utf-8").splitlines()
+    lines += map(encode_dead_letter, scored.duplicates)
     (output / DEAD_LETTERS).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return len(lines)
 

@@ -244,3 +244,14 @@ class Prediction:
     def answered(self) -> bool:
         """Whether anything at all was answered."""
         return self.long is not None or bool(self.shorts) or self.yes_no is not YesNo.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One of the answers that were weighed: a block of the page and what it says in short."""
+
+    long: Span
+    shorts: tuple[Span, ...]
+    yes_no: YesNo
+    long_probability: float
+    short_probability: float

@@ -241,6 +241,12 @@ class Run:
             log.debug("MLflow: %d metrics have no value", len(values) - len(figures))
         self._log("metrics", "Metric", figures, int(time.time() * 1000), step)
 
+    def curve(self, name: str, values: Sequence[float], first_step: int = 1) -> None:
+        """One figure a step, such as the loss of a training."""
+        now = int(time.time() * 1000)
+        points = [(safe_name(name), v, now, step) for step, v in enumerate(values, first_step)]
+        self._log("metrics", "Metric", [p for p in points if math.isfinite(p[1])])
+
     def dataset(
         self, name: str, path: str | os.PathLike[str], digest: str, context: str = "evaluation"
     ) -> None:
@@ -327,6 +333,8 @@ class Run:
             monitor = SystemMetricsMonitor(
                 self.run_id, sampling_interval=SAMPLING_S, tracking_uri=_absolute(self.uri)
             )
+            # MLflow's pages show metrics in the order of their first values: ours come first
+            monitor.mlflow_logger._should_flush = lambda: False
             monitor.start()
         except Exception as error:
             log.debug("MLflow: no system metrics: %s", error)
@@ -342,7 +350,7 @@ class Run:
 
     def _close(self) -> None:
         if self._monitor is not None:
-            _within(LAST_S, self._monitor.finish)
+            _within(LAST_S if self._lost else _patience(), self._monitor.finish)
         if self.run_id is not None:
             self._attempt(
                 "cannot close the run",

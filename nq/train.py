@@ -7,11 +7,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from nq import commandline
+from nq import commandline, tracking
 from nq.config import TrainConfig, WindowConfig
 
-STEPS_BETWEEN_LINES = 50
+STEPS_TOLD_TOGETHER, LAST_STEPS = 50, 100
 PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
 
@@ -41,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
     )
     commandline.add_settings(parser, WindowConfig)
     commandline.add_settings(parser, TrainConfig)
+    commandline.add_tracking(parser)
     commandline.add_common(parser)
     return parser
 
@@ -49,6 +51,8 @@ def train(args: argparse.Namespace) -> int:
     """Runs the command."""
     windows = commandline.settings(WindowConfig(), args)
     config = commandline.settings(TrainConfig(), args)
+    if not args.no_track:
+        tracking.preload()
     commandline.import_tensorflow()
     import numpy as np
     from tqdm import tqdm
@@ -87,17 +91,30 @@ def train(args: argparse.Namespace) -> int:
         f"{', '.join(report.fresh) or 'nothing'}"
     )
     started = time.perf_counter()
-    with tqdm(unit=" steps", disable=None) as bar:
-
-        def on_step(step: int, total: int, loss: float) -> None:
-            bar.total = total
-            bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
-            bar.update(step - bar.n)
-            if bar.disable and step % STEPS_BETWEEN_LINES == 0:
-                _say(f"step {step} of {total}, loss {loss:.3f}")
-
-        losses = fit(model, data, config, work, on_step)
-    loss = float(np.mean(losses[-100:]))
+    with (
+        tracking.start(
+            uri=args.tracking_uri,
+            experiment=args.experiment,
+            name=f"train {args.output.name}",
+            source="nq.train",
+            enabled=not args.no_track,
+        ) as tracked,
+        tqdm(unit=" steps", disable=None) as bar,
+    ):
+        tracked.params(
+            {
+                "init": args.init.name,
+                "data": ", ".join(Path(file).name for file in request.files),
+                "limit": args.limit,
+                **{f"train.{k}": v for k, v in config.to_dict().items()},
+                **{f"windows.{k}": v for k, v in windows.to_dict().items()},
+            }
+        )
+        progress = Progress(bar, tracked)
+        losses = fit(model, data, config, work, progress)
+        tracked.curve("train/loss", losses[: len(losses) - progress.told])  # before a kill
+        loss = float(np.mean(losses[-LAST_STEPS:]))
+        tracked.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
     checkpoint.save(
         args.output,
         model,
@@ -111,6 +128,7 @@ def train(args: argparse.Namespace) -> int:
         "output": str(args.output),
         "examples": prepared.examples,
         "windows": prepared.windows,
+        "steps": len(losses),
         "dead_letters": prepared.dead_letters,
         "loss": loss,
         "train_s": time.perf_counter() - started,
@@ -120,6 +138,31 @@ def train(args: argparse.Namespace) -> int:
     else:
         print(f"trained on {prepared.windows} windows to loss {loss:.3f}; model in {args.output}")
     return 0
+
+
+class Progress:
+    """What a training tells as it goes: a bar, or lines where there is no terminal, and a curve.
+
+    ``told`` is the number of steps that are in the curve.
+    """
+
+    def __init__(self, bar: Any, tracked: tracking.Run) -> None:
+        self.bar, self.tracked, self.told = bar, tracked, 0
+        self._untold: list[float] = []
+
+    def __call__(self, step: int, total: int, loss: float) -> None:
+        self._untold.append(loss)
+        self.bar.total = total
+        self.bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+        self.bar.update(step - self.bar.n)
+        if step % STEPS_TOLD_TOGETHER and step < total:
+            return
+        n = len(self._untold)
+        self.tracked.curve("train/loss", self._untold, step + 1 - n)
+        if self.bar.disable:
+            _say(f"step {step} of {total}, loss {sum(self._untold) / n:.3f}")
+        self.told += n
+        self._untold = []
 
 
 def _say(text: str) -> None:

@@ -1,6 +1,7 @@
-"""``python -m nq.tune``: thresholds of the default decision, from one half of annotated data.
+"""``python -m nq.tune``: the default decision of a model, learnt from one half of annotated data.
 
-The even example ids choose the thresholds, the odd ones tell what they are worth.
+The even example ids teach the weights, the scaling and the thresholds; the odd ones tell what
+they are worth.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from eval import labels, nq_eval
+from eval.calibration import expected_calibration_error
 from nq import commandline
+from nq.config import ChoiceWeights, DecisionConfig
 from nq.model.profile import Profile
 
-NONE_NEEDED = -1e9
+if TYPE_CHECKING:
+    from nq.pipeline import Scored
+
 ROUNDED = 4
 SLACK = 0.005
 
@@ -24,8 +30,8 @@ def parser() -> argparse.ArgumentParser:
     """The command's arguments."""
     parser = argparse.ArgumentParser(
         prog="nq tune",
-        description="Finds the long and the short threshold with the best F1 on the examples "
-        "with even ids, writes them into the model folder, and scores the odd ones with them.",
+        description="Learns the default decision (weights, calibration, thresholds) on the "
+        "examples with even ids, writes it into the model folder, and scores the odd ones with it.",
     )
     parser.add_argument("--data", nargs="+", required=True, metavar="FILE", help="annotated data")
     parser.add_argument("--model", type=Path, required=True, metavar="DIR", help="model folder")
@@ -33,6 +39,11 @@ def parser() -> argparse.ArgumentParser:
         "--profile", default="grappler", help="optimizations to run under (default: grappler)"
     )
     parser.add_argument("--batch-size", type=commandline.positive, default=16, metavar="N")
+    parser.add_argument(
+        "--keep-scores",
+        action="store_true",
+        help="keep the scores of the windows: the next tuning of the same model takes seconds",
+    )
     commandline.add_common(parser)
     return parser
 
@@ -43,35 +54,29 @@ def tune(args: argparse.Namespace) -> int:
     commandline.import_tensorflow()
     from nq.formats import inputs
     from nq.model.checkpoint import load_settings, save_settings
-    from nq.pipeline import PREDICTIONS, Job, run
+    from nq.pipeline import Job, Report, score_windows
 
     own = load_settings(args.model)
-    everything = replace(
-        own.decision, rule="default", long_threshold=NONE_NEEDED, short_threshold=NONE_NEEDED
-    )
     files = tuple(inputs.find_files(args.data))
-    job = Job(files, args.model, profile, own.windows, everything, args.batch_size)
+    job = Job(
+        files,
+        args.model,
+        profile,
+        own.windows,
+        replace(own.decision, rule="default"),
+        args.batch_size,
+    )
     with commandline.bar("predict", "windows") as bar:
-        report = run(job, on_windows=bar)
+        scored = score_windows(job, Report(args.profile, Path()), bar)
     gold = labels.read_gold(files)
-    predictions = labels.read_predictions(report.output / PREDICTIONS)
-    long, short = thresholds(*_half(gold, predictions, 0))
-    tuned = replace(own.decision, long_threshold=long, short_threshold=short)
-    save_settings(args.model, replace(own, decision=tuned))
-    odd_gold, odd = _half(gold, predictions, 1)
-    kept = {key: _cut(label, long, short) for key, label in odd.items()}
-    metrics = nq_eval.score(odd_gold, kept, one_annotator=True)
-    best = nq_eval.score(odd_gold, odd, one_annotator=True)
+    decision, predictions = learn(scored, gold)
+    save_settings(args.model, replace(own, decision=decision))
+    if not args.keep_scores:
+        scored.clear()
     result = {
-        "long_threshold": long,
-        "short_threshold": short,
-        "odd_examples": len(odd),
-        "odd_micro_f1": metrics["micro_f1"],
-        "odd_micro_f1_best": best["micro_f1_best"],
-        "odd_long_f1": metrics["long-answer-f1"],
-        "odd_long_f1_best": best["long-best-threshold-f1"],
-        "odd_short_f1": metrics["short-answer-f1"],
-        "odd_short_f1_best": best["short-best-threshold-f1"],
+        "long_threshold": decision.long_threshold,
+        "short_threshold": decision.short_threshold,
+        **worth(*_half(gold, predictions, 1), decision),
         "model": str(args.model),
     }
     commandline.print_result(result, args.json)
@@ -80,6 +85,62 @@ def tune(args: argparse.Namespace) -> int:
 
 Gold = dict[labels.ExampleId, list[labels.Label]]
 Predictions = dict[labels.ExampleId, labels.Label]
+
+
+def learn(scored: Scored, gold: Gold) -> tuple[DecisionConfig, Predictions]:
+    """The decision that the even half teaches, and every prediction by it, none held back."""
+    from nq.formats.predictions import encode_prediction
+    from nq.postprocess import learning
+    from nq.postprocess.choice import choose, evidence
+
+    old = scored.job.decision
+    blocks: list[learning.Lesson | None] = []
+    options: list[learning.Lesson | None] = []
+    for example, scores in scored:
+        if example.annotations and _remainder(example.example_id) == 0:
+            found = evidence(example, scores, old.max_answer_length)
+            blocks.append(learning.block_lesson(example, found))
+            options.append(learning.option_lesson(example, found))
+    weights = learning.fit([b for b in blocks if b], [o for o in options if o])
+    everything = replace(old, weights=weights, long_threshold=0.0, short_threshold=0.0)
+    predictions = {
+        example.example_id: labels.prediction_label(
+            encode_prediction(choose(example, scores, everything))
+        )
+        for example, scores in scored
+    }
+    weights = _calibrated(weights, *_half(gold, predictions, 0))
+    predictions = {key: _rescaled(label, weights) for key, label in predictions.items()}
+    long, short = thresholds(*_half(gold, predictions, 0))
+    tuned = replace(old, weights=weights, long_threshold=long, short_threshold=short)
+    return tuned, predictions
+
+
+def _calibrated(weights: ChoiceWeights, gold: Gold, predictions: Predictions) -> ChoiceWeights:
+    from nq.postprocess.learning import scaling
+
+    fits = [
+        scaling([d.score for d in found if d.predicted], [d.correct for d in found if d.predicted])
+        for found in nq_eval.decisions(gold, predictions, one_annotator=True)
+    ]
+    (long_scale, long_shift), (short_scale, short_shift) = fits
+    return replace(
+        weights,
+        long_scale=long_scale,
+        long_shift=long_shift,
+        short_scale=short_scale,
+        short_shift=short_shift,
+    )
+
+
+def _rescaled(label: labels.Label, weights: ChoiceWeights) -> labels.Label:
+    from nq.postprocess.choice import scaled
+
+    return replace(
+        label,
+        long_score=scaled(label.long_score, weights.long_scale, weights.long_shift),
+        short_score=scaled(label.short_score, weights.short_scale, weights.short_shift),
+    )
 
 
 def thresholds(gold: Gold, predictions: Predictions) -> tuple[float, float]:
@@ -105,9 +166,53 @@ def _threshold(decisions: Sequence[nq_eval.Decision]) -> float:
     return round(max(gaps)[1], ROUNDED) if gaps else points[0].threshold
 
 
+def worth(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> dict[str, Any]:
+    """What a decision is worth on predictions that nothing was held back from."""
+    kept = {
+        key: _cut(label, decision.long_threshold, decision.short_threshold)
+        for key, label in predictions.items()
+    }
+    metrics = nq_eval.score(gold, kept, one_annotator=True)
+    best = nq_eval.score(gold, predictions, one_annotator=True)
+    long, short = nq_eval.decisions(gold, predictions, one_annotator=True)
+    return {
+        "odd_examples": len(predictions),
+        "odd_micro_f1": metrics["micro_f1"],
+        "odd_micro_f1_best": best["micro_f1_best"],
+        "odd_long_f1": metrics["long-answer-f1"],
+        "odd_long_f1_best": best["long-best-threshold-f1"],
+        "odd_short_f1": metrics["short-answer-f1"],
+        "odd_short_f1_best": best["short-best-threshold-f1"],
+        "odd_long_calibration_error": _calibration_error(long),
+        "odd_short_calibration_error": _calibration_error(short),
+        **_yes_no(gold, predictions),
+    }
+
+
+def _calibration_error(found: Sequence[nq_eval.Decision]) -> float:
+    predicted = [d for d in found if d.predicted]
+    return expected_calibration_error([d.score for d in predicted], [d.correct for d in predicted])
+
+
+def _yes_no(gold: Gold, predictions: Predictions) -> dict[str, Any]:
+    """How many questions have yes or no for an answer, and the share that is answered so."""
+    wanted = {
+        key: {x.yes_no for x in given} - {"none"}
+        for key, given in gold.items()
+        if sum(x.yes_no != "none" for x in given) >= min(2, len(given))
+    }
+    right = sum(predictions[key].yes_no in words for key, words in wanted.items())
+    accuracy = right / len(wanted) if wanted else 0.0
+    return {"odd_yes_no_questions": len(wanted), "odd_yes_no_accuracy": accuracy}
+
+
+def _remainder(key: labels.ExampleId) -> int | None:
+    return key % 2 if isinstance(key, int) else None
+
+
 def _half(gold: Gold, predictions: Predictions, remainder: int) -> tuple[Gold, Predictions]:
-    keys = [k for k in gold if isinstance(k, int) and k % 2 == remainder]
-    return {k: gold[k] for k in keys}, {k: predictions[k] for k in keys if k in predictions}
+    keys = [key for key in gold if _remainder(key) == remainder and key in predictions]
+    return {key: gold[key] for key in keys}, {key: predictions[key] for key in keys}
 
 
 def _cut(label: labels.Label, long: float, short: float) -> labels.Label:

@@ -319,9 +319,22 @@ def test_the_machine_is_sampled(store: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(tracking, "SAMPLING_S", 0.1)
     with start(store) as run:
         time.sleep(0.5)
+        run.metrics({"quality/long_f1": 0.5})
+        assert list(stored(run).data.metrics) == ["quality/long_f1"]  # ours are the first
         begin = time.monotonic()
     assert time.monotonic() - begin < 1.5
     assert "system/cpu_utilization_percentage" in stored(run).data.metrics
+
+
+def test_a_curve_keeps_its_steps(store: str) -> None:
+    with start(store, system_metrics=False) as run:
+        run.curve("train/loss", [0.5, math.nan, 0.25], 3)
+        run.curve("train/loss", [1.0, 0.75])
+    from mlflow import MlflowClient
+
+    history = MlflowClient(store).get_metric_history(run.run_id, "train/loss")
+    steps = sorted((point.step, point.value) for point in history)
+    assert steps == [(1, 1.0), (2, 0.75), (3, 0.5), (5, 0.25)]
 
 
 def test_sampling_can_be_turned_off(store: str) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from nq.bundle import bundled_sample
 from nq.cli import console
@@ -21,10 +22,12 @@ def test_train_tune_answer(
     sizes = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
     recipe = ["--epochs", "1", "--batch-size", "8", "--save-every", "5"]
     start = ["--init", str(tiny_model), "--output", "made", "--limit", "20", "--compact"]
+    start += ["--tracking-uri", "sqlite:///runs.db"]
     assert console(["train", *data, *sizes, *recipe, *start]) == 0
     trained = json.loads(capsys.readouterr().out)
     assert (trained["examples"], trained["dead_letters"]) == (20, 0)
     assert trained["loss"] > 0
+    assert curve("sqlite:///runs.db") == list(range(1, trained["steps"] + 1))
     assert load_settings("made").windows.max_seq_length == 32
     assert console(["tune", *data, "--model", "made"]) == 0
     tuned = json.loads(capsys.readouterr().out)
@@ -33,6 +36,15 @@ def test_train_tune_answer(
     assert decision.short_threshold == tuned["short_threshold"]
     assert console(["answer", *data, "--model", "made", "--no-track"]) == 0
     assert json.loads(capsys.readouterr().out)["examples"] == 40
+
+
+def curve(store: str) -> list[int]:
+    """The steps of the loss curve of the only run in the store."""
+    client = MlflowClient(store)
+    experiment = client.get_experiment_by_name("nq")
+    (run,) = client.search_runs([experiment.experiment_id])
+    points = client.get_metric_history(run.info.run_id, "train/loss")
+    return sorted(point.step for point in points)
 
 
 def test_nothing_to_train_on_is_one_line(

@@ -87,7 +87,8 @@ def errors(args: argparse.Namespace) -> int:
 
 def _describe(run: Finished) -> dict[str, str]:
     """What the report says of the run."""
-    decision = (f"{name} {value}" for name, value in run.job.decision.to_dict().items())
+    settings = run.job.decision.to_dict().items()
+    decision = (f"{name} {value}" for name, value in settings if not isinstance(value, dict))
     return {
         "run": str(run.folder),
         "data": ", ".join(Path(path).name for path in run.job.files),

@@ -1,23 +1,33 @@
-"""The default decision: block, span and type of the answer chosen together.
+"""The default decision: block, span and type of the answer chosen together, by probability.
 
-A hypothesis is a window, a pair of positions in one top-level block, and a type. Its score
+A hypothesis is a window, a pair of positions in one top-level block, and a type. Its evidence
 is how much more likely the model holds it than "no answer" in that window,
 
     log P(start, end, type) - log P([CLS], [CLS], UNKNOWN)
         = (start + end logit) - ([CLS] start + end logit) + type logit - UNKNOWN logit,
 
-in which the normalisers of the three softmaxes cancel. The best hypothesis of all windows
-names the block; the best short, yes or no in that block is the short answer; the two are
-held against thresholds of their own.
+in which the normalisers of the three softmaxes cancel. Hypotheses that say the same add up:
+the evidence of a block, or of one answer in it, is the log-sum-exp over all of its windows and
+positions. Two softmaxes follow, whose weights are ``config.ChoiceWeights``:
+
+    P(block) over the blocks of the page and "no answer",
+    P(option | block) over its short spans, yes, no and "the whole block".
+
+The most probable block is the long answer, its most probable option but the last one the short
+answer; both probabilities are scaled to what the tuning data show (Platt 1999) and held against
+thresholds of their own.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from nq.config import DecisionConfig
+from nq.config import ChoiceWeights, DecisionConfig
 from nq.postprocess.answers import Pairs, pairs
 from nq.records import (
+    Alternative,
     AnswerType,
     Example,
     FloatArray,
@@ -30,32 +40,158 @@ from nq.records import (
 
 KINDS = (AnswerType.SHORT, AnswerType.LONG, AnswerType.YES, AnswerType.NO)
 _YES_NO = {AnswerType.YES: YesNo.YES, AnswerType.NO: YesNo.NO}
+_LISTS = ("<Ul>", "<Ol>", "<Dl>")
+_SHORT = KINDS.index(AnswerType.SHORT)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Options:
+    """What one block may say in short.
+
+    Args:
+        kinds: ``[O]`` ``AnswerType`` of each.
+        spans: ``[O]`` the document tokens that it rests on, start and inclusive end ``[O, 2]``.
+        features: ``[O, len(OPTION_FEATURES)]``.
+    """
+
+    kinds: IntArray
+    spans: IntArray
+    features: FloatArray
+
+    def probabilities(self, weights: ChoiceWeights) -> FloatArray:
+        """``[O]`` P(option | block)."""
+        utility = self.features @ weights.option_vector()
+        return _softmax(utility)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """What the windows of an example say for each block of its page.
+
+    Args:
+        blocks: ``[B]`` indices of candidates, those with a hypothesis only.
+        features: ``[B, len(BLOCK_FEATURES)]``.
+        found: all pairs that lie in one block.
+        pair_block: ``[P]`` which row of ``blocks`` each pair lies in.
+        likely: ``[len(KINDS), P]`` evidence of each pair as each kind of answer.
+    """
+
+    blocks: IntArray
+    features: FloatArray
+    found: Pairs
+    pair_block: IntArray
+    likely: FloatArray
+
+    def probabilities(self, weights: ChoiceWeights) -> FloatArray:
+        """``[B]`` P(block); what is missing to 1 is P("no answer")."""
+        utility = self.features @ weights.block_vector()
+        return _softmax(np.append(utility, weights.null))[:-1]
+
+    def options(self, row: int) -> Options:
+        """The options of the block in that row."""
+        inside = self.pair_block == row
+        found, likely = self.found.where(inside), self.likely[:, inside]
+        short = np.isfinite(likely[_SHORT])
+        spans = np.column_stack([found.start_doc, found.end_doc])
+        distinct, which = np.unique(spans[short], axis=0, return_inverse=True)
+        evidence = _logsumexp_by(likely[_SHORT, short], which.reshape(-1), len(distinct))
+        best = likely.argmax(axis=1)
+        others = [i for i in range(len(KINDS)) if i != _SHORT]
+        kinds = np.array([AnswerType.SHORT] * len(distinct) + [KINDS[i] for i in others])
+        all_evidence = np.append(evidence, [_logsumexp(likely[i]) for i in others])
+        length = np.append(np.log1p(distinct[:, 1] - distinct[:, 0]), [0.0] * len(others))
+        flags = [kinds == kind for kind in KINDS[1:]]
+        return Options(
+            kinds,
+            np.concatenate([distinct, spans[best[others]]]),
+            np.column_stack([all_evidence, length, *flags]),
+        )
+
+
+def evidence(example: Example, scores: WindowScores, max_pieces: int) -> Evidence:
+    """What all windows of an example say, by block.
+
+    Args:
+        example: the page.
+        scores: of all its windows.
+        max_pieces: length of a short answer at most.
+    """
+    of_token = blocks(example)
+    found = pairs(scores)
+    first = of_token[found.start_doc]
+    inside = (first >= 0) & (first == of_token[found.end_doc])
+    found, first = found.where(inside), first[inside]
+    likely = _hypotheses(found, scores, max_pieces)
+    present, pair_block = np.unique(first, return_inverse=True)
+    pair_block = pair_block.reshape(-1)
+    total = np.logaddexp.reduce(likely, axis=0) if len(found) else np.empty(0)
+    together = _logsumexp_by(total, pair_block, len(present))
+    order = [i for i, c in enumerate(example.candidates) if c.top_level]
+    rank = np.searchsorted(order, present)
+    tags = [example.tokens[example.candidates[i].span.start] for i in present]
+    features = np.column_stack(
+        [
+            together,
+            rank == 0,
+            np.log1p(rank),
+            [tag == "<Table>" for tag in tags],
+            [tag in _LISTS for tag in tags],
+        ]
+    )
+    return Evidence(present, features, found, pair_block, likely)
 
 
 def choose(example: Example, scores: WindowScores, config: DecisionConfig) -> Prediction:
-    """The prediction by the best hypothesis; null where nothing reaches its threshold."""
-    block = blocks(example)
-    found = pairs(scores)
-    first = block[found.start_doc]
-    inside = (first >= 0) & (first == block[found.end_doc])
-    found, first = found.where(inside), first[inside]
-    if not len(found):
+    """The most probable block and answer; null where a probability is below its threshold."""
+    best = alternatives(example, scores, config, 1)
+    if not best:
         return Prediction(example.example_id)
-    likely = hypotheses(found, scores, config.max_answer_length)
-    best = int(np.argmax(likely.max(axis=0)))
-    long_score = float(likely[:, best].max())
-    likely[:, first != first[best]] = -np.inf
-    kind, short, short_score = _short(found, likely)
-    long = example.candidates[int(first[best])].span
-    given = short_score >= config.short_threshold
+    long, short = best[0].long_probability, best[0].short_probability
+    given = short >= config.short_threshold
     return Prediction(
         example.example_id,
-        long if long_score >= config.long_threshold else None,
-        long_score,
-        (short,) if given and kind is AnswerType.SHORT else (),
-        short_score,
-        _YES_NO.get(kind, YesNo.NONE) if given else YesNo.NONE,
+        best[0].long if long >= config.long_threshold else None,
+        long,
+        best[0].shorts if given else (),
+        short,
+        best[0].yes_no if given else YesNo.NONE,
     )
+
+
+def alternatives(
+    example: Example, scores: WindowScores, config: DecisionConfig, limit: int
+) -> tuple[Alternative, ...]:
+    """The most probable blocks, each with its most probable short answer, best first."""
+    found, weights = evidence(example, scores, config.max_answer_length), config.weights
+    likely = found.probabilities(weights)
+    best = np.argsort(-likely, kind="stable")[:limit]
+    return tuple(_alternative(example, found, int(i), float(likely[i]), weights) for i in best)
+
+
+def _alternative(
+    example: Example, found: Evidence, row: int, probability: float, weights: ChoiceWeights
+) -> Alternative:
+    options = found.options(row)
+    likely = np.where(options.kinds == AnswerType.LONG, -1.0, options.probabilities(weights))
+    best = int(np.argmax(likely))
+    kind, (start, end) = AnswerType(int(options.kinds[best])), options.spans[best].tolist()
+    return Alternative(
+        example.candidates[int(found.blocks[row])].span,
+        (Span(start, end + 1),) if kind is AnswerType.SHORT else (),
+        _YES_NO.get(kind, YesNo.NONE),
+        scaled(probability, weights.long_scale, weights.long_shift),
+        scaled(probability * float(likely[best]), weights.short_scale, weights.short_shift),
+    )
+
+
+def scaled(probability: float, scale: float, shift: float) -> float:
+    """Platt's scaling, ``sigmoid(scale * logit(p) + shift)``.
+
+    >>> scaled(0.25, 1.0, 0.0), scaled(0.5, 2.0, 0.0), scaled(1.0, 1.0, 0.0) < 1
+    (0.25, 0.5, True)
+    """
+    p = min(max(probability, 1e-9), 1 - 1e-9)
+    return float(1 / (1 + np.exp(-(scale * (np.log(p) - np.log1p(-p)) + shift))))
 
 
 def blocks(example: Example) -> IntArray:
@@ -68,18 +204,28 @@ def blocks(example: Example) -> IntArray:
     return block
 
 
-def hypotheses(found: Pairs, scores: WindowScores, max_pieces: int) -> FloatArray:
-    """``[len(KINDS), len(found)]`` scores; -inf for a short answer that is too long."""
+def _hypotheses(found: Pairs, scores: WindowScores, max_pieces: int) -> FloatArray:
+    """``[len(KINDS), P]`` evidence; -inf for a short answer that is too long."""
     types = scores.type_logits.astype(np.float64)
     gain = types[:, KINDS] - types[:, [AnswerType.UNKNOWN]]
     likely = found.score + gain[found.window].T
-    likely[KINDS.index(AnswerType.SHORT), found.end_pos - found.start_pos >= max_pieces] = -np.inf
+    likely[_SHORT, found.end_pos - found.start_pos >= max_pieces] = -np.inf
     return np.asarray(likely)
 
 
-def _short(found: Pairs, likely: FloatArray) -> tuple[AnswerType, Span, float]:
-    """The best hypothesis that answers in short: its type, span and score."""
-    rows = [KINDS.index(kind) for kind in (AnswerType.SHORT, AnswerType.YES, AnswerType.NO)]
-    row, pair = np.unravel_index(np.argmax(likely[rows]), (len(rows), len(found)))
-    kind = KINDS[rows[int(row)]]
-    return kind, found.answer(int(pair)).span, float(likely[rows[int(row)], pair])
+def _softmax(utility: FloatArray) -> FloatArray:
+    powers = np.exp(utility - utility.max())
+    return np.asarray(powers / powers.sum())
+
+
+def _logsumexp(values: FloatArray) -> float:
+    return float(np.logaddexp.reduce(values))
+
+
+def _logsumexp_by(values: FloatArray, group: IntArray, n: int) -> FloatArray:
+    """Log-sum-exp of ``values`` in each of ``n`` groups, none of them empty."""
+    highest = np.full(n, -np.inf)
+    np.maximum.at(highest, group, values)
+    total = np.zeros(n)
+    np.add.at(total, group, np.exp(values - highest[group]))
+    return np.asarray(highest + np.log(total))

@@ -1,0 +1,140 @@
+"""Annotated pages -> weights of the default decision, by maximum likelihood.
+
+Each page gives a lesson to both softmaxes of ``nq.postprocess.choice``: which blocks are right
+(none: "no answer" is), and which options of the right block are. The loss is the negative
+logarithm of the probability that falls on what is right, with a pull towards the weights that
+take the model at its word, so that a few hundred pages are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import minimize
+
+from nq.config import ChoiceWeights
+from nq.postprocess.choice import Evidence, Options
+from nq.records import AnswerType, Example, FloatArray, IntArray, Span, YesNo
+
+PULL = 1.0
+ANNOTATORS_NEEDED = 2
+BLOCK = ("evidence", "first", "rank", "table", "list", "null")
+OPTION = ("short_evidence", "short_length", "whole", "yes", "no")
+_YES_NO = {AnswerType.YES: YesNo.YES, AnswerType.NO: YesNo.NO}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lesson:
+    """What can be chosen from, and what of it is right.
+
+    Args:
+        features: ``[N, F]`` of each choice.
+        right: ``[N]`` whether it is right; at least one is.
+    """
+
+    features: FloatArray
+    right: IntArray
+
+
+def block_lesson(example: Example, found: Evidence) -> Lesson | None:
+    """Blocks and, last, "no answer"; ``None`` where the right block was not read."""
+    gold = gold_longs(example)
+    spans = [example.candidates[i].span for i in found.blocks.tolist()]
+    right = np.array([*(span in gold for span in spans), not gold])
+    none = np.zeros((1, found.features.shape[1]))
+    columns = np.concatenate([found.features, none])
+    is_null = np.arange(len(columns)) == len(spans)
+    return Lesson(np.column_stack([columns, is_null]), right) if right.any() else None
+
+
+def option_lesson(example: Example, found: Evidence) -> Lesson | None:
+    """The options of the right block; ``None`` where there is no right one."""
+    gold = gold_longs(example)
+    rows = [
+        row
+        for row, block in enumerate(found.blocks.tolist())
+        if example.candidates[block].span in gold
+    ]
+    if not rows:
+        return None
+    options = found.options(max(rows, key=lambda row: float(found.features[row, 0])))
+    right = right_options(example, options)
+    return Lesson(options.features, right) if right.any() else None
+
+
+def gold_longs(example: Example) -> set[Span]:
+    """The long answers that count as right; none where too few annotators gave one."""
+    given = [a.long for a in example.annotations or () if a.long is not None]
+    return set(given) if len(given) >= _needed(example) else set()
+
+
+def right_options(example: Example, options: Options) -> IntArray:
+    """``[O]`` which options the evaluation would take; "the whole block" without a short answer."""
+    annotations = example.annotations or ()
+    given = [a for a in annotations if a.shorts or a.yes_no is not YesNo.NONE]
+    if len(given) < _needed(example):
+        return np.asarray(options.kinds == AnswerType.LONG)
+    spans = {a.shorts[0] for a in given if len(set(a.shorts)) == 1}
+    words = {a.yes_no for a in given}
+    right = []
+    for kind, (start, end) in zip(options.kinds.tolist(), options.spans.tolist(), strict=True):
+        short = kind == AnswerType.SHORT and Span(start, end + 1) in spans
+        right.append(short or (kind in _YES_NO and _YES_NO[AnswerType(kind)] in words))
+    return np.array(right)
+
+
+def _needed(example: Example) -> int:
+    """So many annotators make an answer: two, or the only one."""
+    return min(ANNOTATORS_NEEDED, len(example.annotations or ())) or 1
+
+
+def fit(blocks: Sequence[Lesson], options: Sequence[Lesson]) -> ChoiceWeights:
+    """The weights of both softmaxes; scaling is left as it is.
+
+    Args:
+        blocks, options: the lessons; without any the weights stay as they are.
+    """
+    weights = _fitted(ChoiceWeights(), BLOCK, blocks)
+    return _fitted(weights, OPTION, options)
+
+
+def _fitted(start: ChoiceWeights, names: Sequence[str], lessons: Sequence[Lesson]) -> ChoiceWeights:
+    if not lessons:
+        return start
+    sizes = [len(lesson.right) for lesson in lessons]
+    first = np.cumsum([0, *sizes[:-1]])
+    features = np.concatenate([lesson.features for lesson in lessons])
+    features = np.where(np.isfinite(features), features, -1e6)
+    right = np.concatenate([lesson.right for lesson in lessons]).astype(bool)
+
+    def loss(w: FloatArray) -> tuple[float, FloatArray]:
+        utility = features @ w
+        total = np.logaddexp.reduceat(utility, first)
+        good = np.logaddexp.reduceat(np.where(right, utility, -np.inf), first)
+        pull = PULL / 2 * float(((w - origin) ** 2).sum())
+        everything = np.exp(utility - np.repeat(total, sizes))
+        wanted = np.where(right, np.exp(utility - np.repeat(good, sizes)), 0.0)
+        gradient = (everything - wanted) @ features + PULL * (w - origin)
+        return float((total - good).sum()) + pull, gradient
+
+    origin = np.array([getattr(start, name) for name in names])
+    found = minimize(loss, origin, jac=True, method="L-BFGS-B").x
+    return replace(start, **{n: round(float(v), 4) for n, v in zip(names, found, strict=True)})
+
+
+def scaling(probabilities: Sequence[float], right: Sequence[bool]) -> tuple[float, float]:
+    """Platt's scale and shift under which ``probabilities`` fit best to what was ``right``."""
+    p = np.clip(np.asarray(probabilities, np.float64), 1e-9, 1 - 1e-9)
+    odds, hit = np.log(p) - np.log1p(-p), np.asarray(right, np.float64)
+
+    def loss(w: FloatArray) -> tuple[float, FloatArray]:
+        x = w[0] * odds + w[1]
+        miss = 1 / (1 + np.exp(-x)) - hit
+        pull = PULL / 2 * ((w[0] - 1) ** 2 + w[1] ** 2)
+        value = float((np.logaddexp(0, x) - hit * x).sum()) + pull
+        return value, np.array([miss @ odds + PULL * (w[0] - 1), miss.sum() + PULL * w[1]])
+
+    scale, shift = minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B").x
+    return round(max(float(scale), 1e-3), 4), round(float(shift), 4)

@@ -1,0 +1,142 @@
+"""The default decision against the sum over all hypotheses, one by one."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nq.config import ChoiceWeights, DecisionConfig
+from nq.postprocess.choice import alternatives, choose, evidence, scaled
+from nq.records import AnswerType, Candidate, Example, Span, WindowScores, YesNo
+from tests.postprocess import made
+
+seeds = st.integers(0, 2**32 - 1)
+chance = settings(deadline=None, max_examples=100)
+MAX_PIECES = 30
+Said = tuple[int, AnswerType, Span | None]
+"""Block, type, and the span if the type is short."""
+
+
+def hypotheses(example: Example, scores: WindowScores) -> dict[Said, float]:
+    """What the page may be said to answer, each with the sum of its likelihood ratios."""
+    total: dict[Said, float] = defaultdict(float)
+    for w in range(len(scores)):
+        for i, start in enumerate(scores.start_doc[w].tolist()):
+            for j, end in enumerate(scores.end_doc[w].tolist()):
+                pieces = int(scores.end_pos[w, j] - scores.start_pos[w, i]) + 1
+                block = block_of(example, start)
+                if start < 0 or end < start or pieces < 1 or block < 0:
+                    continue
+                if block_of(example, end) != block:
+                    continue
+                score = float(scores.start_logit[w, i]) + float(scores.end_logit[w, j])
+                score -= float(scores.cls_logit[w].sum(dtype=np.float64))
+                for kind in (AnswerType.SHORT, AnswerType.LONG, AnswerType.YES, AnswerType.NO):
+                    short = kind is AnswerType.SHORT
+                    if short and pieces > MAX_PIECES:
+                        continue
+                    types = scores.type_logits[w]
+                    gain = float(types[kind]) - float(types[AnswerType.UNKNOWN])
+                    span = Span(start, end + 1) if short else None
+                    total[block, kind, span] += math.exp(score + gain)
+    return total
+
+
+def block_of(example: Example, token: int) -> int:
+    for index, candidate in enumerate(example.candidates):
+        if candidate.top_level and candidate.span.start <= token < candidate.span.end:
+            return index
+    return -1
+
+
+def page(seed: int, ties: bool = False) -> tuple[Example, WindowScores]:
+    found = made.logits(seed, ties)
+    return made.example(seed), made.window_scores(found, 8, text_only=True)
+
+
+@chance
+@given(seeds, st.booleans())
+def test_unlearnt_weights_take_the_model_at_its_word(seed: int, ties: bool) -> None:
+    example, scores = page(seed, ties)
+    said = hypotheses(example, scores)
+    everything = 1 + sum(said.values())
+    found = alternatives(example, scores, DecisionConfig(), 100)
+    assert len(found) == len({block for block, *_ in said})
+    for one in found:
+        block = next(b for b, *_ in said if example.candidates[b].span == one.long)
+        mine = {key: value for key, value in said.items() if key[0] == block}
+        assert one.long_probability == pytest.approx(sum(mine.values()) / everything, abs=1e-6)
+        answers = [value for key, value in mine.items() if key[1] is not AnswerType.LONG]
+        assert one.short_probability == pytest.approx(max(answers) / everything, abs=1e-6)
+
+
+@chance
+@given(seeds, st.booleans())
+def test_the_short_answer_lies_in_its_block(seed: int, ties: bool) -> None:
+    example, scores = page(seed, ties)
+    for one in alternatives(example, scores, DecisionConfig(), 100):
+        assert all(one.long.contains(span) for span in one.shorts)
+        assert bool(one.shorts) != (one.yes_no is not YesNo.NONE)
+        assert 0 < one.short_probability <= one.long_probability < 1
+
+
+@chance
+@given(seeds, st.integers(1, 4))
+def test_alternatives_come_best_first_and_the_choice_is_the_first(seed: int, limit: int) -> None:
+    example, scores = page(seed)
+    config = DecisionConfig()
+    found = alternatives(example, scores, config, limit)
+    likely = [one.long_probability for one in found]
+    assert likely == sorted(likely, reverse=True) and len(found) <= limit
+    assert found == alternatives(example, scores, config, 100)[:limit]
+    prediction = choose(example, scores, config)
+    if found:
+        assert (prediction.long, prediction.shorts) == (found[0].long, found[0].shorts)
+        assert prediction.long_score == found[0].long_probability
+
+
+@chance
+@given(seeds, st.floats(0, 1), st.floats(0, 1))
+def test_below_a_threshold_nothing_is_said(seed: int, long: float, short: float) -> None:
+    example, scores = page(seed)
+    free = choose(example, scores, DecisionConfig())
+    held = choose(example, scores, DecisionConfig(long_threshold=long, short_threshold=short))
+    assert held.long == (free.long if free.long_score >= long else None)
+    assert held.shorts == (free.shorts if free.short_score >= short else ())
+    assert (held.long_score, held.short_score) == (free.long_score, free.short_score)
+
+
+@pytest.mark.parametrize(
+    ("name", "block"), [("first", 0), ("table", 1), ("list", 2), ("rank", 3), ("null", None)]
+)
+def test_a_weight_moves_the_choice_its_way(name: str, block: int | None) -> None:
+    tags = ["<P>", "<Table>", "<Ul>", "<P>"]
+    tokens = [word for tag in tags for word in (tag, "one", "two")]
+    candidates = [Candidate(Span(3 * i, 3 * i + 3), True) for i in range(4)]
+    example = Example(1, "who", tokens, [t.startswith("<") for t in tokens], candidates)
+    doc = np.array([[-1, *(i for i, t in enumerate(tokens) if not t.startswith("<"))]])
+    flat = made.Logits(np.zeros((1, 9)), np.zeros((1, 9)), np.zeros((1, 5)), doc)
+    scores = made.window_scores(flat, 8, text_only=True)
+    weights = ChoiceWeights(**{name: 20.0})
+    config = DecisionConfig(weights=weights, long_threshold=0.5)
+    wanted = None if block is None else candidates[block].span
+    assert choose(example, scores, config).long == wanted
+
+
+@given(st.floats(0, 1), st.floats(0.01, 5), st.floats(-5, 5))
+def test_scaling_keeps_order_and_range(p: float, scale: float, shift: float) -> None:
+    assert 0 <= scaled(p, scale, shift) <= 1
+    assert scaled(p, scale, shift) <= scaled(min(1.0, p + 0.1), scale, shift)
+    assert scaled(p, 1.0, 0.0) == pytest.approx(p, abs=1e-8)
+
+
+def test_evidence_of_no_window_is_empty() -> None:
+    example = made.example(1)
+    scores = made.window_scores(made.logits(1, False, n_windows=0), 8, text_only=True)
+    assert len(evidence(example, scores, MAX_PIECES).blocks) == 0
+    assert alternatives(example, scores, DecisionConfig(), 3) == ()
