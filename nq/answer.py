@@ -63,6 +63,11 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--workers", type=commandline.positive, metavar="N", help="processes for preprocessing"
     )
+    parser.add_argument(
+        "--keep-scores",
+        action="store_true",
+        help="leave the scores of all windows in the run's folder, for experiments.errors",
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a record is bad")
     parser.add_argument(
         "--show", type=int, default=SAMPLE_ROWS, metavar="N", help="rows of the table (default: 40)"
@@ -100,8 +105,7 @@ def answer(args: argparse.Namespace) -> int:
         enabled=not args.no_track,
     ) as tracked:
         with commandline.bar("predict", "windows") as bar:
-            report = run(job, 0 if args.json else args.show, bar)
-        report.run_id = tracked.run_id
+            report = run(job, 0 if args.json else args.show, bar, tracked.run_id)
         _track(tracked, job, report)
     if args.json:
         commandline.print_json(report.to_dict())
@@ -130,6 +134,7 @@ def _job(args: argparse.Namespace) -> Job:
         output=args.output,
         limit=args.limit,
         workers=args.workers,
+        keep_scores=args.keep_scores,
     )
 
 
@@ -140,7 +145,7 @@ def _track(tracked: tracking.Run, job: Job, report: Report) -> None:
     behind these. Between profiles only the params profile and precision differ.
     """
     from nq.formats import inputs
-    from nq.pipeline import DEAD_LETTERS, METRICS, PREDICTIONS
+    from nq.pipeline import DEAD_LETTERS, JOB, METRICS, PREDICTIONS
 
     tracked.params(
         {
@@ -180,7 +185,7 @@ def _track(tracked: tracking.Run, job: Job, report: Report) -> None:
             "tally/dead_letters": report.dead_letters,
         }
     )
-    tracked.artifacts([report.output / name for name in (PREDICTIONS, METRICS, DEAD_LETTERS)])
+    tracked.artifacts([report.output / name for name in (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)])
 
 
 def summary(report: Report, how_to_open: str | None) -> str:

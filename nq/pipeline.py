@@ -9,22 +9,23 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
 from nq.config import DecisionConfig, WindowConfig
 from nq.formats import inputs
 from nq.formats.predictions import encode_prediction, write_predictions
-from nq.formats.results import Results, clear
+from nq.formats.results import Results, clear, move
 from nq.model import checkpoint
 from nq.model.profile import Profile
 from nq.postprocess.decision import DECISIONS, decide
 from nq.preprocess.job import Prepared, Request, encode_dead_letter, prepare
+from nq.preprocess.prepared import MANIFEST
 from nq.preprocess.vocabulary import load_tokenizer
 from nq.records import DeadLetter, Example, ExampleId, Prediction, Source, WindowScores, YesNo
 from nq.scoring import Scorekeeper
@@ -32,6 +33,7 @@ from nq.scoring import Scorekeeper
 log = logging.getLogger(__name__)
 
 PREDICTIONS, METRICS, DEAD_LETTERS = "predictions.json", "metrics.json", "dead_letters.jsonl"
+JOB, RESULTS, SCORES = "job.json", "results", "scores"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Job:
         root: where runs and shared windows lie.
         limit: answer the first records only.
         workers: processes for preprocessing.
+        keep_scores: leave the scores of all windows in the run's folder when it has ended.
     """
 
     files: tuple[str, ...]
@@ -61,11 +64,37 @@ class Job:
     root: Path = Path("runs")
     limit: int | None = None
     workers: int | None = None
+    keep_scores: bool = False
 
     @property
     def request(self) -> Request:
         """What preprocessing is asked for."""
         return Request(self.files, str(self.model), self.windows, self.limit)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a result depends on, as plain values; paths hold in any working folder."""
+        return {
+            "files": [str(Path(path).absolute()) for path in self.files],
+            "model": str(self.model.absolute()),
+            "profile": str(self.profile),
+            "windows": self.windows.to_dict(),
+            "decision": self.decision.to_dict(),
+            "batch_size": self.batch_size,
+            "limit": self.limit,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The job that ``to_dict`` described."""
+        return cls(
+            files=tuple(values["files"]),
+            model=Path(values["model"]),
+            profile=Profile.parse(values["profile"]),
+            windows=WindowConfig.from_dict(values["windows"]),
+            decision=DecisionConfig.from_dict(values["decision"]),
+            batch_size=values["batch_size"],
+            limit=values["limit"],
+        )
 
 
 @dataclass(frozen=True)
@@ -117,7 +146,10 @@ class Report:
 
 
 def run(
-    job: Job, rows: int = 0, on_windows: Callable[[int, int], None] = lambda done, total: None
+    job: Job,
+    rows: int = 0,
+    on_windows: Callable[[int, int], None] = lambda done, total: None,
+    run_id: str | None = None,
 ) -> Report:
     """Answers, scores and writes everything into the run's folder.
 
@@ -125,15 +157,21 @@ def run(
         job: what is asked.
         rows: how many rows of the readable table to keep.
         on_windows: told how many windows were scored just now, and how many there are.
+        run_id: of the tracked run, kept with the metrics.
     """
     started = time.perf_counter()
-    report = Report(str(job.profile), Path())
+    report = Report(str(job.profile), Path(), run_id=run_id)
     scored = score_windows(job, report, on_windows)
+    (report.output / JOB).unlink(missing_ok=True)
     _answer(job, scored, report, rows)
+    clear(report.output / SCORES)
+    if job.keep_scores:
+        move(scored.folder, report.output / SCORES)
     scored.clear()  # only an interrupted run is gone on with
     report.time["total_s"] = time.perf_counter() - started
     text = orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2)
     (report.output / METRICS).write_bytes(text + b"\n")
+    _write_job(job, scored.prepared, report.output)
     return report
 
 
@@ -228,7 +266,7 @@ def _predict(
     wanted = DECISIONS[job.decision.rule]
     selection = predict.Selection(min(wanted.k, job.windows.max_seq_length), wanted.text_only)
     predictor = predict.Predictor(model, job.profile, selection)
-    folder = report.output / "results"
+    folder = report.output / RESULTS
     timing = predict.predict(
         predictor, prepared.shards, folder, asked, lambda done: on_windows(done, prepared.windows)
     )
@@ -275,6 +313,11 @@ def _examples(job: Job) -> Iterator[tuple[Source, Example]]:
                 yield source, item
 
 
+def answered_examples(job: Job) -> Iterator[tuple[Source, Example]]:
+    """The examples that a run of ``job`` answers, each once, in order."""
+    return _unique(_examples(job), [])
+
+
 def _unique(
     examples: Iterator[tuple[Source, Example]], duplicates: list[DeadLetter]
 ) -> Iterator[tuple[Source, Example]]:
@@ -294,6 +337,13 @@ def _write_dead_letters(scored: Scored, output: Path) -> int:
     lines += map(encode_dead_letter, scored.duplicates)
     (output / DEAD_LETTERS).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return len(lines)
+
+
+def _write_job(job: Job, prepared: Prepared, output: Path) -> None:
+    """What the run was asked for, with the digests of what it read; marks it as finished."""
+    manifest = orjson.loads((prepared.folder / MANIFEST).read_bytes())
+    asked = {"job": job.to_dict(), "request": manifest["request"]}
+    (output / JOB).write_bytes(orjson.dumps(asked, option=orjson.OPT_INDENT_2) + b"\n")
 
 
 def answer_text(example: Example, prediction: Prediction) -> str:

@@ -23,7 +23,7 @@ class Scorekeeper:
             self.without_gold += 1
             return None
         label = labels.prediction_label(encoded)
-        gold = [_label(a, example.token_bytes) for a in example.annotations]
+        gold = [gold_label(a, example.token_bytes) for a in example.annotations]
         self._gold[example.example_id] = gold
         self._predictions[example.example_id] = label
         return _is_right(gold, label)
@@ -38,7 +38,8 @@ class Scorekeeper:
         return nq_eval.score(self._gold, self._predictions, one_annotator=True)
 
 
-def _label(annotation: Annotation, token_bytes: IntArray | None) -> labels.Label:
+def gold_label(annotation: Annotation, token_bytes: IntArray | None) -> labels.Label:
+    """What one annotator answered, as the evaluation compares it."""
     return labels.Label(
         _span(annotation.long, token_bytes),
         tuple(_span(span, token_bytes) for span in annotation.shorts),

@@ -127,6 +127,25 @@ def start(
         run._close()
 
 
+def attach(
+    paths: Iterable[str | os.PathLike[str]], run_id: str, uri: str | None = None
+) -> str | None:
+    """Copy files into a run that has ended, which stays as it is otherwise.
+
+    Args:
+        paths: Files, and folders with all that is in them.
+        run_id: MLflow's id of the run.
+        uri: Tracking store, as for :func:`start`; it is not made where there is none.
+
+    Returns:
+        The line that tells how to see the run; ``None`` where it could not be reached.
+    """
+    run = Run(uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI, "")
+    run._reopen(run_id)
+    run.artifacts(paths)
+    return None if run._lost else run.how_to_open()
+
+
 def preload() -> threading.Thread:
     """Import MLflow (2 to 3 s) in the background, to overlap it with other work."""
 
@@ -280,6 +299,19 @@ class Run:
         if system_metrics and not self._lost:
             self._watch()
 
+    def _reopen(self, run_id: str) -> None:
+        def find() -> None:
+            from mlflow import MlflowClient
+
+            self._client = MlflowClient(_absolute(self.uri))
+            self.experiment_id = self._client.get_run(run_id).info.experiment_id
+            self.run_id = run_id
+
+        what = f"cannot find run {run_id} at {_without_password(self.uri)}"
+        self._attempt(what, lambda: _prepare(self.uri, create=False), PREPARE_S)
+        if not self._lost:
+            self._attempt(what, find, _patience())
+
     def _connect(self, name: str | None, tags: Mapping[str, Any]) -> None:
         from mlflow import MlflowClient
 
@@ -374,7 +406,7 @@ def _import_mlflow() -> None:
             logging.getLogger(name).setLevel(level)
 
 
-def _prepare(uri: str) -> None:
+def _prepare(uri: str, create: bool = True) -> None:
     """See to it that MLflow can open the store: what fails here fails fast, and says why."""
     if urlsplit(uri).scheme in ("", "file") and "MLFLOW_ALLOW_FILE_STORE" not in os.environ:
         folder = uri.removeprefix("file:").removeprefix("//").rstrip("/")
@@ -385,6 +417,8 @@ def _prepare(uri: str) -> None:
     path = _database_path(uri)
     if path is not None and _has_content(path):
         _check_database(path)
+    elif path is not None and not create:
+        raise FileNotFoundError("there is no database")
     elif path is not None:
         _create_database(path)
     _import_mlflow()

@@ -96,6 +96,14 @@ def test_every_profile_answers_as_baseline(profile: str, runs: Path, baseline: R
     assert changed <= (1 if mixed else 0)
 
 
+def test_a_finished_run_says_what_it_was_asked(baseline: Report) -> None:
+    told = json.loads((baseline.output / "job.json").read_text(encoding="utf-8"))
+    job = Job.from_dict(told["job"])
+    assert job.to_dict() == told["job"] == bundled_job("baseline", Path("elsewhere")).to_dict()
+    assert told["request"] == job.request.describe()
+    assert not (baseline.output / "results").exists()
+
+
 def test_bundled_model_reads(baseline: Report) -> None:
     assert sum(bool(row.right) for row in baseline.rows) >= QUESTIONS / 3
 

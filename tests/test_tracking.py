@@ -230,6 +230,30 @@ def test_artifacts_come_back(store: str, tmp_path: Path) -> None:
     assert (back / "out" / "deep" / "0.bin").read_bytes() == b"\0\1"
 
 
+def test_files_are_added_to_a_run_that_has_ended(store: str, tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    with start(store, system_metrics=False) as run:
+        pass
+    ended = stored(run).info.end_time
+    (tmp_path / "page.html").write_text("<p/>")
+    line = tracking.attach([tmp_path / "page.html"], str(run.run_id), store)
+    assert line == run.how_to_open()
+    assert [f.path for f in MlflowClient(store).list_artifacts(run.run_id)] == ["page.html"]
+    assert (stored(run).info.status, stored(run).info.end_time) == ("FINISHED", ended)
+
+
+@pytest.mark.parametrize(
+    ("uri", "reason"), [(None, "not found"), ("sqlite:///other.db", "there is no database")]
+)
+def test_no_run_to_add_files_to(
+    uri: str | None, reason: str, store: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert tracking.attach([__file__], "0" * 32, uri) is None
+    assert reason in the_warning(caplog)
+    assert not Path("other.db").exists()
+
+
 def test_a_dataset_is_named_and_not_read(store: str, tmp_path: Path) -> None:
     import mlflow.data
 

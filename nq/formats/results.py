@@ -48,6 +48,18 @@ def clear(folder: Path) -> None:
         folder.rmdir()
 
 
+def move(folder: Path, to: Path) -> None:
+    """Moves the results in ``folder`` to one of another name beside it."""
+    to.mkdir(parents=True, exist_ok=True)
+    for path in (folder / REQUEST, *folder.glob("*.npz")):
+        path.replace(to / path.name)
+
+
+def shards(folder: Path) -> tuple[Path, ...]:
+    """The shards, by name alone, whose results lie in ``folder``."""
+    return tuple(sorted({Path(path.stem[: -DIGITS - 1]) for path in folder.glob("*.npz")}))
+
+
 def _parts(folder: Path, shard: Path) -> list[Path]:
     digits = "[0-9]" * DIGITS
     return sorted(folder.glob(f"{glob.escape(shard.stem)}-{digits}.npz"))

@@ -18,6 +18,9 @@ from nq.formats.results import (
     SCORES,
     Results,
     claim,
+    clear,
+    move,
+    shards,
     windows_done,
     write_part,
 )
@@ -166,3 +169,18 @@ def test_claiming_removes_parts_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "half.tmp").touch()
     claim(tmp_path, {"model": "b"})
     assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", "request.json"}
+
+
+def test_results_move_with_all_they_need(tmp_path: Path) -> None:
+    results, to = tmp_path / "results", tmp_path / "scores"
+    claim(results, {"model": "small"})
+    write_part(results, SHARD, 0, part([(0, 1, 0, 1)]))
+    (results / "left.tmp").touch()
+    before = Results(results, (SHARD,))[0, 1]
+    move(results, to)
+    clear(results)
+    assert not results.exists()
+    assert shards(to) == (Path(SHARD.stem),)
+    assert np.array_equal(Results(to, shards(to))[0, 1].start_logit, before.start_logit)
+    clear(to)
+    assert not to.exists()
