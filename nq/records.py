@@ -117,6 +117,18 @@ class Example:
         return " ".join(self.tokens[i] for i in inside if not self.is_html[i])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Page:
+    """A page that can be shown: ``spelling`` has for each token what a person reads there.
+
+    A word's spelling ends in a blank where the page has one; that of a tag is a line end,
+    a mark between cells, or nothing.
+    """
+
+    example: Example
+    spelling: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A record that could not be used, and why."""
@@ -244,3 +256,14 @@ class Prediction:
     def answered(self) -> bool:
         """Whether anything at all was answered."""
         return self.long is not None or bool(self.shorts) or self.yes_no is not YesNo.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One of the answers that were weighed: a block of the page and what it says in short."""
+
+    long: Span
+    shorts: tuple[Span, ...]
+    yes_no: YesNo
+    long_probability: float
+    short_probability: float

@@ -18,6 +18,7 @@ import numpy as np
 from nq.config import DecisionConfig
 from nq.postprocess.answers import Pairs, pairs
 from nq.records import (
+    Alternative,
     AnswerType,
     Example,
     FloatArray,
@@ -56,6 +57,32 @@ def choose(example: Example, scores: WindowScores, config: DecisionConfig) -> Pr
         short_score,
         _YES_NO.get(kind, YesNo.NONE) if given else YesNo.NONE,
     )
+
+
+def alternatives(
+    example: Example, scores: WindowScores, config: DecisionConfig, limit: int
+) -> tuple[Alternative, ...]:
+    """The best blocks, each with its best short answer, best first; provisional."""
+    block = blocks(example)
+    found = pairs(scores)
+    first = block[found.start_doc]
+    inside = (first >= 0) & (first == block[found.end_doc])
+    found, first = found.where(inside), first[inside]
+    likely = hypotheses(found, scores, config.max_answer_length)
+    best = likely.max(axis=0)
+    given = []
+    for index in dict.fromkeys(first[np.argsort(-best, kind="stable")].tolist()):
+        kind, short, score = _short(found, np.where(first == index, likely, -np.inf))
+        given.append(
+            Alternative(
+                example.candidates[index].span,
+                (short,) if kind is AnswerType.SHORT else (),
+                _YES_NO.get(kind, YesNo.NONE),
+                float(1 / (1 + np.exp(-best[first == index].max()))),
+                float(1 / (1 + np.exp(-score))),
+            )
+        )
+    return tuple(given[:limit])
 
 
 def blocks(example: Example) -> IntArray:
