@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nq.pipeline import Job, Report
 
 DEFAULT_PROFILE = "grappler"
+PROFILES_HELP = f"profiles, joined by '+' in any order:\n{describe()}"
 SAMPLE_ROWS = 40
 QUALITY = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
 
@@ -29,21 +30,13 @@ def parser() -> argparse.ArgumentParser:
         description="Answers every question of the data, scores the answers where there is "
         "gold, and records the run in MLflow. Run the same command again to go on where it "
         "was interrupted.",
-        epilog=f"profiles, joined by '+' in any order:\n{describe()}",
+        epilog=PROFILES_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--data", nargs="+", metavar="FILE", help="files, globs or folders; default: the sample"
     )
-    parser.add_argument(
-        "--profile",
-        type=_profile,
-        default=Profile.parse(DEFAULT_PROFILE),
-        help=f"optimizations to run under (default: {DEFAULT_PROFILE}); see below",
-    )
-    parser.add_argument(
-        "--model", type=Path, metavar="DIR", help="model folder; default: the bundled model"
-    )
+    add_model(parser)
     parser.add_argument(
         "--output",
         type=Path,
@@ -85,6 +78,19 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--no-track", action="store_true", help="do not record the run")
     commandline.add_common(parser)
     return parser
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Adds which model runs under which profile; the epilog should be ``PROFILES_HELP``."""
+    parser.add_argument(
+        "--profile",
+        type=_profile,
+        default=Profile.parse(DEFAULT_PROFILE),
+        help=f"optimizations to run under (default: {DEFAULT_PROFILE}); see below",
+    )
+    parser.add_argument(
+        "--model", type=Path, metavar="DIR", help="model folder; default: the bundled model"
+    )
 
 
 def _profile(text: str) -> Profile:
