@@ -12,6 +12,7 @@ from nq import commandline, tracking
 from nq.bundle import bundled_model, bundled_sample
 from nq.config import DECISIONS, DecisionConfig, WindowConfig
 from nq.errors import RunError
+from nq.formats.shown import cut
 from nq.model.profile import Profile, describe
 
 if TYPE_CHECKING:
@@ -234,16 +235,12 @@ def _table(report: Report) -> list[str]:
     """Question, answer, right or wrong; long texts are cut."""
     marks = {True: "right", False: "WRONG", None: ""}
     rows = [
-        f"{_cut(row.question, 58):<58}  {marks[row.right]:<5}  "
-        f"{_cut(row.answer or '(no answer)', 60)}"
+        f"{cut(row.question, 58):<58}  {marks[row.right]:<5}  "
+        f"{cut(row.answer or '(no answer)', 60)}"
         for row in report.rows
     ]
     more = report.examples - len(rows)
     return rows + ([f"… and {more} more in predictions.json"] if more > 0 else [])
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nq.formats.shown import MARKS, line, text
+from nq.formats.shown import MARKS, cut, line, text
 from nq.records import Alternative, Page, Prediction, Span, YesNo
 
-MAX_WIDTH = 100
+MAX_WIDTH, MAX_LINES = 100, 16
 INDENT = "  "
 
 
@@ -38,7 +38,9 @@ class Reply:
 
 
 def show(page: Page, reply: Reply, top: int, marks: Sequence[str] = MARKS) -> str:
-    """The answer, the place on the page where it was found, and what else was weighed.
+    """The answer, the block where it was found, and what else was weighed.
+
+    Of a long block only the lines around the answer are shown; ``describe`` has all of it.
 
     Args:
         page: what was asked.
@@ -57,7 +59,7 @@ def show(page: Page, reply: Reply, top: int, marks: Sequence[str] = MARKS) -> st
     if prediction.long:
         sure = f" ({percent(given.long_probability)})" if given else ""
         block = text(page, prediction.long, prediction.shorts, marks)
-        parts.append(f"found in{sure}:\n{_wrapped(block)}")
+        parts.append(f"found in{sure}:\n{_wrapped(block, marks[0])}")
     others = reply.runners_up(top)
     if others:
         rows = "\n".join(_row(page, other) for other in others)
@@ -112,18 +114,20 @@ def _place(page: Page, span: Span) -> dict[str, Any]:
 
 def _row(page: Page, other: Alternative) -> str:
     answer = short_answer(page, other) or "(no short answer)"
-    start = (
-        f"{percent(other.short_probability):>6}  {textwrap.shorten(answer, 40, placeholder='…')}"
-    )
-    room = _width() - len(start) - 3
-    return f"{start} · {textwrap.shorten(line(page, other.long), max(room, 20), placeholder='…')}"
+    start = f"{percent(other.short_probability):>6}  {cut(answer, 40)} · "
+    return start + cut(line(page, other.long), max(_width() - len(start), 20))
 
 
-def _wrapped(block: str) -> str:
-    return "\n".join(
-        textwrap.fill(paragraph, _width(), initial_indent=INDENT, subsequent_indent=INDENT)
-        for paragraph in block.split("\n")
-    )
+def _wrapped(block: str, mark: str) -> str:
+    """The block in lines of the terminal's width; of many lines those around ``mark``."""
+    wrapped = [
+        row for part in block.split("\n") for row in textwrap.wrap(part, _width() - len(INDENT))
+    ]
+    at = next((i for i, row in enumerate(wrapped) if mark in row), 0)
+    first = max(0, min(at - MAX_LINES // 2, len(wrapped) - MAX_LINES))
+    last = first + MAX_LINES
+    shown = [*["…"] * (first > 0), *wrapped[first:last], *["…"] * (last < len(wrapped))]
+    return textwrap.indent("\n".join(shown), INDENT)
 
 
 def _width() -> int:

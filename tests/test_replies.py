@@ -6,7 +6,7 @@ import json
 
 from nq.formats.pages import from_text
 from nq.records import Alternative, Prediction, Span, YesNo
-from nq.replies import Reply, describe, show
+from nq.replies import MAX_LINES, Reply, describe, show
 
 PAGE = from_text("Ada Brenn (1840) designed the tower.\n\nTom Hale was its keeper.\n\nIt's old.")
 FIRST, SECOND, THIRD = (c.span for c in PAGE.example.candidates)
@@ -53,6 +53,17 @@ def test_no_answer() -> None:
     shown = show(PAGE, Reply(Prediction(0), WEIGHED), top=1)
     assert shown.startswith("no answer\n\nbest guesses:\n   83%  Ada Brenn")
     assert show(PAGE, Reply(Prediction(0), ()), top=3) == "no answer"
+
+
+def test_of_a_long_block_the_lines_around_the_answer() -> None:
+    page = from_text(" ".join(f"word{i}" for i in range(1000)))
+    block = page.example.candidates[0].span
+    for at in (1, 500, 999):
+        shown = show(page, Reply(Prediction(0, block, 0.9, (Span(at, at + 1),), 0.8), ()), 0)
+        assert f"»word{at - 1}«" in shown
+        assert len(shown.split("\n")) <= MAX_LINES + 5
+        assert shown.endswith("…") == (at < 999)
+    assert "word0 " in show(page, Reply(Prediction(0, block, 0.9), ()), 0)
 
 
 def test_json() -> None:

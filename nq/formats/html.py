@@ -1,8 +1,8 @@
 """HTML -> the words, tags and candidates that NQ would have made of it.
 
 ``<p>It <b>rains</b>.</p>`` becomes ``<P> It rains . </P>``, a candidate. Tags of blocks that
-NQ knows stay as tokens, other blocks part words, inline tags leave no trace, and what a
-browser does not show is dropped.
+NQ knows stay as tokens, other blocks part words, inline tags leave no trace. Dropped is what
+a browser does not show, and what leads around the page: navigation, footers, references.
 """
 
 from __future__ import annotations
@@ -28,8 +28,15 @@ INLINE = frozenset(
 SOFT_BREAKS = ("br", "img")
 DROPPED = frozenset(
     """
-    annotation audio canvas datalist iframe math nav noembed noframes noscript object rp rt
+    annotation audio canvas datalist footer iframe math nav noembed noframes noscript object rp rt
     script select style svg template textarea title video
+    """.split()  # noqa: SIM905
+)
+_NOISE_ROLES = ("navigation", "contentinfo", "search")
+_NOISE_CLASSES = frozenset(  # of MediaWiki; blocks that NQ has no candidates for either
+    """
+    catlinks mw-editsection mw-jump-link navbox printfooter reference references reflist
+    toc
     """.split()  # noqa: SIM905
 )
 _NOT_SHOWN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
@@ -140,8 +147,8 @@ def _is_dropped(tag: str, attributes: Mapping[str, str]) -> bool:
         tag in DROPPED
         or "hidden" in attributes
         or attributes.get("aria-hidden") == "true"
-        or attributes.get("role") == "navigation"
-        or (tag == "sup" and "reference" in attributes.get("class", "").split())
+        or attributes.get("role") in _NOISE_ROLES
+        or not _NOISE_CLASSES.isdisjoint(attributes.get("class", "").lower().split())
         or bool(_NOT_SHOWN.search(attributes.get("style", "")))
     )
 

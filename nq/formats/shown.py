@@ -33,3 +33,12 @@ def text(page: Page, span: Span, shorts: Sequence[Span] = (), marks: Sequence[st
 def line(page: Page, span: Span) -> str:
     """The text of ``span`` in one line."""
     return text(page, span).replace("\n", " ")
+
+
+def cut(text: str, width: int) -> str:
+    """At most ``width`` characters of a text.
+
+    >>> cut("Obama", 5), cut("Obama", 4)
+    ('Obama', 'Oba…')
+    """
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -96,6 +96,7 @@ def element(inner: st.SearchStrategy[tuple[str, str]]) -> st.SearchStrategy[tupl
         | WORD.map(lambda word: (f"<h2>{word}</h2><!-- {word} -->", word))
         | hidden("script")
         | hidden("nav")
+        | hidden("sup", ' class="x reference"')
         | hidden("p", " hidden")
         | hidden("div", ' style="display: none"')
     )
