@@ -117,6 +117,18 @@ class Example:
         return " ".join(self.tokens[i] for i in inside if not self.is_html[i])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Page:
+    """A page that can be shown: ``spelling`` has for each token what a person reads there.
+
+    A word's spelling ends in a blank where the page has one; that of a tag is a line end,
+    a mark between cells, or nothing.
+    """
+
+    example: Example
+    spelling: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A record that could not be used, and why."""
