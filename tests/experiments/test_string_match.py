@@ -14,7 +14,7 @@ from experiments.string_match import main, normalized
 from nq.bundle import bundled_sample
 from nq.cli import console
 
-N = 4
+N = 12
 
 
 def answer(tiny_model: Path, folder: Path, records: list[dict[str, Any]]) -> Path:
