@@ -7,7 +7,6 @@ keeps memory flat: nothing here holds more than one page.
 from __future__ import annotations
 
 import hashlib
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,8 +28,6 @@ from nq.preprocess.prepared import MANIFEST
 from nq.preprocess.vocabulary import load_tokenizer
 from nq.records import DeadLetter, Example, ExampleId, Prediction, Source, WindowScores, YesNo
 from nq.scoring import Scorekeeper
-
-log = logging.getLogger(__name__)
 
 PREDICTIONS, METRICS, DEAD_LETTERS = "predictions.json", "metrics.json", "dead_letters.jsonl"
 JOB, RESULTS, SCORES = "job.json", "results", "scores"
@@ -251,23 +248,17 @@ def _predict(
 ) -> Path:
     """Scores every window; the folder of the results."""
     with report.timed("load_s"):
-        from nq.model import joint, names, predict
+        from nq.model import loading, predict
 
-        report.device = predict.device()
-        report.precision = job.profile.precision(report.device)
-        tokenizer = load_tokenizer(job.model, job.windows.compat)
-        config = checkpoint.with_room_for(checkpoint.load_config(job.model), tokenizer)
-        model = joint.build(config, job.windows.max_seq_length, job.batch_size, report.precision)
-        tensors = checkpoint.read_tensors(job.model)
-        loaded = checkpoint.fill(model, tensors, names.bert_table(config))
-        del tensors
-    if loaded.fresh:
-        log.warning("not in the checkpoint, left random: %s", ", ".join(loaded.fresh))
-    if loaded.left_over:
-        log.info("left over of the checkpoint: %s", ", ".join(loaded.left_over))
-    wanted = DECISIONS[job.decision.rule]
-    selection = predict.Selection(min(wanted.k, job.windows.max_seq_length), wanted.text_only)
-    predictor = predict.Predictor(model, job.profile, selection)
+        predictor = loading.load_predictor(
+            job.model,
+            load_tokenizer(job.model, job.windows.compat),
+            job.profile,
+            job.windows,
+            job.decision.rule,
+            job.batch_size,
+        )
+    report.device, report.precision = predict.device(), predictor.precision
     folder = report.output / RESULTS
     timing = predict.predict(
         predictor, prepared.shards, folder, asked, lambda done: on_windows(done, prepared.windows)

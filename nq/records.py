@@ -119,13 +119,26 @@ class Example:
         """
         inside = [i for i in range(span.start, span.end) if not self.is_html[i]]
         return "".join(
-            self.tokens[i] if n == 0 or self._touch(inside[n - 1], i) else " " + self.tokens[i]
+            self.tokens[i] if n == 0 or self.touch(inside[n - 1], i) else " " + self.tokens[i]
             for n, i in enumerate(inside)
         )
 
-    def _touch(self, token: int, following: int) -> bool:
+    def touch(self, token: int, following: int) -> bool:
+        """Whether the bytes of ``following`` begin where those of ``token`` end."""
         spans = self.token_bytes
         return spans is not None and bool(0 <= spans[token, 1] == spans[following, 0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Page:
+    """A page that can be shown: ``spelling`` has for each token what a person reads there.
+
+    A word's spelling ends in a blank where the page has one; that of a tag is a line end,
+    a mark between cells, or nothing.
+    """
+
+    example: Example
+    spelling: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
