@@ -10,9 +10,6 @@ with a blank between them. Rows are in the order of the data.
 
 from __future__ import annotations
 
-import csv
-import io
-
 from nq.records import Example, Prediction, Span, Weighed, YesNo
 
 NAME = "kaggle"
@@ -22,9 +19,7 @@ HEADER = b"example_id,PredictionString\n"
 
 def encode(example: Example, prediction: Prediction, weighed: Weighed | None) -> bytes:
     """The two rows of an example."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows(prediction))
-    return text.getvalue().encode()
+    return "".join(f"{_quoted(name)},{answer}\n" for name, answer in rows(prediction)).encode()
 
 
 def rows(prediction: Prediction) -> list[tuple[str, str]]:
@@ -39,6 +34,14 @@ def rows(prediction: Prediction) -> list[tuple[str, str]]:
     yes_no = prediction.yes_no
     short = _spans(prediction.shorts) if yes_no is YesNo.NONE else str(yes_no)
     return [(f"{prediction.example_id}_long", long), (f"{prediction.example_id}_short", short)]
+
+
+def _quoted(text: str) -> str:
+    """A field of CSV; the ``csv`` module leaves a carriage return bare."""
+    if not any(char in text for char in ',"\r\n'):
+        return text
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
 
 
 def _spans(spans: tuple[Span, ...]) -> str:

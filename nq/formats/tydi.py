@@ -221,7 +221,8 @@ def _annotation(item: Any, page: _Page, layout: _Layout, where: str) -> Annotati
 def _minimal_answer(item: Any, page: _Page, layout: _Layout, where: str) -> Span | None:
     if [get(item, name, int, where=where) for name in (START, END)] == [-1, -1]:
         return None
-    span = layout.find(*page.place(item, where))
+    start, end = page.place(item, where)
+    span = layout.find(start, end) if start < end else None
     if span is None:
         raise RecordError(f"{where} [{item[START]}, {item[END]}) holds no word")
     return span
