@@ -303,6 +303,7 @@ def check_refused(
 
 
 def test_a_row_that_is_no_object_is_no_example() -> None:
-    for value in ("text", 3, [], None, {}):
+    values: tuple[Any, ...] = ("text", 3, [], None, {})
+    for value in values:
         with pytest.raises(RecordError):
             inputs.decode_example(to_line(made() | {"document": value}))
