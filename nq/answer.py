@@ -12,6 +12,7 @@ from nq import commandline, tracking
 from nq.bundle import bundled_model, bundled_sample
 from nq.config import DECISIONS, DecisionConfig, WindowConfig
 from nq.errors import RunError
+from nq.formats import outputs
 from nq.formats.shown import cut
 from nq.model.profile import Profile, describe
 
@@ -62,6 +63,14 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="leave the scores of all windows in the run's folder, for experiments.errors",
     )
+    parser.add_argument(
+        "--formats",
+        type=_formats,
+        default=(),
+        metavar="NAMES",
+        help="what to write besides predictions.json, with commas between: "
+        + ", ".join(f"{name} ({kind.FILE})" for name, kind in outputs.FORMATS.items()),
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a record is bad")
     parser.add_argument(
         "--show", type=int, default=SAMPLE_ROWS, metavar="N", help="rows of the table (default: 40)"
@@ -92,6 +101,13 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def _profile(text: str) -> Profile:
     try:
         return Profile.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _formats(text: str) -> tuple[str, ...]:
+    try:
+        return outputs.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -142,6 +158,7 @@ def _job(args: argparse.Namespace) -> Job:
         limit=args.limit,
         workers=args.workers,
         keep_scores=args.keep_scores,
+        formats=args.formats,
     )
 
 
@@ -192,7 +209,9 @@ def _track(tracked: tracking.Run, job: Job, report: Report) -> None:
             "tally/dead_letters": report.dead_letters,
         }
     )
-    tracked.artifacts([report.output / name for name in (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)])
+    written = (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)
+    others = (outputs.FORMATS[name].FILE for name in job.formats)
+    tracked.artifacts([report.output / name for name in (*written, *others)])
 
 
 def summary(report: Report, how_to_open: str | None) -> str:

@@ -17,12 +17,12 @@ from typing import Any, Self
 import orjson
 
 from nq.config import DecisionConfig, WindowConfig
-from nq.formats import inputs
+from nq.formats import inputs, outputs
 from nq.formats.predictions import encode_prediction, write_predictions
 from nq.formats.results import Results, clear, move
 from nq.model import checkpoint
 from nq.model.profile import Profile
-from nq.postprocess.decision import DECISIONS, decide
+from nq.postprocess.decision import DECISIONS, decide, weighed
 from nq.preprocess.job import Prepared, Request, encode_dead_letter, prepare
 from nq.preprocess.prepared import MANIFEST
 from nq.preprocess.vocabulary import load_tokenizer
@@ -49,6 +49,7 @@ class Job:
         limit: answer the first records only.
         workers: processes for preprocessing.
         keep_scores: leave the scores of all windows in the run's folder when it has ended.
+        formats: what to write besides the official predictions; see ``nq.formats.outputs``.
     """
 
     files: tuple[str, ...]
@@ -62,6 +63,7 @@ class Job:
     limit: int | None = None
     workers: int | None = None
     keep_scores: bool = False
+    formats: tuple[str, ...] = ()
 
     @property
     def request(self) -> Request:
@@ -274,11 +276,12 @@ def _answer(job: Job, scored: Scored, report: Report, rows: int) -> None:
     score = Scorekeeper()
     with_bytes = DECISIONS[job.decision.rule].with_bytes
 
-    def encoded() -> Iterator[dict[str, Any]]:
+    def encoded(write_others: outputs.Write) -> Iterator[dict[str, Any]]:
         for example, scores in scored:
             prediction = decide(example, scores, job.decision)
             record = encode_prediction(prediction, example.token_bytes if with_bytes else None)
             right = score.add(example, record)
+            write_others(example, prediction, weighed(example, scores, job.decision))
             report.examples += 1
             report.answered += prediction.answered
             if len(report.rows) < rows:
@@ -286,7 +289,8 @@ def _answer(job: Job, scored: Scored, report: Report, rows: int) -> None:
             yield record
 
     with report.timed("postprocess_s"):
-        write_predictions(report.output / PREDICTIONS, encoded())
+        with outputs.write(report.output, job.formats) as others:
+            write_predictions(report.output / PREDICTIONS, encoded(others))
         report.dead_letters = _write_dead_letters(scored, report.output)
         report.without_gold = score.without_gold
     with report.timed("score_s"):

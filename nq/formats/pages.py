@@ -80,8 +80,15 @@ def from_text(text: str) -> Page:
 
 
 def from_record(example: Example) -> Page:
-    """The page of a record; its text is gone, so that it is spelled by rules."""
-    return Page(example, spelling(example.tokens, example.is_html))
+    """The page of a record; its text is gone, so that it is spelled by rules.
+
+    Words whose bytes touch stand close, whatever the rules say.
+    """
+    spelled = spelling(example.tokens, example.is_html)
+    for i, html in enumerate(example.is_html[:-1]):
+        if not html and not example.is_html[i + 1] and example.touch(i, i + 1):
+            spelled[i] = spelled[i].rstrip(" ")
+    return Page(example, spelled)
 
 
 def decode_text(data: bytes, name: str) -> str:
