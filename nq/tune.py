@@ -64,7 +64,7 @@ def tune(args: argparse.Namespace) -> int:
         args.model,
         profile,
         own.windows,
-        replace(own.decision, rule="default"),
+        DecisionConfig(max_answer_length=own.decision.max_answer_length),
         args.batch_size,
     )
     gold = {
