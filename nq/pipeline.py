@@ -228,7 +228,7 @@ def _asked(job: Job, windows_key: str) -> dict[str, Any]:
     wanted = DECISIONS[job.decision.rule]
     return {
         "windows": windows_key,
-        "weights": inputs.digest(str(job.model / checkpoint.WEIGHTS)),
+        "weights": "+".join(inputs.digest(str(p)) for p in checkpoint.weight_files(job.model)),
         "profile": str(job.profile),
         "batch_size": job.batch_size,
         "positions": [wanted.k, wanted.text_only],
@@ -249,18 +249,16 @@ def _predict(
 ) -> Path:
     """Scores every window; the folder of the results."""
     with report.timed("load_s"):
-        from nq.model import joint, names, predict
+        from nq.model import joint, predict
 
         report.device = predict.device()
         report.precision = job.profile.precision(report.device)
         tokenizer = load_tokenizer(job.model, job.windows.compat)
         config = checkpoint.with_room_for(checkpoint.load_config(job.model), tokenizer)
         model = joint.build(config, job.windows.max_seq_length, job.batch_size, report.precision)
-        tensors = checkpoint.read_tensors(job.model)
-        loaded = checkpoint.fill(model, tensors, names.bert_table(config))
-        del tensors
-    if loaded.fresh:
-        log.warning("not in the checkpoint, left random: %s", ", ".join(loaded.fresh))
+        loaded = checkpoint.load(job.model, model, config)
+    if loaded.warning():
+        log.warning("%s", loaded.warning())
     if loaded.left_over:
         log.info("left over of the checkpoint: %s", ", ".join(loaded.left_over))
     wanted = DECISIONS[job.decision.rule]

@@ -37,9 +37,9 @@ class Column(keras.layers.Layer):
 
 def check_length(config: ModelConfig, length: int) -> None:
     """Raises a ``ValueError`` if windows of ``length`` are beyond the position table."""
-    if length > config.max_position_embeddings:
+    if length > config.positions:
         raise ValueError(
-            f"max_seq_length {length} is beyond the model's {config.max_position_embeddings} "
+            f"max_seq_length {length} is beyond the model's {config.positions} "
             "positions; choose a smaller one"
         )
 
@@ -56,8 +56,7 @@ def build(
 
     Args:
         config: shape of the encoder.
-        length: pieces in a window, pinned, or ``None`` for any; at most
-            ``config.max_position_embeddings``.
+        length: pieces in a window, pinned, or ``None`` for any; at most ``config.positions``.
         batch_size: pinned, or ``None`` for any.
         dtype: Keras policy: ``float32``, ``mixed_bfloat16`` or ``mixed_float16``.
         dropout: rate of the dropout layers; with 0 there are none.

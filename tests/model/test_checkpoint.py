@@ -275,7 +275,7 @@ def test_one_tensor_under_two_names_is_refused(folder: Path) -> None:
         ("{", "is not JSON"),
         ("\xff", "is not JSON"),
         ("[]", "holds list, expected a JSON object"),
-        ('{"model_type": "roberta"}', "model_type 'roberta' is not supported; expected 'bert'"),
+        ('{"model_type": "gpt2"}', "model_type 'gpt2' is not supported; known are bert, roberta,"),
         ('{"position_embedding_type": "relative_key"}', "'relative_key' is not supported"),
         ('{"hidden_size": "8"}', "hidden_size is '8', expected a positive number"),
         ('{"num_attention_heads": 0}', "num_attention_heads is 0, expected a positive number"),
