@@ -14,14 +14,9 @@ from typing import Any
 
 from tokenizers import Tokenizer as Backend
 
-from nq.preprocess.tokenizer import MARKERS, Pieces, Tokenizer, marker_ids
+from nq.preprocess.tokenizer import SPECIAL, Pieces, Tokenizer, marker_ids
 
 VOCAB, MERGES = "vocab.json", "merges.txt"
-SPECIAL = {
-    *MARKERS,
-    *("[CLS]", "[SEP]", "[PAD]", "[MASK]"),
-    *("<s>", "</s>", "<pad>", "<mask>", "<cls>", "<sep>"),
-}
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True}
 
 

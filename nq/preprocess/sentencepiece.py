@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor
 
-from nq.preprocess.tokenizer import Pieces, Tokenizer, marker_ids
+from nq.preprocess.tokenizer import SPECIAL, Pieces, Tokenizer, marker_ids
 
-_SPECIAL = re.compile(r"\[.+\]|<.+>")
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
 FAIRSEQ_FILE = "sentencepiece.bpe.model"
 
@@ -87,7 +85,7 @@ class SentencePieceTokenizer(Tokenizer):
             return True
         if self._backend.is_unknown(raw) or self._backend.is_byte(raw):
             return False
-        return self._backend.is_control(raw) or bool(_SPECIAL.fullmatch(piece))
+        return self._backend.is_control(raw) or piece in SPECIAL
 
     def piece_id(self, piece: str) -> int | None:
         return self._pieces.get(piece)

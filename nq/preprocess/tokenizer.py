@@ -26,6 +26,15 @@ MARKERS: tuple[str, ...] = (
     *(f"[ContextId={n}]" for n in range(-1, 51)),
 )
 
+# What the vocabularies of all kinds call the pieces that text must not have.
+SPECIAL = frozenset(
+    (
+        *MARKERS,
+        *("[CLS]", "[SEP]", "[PAD]", "[MASK]"),
+        *("<s>", "</s>", "<pad>", "<mask>", "<cls>", "<sep>"),
+    )
+)
+
 
 class Tokenizer(ABC):
     """Piece ids for words.
