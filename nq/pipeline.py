@@ -255,7 +255,9 @@ def _predict(
         report.precision = job.profile.precision(report.device)
         tokenizer = load_tokenizer(job.model, job.windows.compat)
         config = checkpoint.with_room_for(checkpoint.load_config(job.model), tokenizer)
-        model = joint.build(config, job.windows.max_seq_length, job.batch_size, report.precision)
+        model = joint.build(
+            config, job.windows.max_seq_length, job.batch_size, report.precision, fresh=False
+        )
         loaded = checkpoint.load(job.model, model, config)
     if loaded.warning():
         log.warning("%s", loaded.warning())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import shutil
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,8 +30,10 @@ from nq.records import FloatArray
 
 __all__ = ["CONFIG", "WEIGHTS", "Weights", "weight_files"]
 
+log = logging.getLogger(__name__)
+
 SETTINGS, CARD = "nq.json", "README.md"
-SPARE_ROWS = 128  # a word table may be that much longer than the vocabulary
+SPARE_ROWS = 64  # word tables are padded up to a multiple of it
 TYPE_HEAD = ("type_output/kernel", "type_output/bias")
 Tensors = dict[str, FloatArray]
 
@@ -111,12 +114,14 @@ def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
         ValueError: the vocabulary is another model's.
     """
     own, rows = tokenizer.pieces, config.vocab_size
-    if own > rows or tokenizer.vocab_size < rows - SPARE_ROWS:
-        files = ", ".join(sorted(tokenizer.files))
+    files = ", ".join(sorted(tokenizer.files))
+    if own > rows or tokenizer.vocab_size <= rows - SPARE_ROWS:
         raise ValueError(
             f"{files} has {own} pieces, {CONFIG} says vocab_size {rows}: expected equal numbers; "
             "put the vocabulary there that the model came with"
         )
+    if rows not in (own, tokenizer.vocab_size):
+        log.warning("%s has %d pieces, the word table %d rows: is it padded?", files, own, rows)
     return dataclasses.replace(config, vocab_size=max(rows, tokenizer.vocab_size))
 
 
@@ -164,12 +169,21 @@ def read_tensors(folder: str | Path) -> Weights:
 def load(folder: str | Path, model: Any, config: ModelConfig) -> LoadReport:
     """Fills ``model``, built for ``config``, with the folder's weights.
 
+    Kernels of heads that the folder lacks are drawn where the model was built without.
+
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: a file is damaged, or weights and config do not belong together.
     """
     tensors = read_tensors(folder)
-    return fill(model, tensors, tensors.table(config))
+    report = fill(model, tensors, tensors.table(config))
+    draw = np.random.default_rng(0)
+    for variable in model.weights:
+        untouched = variable.path in report.fresh and variable.path not in TYPE_HEAD
+        if untouched and variable.path.endswith("kernel") and not np.any(variable.numpy()):
+            value = draw.normal(0, config.initializer_range, variable.shape)
+            variable.assign(value.astype(np.float32))
+    return report
 
 
 def fill(model: Any, tensors: Mapping[str, FloatArray], table: Table) -> LoadReport:

@@ -51,6 +51,7 @@ def build(
     dtype: str = "float32",
     dropout: float = 0.0,
     seed: int = 0,
+    fresh: bool = True,
 ) -> keras.Model:
     """The model with fresh weights.
 
@@ -61,6 +62,8 @@ def build(
         dtype: Keras policy: ``float32``, ``mixed_bfloat16`` or ``mixed_float16``.
         dropout: rate of the dropout layers; with 0 there are none.
         seed: of the fresh weights and of dropout.
+        fresh: draw the weights; else they are 0, for ``checkpoint.load`` to fill, which is
+            faster for a large model.
 
     Returns:
         A model of ``{input_ids, input_mask, segment_ids}`` (int32 ``[B, length]``) to
@@ -80,6 +83,8 @@ def build(
     init = keras.initializers.TruncatedNormal(
         stddev=config.initializer_range, seed=keras.random.SeedGenerator(seed)
     )
+    if not fresh:
+        init = keras.initializers.Zeros()
     x = encoder(config, inputs, policy, init, dropout, seed)
 
     def head(units: int, name: str, dtype: Any, activation: str | None = None) -> Any:
