@@ -213,14 +213,35 @@ def fill(model: Any, tensors: Mapping[str, FloatArray], table: Table) -> LoadRep
         filled.append((variable, parts, shape))
         used.update(part.name for part in parts)
     for variable, parts, shape in filled:
+        if isinstance(tensors, Weights) and _is_word_table(variable.path):
+            _fill_by_rows(variable, tensors, parts[0].name, shape)
+            continue
         pieces = [tensors[part.name].T if part.transposed else tensors[part.name] for part in parts]
         if len(pieces[0]) < shape[0]:
             pieces = [_grow(pieces[0], shape)]
-        variable.assign(pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=-1))
+        value = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=-1)
+        _write(variable, value)
     for variable in model.weights:
         if variable.path in TYPE_HEAD and variable.path in fresh:
             variable.assign(np.zeros(variable.shape, np.float32))
     return LoadReport(tuple(fresh), tuple(sorted(set(tensors) - used)))
+
+
+def _fill_by_rows(variable: Any, tensors: Weights, name: str, shape: tuple[int, ...]) -> None:
+    """Fills the word table block by block."""
+    rows = tensors.shapes[name][0]
+    for first, block in tensors.chunks(name):
+        _write(variable, block, first)
+    if rows < shape[0]:
+        _write(variable, _fresh_rows(rows, shape), rows)
+
+
+def _write(variable: Any, rows: FloatArray, first: int = 0) -> None:
+    """Puts rows into a weight in place: an assignment would allocate the weight once more."""
+    from tensorflow import raw_ops
+
+    indices = np.arange(first, first + len(rows), dtype=np.int32)
+    raw_ops.ResourceScatterUpdate(resource=variable.value.handle, indices=indices, updates=rows)
 
 
 def _shapes(tensors: Mapping[str, FloatArray]) -> dict[str, tuple[int, ...]]:
@@ -248,8 +269,12 @@ def _checked_rows(
 
 def _grow(table: FloatArray, shape: tuple[int, ...]) -> FloatArray:
     """A word table with fresh rows below, where the tokenizer has more ids than it."""
-    fresh = np.random.default_rng(0).normal(0, 0.02, (shape[0] - len(table), *shape[1:]))
-    return np.concatenate([table, fresh.astype(np.float32)])
+    return np.concatenate([table, _fresh_rows(len(table), shape)])
+
+
+def _fresh_rows(rows: int, shape: tuple[int, ...]) -> FloatArray:
+    fresh = np.random.default_rng(0).normal(0, 0.02, (shape[0] - rows, *shape[1:]))
+    return fresh.astype(np.float32)
 
 
 def save(

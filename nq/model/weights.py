@@ -33,6 +33,7 @@ CONVERT_PICKLE = (
     "transformers import AutoModelForQuestionAnswering as M; "
     "M.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[2])' FOLDER NEW_FOLDER"
 )
+CHUNK_BYTES = 16 << 20
 DTYPES: dict[str, Any] = {
     "F64": np.float64,
     "F32": np.float32,
@@ -73,6 +74,7 @@ class Weights(Mapping[str, FloatArray]):
         layout: how they are named.
         shapes: of all of them, by name.
         read: reads one, by its name.
+        read_rows: reads some rows of one, where the file allows it.
     """
 
     def __init__(
@@ -80,8 +82,10 @@ class Weights(Mapping[str, FloatArray]):
         layout: Layout,
         shapes: Mapping[str, tuple[int, ...]],
         read: Callable[[str], Any],
+        read_rows: Callable[[str, slice], Any] | None = None,
     ) -> None:
-        self.layout, self.shapes, self._read = layout, dict(shapes), read
+        self.layout, self.shapes = layout, dict(shapes)
+        self._read, self._read_rows = read, read_rows
 
     def table(self, config: ModelConfig) -> Table:
         """Which of them fill each weight of a model of that shape.
@@ -118,6 +122,17 @@ class Weights(Mapping[str, FloatArray]):
             raise KeyError(name)
         value: FloatArray = np.asarray(self._read(name)).astype(np.float32, copy=False)
         return value
+
+    def chunks(self, name: str) -> Iterator[tuple[int, FloatArray]]:
+        """A large tensor by blocks of rows, each with the number of its first."""
+        if not self._read_rows:
+            yield 0, self[name]
+            return
+        rows, *rest = self.shapes[name]
+        step = max(1, CHUNK_BYTES // (4 * int(np.prod(rest))))
+        for first in range(0, rows, step):
+            block = self._read_rows(name, slice(first, min(first + step, rows)))
+            yield first, np.asarray(block).astype(np.float32, copy=False)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.shapes)
@@ -205,15 +220,18 @@ class _Stored:
     shape: tuple[int, ...]
     start: int
 
-    def read(self) -> Any:
+    def read(self, rows: slice | None = None) -> Any:
+        """The tensor, or some of its rows."""
         # read, not mapped: pages of a mapped file would count as memory until all is loaded
-        count = int(np.prod(self.shape))
+        first, last = (rows.start, rows.stop) if rows else (0, self.shape[0] if self.shape else 1)
+        width = int(np.prod(self.shape[1:]))
+        count = (last - first) * width
         with self.file.open("rb") as file:
-            file.seek(self.start)
+            file.seek(self.start + first * width * np.dtype(self.dtype).itemsize)
             value = np.fromfile(file, self.dtype, count)
         if len(value) < count:
             raise ValueError(f"{self.file} is damaged: it ends too early")
-        return value.reshape(self.shape)
+        return value.reshape(self.shape if not rows else (last - first, *self.shape[1:]))
 
 
 def _safetensors(files: list[Path], layout: Layout) -> Weights:
@@ -234,13 +252,14 @@ def _safetensors(files: list[Path], layout: Layout) -> Weights:
             raise ValueError(f"{where.file} holds {ours} under two names")
         by_name[ours] = name
 
-    def read(name: str) -> Any:
+    def read(name: str, rows: slice | None = None) -> Any:
         theirs = by_name[name]
-        value = stored[theirs].read()
+        value = stored[theirs].read(rows)
         scale = stored.get(theirs + SCALE)
-        return value.astype(np.float32) * scale.read() if scale else value
+        return value.astype(np.float32) * scale.read(rows) if scale else value
 
-    return Weights(layout, {n: stored[theirs].shape for n, theirs in by_name.items()}, read)
+    shapes = {ours: stored[theirs].shape for ours, theirs in by_name.items()}
+    return Weights(layout, shapes, read, read)
 
 
 def _header(path: Path) -> dict[str, _Stored]:
