@@ -43,6 +43,14 @@ def read_vocab(path: Path) -> dict[str, int]:
     return vocab
 
 
+def _longest_word(path: Path) -> int:
+    """Characters of the longest word that is not unknown; a ``tokenizer.json`` has its own."""
+    if path.suffix != ".json":
+        return MAX_WORD_CHARS
+    model = json.loads(path.read_bytes())["model"]
+    return int(model.get("max_input_chars_per_word", MAX_WORD_CHARS))
+
+
 def _is_lowercase(vocab: Iterable[str]) -> bool:
     return all(piece == piece.lower() for piece in vocab if not piece.startswith("["))
 
@@ -69,7 +77,9 @@ class WordPieceTokenizer(Tokenizer):
         self._vocab, self._markers = vocab, marker_ids(vocab, sorted(unused), size)
         self.pieces = size
         self.vocab_size = max(size - 1, *self._markers.values()) + 1
-        self._model = WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARS)
+        self._model = WordPiece(
+            vocab, unk_token="[UNK]", max_input_chars_per_word=_longest_word(path)
+        )
         self._backend = Backend(self._model)
         self._backend.normalizer = BertNormalizer(lowercase=self.lowercase)
         self._backend.pre_tokenizer = BertPreTokenizer()

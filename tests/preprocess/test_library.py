@@ -129,6 +129,12 @@ def test_word_by_word_is_the_whole_page(folders: dict[str, Path], kind: str) -> 
         assert pieces == library.encode(page, add_special_tokens=False).ids
 
 
+def test_a_wordpiece_json_says_how_long_words_may_be(folders: dict[str, Path]) -> None:
+    tokenizer = load_tokenizer(folders["wordpiece"])
+    short, long = tokenizer.encode(["i" * 100, "i" * 101])
+    assert (len(short) > 1, long) == (True, (tokenizer.unk_id,))
+
+
 def test_the_two_files_and_the_one_are_the_same_tokenizer(folders: dict[str, Path]) -> None:
     two, one = load_tokenizer(folders["byte-level"]), load_tokenizer(folders["byte-level-json"])
     words = " ".join(PAGES).split(" ")
