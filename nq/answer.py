@@ -12,12 +12,15 @@ from nq import commandline, tracking
 from nq.bundle import bundled_model, bundled_sample
 from nq.config import DECISIONS, DecisionConfig, WindowConfig
 from nq.errors import RunError
+from nq.formats import outputs
+from nq.formats.shown import cut
 from nq.model.profile import Profile, describe
 
 if TYPE_CHECKING:
     from nq.pipeline import Job, Report
 
 DEFAULT_PROFILE = "grappler"
+PROFILES_HELP = f"profiles, joined by '+' in any order:\n{describe()}"
 SAMPLE_ROWS = 40
 QUALITY = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
 
@@ -29,21 +32,13 @@ def parser() -> argparse.ArgumentParser:
         description="Answers every question of the data, scores the answers where there is "
         "gold, and records the run in MLflow. Run the same command again to go on where it "
         "was interrupted.",
-        epilog=f"profiles, joined by '+' in any order:\n{describe()}",
+        epilog=PROFILES_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--data", nargs="+", metavar="FILE", help="files, globs or folders; default: the sample"
     )
-    parser.add_argument(
-        "--profile",
-        type=_profile,
-        default=Profile.parse(DEFAULT_PROFILE),
-        help=f"optimizations to run under (default: {DEFAULT_PROFILE}); see below",
-    )
-    parser.add_argument(
-        "--model", type=Path, metavar="DIR", help="model folder; default: the bundled model"
-    )
+    add_model(parser)
     parser.add_argument(
         "--output",
         type=Path,
@@ -68,6 +63,14 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="leave the scores of all windows in the run's folder, for experiments.errors",
     )
+    parser.add_argument(
+        "--formats",
+        type=_formats,
+        default=(),
+        metavar="NAMES",
+        help="what to write besides predictions.json, with commas between: "
+        + ", ".join(f"{name} ({kind.FILE})" for name, kind in outputs.FORMATS.items()),
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a record is bad")
     parser.add_argument(
         "--show", type=int, default=SAMPLE_ROWS, metavar="N", help="rows of the table (default: 40)"
@@ -82,9 +85,29 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Adds which model runs under which profile; the epilog should be ``PROFILES_HELP``."""
+    parser.add_argument(
+        "--profile",
+        type=_profile,
+        default=Profile.parse(DEFAULT_PROFILE),
+        help=f"optimizations to run under (default: {DEFAULT_PROFILE}); see below",
+    )
+    parser.add_argument(
+        "--model", type=Path, metavar="DIR", help="model folder; default: the bundled model"
+    )
+
+
 def _profile(text: str) -> Profile:
     try:
         return Profile.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _formats(text: str) -> tuple[str, ...]:
+    try:
+        return outputs.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -135,6 +158,7 @@ def _job(args: argparse.Namespace) -> Job:
         limit=args.limit,
         workers=args.workers,
         keep_scores=args.keep_scores,
+        formats=args.formats,
     )
 
 
@@ -185,7 +209,9 @@ def _track(tracked: tracking.Run, job: Job, report: Report) -> None:
             "tally/dead_letters": report.dead_letters,
         }
     )
-    tracked.artifacts([report.output / name for name in (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)])
+    written = (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)
+    others = (outputs.FORMATS[name].FILE for name in job.formats)
+    tracked.artifacts([report.output / name for name in (*written, *others)])
 
 
 def summary(report: Report, how_to_open: str | None) -> str:
@@ -223,16 +249,12 @@ def _table(report: Report) -> list[str]:
     """Question, answer, right or wrong; long texts are cut."""
     marks = {True: "right", False: "WRONG", None: ""}
     rows = [
-        f"{_cut(row.question, 58):<58}  {marks[row.right]:<5}  "
-        f"{_cut(row.answer or '(no answer)', 60)}"
+        f"{cut(row.question, 58):<58}  {marks[row.right]:<5}  "
+        f"{cut(row.answer or '(no answer)', 60)}"
         for row in report.rows
     ]
     more = report.examples - len(rows)
     return rows + ([f"… and {more} more in predictions.json"] if more > 0 else [])
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

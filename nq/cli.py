@@ -9,6 +9,7 @@ from nq import __version__
 
 COMMANDS = {
     "answer": ("nq.answer", "answer a file of questions, score the answers, record the run"),
+    "ask": ("nq.ask", "ask a page of your own: text, HTML or a record"),
     "preprocess": ("nq.preprocess.__main__", "turn questions and pages into TFRecords of windows"),
     "train": ("nq.train", "train a model, from any BERT encoder"),
     "convert": ("nq.convert", "turn a checkpoint of any kind into ours, or export a model"),

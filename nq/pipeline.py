@@ -7,7 +7,6 @@ keeps memory flat: nothing here holds more than one page.
 from __future__ import annotations
 
 import hashlib
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,19 +17,17 @@ from typing import Any, Self
 import orjson
 
 from nq.config import DecisionConfig, WindowConfig
-from nq.formats import inputs
+from nq.formats import inputs, outputs
 from nq.formats.predictions import encode_prediction, write_predictions
 from nq.formats.results import Results, clear, move
 from nq.model import checkpoint
 from nq.model.profile import Profile
-from nq.postprocess.decision import DECISIONS, decide
+from nq.postprocess.decision import DECISIONS, decide, weighed
 from nq.preprocess.job import Prepared, Request, encode_dead_letter, prepare
 from nq.preprocess.prepared import MANIFEST
 from nq.preprocess.vocabulary import load_tokenizer
 from nq.records import DeadLetter, Example, ExampleId, Prediction, Source, WindowScores, YesNo
 from nq.scoring import Scorekeeper
-
-log = logging.getLogger(__name__)
 
 PREDICTIONS, METRICS, DEAD_LETTERS = "predictions.json", "metrics.json", "dead_letters.jsonl"
 JOB, RESULTS, SCORES = "job.json", "results", "scores"
@@ -52,6 +49,7 @@ class Job:
         limit: answer the first records only.
         workers: processes for preprocessing.
         keep_scores: leave the scores of all windows in the run's folder when it has ended.
+        formats: what to write besides the official predictions; see ``nq.formats.outputs``.
     """
 
     files: tuple[str, ...]
@@ -65,6 +63,7 @@ class Job:
     limit: int | None = None
     workers: int | None = None
     keep_scores: bool = False
+    formats: tuple[str, ...] = ()
 
     @property
     def request(self) -> Request:
@@ -249,23 +248,17 @@ def _predict(
 ) -> Path:
     """Scores every window; the folder of the results."""
     with report.timed("load_s"):
-        from nq.model import joint, predict
+        from nq.model import loading, predict
 
-        report.device = predict.device()
-        report.precision = job.profile.precision(report.device)
-        tokenizer = load_tokenizer(job.model, job.windows.compat)
-        config = checkpoint.with_room_for(checkpoint.load_config(job.model), tokenizer)
-        model = joint.build(
-            config, job.windows.max_seq_length, job.batch_size, report.precision, fresh=False
+        predictor = loading.load_predictor(
+            job.model,
+            load_tokenizer(job.model, job.windows.compat),
+            job.profile,
+            job.windows,
+            job.decision.rule,
+            job.batch_size,
         )
-        loaded = checkpoint.load(job.model, model, config)
-    if loaded.warning():
-        log.warning("%s", loaded.warning())
-    if loaded.left_over:
-        log.info("left over of the checkpoint: %s", ", ".join(loaded.left_over))
-    wanted = DECISIONS[job.decision.rule]
-    selection = predict.Selection(min(wanted.k, job.windows.max_seq_length), wanted.text_only)
-    predictor = predict.Predictor(model, job.profile, selection)
+    report.device, report.precision = predict.device(), predictor.precision
     folder = report.output / RESULTS
     timing = predict.predict(
         predictor, prepared.shards, folder, asked, lambda done: on_windows(done, prepared.windows)
@@ -283,11 +276,12 @@ def _answer(job: Job, scored: Scored, report: Report, rows: int) -> None:
     score = Scorekeeper()
     with_bytes = DECISIONS[job.decision.rule].with_bytes
 
-    def encoded() -> Iterator[dict[str, Any]]:
+    def encoded(write_others: outputs.Write) -> Iterator[dict[str, Any]]:
         for example, scores in scored:
             prediction = decide(example, scores, job.decision)
             record = encode_prediction(prediction, example.token_bytes if with_bytes else None)
             right = score.add(example, record)
+            write_others(example, prediction, weighed(example, scores, job.decision))
             report.examples += 1
             report.answered += prediction.answered
             if len(report.rows) < rows:
@@ -295,7 +289,8 @@ def _answer(job: Job, scored: Scored, report: Report, rows: int) -> None:
             yield record
 
     with report.timed("postprocess_s"):
-        write_predictions(report.output / PREDICTIONS, encoded())
+        with outputs.write(report.output, job.formats) as others:
+            write_predictions(report.output / PREDICTIONS, encoded(others))
         report.dead_letters = _write_dead_letters(scored, report.output)
         report.without_gold = score.without_gold
     with report.timed("score_s"):

@@ -8,7 +8,7 @@ tokens, ``pos`` an index into one window's row of pieces. Spans are half-open.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,8 +97,8 @@ class Example:
         is_html: one flag a token, true for a tag.
         candidates: every candidate of the page, nested ones too, in file order.
         annotations: the gold; ``None`` where the file carries none.
-        token_bytes: ``[n_tokens, 2]`` start and end byte of each token in the page's
-            HTML; ``None`` in dialects without bytes.
+        token_bytes: ``[n_tokens, 2]`` start and end byte of each token in the page as
+            it was written, HTML or plain text; ``None`` in dialects without bytes.
         title: the page's title, empty where the file has none.
     """
 
@@ -112,9 +112,33 @@ class Example:
     title: str = ""
 
     def text(self, span: Span) -> str:
-        """The words of ``span`` without the tags, joined by blanks."""
-        inside = range(span.start, span.end)
-        return " ".join(self.tokens[i] for i in inside if not self.is_html[i])
+        """The words of ``span`` without the tags, with blanks between them.
+
+        Words whose bytes touch in the page have no blank between them: so an answer in Thai
+        or Japanese, and one with a comma, reads as the page does.
+        """
+        inside = [i for i in range(span.start, span.end) if not self.is_html[i]]
+        return "".join(
+            self.tokens[i] if n == 0 or self.touch(inside[n - 1], i) else " " + self.tokens[i]
+            for n, i in enumerate(inside)
+        )
+
+    def touch(self, token: int, following: int) -> bool:
+        """Whether the bytes of ``following`` begin where those of ``token`` end."""
+        spans = self.token_bytes
+        return spans is not None and bool(0 <= spans[token, 1] == spans[following, 0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Page:
+    """A page that can be shown: ``spelling`` has for each token what a person reads there.
+
+    A word's spelling ends in a blank where the page has one; that of a tag is a line end,
+    a mark between cells, or nothing.
+    """
+
+    example: Example
+    spelling: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,3 +279,7 @@ class Alternative:
     yes_no: YesNo
     long_probability: float
     short_probability: float
+
+
+Weighed = Callable[[int], Sequence[Alternative]]
+"""Gives so many alternatives of an example at most, best first."""

@@ -54,7 +54,8 @@ def tune(args: argparse.Namespace) -> int:
     commandline.import_tensorflow()
     from nq.formats import inputs
     from nq.model.checkpoint import load_settings, save_settings
-    from nq.pipeline import Job, Report, score_windows
+    from nq.pipeline import Job, Report, answered_examples, score_windows
+    from nq.scoring import gold_label
 
     own = load_settings(args.model)
     files = tuple(inputs.find_files(args.data))
@@ -66,9 +67,15 @@ def tune(args: argparse.Namespace) -> int:
         replace(own.decision, rule="default"),
         args.batch_size,
     )
+    gold = {
+        example.example_id: [gold_label(a, example.token_bytes) for a in example.annotations]
+        for _, example in answered_examples(job)
+        if example.annotations
+    }
+    if not gold:
+        raise ValueError(f"no annotations in {', '.join(files)}: give annotated data to learn from")
     with commandline.bar("predict", "windows") as bar:
         scored = score_windows(job, Report(args.profile, Path()), bar)
-    gold = labels.read_gold(files)
     decision, predictions = learn(scored, gold)
     save_settings(args.model, replace(own, decision=decision))
     if not args.keep_scores:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nq.records import Annotation, Candidate, ExampleId, Span, YesNo
+import numpy as np
+
+from nq.records import Annotation, Candidate, ExampleId, IntArray, Span, YesNo
 
 Record = Mapping[str, Any]
 
@@ -35,7 +37,8 @@ def check(value: Any, where: str, *kinds: type) -> Any:
     if type(value) in kinds:
         return value
     wanted = " or ".join(JSON_NAMES[kind] for kind in kinds)
-    raise RecordError(f"{where} must be {wanted}, found {JSON_NAMES[type(value)]}")
+    found = JSON_NAMES.get(type(value), f"a {type(value).__name__}")
+    raise RecordError(f"{where} must be {wanted}, found {found}")
 
 
 def get(record: Any, name: str, *kinds: type, where: str = "", default: Any = _MISSING) -> Any:
@@ -68,15 +71,16 @@ def get_text(record: Record, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def get_id(record: Record) -> ExampleId:
+def get_id(record: Record, name: str = "example_id") -> ExampleId:
     """The example's id; numeric strings (Kaggle) become numbers if nothing is lost by it."""
-    value: ExampleId = get(record, "example_id", int, str)
+    value: ExampleId = get(record, name, int, str)
     if value == "":
-        raise RecordError("field 'example_id' is empty")
+        raise RecordError(f"field {name!r} is empty")
     try:
-        return int(value) if str(int(value)) == value else value
+        number = int(value)
     except ValueError:
         return value
+    return number if str(number) == value and -(1 << 63) <= number < 1 << 64 else value
 
 
 def get_span(record: Any, n_tokens: int, where: str) -> Span | None:
@@ -94,6 +98,19 @@ def get_span(record: Any, n_tokens: int, where: str) -> Span | None:
     if start < 0 or start >= n_tokens or end > n_tokens:
         raise RecordError(f"{where} [{start}, {end}) lies outside the {n_tokens} tokens")
     return Span(start, end)
+
+
+def without_blanks(tokens: Sequence[str], is_html: Sequence[bool]) -> list[str]:
+    """The tokens of NQ v1.0, whose words have blanks inside now and then."""
+    return [t if html else t.replace(" ", "") for t, html in zip(tokens, is_html, strict=True)]
+
+
+def byte_spans(starts: Sequence[int], ends: Sequence[int], where: str) -> IntArray:
+    """``[n, 2]`` start and end bytes."""
+    try:
+        return np.array([starts, ends], np.int64).T
+    except OverflowError as error:
+        raise RecordError(f"{where}: a byte offset is beyond 64 bits") from error
 
 
 def get_candidates(record: Record, n_tokens: int) -> tuple[Candidate, ...]:
@@ -137,16 +154,17 @@ def _annotation(
         _answer_span(short, n_tokens, f"{where}.short_answers[{j}]")
         for j, short in enumerate(get(item, "short_answers", list, where=where))
     ]
-    candidate = _candidate_index(answer, len(candidates), f"{where}.long_answer")
+    candidate = get_candidate_index(answer, len(candidates), f"{where}.long_answer")
     return Annotation(
         long,
         candidate if long else None,
         tuple(s for s in shorts if s is not None),
-        _yes_no(item, where),
+        get_yes_no(item, where),
     )
 
 
-def _candidate_index(answer: Record, n_candidates: int, where: str) -> int | None:
+def get_candidate_index(answer: Any, n_candidates: int, where: str) -> int | None:
+    """Which candidate a long answer is, ``None`` where it is -1 or not said."""
     index: int = get(answer, "candidate_index", int, where=where, default=-1)
     if not -1 <= index < n_candidates:
         found = f"{where}.candidate_index is {index}"
@@ -154,7 +172,8 @@ def _candidate_index(answer: Record, n_candidates: int, where: str) -> int | Non
     return index if index >= 0 else None
 
 
-def _yes_no(item: Record, where: str) -> YesNo:
+def get_yes_no(item: Any, where: str) -> YesNo:
+    """The yes/no answer of an annotation, none where it is absent."""
     value: str = get(item, "yes_no_answer", str, where=where, default=YesNo.NONE.value)
     if value.upper() not in YesNo.__members__:
         shown = value[:MAX_SHOWN_CHARS]

@@ -1,6 +1,6 @@
-"""Input files: found by name, opened plain or gzip, read line by line.
+"""Input files: found by name, read line by line (plain or gzip) or row by row (parquet).
 
-A line becomes an ``Example`` by the dialect that recognises its fields, or a
+A record becomes an ``Example`` by the dialect that recognises its fields, or a
 ``DeadLetter`` with the reason; nothing drops silently and nothing stops the stream.
 """
 
@@ -18,12 +18,13 @@ from typing import IO, Any
 
 import orjson
 
-from nq.formats import nq_v1, simplified
+from nq.formats import hugging_face, nq_v1, parquet, simplified, tydi
 from nq.formats.fields import JSON_NAMES, Record, RecordError
 from nq.records import DeadLetter, Example, Source
 
-DIALECTS = (nq_v1, simplified)
-SHARD_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz")
+DIALECTS = (nq_v1, simplified, tydi, hugging_face)
+TABLES = (hugging_face,)  # those that come as parquet too
+SHARD_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz", ".parquet")
 EXCERPT_CHARS = 500
 MAX_LINE_BYTES = 256 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -75,6 +76,26 @@ def digest(path: str) -> str:
 def _digest(path: str, size: int, changed_ns: int) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_files(files: Sequence[str]) -> None:
+    """Looks at what can be wrong with a file as a whole, before any work is done.
+
+    Raises:
+        ValueError: a parquet file that is damaged or lacks columns.
+        OSError: a file cannot be opened.
+    """
+    for path in files:
+        if parquet.is_parquet(path):
+            parquet.check(path, TABLES)
+
+
+def count_records(path: str, limit: int | None = None) -> int:
+    """How many records ``read_examples`` gives of a file, good and bad ones."""
+    if parquet.is_parquet(path):
+        rows = parquet.count(path)
+        return rows if limit is None else min(rows, limit)
+    return sum(1 for _ in read_lines(path, limit=limit))
 
 
 def read_lines(
@@ -146,6 +167,15 @@ def decode_example(line: bytes) -> Example:
         raise RecordError(_why_not_json(line, error)) from error
     if not isinstance(record, dict):
         raise RecordError(f"expected a JSON object, found {JSON_NAMES[type(record)]}")
+    return decode_record(record)
+
+
+def decode_record(record: Record) -> Example:
+    """The example in a record, whatever its dialect.
+
+    Raises:
+        RecordError: what is wrong with the record, in a few words.
+    """
     marked = [dialect for dialect in DIALECTS if dialect.MARK in record]
     if not marked:
         marks = " or ".join(f"{d.MARK!r} ({d.NAME})" for d in DIALECTS)
@@ -172,7 +202,21 @@ def dead_letter(source: Source, line: bytes, reason: str) -> DeadLetter:
 def read_examples(
     path: str, file_index: int = 0, share: tuple[int, int] = (0, 1), limit: int | None = None
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
-    """Streams one file: each record as an example or as a dead letter; see ``read_lines``."""
+    """Streams one file: each record as an example or as a dead letter.
+
+    Args:
+        path: the file, parquet or lines (told by its first bytes, not by its name).
+        file_index: its place among the inputs.
+        share: ``(i, n)`` reads every n-th record from the i-th on, for n readers at once.
+        limit: stop behind so many records of the file.
+
+    Raises:
+        OSError: the file cannot be opened or read.
+        ValueError: see ``check_files``.
+    """
+    if parquet.is_parquet(path):
+        yield from _read_rows(path, file_index, share, limit)
+        return
     for source, line in read_lines(path, file_index, share, limit):
         if isinstance(line, RecordError):
             yield source, dead_letter(source, b"", str(line))
@@ -181,3 +225,18 @@ def read_examples(
             yield source, decode_example(line)
         except RecordError as error:
             yield source, dead_letter(source, line, str(error))
+
+
+def _read_rows(
+    path: str, file_index: int, share: tuple[int, int], limit: int | None
+) -> Iterator[tuple[Source, Example | DeadLetter]]:
+    """The rows of a parquet file; a row's line is its number."""
+    for number, row in parquet.rows(path, TABLES, share, limit):
+        source = Source(file_index, path, number)
+        if isinstance(row, RecordError):
+            yield source, dead_letter(source, b"", str(row))
+            continue
+        try:
+            yield source, decode_record(row)
+        except RecordError as error:
+            yield source, dead_letter(source, orjson.dumps(row, default=str), str(error))

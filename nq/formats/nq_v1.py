@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from nq.formats.fields import (
     Record,
-    RecordError,
+    byte_spans,
     check,
     get,
     get_annotations,
@@ -16,6 +14,7 @@ from nq.formats.fields import (
     get_column,
     get_id,
     get_text,
+    without_blanks,
 )
 from nq.records import Example, IntArray
 
@@ -31,8 +30,7 @@ def decode(record: Record) -> Example:
     """
     items = get(record, MARK, list)
     is_html = get_column(items, "html_token", bool, MARK)
-    spelled = zip(get_column(items, "token", str, MARK), is_html, strict=True)
-    tokens = [token if html else token.replace(" ", "") for token, html in spelled]
+    tokens = without_blanks(get_column(items, "token", str, MARK), is_html)
     candidates = get_candidates(record, len(tokens))
     return Example(
         example_id=get_id(record),
@@ -58,8 +56,5 @@ def _token_bytes(items: list[dict[str, Any]]) -> IntArray | None:
     """Start and end byte of each token; ``None`` for a page without bytes."""
     if not any("start_byte" in item for item in items):
         return None
-    columns = [get_column(items, name, int, MARK) for name in ("start_byte", "end_byte")]
-    try:
-        return np.array(columns, np.int64).T
-    except OverflowError as error:
-        raise RecordError(f"{MARK}: a byte offset is beyond 64 bits") from error
+    starts, ends = (get_column(items, name, int, MARK) for name in ("start_byte", "end_byte"))
+    return byte_spans(starts, ends, MARK)

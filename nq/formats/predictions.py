@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from nq.formats.whole import whole_file
 from nq.records import IntArray, Prediction, Span
 
 
@@ -53,12 +54,10 @@ def byte_span(span: Span, token_bytes: IntArray | None) -> tuple[int, int]:
 
 def write_predictions(path: Path, predictions: Iterable[dict[str, Any]]) -> None:
     """Streams encoded predictions into ``path``, which is there whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
     separator = b"\n"
-    with open(temporary, "wb") as file:
+    with whole_file(path) as file:
         file.write(b'{"predictions": [')
         for prediction in predictions:
             file.write(separator + orjson.dumps(prediction))
             separator = b",\n"
         file.write(b"\n]}\n")
-    temporary.replace(path)

@@ -22,9 +22,10 @@ from keras import ops
 from nq.formats.results import KEYS, SCORES, claim, windows_done, write_part
 from nq.model.data import spec
 from nq.model.profile import Profile, check_in_force, grappler_options
-from nq.records import IntArray
+from nq.records import Features, IntArray, WindowScores
 
 PART_BATCHES = 16
+COLUMNS = ("input_ids", "input_mask", "segment_ids", "token_map")
 
 
 @dataclass(frozen=True)
@@ -196,19 +197,43 @@ def _joined(scored: list[dict[str, Any]]) -> dict[str, IntArray]:
 
 
 def _score(predictor: Predictor, batch: dict[str, Any]) -> dict[str, Any]:
-    columns = predictor.score(
-        batch["input_ids"], batch["input_mask"], batch["segment_ids"], batch["token_map"]
-    )
+    columns = predictor.score(*(batch[name] for name in COLUMNS))
     real = batch["window_ids"].numpy()[:, 1] > 0
     found = dict(zip(SCORES, columns, strict=True)) | {n: batch[n].numpy() for n in KEYS}
     found = {name: value[real] for name, value in found.items()}
-    logits = np.concatenate([value for n, value in found.items() if "logit" in n], axis=1)
-    finite = np.isfinite(logits).all(axis=1)
-    if not finite.all():
-        bad = int(np.argmin(finite))
+    bad = _first_not_finite(found)
+    if bad is not None:
         file, line = found["example_keys"][bad]
         raise ArithmeticError(
             f"logits of window {found['window_ids'][bad, 0]} of the example in line {line} of "
             f"input file {file} are not finite under profile {predictor.profile}"
         )
     return found
+
+
+def _first_not_finite(found: dict[str, Any]) -> int | None:
+    logits = np.concatenate([value for n, value in found.items() if "logit" in n], axis=1)
+    finite = np.isfinite(logits).all(axis=1)
+    return None if finite.all() else int(np.argmin(finite))
+
+
+def score_features(predictor: Predictor, features: Features) -> WindowScores:
+    """Scores all windows of one example in memory; call it while the predictor is ``ready``.
+
+    Raises:
+        ArithmeticError: logits are not finite; names the window.
+    """
+    size, rows = predictor.batch_size, [getattr(features, name) for name in COLUMNS]
+    batches = []
+    for first in range(0, len(features), size):
+        batch = [row[first : first + size] for row in rows]
+        missing = size - len(batch[0])
+        batches.append(predictor.score(*(np.pad(row, ((0, missing), (0, 0))) for row in batch)))
+    columns = [np.concatenate(column)[: len(features)] for column in zip(*batches, strict=True)]
+    found = dict(zip(SCORES, columns, strict=True))
+    bad = _first_not_finite(found)
+    if bad is not None:
+        raise ArithmeticError(
+            f"logits of window {bad} are not finite under profile {predictor.profile}"
+        )
+    return WindowScores(**found)

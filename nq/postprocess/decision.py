@@ -15,31 +15,37 @@ kisialiou/NQ ``src/utils/utils.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from nq.config import DecisionConfig
 from nq.postprocess.answers import pairs
-from nq.postprocess.choice import choose
-from nq.records import Example, Prediction, Span, WindowScores
+from nq.postprocess.choice import alternatives, choose
+from nq.records import Alternative, Example, Prediction, Span, Weighed, WindowScores
 
 BERT_JOINT_K, KISIALIOU_K, DEFAULT_K = 10, 5, 20
 KISIALIOU_LONG, KISIALIOU_SHORT = 3.0, 8.0
 NO_SCORE = -10000.0
 
 Rule = Callable[[Example, WindowScores, DecisionConfig], Prediction]
+Alternatives = Callable[[Example, WindowScores, DecisionConfig, int], Sequence[Alternative]]
 
 
 @dataclass(frozen=True)
 class Decision:
-    """A rule, the positions that it wants of each window, whether it gives bytes too."""
+    """A rule, the positions that it wants of each window, whether it gives bytes too.
+
+    ``alternatives`` are what it weighs, with their probabilities; the originals weigh none.
+    """
 
     rule: Rule
     k: int
     text_only: bool
     with_bytes: bool = False
+    alternatives: Alternatives | None = None
 
 
 def long_answer(example: Example, span: Span) -> Span | None:
@@ -85,7 +91,7 @@ def kisialiou(example: Example, scores: WindowScores, config: DecisionConfig) ->
 
 
 DECISIONS = {
-    "default": Decision(choose, DEFAULT_K, text_only=True, with_bytes=True),
+    "default": Decision(choose, DEFAULT_K, True, with_bytes=True, alternatives=alternatives),
     "bert-joint": Decision(bert_joint, BERT_JOINT_K, text_only=False),
     "kisialiou": Decision(kisialiou, KISIALIOU_K, text_only=True),
 }
@@ -94,3 +100,9 @@ DECISIONS = {
 def decide(example: Example, scores: WindowScores, config: DecisionConfig) -> Prediction:
     """The prediction for one example by the configured rule; there is always one."""
     return DECISIONS[config.rule].rule(example, scores, config)
+
+
+def weighed(example: Example, scores: WindowScores, config: DecisionConfig) -> Weighed | None:
+    """Gives the alternatives of one example; ``None`` for a rule that weighs none."""
+    found = DECISIONS[config.rule].alternatives
+    return found and partial(found, example, scores, config)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from nq.formats import inputs
 from nq.preprocess.prepared import (
     DEAD_LETTERS,
     Prepared,
@@ -48,6 +49,7 @@ def prepare(
 
     Raises:
         OSError: a file cannot be read or written.
+        ValueError: an input file is of no use as a whole.
         RunError: the folder is not free, or the job failed.
     """
     folder = Path(output)
@@ -55,6 +57,7 @@ def prepare(
     found = find_completed(folder, described)
     if found:
         return found
+    inputs.check_files(request.files)
     with claimed(folder):
         clear(folder)
         started = time.perf_counter()

@@ -4,7 +4,7 @@
                                      `-> dead letters
 
 What is reshuffled are shares of files, not their text, so that memory does not grow with
-the input: a worker reads every n-th line of a file. The windows of an example are written
+the input: a worker reads every n-th record of a file. The windows of an example are written
 one after the other into one shard; the prediction relies on it and checks it.
 """
 
@@ -33,7 +33,7 @@ Share = tuple[int, int, int]
 
 
 def shares(n_files: int, workers: int) -> list[Share]:
-    """(file, i, n) for each piece of work: every n-th line of a file from the i-th on.
+    """(file, i, n) for each piece of work: every n-th record of a file from the i-th on.
 
     >>> shares(1, 2), shares(8, 2)[:3]
     ([(0, 0, 2), (0, 1, 2)], [(0, 0, 1), (1, 0, 1), (2, 0, 1)])
@@ -75,7 +75,7 @@ def _limits(request: Request) -> list[int | None]:
         return [None] * len(request.files)
     left, limits = request.limit, list[int | None]()
     for path in request.files:
-        count = sum(1 for _ in inputs.read_lines(path, limit=left)) if left else 0
+        count = inputs.count_records(path, left) if left else 0
         limits.append(count)
         left -= count
     return limits

@@ -21,10 +21,17 @@ from nq.preprocess.features import features, training_features
 from nq.preprocess.vocabulary import load_tokenizer
 from nq.records import DeadLetter, Example, Span, YesNo
 from tests import making
+from tests.formats.rows import row
 from tests.making import Record, changed, to_line, write_lines
 
 NATIVE = Path(__file__).parents[3] / "shared" / "data" / "native"
 DIALECTS = [making.simplified, making.v1]
+
+
+def hugging_face(**options: Any) -> Record:
+    return row(inputs.decode_example(to_line(making.v1(**options))))
+
+
 each_dialect = pytest.mark.parametrize("make", DIALECTS)
 Make = Callable[..., Record]
 
@@ -302,7 +309,7 @@ def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(deadline=None, max_examples=400)
 @given(
-    make=st.sampled_from(DIALECTS),
+    make=st.sampled_from([*DIALECTS, hugging_face]),
     changes=st.lists(st.tuples(places, st.just(...) | nudges | anything), min_size=1, max_size=3),
     compat=st.sampled_from(COMPAT_MODES),
 )

@@ -1,0 +1,76 @@
+"""One question, one page, in memory: the same stages as the whole line, without its files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nq.config import DecisionConfig, WindowConfig
+from nq.model.loading import load_predictor
+from nq.model.predict import Predictor, score_features
+from nq.model.profile import Profile
+from nq.postprocess.choice import alternatives
+from nq.postprocess.decision import decide
+from nq.preprocess.contexts import contexts
+from nq.preprocess.features import features
+from nq.preprocess.tokenizer import Tokenizer
+from nq.preprocess.vocabulary import load_tokenizer
+from nq.records import Example
+from nq.replies import Reply
+
+log = logging.getLogger(__name__)
+
+BATCH_SIZE = 8
+LONG_WAIT_WINDOWS = 200
+
+
+@dataclass(frozen=True)
+class Answerer:
+    """A loaded model with its settings; ``answerer`` makes one."""
+
+    tokenizer: Tokenizer
+    predictor: Predictor
+    windows: WindowConfig
+    decision: DecisionConfig
+
+    def answer(self, example: Example, limit: int = 1) -> Reply:
+        """The prediction for ``example``, with at most ``limit`` weighed answers."""
+        found = features(example, self.tokenizer, self.windows)
+        if len(found) > LONG_WAIT_WINDOWS:
+            log.info("a long page: %d windows to read", len(found))
+        scores = score_features(self.predictor, found)
+        return Reply(
+            decide(example, scores, self.decision),
+            alternatives(example, scores, self.decision, limit),
+        )
+
+    def unread(self, example: Example) -> int:
+        """How many blocks of the page lie beyond ``max_contexts`` and are not read."""
+        everything = replace(self.windows, max_contexts=len(example.candidates) + 1)
+        return len(contexts(example, everything)) - len(contexts(example, self.windows))
+
+
+@contextmanager
+def answerer(
+    folder: Path,
+    profile: Profile,
+    windows: WindowConfig,
+    decision: DecisionConfig,
+    batch_size: int = BATCH_SIZE,
+) -> Iterator[Answerer]:
+    """Loads a model once and holds its profile in force.
+
+    Args:
+        folder: a model folder.
+        profile: optimizations.
+        windows: how pages become windows.
+        decision: how scores become answers.
+        batch_size: windows in a batch; few, because a short page fills no more.
+    """
+    tokenizer = load_tokenizer(folder, windows.compat)
+    predictor = load_predictor(folder, tokenizer, profile, windows, decision.rule, batch_size)
+    with predictor.ready():
+        yield Answerer(tokenizer, predictor, windows, decision)

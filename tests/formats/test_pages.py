@@ -1,0 +1,282 @@
+"""Files of a person -> pages: HTML as NQ would have it, text, records, and whatever else."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.formats import shown
+from nq.formats.html import BLOCKS, from_html
+from nq.formats.pages import decode_page, decode_text, from_text, read_page, with_question
+from nq.records import Page, Span
+from tests import making
+
+TAGS = ("p", "div", "table", "tr", "td", "th", "ul", "ol", "li", "dl", "dd", "h1", "b", "a")
+SOUP = st.lists(
+    st.sampled_from([f"<{slash}{tag}>" for tag in TAGS for slash in ("", "/")])
+    | st.sampled_from(["<br>", "<p hidden>", "<script>", "</script>", "<title>", "<!--", "-->"])
+    | st.sampled_from(["&amp;", "&#0;", "&nbsp;", "&#xD800;", "<![CDATA[", "<?x", "<", ">", "&"])
+    | st.text(max_size=8)
+).map("".join)
+WORD = st.text(st.sampled_from("abcé(“.-"), min_size=1, max_size=5)
+
+
+def squeezed(text: str) -> str:
+    return re.sub(r"\s", "", text)
+
+
+def visible(page: Page) -> str:
+    pairs = zip(page.spelling, page.example.is_html, strict=True)
+    return "".join(spelled for spelled, html in pairs if not html)
+
+
+def check(page: Page) -> None:
+    """What holds for every page, however it was written."""
+    example = page.example
+    assert len(example.tokens) == len(example.is_html) == len(page.spelling)
+    spans = [c.span for c in example.candidates]
+    assert spans == sorted(spans, key=lambda s: (s.start, -s.end))
+    assert len(set(spans)) == len(spans)
+    for candidate in example.candidates:
+        span = candidate.span
+        assert 0 <= span.start < span.end <= len(example.tokens)
+        name = example.tokens[span.start].strip("<>")
+        assert name.lower() in BLOCKS
+        assert example.tokens[span.end - 1] == f"</{name}>"
+        check_balance(page, span)
+        assert example.text(span)
+        outer = [other for other in spans if other != span and other.contains(span)]
+        assert candidate.top_level == (not outer)
+    check_balance(page, Span(0, len(example.tokens)))
+
+
+def check_balance(page: Page, span: Span) -> None:
+    opened: list[str] = []
+    for i in range(span.start, span.end):
+        if page.example.is_html[i]:
+            tag = page.example.tokens[i].strip("<>")
+            if tag.startswith("/"):
+                assert opened.pop() == tag[1:]
+            else:
+                opened.append(tag)
+    assert not opened
+
+
+# --- HTML ---------------------------------------------------------------------------------
+
+
+@given(SOUP | st.text())
+def test_any_markup_makes_a_sound_page(markup: str) -> None:
+    check(from_html(markup))
+
+
+def element(inner: st.SearchStrategy[tuple[str, str]]) -> st.SearchStrategy[tuple[str, str]]:
+    """Pairs of well-formed markup and the text that a browser shows of it."""
+    several = st.lists(inner, max_size=3).map(
+        lambda pairs: ("".join(x for x, _ in pairs), "".join(x for _, x in pairs))
+    )
+
+    def wrapped(tag: str, attribute: str = "") -> st.SearchStrategy[tuple[str, str]]:
+        return several.map(lambda x: (f"<{tag}{attribute}>{x[0]}</{tag}>", x[1]))
+
+    def hidden(tag: str, attribute: str = "") -> st.SearchStrategy[tuple[str, str]]:
+        return WORD.map(lambda word: (f"<{tag}{attribute}>{word}</{tag}>", ""))
+
+    return (
+        st.sampled_from(["div", "section", "blockquote", "article"]).flatmap(wrapped)
+        | several.map(lambda x: (f"<ul><li>{x[0]}</li></ul>", x[1]))
+        | several.map(lambda x: (f"<table><tr><td>{x[0]}</td></tr></table>", x[1]))
+        | WORD.map(lambda word: (f"<p>{word}<b>{word}</b><br></p>", word * 2))
+        | WORD.map(lambda word: (f"<h2>{word}</h2><!-- {word} -->", word))
+        | hidden("script")
+        | hidden("nav")
+        | hidden("sup", ' class="x reference"')
+        | hidden("p", " hidden")
+        | hidden("div", ' style="display: none"')
+    )
+
+
+@given(st.recursive(WORD.map(lambda w: (w, w)), element, max_leaves=12))
+def test_every_visible_word_is_there_once_and_in_order(pair: tuple[str, str]) -> None:
+    markup, text = pair
+    page = from_html(f"<body>{markup}</body>")
+    check(page)
+    assert squeezed(visible(page)) == squeezed(text)
+
+
+def test_tags_words_and_candidates_are_those_of_nq() -> None:
+    page = from_html(
+        "<html><head><title>The  Tower</title><style>p{}</style></head><body><nav>Home</nav>"
+        "<h1>The Tower</h1><p>It&#39;s <i>old</i> (1874).<p>Wiki<b>pedia</b><br>says&nbsp;so"
+        "<table><tr><th>Height<td>31&thinsp;m</table>Loose words.<ul><li>One <p>Two</ul>"
+    )
+    example = page.example
+    assert " ".join(example.tokens) == (
+        "<H1> The Tower </H1> <P> It 's old ( 1874 ) . </P> <P> Wikipedia says so </P> "
+        "<Table> <Tr> <Th> Height </Th> <Td> 31 m </Td> </Tr> </Table> Loose words . "
+        "<Ul> <Li> One <P> Two </P> </Li> </Ul>"
+    )
+    found = [(example.tokens[c.span.start], c.top_level) for c in example.candidates]
+    tops = ["<P>", "<P>", "<Table>", "<Tr>", "<Ul>", "<Li>", "<P>"]
+    assert found == list(zip(tops, (True, True, True, False, True, False, False), strict=True))
+    assert example.title == "The Tower"
+    texts = [shown.text(page, c.span) for c in example.candidates if c.top_level]
+    assert texts == ["It's old (1874).", "Wikipedia says so", "Height | 31 m", "One\nTwo"]
+
+
+def test_a_page_without_blocks_gets_paragraphs() -> None:
+    page = from_html("<h1>Title</h1><div>One <b>two</b>.</div><div>Three<br>four.</div>")
+    check(page)
+    assert [shown.text(page, c.span) for c in page.example.candidates] == [
+        "One two.",
+        "Three four.",
+    ]
+
+
+def test_markup_nested_beyond_reason_is_read_or_refused() -> None:
+    for depth in (300, 100_000):
+        try:
+            page = from_html("<div>" * depth + "deep")
+        except ValueError as error:
+            assert "HTML" in str(error)
+        else:
+            assert visible(page).strip() == "deep"
+
+
+# --- plain text ---------------------------------------------------------------------------
+
+
+@given(st.text() | st.lists(st.sampled_from(["a b.", "\n", "\r\n", " ", "\f"])).map("".join))
+def test_text_becomes_paragraphs(text: str) -> None:
+    page = from_text(text)
+    check(page)
+    assert all(c.top_level for c in page.example.candidates)
+    unseen = r"[\s\x00-\x1f\x7f-\x9f]"
+    assert squeezed(visible(page)) == re.sub(unseen, "", text)
+
+
+def test_paragraphs_are_parted_by_blank_lines() -> None:
+    text = decode_text(b"One\r\ntwo.\r\n \r\nThree.\n\n\n\nFour.", "x.txt")
+    page = from_text(text)
+    found = [shown.text(page, c.span) for c in page.example.candidates]
+    assert found == ["One two.", "Three.", "Four."]
+
+
+def test_a_megabyte_in_one_line() -> None:
+    for text in ("lake is deep " * 80_000, "x" * 1_000_000, '"' * 100_000, "<p>x" * 1000):
+        page = decode_page(text.encode(), "long.html")
+        check(page)
+        assert len(squeezed(visible(page))) <= len(text)
+
+
+# --- files --------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=200), st.sampled_from(["x.txt", "x.html", "x", "standard input"]))
+def test_any_bytes_are_a_page_or_a_value_error(data: bytes, name: str) -> None:
+    try:
+        page = decode_page(data, name)
+    except ValueError as error:
+        assert name in str(error)
+    else:
+        check(page)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "first"),
+    [
+        ("a.txt", b"<b>1 < 2</b>", "<"),
+        ("a.html", b"just words", "just"),
+        ("a", b"just <words>, a < b", "just"),
+        ("a", b"\n<!DOCTYPE html><p>hi", "hi"),
+        ("a", b"<div>hi</div>", "hi"),
+        ("a.txt", "\ufeffhé".encode(), "hé"),
+        ("a.txt", "hé".encode("utf-16"), "hé"),
+        ("a.txt", "hé".encode("utf-32"), "hé"),
+        ("a.txt", "hé".encode("latin-1"), "hé"),
+        ("a.html", '<meta charset="utf-8"><p>hé'.encode("latin-1"), "hé"),
+        ("a.html", '<meta charset="iso-8859-7"><p>Ωα'.encode("iso-8859-7"), "Ωα"),
+        ("a.html", '<meta charset="iso-8859-7"><p>Ωα'.encode(), "Ωα"),
+        ("a.html", b'<meta charset="rot13"><p>h\xe9', "hé"),
+        ("a.txt", "né, cut off: é".encode()[:-1], "né"),
+    ],
+)
+def test_kind_and_encoding_are_told(name: str, data: bytes, first: str) -> None:
+    page = decode_page(data, name)
+    assert next(visible_words(page)) == first
+
+
+def visible_words(page: Page) -> Iterator[str]:
+    pairs = zip(page.example.tokens, page.example.is_html, strict=True)
+    return (token for token, html in pairs if not html)
+
+
+@pytest.mark.parametrize("data", [b"", b" \n\n ", b"<html><p></p></html>", b"<script>x</script>"])
+def test_nothing_to_read(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"page\.html holds no text"):
+        decode_page(data, "page.html")
+
+
+def test_binary_data() -> None:
+    with pytest.raises(ValueError, match=r"a\.pdf is no text \(byte 3 is 0x00\)"):
+        decode_page(b"%P\0DF", "a.pdf")
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    lines = [making.v1(7), making.simplified(8), b"no json", making.simplified(9)]
+    return making.write_lines(tmp_path / "some.jsonl.gz", lines)
+
+
+def test_records_are_chosen_by_number_or_id(records: Path) -> None:
+    chosen = {None: 7, "1": 7, "2": 8, "4": 9, "9": 9, "8": 8}
+    for wanted, expected in chosen.items():
+        page = read_page(str(records), wanted)
+        assert page.example.example_id == expected
+        assert shown.line(page, Span(3, 14)).startswith("the moon landing was in 1969. who")
+        asked = with_question(page, "why")
+        assert (asked.question, asked.annotations) == ("why", None)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [("3", r"jsonl\.gz, line 3: not JSON"), ("5", "none of the 4 records"), ("x", "none of the 4")],
+)
+def test_no_such_record(records: Path, wanted: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_page(str(records), wanted)
+
+
+def test_records_of_other_files(tmp_path: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text("words")
+    with pytest.raises(ValueError, match="holds no records, so that record 2"):
+        read_page(str(text), "2")
+    empty = making.write_lines(tmp_path / "a.jsonl", [])
+    with pytest.raises(ValueError, match="holds no records"):
+        read_page(str(empty))
+    blank = {**making.simplified(), "document_text": "<P> </P>", "long_answer_candidates": []}
+    (tmp_path / "b.jsonl").write_text(json.dumps({**blank, "annotations": []}) + "\n")
+    with pytest.raises(ValueError, match="holds no text"):
+        read_page(str(tmp_path / "b.jsonl"))
+
+
+# --- shown --------------------------------------------------------------------------------
+
+
+def test_short_answers_are_marked_where_they_stand() -> None:
+    page = from_text("The (old) tower's keeper, Tom Hale.\n\nNo.")
+    words = list(page.example.tokens)
+    hale = Span(words.index("Tom"), words.index("Hale") + 1)
+    tower = Span(words.index("tower"), words.index("'s"))
+    first = page.example.candidates[0].span
+    marked = "The (old) »tower«'s keeper, »Tom Hale«."
+    assert shown.text(page, first, [hale, tower]) == marked
+    assert shown.text(page, first, [hale], "[]") == "The (old) tower's keeper, [Tom Hale]."
+    assert shown.line(page, Span(0, len(words))) == "The (old) tower's keeper, Tom Hale. No."
