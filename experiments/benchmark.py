@@ -84,7 +84,7 @@ def prediction(
     """The loop against the bare step, and postprocessing against the loop."""
     from nq.formats.inputs import read_examples
     from nq.formats.results import Results
-    from nq.model import checkpoint, joint, names, predict
+    from nq.model import checkpoint, joint, predict
     from nq.model.data import ROWS
     from nq.postprocess.decision import DECISIONS, decide
     from nq.preprocess.job import Request, prepare
@@ -99,7 +99,7 @@ def prediction(
     network = joint.build(
         config, own.windows.max_seq_length, args.batch_size, profile.precision(predict.device())
     )
-    checkpoint.fill(network, checkpoint.read_tensors(model), names.bert_table(config))
+    checkpoint.load(model, network, config)
     wanted = DECISIONS["default"]
     predictor = predict.Predictor(network, profile, predict.Selection(wanted.k, wanted.text_only))
     with predictor.ready():

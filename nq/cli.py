@@ -12,6 +12,7 @@ COMMANDS = {
     "ask": ("nq.ask", "ask a page of your own: text, HTML or a record"),
     "preprocess": ("nq.preprocess.__main__", "turn questions and pages into TFRecords of windows"),
     "train": ("nq.train", "train a model, from any BERT encoder"),
+    "convert": ("nq.convert", "turn a checkpoint of any kind into ours, or export a model"),
     "tune": ("nq.tune", "choose the thresholds of a model on one half of annotated data"),
     "eval": ("eval.nq_eval", "score predictions against gold, as the official nq_eval"),
 }

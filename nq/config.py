@@ -75,7 +75,20 @@ class WindowConfig(Settings):
 
 @dataclass(frozen=True)
 class ModelConfig(Settings):
-    """Shape of the encoder, in the words of a BERT ``config.json``."""
+    """Shape of the encoder, in the words of a BERT ``config.json``.
+
+    The last four fields, and fewer than two segments, tell the relatives of BERT apart; as
+    they stand they mean a BERT.
+
+    Args:
+        type_vocab_size: rows of the segment table; 0 for no such table (DistilBERT).
+        model_type: whose names the weights have in a folder (``nq.model.families``).
+        embedding_size: width of the tables, of which a projection makes ``hidden_size``
+            (ALBERT, RemBERT, ELECTRA); 0 for no projection.
+        num_hidden_groups: so many sets of weights are shared by all layers (ALBERT);
+            0 for weights of each layer's own.
+        position_offset: row of the position table that the first piece has (RoBERTa: 2).
+    """
 
     vocab_size: int = 30522
     hidden_size: int = 768
@@ -87,6 +100,10 @@ class ModelConfig(Settings):
     hidden_act: str = "gelu"
     layer_norm_eps: float = 1e-12
     initializer_range: float = 0.02
+    model_type: str = "bert"
+    embedding_size: int = 0
+    num_hidden_groups: int = 0
+    position_offset: int = 0
 
     def __post_init__(self) -> None:
         _check(
@@ -98,6 +115,35 @@ class ModelConfig(Settings):
             self.hidden_act in ("gelu", "gelu_new", "relu"),
             f"unknown hidden_act {self.hidden_act!r}; known are gelu, gelu_new, relu",
         )
+        groups = self.num_hidden_groups
+        _check(
+            0 <= groups <= self.num_hidden_layers,
+            f"num_hidden_groups {groups} is more than num_hidden_layers {self.num_hidden_layers}",
+        )
+        _check(
+            self.positions > 0,
+            f"max_position_embeddings {self.max_position_embeddings} leaves no position behind "
+            f"the first {self.position_offset}",
+        )
+
+    @property
+    def table_width(self) -> int:
+        """Columns of the embedding tables."""
+        return self.embedding_size or self.hidden_size
+
+    @property
+    def positions(self) -> int:
+        """Pieces that a window may have."""
+        return self.max_position_embeddings - self.position_offset
+
+    @property
+    def layer_sets(self) -> int:
+        """How many sets of layer weights there are."""
+        return self.num_hidden_groups or self.num_hidden_layers
+
+    def layer_set(self, layer: int) -> int:
+        """Which set of weights a layer has."""
+        return layer * self.layer_sets // self.num_hidden_layers
 
 
 @dataclass(frozen=True)

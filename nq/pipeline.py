@@ -227,7 +227,7 @@ def _asked(job: Job, windows_key: str) -> dict[str, Any]:
     wanted = DECISIONS[job.decision.rule]
     return {
         "windows": windows_key,
-        "weights": inputs.digest(str(job.model / checkpoint.WEIGHTS)),
+        "weights": "+".join(inputs.digest(str(p)) for p in checkpoint.weight_files(job.model)),
         "profile": str(job.profile),
         "batch_size": job.batch_size,
         "positions": [wanted.k, wanted.text_only],

@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
         required=True,
         type=Path,
         metavar="DIR",
-        help="folder with config.json, model.safetensors and vocab.txt to start from",
+        help="model folder of any kind to start from: of ours, of Hugging Face's, of Google's",
     )
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="model folder")
     parser.add_argument("--limit", type=int, metavar="N", help="read the first N records only")
@@ -58,7 +58,7 @@ def train(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from nq.formats import inputs
-    from nq.model import checkpoint, joint, names
+    from nq.model import checkpoint, joint
     from nq.model.data import read_columns
     from nq.model.training import TrainingWindows
     from nq.model.training import train as fit
@@ -84,7 +84,7 @@ def train(args: argparse.Namespace) -> int:
     model = joint.build(
         shape, dtype=PRECISION[config.precision], dropout=config.dropout, seed=config.seed
     )
-    report = checkpoint.fill(model, tensors, names.bert_table(shape))
+    report = checkpoint.fill(model, tensors, tensors.table(shape))
     del tensors
     _say(
         f"{prepared.examples} examples, {prepared.windows} windows; start with fresh weights for "

@@ -1,4 +1,4 @@
-"""BERT's encoder as a Keras functional graph, for any Keras backend.
+"""BERT's encoder and those of its relatives as a Keras functional graph, for any Keras backend.
 
 Activations stay two-dimensional, ``[batch * length, hidden]``, between the embeddings and
 the heads: compilers then fuse every matrix product with its bias, its activation and the
@@ -33,8 +33,10 @@ ACTIVATIONS = {"gelu": _gelu, "gelu_new": _gelu_tanh, "relu": ops.relu}
 class Embeddings(keras.layers.Layer):
     """Sum of word, position and segment embeddings.
 
+    A segment table of one row is added everywhere, whatever ``segment_ids`` say.
+
     Call arguments: ``input_ids`` and ``segment_ids``, both int ``[B, L]``.
-    Returns ``[B * L, hidden]``.
+    Returns ``[B * L, table_width]``.
     """
 
     def __init__(self, config: ModelConfig, init: Any, **kwargs: Any) -> None:
@@ -49,17 +51,22 @@ class Embeddings(keras.layers.Layer):
             "segment": config.type_vocab_size,
         }
         for name, rows in tables.items():
+            if not rows:
+                continue
             table = self.add_weight(
-                shape=(rows, config.hidden_size), initializer=self.init, name=f"{name}_embeddings"
+                shape=(rows, config.table_width), initializer=self.init, name=f"{name}_embeddings"
             )
             setattr(self, name, table)
 
     def call(self, input_ids: Any, segment_ids: Any) -> Any:
-        length = ops.shape(input_ids)[1]
-        word = ops.take(ops.cast(self.word, self.compute_dtype), input_ids, axis=0)
-        segment = ops.take(ops.cast(self.segment, self.compute_dtype), segment_ids, axis=0)
-        position = ops.cast(self.position[:length], self.compute_dtype)
-        return ops.reshape(word + segment + position, (-1, self.config.hidden_size))
+        length, first = ops.shape(input_ids)[1], self.config.position_offset
+        x = ops.take(ops.cast(self.word, self.compute_dtype), input_ids, axis=0)
+        if self.config.type_vocab_size > 1:
+            x = x + ops.take(ops.cast(self.segment, self.compute_dtype), segment_ids, axis=0)
+        elif self.config.type_vocab_size:
+            x = x + ops.cast(self.segment[0], self.compute_dtype)
+        x = x + ops.cast(self.position[first : first + length], self.compute_dtype)
+        return ops.reshape(x, (-1, self.config.table_width))
 
 
 class MaskBias(keras.layers.Layer):
@@ -139,30 +146,41 @@ def encoder(
             return x
         return keras.layers.Dropout(dropout, seed=seed + offset, dtype=dtype)(x)
 
+    activation = ACTIVATIONS[config.hidden_act]
+
+    def layers(i: int) -> dict[str, Any]:
+        """The layers of one set of weights, by what they do."""
+        return {
+            "qkv": dense(3 * config.hidden_size, f"layer_{i}_qkv"),
+            "attention": SelfAttention(
+                config.num_attention_heads,
+                dropout,
+                seed + 10 * i + 5,
+                name=f"layer_{i}_attention",
+                dtype=dtype,
+            ),
+            "attention_output": dense(config.hidden_size, f"layer_{i}_attention_output"),
+            "attention_add": keras.layers.Add(name=f"layer_{i}_attention_add", dtype=dtype),
+            "attention_norm": norm(f"layer_{i}_attention_norm"),
+            "intermediate": dense(config.intermediate_size, f"layer_{i}_intermediate", activation),
+            "output": dense(config.hidden_size, f"layer_{i}_output"),
+            "output_add": keras.layers.Add(name=f"layer_{i}_output_add", dtype=dtype),
+            "output_norm": norm(f"layer_{i}_output_norm"),
+        }
+
     bias = MaskBias(name="mask_bias", dtype=dtype)(inputs["input_mask"])
     x = Embeddings(config, init, name="embeddings", dtype=dtype)(
         inputs["input_ids"], inputs["segment_ids"]
     )
     x = drop(norm("embeddings_norm")(x), 1)
-    activation = ACTIVATIONS[config.hidden_act]
+    if config.embedding_size:
+        x = dense(config.hidden_size, "embeddings_projection")(x)
+    sets = [layers(i) for i in range(config.layer_sets)]
     for i in range(config.num_hidden_layers):
-        qkv = dense(3 * config.hidden_size, f"layer_{i}_qkv")(x)
-        attended = SelfAttention(
-            config.num_attention_heads,
-            dropout,
-            seed + 10 * i + 5,
-            name=f"layer_{i}_attention",
-            dtype=dtype,
-        )(qkv, bias)
-        attended = drop(
-            dense(config.hidden_size, f"layer_{i}_attention_output")(attended), 10 * i + 6
-        )
-        x = norm(f"layer_{i}_attention_norm")(
-            keras.layers.Add(name=f"layer_{i}_attention_add", dtype=dtype)([x, attended])
-        )
-        inner = dense(config.intermediate_size, f"layer_{i}_intermediate", activation)(x)
-        inner = drop(dense(config.hidden_size, f"layer_{i}_output")(inner), 10 * i + 7)
-        x = norm(f"layer_{i}_output_norm")(
-            keras.layers.Add(name=f"layer_{i}_output_add", dtype=dtype)([x, inner])
-        )
+        layer = sets[config.layer_set(i)]
+        attended = layer["attention"](layer["qkv"](x), bias)
+        attended = drop(layer["attention_output"](attended), 10 * i + 6)
+        x = layer["attention_norm"](layer["attention_add"]([x, attended]))
+        inner = drop(layer["output"](layer["intermediate"](x)), 10 * i + 7)
+        x = layer["output_norm"](layer["output_add"]([x, inner]))
     return x

@@ -37,9 +37,9 @@ class Column(keras.layers.Layer):
 
 def check_length(config: ModelConfig, length: int) -> None:
     """Raises a ``ValueError`` if windows of ``length`` are beyond the position table."""
-    if length > config.max_position_embeddings:
+    if length > config.positions:
         raise ValueError(
-            f"max_seq_length {length} is beyond the model's {config.max_position_embeddings} "
+            f"max_seq_length {length} is beyond the model's {config.positions} "
             "positions; choose a smaller one"
         )
 
@@ -51,17 +51,19 @@ def build(
     dtype: str = "float32",
     dropout: float = 0.0,
     seed: int = 0,
+    fresh: bool = True,
 ) -> keras.Model:
     """The model with fresh weights.
 
     Args:
         config: shape of the encoder.
-        length: pieces in a window, pinned, or ``None`` for any; at most
-            ``config.max_position_embeddings``.
+        length: pieces in a window, pinned, or ``None`` for any; at most ``config.positions``.
         batch_size: pinned, or ``None`` for any.
         dtype: Keras policy: ``float32``, ``mixed_bfloat16`` or ``mixed_float16``.
         dropout: rate of the dropout layers; with 0 there are none.
         seed: of the fresh weights and of dropout.
+        fresh: draw the weights; else they are 0, for ``checkpoint.load`` to fill, which is
+            faster for a large model.
 
     Returns:
         A model of ``{input_ids, input_mask, segment_ids}`` (int32 ``[B, length]``) to
@@ -81,6 +83,8 @@ def build(
     init = keras.initializers.TruncatedNormal(
         stddev=config.initializer_range, seed=keras.random.SeedGenerator(seed)
     )
+    if not fresh:
+        init = keras.initializers.Zeros()
     x = encoder(config, inputs, policy, init, dropout, seed)
 
     def head(units: int, name: str, dtype: Any, activation: str | None = None) -> Any:

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from nq.config import WindowConfig
-from nq.model import checkpoint, joint, names, predict
+from nq.model import checkpoint, joint, predict
 from nq.model.profile import Profile
 from nq.postprocess.decision import DECISIONS
 from nq.preprocess.tokenizer import Tokenizer
@@ -38,11 +38,10 @@ def load_predictor(
     """
     precision = profile.precision(predict.device())
     config = checkpoint.with_room_for(checkpoint.load_config(folder), tokenizer)
-    model = joint.build(config, windows.max_seq_length, batch_size, precision)
-    tensors = checkpoint.read_tensors(folder)
-    loaded = checkpoint.fill(model, tensors, names.bert_table(config))
-    if loaded.fresh:
-        log.warning("not in the checkpoint, left random: %s", ", ".join(loaded.fresh))
+    model = joint.build(config, windows.max_seq_length, batch_size, precision, fresh=False)
+    loaded = checkpoint.load(folder, model, config)
+    if loaded.warning():
+        log.warning("%s", loaded.warning())
     if loaded.left_over:
         log.info("left over of the checkpoint: %s", ", ".join(loaded.left_over))
     wanted = DECISIONS[rule]

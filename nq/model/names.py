@@ -1,14 +1,14 @@
 """The names of weights: ours, and those of the checkpoints that fill them.
 
-A table maps each weight of ours to the checkpoint's tensors, so that one table both reads
-and writes.
+A ``Layout`` is how one kind of checkpoint names what an encoder is made of; ``table`` makes
+of it, for a shape, which tensors fill each weight of ours. One table both reads and writes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from nq.config import ModelConfig
 
@@ -22,49 +22,193 @@ class Part:
 
 
 Table = dict[str, list[Part]]
+Pair = tuple[Part, Part]
 
 
-def _linear(name: str, *layers: str) -> Iterator[tuple[str, list[Part]]]:
-    yield f"{name}/kernel", [Part(f"{layer}.weight", transposed=True) for layer in layers]
-    yield f"{name}/bias", [Part(f"{layer}.bias") for layer in layers]
+@dataclass(frozen=True)
+class Layout:
+    """The names in one kind of checkpoint.
+
+    Args:
+        names: of the parts; ``{i}`` is the number of a layer, or of a set of shared layers.
+        kernel: what follows the name of a linear layer, and whether it is ``[out, in]``.
+        norm: what follows the name of a norm: scale and shift.
+        bias: what follows the name of a linear layer for its bias.
+        table: what follows the name of an embedding table.
+        span, types: kernel and bias of the two heads.
+        prefix: of all names but the heads; where a checkpoint leaves it away, it is added.
+    """
+
+    names: Mapping[str, str]
+    kernel: tuple[str, bool] = (".weight", True)
+    norm: tuple[str, str] = (".weight", ".bias")
+    bias: str = ".bias"
+    table: str = ".weight"
+    span: Pair = (Part("qa_outputs.weight", transposed=True), Part("qa_outputs.bias"))
+    types: Pair = (Part("type_outputs.weight", transposed=True), Part("type_outputs.bias"))
+    prefix: str = field(default="", kw_only=True)
+
+    @property
+    def word(self) -> str:
+        """The word table's tensor."""
+        return f"{self.names['word']}{self.table}"
+
+    def canonical(self, name: str) -> str:
+        """A tensor's name with the spellings of older and head-less checkpoints evened out.
+
+        >>> BERT.canonical("embeddings.LayerNorm.gamma")
+        'bert.embeddings.LayerNorm.weight'
+        """
+        if not self.prefix:
+            return name
+        name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
+        name = name.replace("LayerNorm.beta", "LayerNorm.bias")
+        if re.match(r"(embeddings|encoder|transformer|pooler|embeddings_project)\.", name):
+            name = f"{self.prefix}.{name}"
+        return name
 
 
-def _norm(name: str, layer: str) -> Iterator[tuple[str, list[Part]]]:
-    yield f"{name}/gamma", [Part(f"{layer}.weight")]
-    yield f"{name}/beta", [Part(f"{layer}.bias")]
+def _bert_names(prefix: str, **other: str) -> dict[str, str]:
+    layer = f"{prefix}.encoder.layer.{{i}}"
+    return {
+        "word": f"{prefix}.embeddings.word_embeddings",
+        "position": f"{prefix}.embeddings.position_embeddings",
+        "segment": f"{prefix}.embeddings.token_type_embeddings",
+        "embeddings_norm": f"{prefix}.embeddings.LayerNorm",
+        "query": f"{layer}.attention.self.query",
+        "key": f"{layer}.attention.self.key",
+        "value": f"{layer}.attention.self.value",
+        "attention_output": f"{layer}.attention.output.dense",
+        "attention_norm": f"{layer}.attention.output.LayerNorm",
+        "intermediate": f"{layer}.intermediate.dense",
+        "output": f"{layer}.output.dense",
+        "output_norm": f"{layer}.output.LayerNorm",
+        "pooler": f"{prefix}.pooler.dense",
+        **{name: f"{prefix}.{value}" for name, value in other.items()},
+    }
+
+
+def _layers(prefix: str, **parts: str) -> dict[str, str]:
+    return {part: f"{prefix}.{{i}}.{name}" for part, name in parts.items()}
+
+
+BERT = Layout(_bert_names("bert"), prefix="bert")
+ROBERTA = Layout(_bert_names("roberta"), prefix="roberta")
+ELECTRA = Layout(_bert_names("electra", projection="embeddings_project"), prefix="electra")
+REMBERT = Layout(
+    _bert_names("rembert", projection="encoder.embedding_hidden_mapping_in"), prefix="rembert"
+)
+DISTILBERT = Layout(
+    {
+        **_bert_names("distilbert"),
+        **_layers(
+            "distilbert.transformer.layer",
+            query="attention.q_lin",
+            key="attention.k_lin",
+            value="attention.v_lin",
+            attention_output="attention.out_lin",
+            attention_norm="sa_layer_norm",
+            intermediate="ffn.lin1",
+            output="ffn.lin2",
+            output_norm="output_layer_norm",
+        ),
+    },
+    prefix="distilbert",
+)
+ALBERT = Layout(
+    {
+        **_bert_names("albert", projection="encoder.embedding_hidden_mapping_in", pooler="pooler"),
+        **_layers(
+            "albert.encoder.albert_layer_groups",
+            query="albert_layers.0.attention.query",
+            key="albert_layers.0.attention.key",
+            value="albert_layers.0.attention.value",
+            attention_output="albert_layers.0.attention.dense",
+            attention_norm="albert_layers.0.attention.LayerNorm",
+            intermediate="albert_layers.0.ffn",
+            output="albert_layers.0.ffn_output",
+            output_norm="albert_layers.0.full_layer_layer_norm",
+        ),
+    },
+    prefix="albert",
+)
+TF1 = Layout(
+    {
+        name: theirs.replace(".", "/").replace("layer/{i}", "layer_{i}")
+        for name, theirs in _bert_names("bert").items()
+    },
+    kernel=("/kernel", False),
+    norm=("/gamma", "/beta"),
+    bias="/bias",
+    table="",
+    span=(Part("cls/nq/output_weights", transposed=True), Part("cls/nq/output_bias")),
+    types=(Part("answer_type_output_weights", transposed=True), Part("answer_type_output_bias")),
+)
+TF2 = Layout(
+    {
+        "word": "embedding_lookup/embeddings",
+        "position": "embedding_postprocessor/position_embeddings",
+        "segment": "embedding_postprocessor/type_embeddings",
+        "embeddings_norm": "embedding_postprocessor/output_layer_norm",
+        "query": "encoder/layers/{i}/attention_layer/query_dense",
+        "key": "encoder/layers/{i}/attention_layer/key_dense",
+        "value": "encoder/layers/{i}/attention_layer/value_dense",
+        "attention_output": "encoder/layers/{i}/attention_output_dense",
+        "attention_norm": "encoder/layers/{i}/attention_layer_norm",
+        "intermediate": "encoder/layers/{i}/intermediate_dense",
+        "output": "encoder/layers/{i}/output_dense",
+        "output_norm": "encoder/layers/{i}/output_layer_norm",
+        "pooler": "pooler_transform",
+    },
+    kernel=("/kernel", False),
+    norm=("/gamma", "/beta"),
+    bias="/bias",
+    table="",
+    span=(Part("logits/kernel", transposed=True), Part("logits/bias")),
+    types=(Part("ans_type/kernel", transposed=True), Part("ans_type/bias")),
+)
+
+
+def table(config: ModelConfig, layout: Layout = BERT) -> Table:
+    """Our weights -> the tensors that fill them, joined along the last axis."""
+    names = layout.names
+    found: Table = {}
+
+    def linear(ours: str, *theirs: str, i: int = 0) -> Iterator[tuple[str, list[Part]]]:
+        suffix, transposed = layout.kernel
+        layers = [names[name].format(i=i) for name in theirs]
+        yield f"{ours}/kernel", [Part(f"{name}{suffix}", transposed) for name in layers]
+        yield f"{ours}/bias", [Part(f"{name}{layout.bias}") for name in layers]
+
+    def norm(ours: str, theirs: str, i: int = 0) -> Iterator[tuple[str, list[Part]]]:
+        for kind, suffix in zip(("gamma", "beta"), layout.norm, strict=True):
+            yield f"{ours}/{kind}", [Part(f"{names[theirs].format(i=i)}{suffix}")]
+
+    for name in ("word", "position", "segment")[: 3 if config.type_vocab_size else 2]:
+        found[f"embeddings/{name}_embeddings"] = [Part(f"{names[name]}{layout.table}")]
+    found.update(norm("embeddings_norm", "embeddings_norm"))
+    if config.embedding_size:
+        found.update(linear("embeddings_projection", "projection"))
+    for i in range(config.layer_sets):
+        found.update(linear(f"layer_{i}_qkv", "query", "key", "value", i=i))
+        found.update(linear(f"layer_{i}_attention_output", "attention_output", i=i))
+        found.update(norm(f"layer_{i}_attention_norm", "attention_norm", i=i))
+        found.update(linear(f"layer_{i}_intermediate", "intermediate", i=i))
+        found.update(linear(f"layer_{i}_output", "output", i=i))
+        found.update(norm(f"layer_{i}_output_norm", "output_norm", i=i))
+    found.update(linear("pooler", "pooler"))
+    for ours, parts in (("span_output", layout.span), ("type_output", layout.types)):
+        found.update(
+            zip((f"{ours}/kernel", f"{ours}/bias"), ([part] for part in parts), strict=True)
+        )
+    return found
 
 
 def bert_table(config: ModelConfig) -> Table:
-    """Our weights -> the Hugging Face tensors that fill them, joined along the last axis."""
-    table: Table = {}
-    for ours, theirs in (("word", "word"), ("position", "position"), ("segment", "token_type")):
-        table[f"embeddings/{ours}_embeddings"] = [
-            Part(f"bert.embeddings.{theirs}_embeddings.weight")
-        ]
-    table.update(_norm("embeddings_norm", "bert.embeddings.LayerNorm"))
-    for i in range(config.num_hidden_layers):
-        theirs = f"bert.encoder.layer.{i}"
-        heads = [f"{theirs}.attention.self.{part}" for part in ("query", "key", "value")]
-        table.update(_linear(f"layer_{i}_qkv", *heads))
-        table.update(_linear(f"layer_{i}_attention_output", f"{theirs}.attention.output.dense"))
-        table.update(_norm(f"layer_{i}_attention_norm", f"{theirs}.attention.output.LayerNorm"))
-        table.update(_linear(f"layer_{i}_intermediate", f"{theirs}.intermediate.dense"))
-        table.update(_linear(f"layer_{i}_output", f"{theirs}.output.dense"))
-        table.update(_norm(f"layer_{i}_output_norm", f"{theirs}.output.LayerNorm"))
-    table.update(_linear("pooler", "bert.pooler.dense"))
-    table.update(_linear("span_output", "qa_outputs"))
-    table.update(_linear("type_output", "type_outputs"))
-    return table
+    """Our weights -> the Hugging Face tensors of a BERT that fill them."""
+    return table(config, BERT)
 
 
 def canonical_name(name: str) -> str:
-    """A tensor's name with the spellings of older and head-less checkpoints evened out.
-
-    >>> canonical_name("embeddings.LayerNorm.gamma")
-    'bert.embeddings.LayerNorm.weight'
-    """
-    name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
-    name = name.replace("LayerNorm.beta", "LayerNorm.bias")
-    if re.match(r"(embeddings|encoder|pooler)\.", name):
-        name = f"bert.{name}"
-    return name
+    """``BERT.canonical``."""
+    return BERT.canonical(name)

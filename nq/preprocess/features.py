@@ -3,6 +3,9 @@
 [CLS] [Q] who wrote … [SEP] [ContextId=-1] [NoLongAnswer] … [SEP] 0 0 0
 0     0   0   0       0     1              1                1     0 0 0     segment_ids
 -1    -1  -1  -1      -1    -1             -1             …  -1   -1 -1 -1  token_map
+
+Where the tokenizer is a RoBERTa's, <s> and </s> are the special pieces, two </s> stand
+between question and page, and all segments are 0.
 """
 
 from __future__ import annotations
@@ -64,7 +67,12 @@ class _Page:
         self.doc = np.repeat(np.asarray(self.words.doc, np.int32), lengths)
         self.first_piece = np.concatenate([[0], np.cumsum(lengths)])
         self.query = query(example.question, tokenizer, config)
-        room = config.max_seq_length - len(self.query) - 3
+        room = config.max_seq_length - len(self.query) - 2 - tokenizer.separators
+        if room < 1:
+            raise ValueError(
+                f"max_seq_length {config.max_seq_length} leaves no room for the page behind a "
+                f"question of {len(self.query)} pieces; choose a larger one"
+            )
         self.windows = np.array(
             windows(len(self.pieces), room, config.doc_stride), np.int64
         ).reshape(-1, 2)
@@ -77,24 +85,29 @@ class _Page:
             encoded[i] = (self.tokenizer.marker_id(words[i]),)
         return encoded
 
+    @property
+    def offset(self) -> int:
+        """The position of the first piece of the page."""
+        return 1 + len(self.query) + self.tokenizer.separators
+
     def rows(self, kept: IntArray) -> dict[str, IntArray]:
         """The integer rows ``[len(kept), L]`` of the windows with those numbers."""
-        length, query = self.config.max_seq_length, self.query
+        length, query, tokenizer = self.config.max_seq_length, self.query, self.tokenizer
         start, end = self.windows[kept, 0, None], self.windows[kept, 1, None]
-        offset = len(query) + 2
+        offset = self.offset
         pos = np.arange(length)[None, :]
         source = start + pos - offset
         in_span = (pos >= offset) & (source < end)
         last = offset + (end - start)
         source = np.where(in_span, source, 0)
-        ids = np.where(in_span, self.pieces[source], self.tokenizer.pad_id)
-        ids[:, :offset] = [self.tokenizer.cls_id, *query, self.tokenizer.sep_id]
-        np.put_along_axis(ids, last, self.tokenizer.sep_id, axis=1)
+        ids = np.where(in_span, self.pieces[source], tokenizer.pad_id)
+        ids[:, :offset] = [tokenizer.cls_id, *query, *[tokenizer.sep_id] * tokenizer.separators]
+        np.put_along_axis(ids, last, tokenizer.sep_id, axis=1)
         mask = pos <= last
         return {
             "input_ids": ids.astype(np.int32),
             "input_mask": mask.astype(np.int32),
-            "segment_ids": (mask & (pos >= offset)).astype(np.int32),
+            "segment_ids": (mask & (pos >= offset) & tokenizer.segments).astype(np.int32),
             "token_map": np.where(in_span, self.doc[source], -1).astype(np.int32),
         }
 
@@ -115,7 +128,7 @@ class _Page:
         draw = random.Random(f"{seed}/{self.example.example_id}")
         lucky = [draw.random() < negatives for _ in range(len(self.windows))]
         kept = np.flatnonzero(positive | lucky)
-        shift = len(self.query) + 2 - self.windows[kept, 0]
+        shift = self.offset - self.windows[kept, 0]
         return Features(
             self.example.example_id,
             **self.rows(kept),

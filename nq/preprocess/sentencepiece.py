@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor
 
-from nq.preprocess.tokenizer import Pieces, Tokenizer, marker_ids
+from nq.preprocess.tokenizer import SPECIAL, Pieces, Tokenizer, marker_ids
 
-_SPECIAL = re.compile(r"\[.+\]|<.+>")
+FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
+FAIRSEQ_FILE = "sentencepiece.bpe.model"
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -19,43 +20,72 @@ class SentencePieceTokenizer(Tokenizer):
     Markers that the model holds as user-defined pieces keep their ids. If it holds none,
     they get the ids after its last piece, and the embedding table needs those rows.
 
+    A file called ``sentencepiece.bpe.model`` is an XLM-RoBERTa's: its ids are those of the
+    file and one, behind ``<s> <pad> </s> <unk>``, and ``<mask>`` comes last.
+
     Args:
         model_file: a trained SentencePiece ``.model`` with [CLS] and [SEP] (or <s>, </s>).
+        lowercase: ALBERT's: words are lower-cased first.
+        keep_accents: else ALBERT's: accents are taken off first; by default as ``lowercase``
+            says.
     """
 
-    def __init__(self, model_file: str | Path) -> None:
+    def __init__(
+        self,
+        model_file: str | Path,
+        lowercase: bool | None = None,
+        keep_accents: bool | None = None,
+    ) -> None:
         super().__init__()
         path = Path(model_file)
-        self.files = {"spiece.model": path}
+        fairseq = path.name == FAIRSEQ_FILE
+        self._file = path
+        self.files = {FAIRSEQ_FILE if fairseq else "spiece.model": path}
+        self.lowercase = lowercase
+        self.keep_accents = not lowercase if keep_accents is None else keep_accents
         try:
             self._backend = SentencePieceProcessor(model_file=str(path))
         except (OSError, RuntimeError) as error:
             raise ValueError(f"{path} is not a SentencePiece model: {error}") from error
         size = self._backend.get_piece_size()
-        self._pieces = {self._backend.id_to_piece(i): i for i in range(size)}
-        self.unk_id = self._backend.unk_id()
+        self._shift = int(fairseq)
+        ids = {self._backend.id_to_piece(i): i + self._shift for i in range(size)}
+        if fairseq:
+            self.separators, self.segments = 2, False
+            size += 2
+            ids |= {**{piece: i for i, piece in enumerate(FAIRSEQ)}, "<mask>": size - 1}
+        self._pieces = ids
+        self.unk_id = ids["<unk>"] if fairseq else self._backend.unk_id()
         self.cls_id = self._id_of("[CLS]", "<s>", "<cls>")
         self.sep_id = self._id_of("[SEP]", "</s>", "<sep>")
-        pads = [self._pieces[p] for p in ("[PAD]", "<pad>") if p in self._pieces]
+        pads = [ids[p] for p in ("[PAD]", "<pad>") if p in ids]
         self.pad_id = pads[0] if pads else max(self._backend.pad_id(), 0)
-        self._markers = marker_ids(self._pieces, (), size)
+        self._markers = marker_ids(ids, (), size)
+        self.pieces = size
         self.vocab_size = max(size - 1, *self._markers.values()) + 1
-        self._specials = {i for p, i in self._pieces.items() if self._is_special(p, i)}
+        self._specials = {i for p, i in ids.items() if self._is_special(p, i)}
 
     def _id_of(self, *spellings: str) -> int:
         for piece in spellings:
             if piece in self._pieces:
                 return self._pieces[piece]
         raise ValueError(
-            f"{self.files['spiece.model']} has none of the pieces {', '.join(spellings)}: train "
+            f"{self._file} has none of the pieces {', '.join(spellings)}: train "
             "it with --control_symbols=[CLS],[SEP]"
         )
 
     def _is_special(self, piece: str, i: int) -> bool:
         """Whether a piece, user-defined ones too, has a meaning that text must not have."""
-        if self._backend.is_unknown(i) or self._backend.is_byte(i):
+        if i == self.unk_id:
             return False
-        return self._backend.is_control(i) or bool(_SPECIAL.fullmatch(piece))
+        if self._shift and i < len(FAIRSEQ):
+            return True
+        raw = i - self._shift
+        if not 0 <= raw < self._backend.get_piece_size():
+            return True
+        if self._backend.is_unknown(raw) or self._backend.is_byte(raw):
+            return False
+        return self._backend.is_control(raw) or piece in SPECIAL
 
     def piece_id(self, piece: str) -> int | None:
         return self._pieces.get(piece)
@@ -68,7 +98,23 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _as_text(self, word: str) -> Pieces:
         """Pieces of a word; one that spells a special piece is taken apart to characters."""
-        ids: list[int] = self._backend.encode(word)
+        ids = self._ids(self._plain(word))
         if self._specials.isdisjoint(ids):
+            return ids
+        return tuple(i for char in word for i in self._ids(self._plain(char)))
+
+    def _ids(self, text: str) -> Pieces:
+        ids: list[int] = self._backend.encode(text)
+        if not self._shift:
             return tuple(ids)
-        return tuple(i for char in word for i in self._backend.encode(char))
+        unknown = self._backend.unk_id()
+        return tuple(self.unk_id if i == unknown else i + self._shift for i in ids)
+
+    def _plain(self, word: str) -> str:
+        """The word as ALBERT wants it, where it does."""
+        if self.lowercase is not None:
+            word = word.replace("``", '"').replace("''", '"')
+        if not self.keep_accents:
+            decomposed = unicodedata.normalize("NFKD", word)
+            word = "".join(c for c in decomposed if not unicodedata.combining(c))
+        return word.lower() if self.lowercase else word

@@ -26,6 +26,15 @@ MARKERS: tuple[str, ...] = (
     *(f"[ContextId={n}]" for n in range(-1, 51)),
 )
 
+# What the vocabularies of all kinds call the pieces that text must not have.
+SPECIAL = frozenset(
+    (
+        *MARKERS,
+        *("[CLS]", "[SEP]", "[PAD]", "[MASK]"),
+        *("<s>", "</s>", "<pad>", "<mask>", "<cls>", "<sep>"),
+    )
+)
+
 
 class Tokenizer(ABC):
     """Piece ids for words.
@@ -33,11 +42,18 @@ class Tokenizer(ABC):
     Attributes:
         files: the files it was made from, by the names a model folder keeps them under.
         vocab_size: number of ids, markers included.
+        pieces: number of ids without the markers that lie behind its last piece.
         cls_id, sep_id, pad_id, unk_id: the special pieces.
+        separators: how many separators stand between question and page; one for BERT,
+            two for RoBERTa and XLM-RoBERTa.
+        segments: whether question and page are of different segments, as for BERT.
     """
 
     files: dict[str, Path]
     vocab_size: int
+    pieces: int
+    separators: int = 1
+    segments: bool = True
     cls_id: int
     sep_id: int
     pad_id: int

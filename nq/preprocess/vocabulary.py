@@ -5,8 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 from nq.preprocess.tokenizer import Tokenizer
+
+NAMES = (
+    "vocab.txt",
+    "vocab-nq.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "sentencepiece.model",
+    "tokenizer.json",
+    "vocab.json",
+)
 
 
 def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
@@ -19,36 +30,82 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
     path = Path(folder)
     if path.is_file():
         return _from_file(path, path.parent, compat)
-    for name in ("vocab.txt", "vocab-nq.txt", "spiece.model", "sentencepiece.model"):
+    for name in NAMES:
         if (path / name).is_file():
             return _from_file(path / name, path, compat)
     raise FileNotFoundError(
-        f"no tokenizer in {path}: expected vocab.txt (WordPiece) or spiece.model (SentencePiece)"
+        f"no tokenizer in {path}: expected vocab.txt (WordPiece) or spiece.model (SentencePiece), "
+        "or tokenizer.json, or vocab.json and merges.txt (byte-level BPE)"
     )
 
 
 def _from_file(path: Path, folder: Path, compat: str) -> Tokenizer:
-    if path.suffix == ".model":
-        if compat != "ours":
-            raise ValueError(f"{path}: compat {compat!r} is for WordPiece only, use 'ours'")
+    config = _tokenizer_config(folder)
+    lowercase = _flag(config, "do_lower_case")
+    kind = _kind(path)
+    if kind == "WordPiece":
+        from nq.preprocess.wordpiece import OriginalWordPieceTokenizer, WordPieceTokenizer
+
+        chosen = WordPieceTokenizer if compat == "ours" else OriginalWordPieceTokenizer
+        return chosen(path, lowercase=_json_lowercase(path) if lowercase is None else lowercase)
+    if compat != "ours":
+        raise ValueError(f"{path}: compat {compat!r} is for WordPiece only, use 'ours'")
+    if kind == "SentencePiece":
         from nq.preprocess.sentencepiece import SentencePieceTokenizer
 
-        return SentencePieceTokenizer(path)
-    from nq.preprocess.wordpiece import OriginalWordPieceTokenizer, WordPieceTokenizer
+        accents = _flag(config, "keep_accents")
+        if _is_albert(folder):
+            lowercase, accents = lowercase is not False, bool(accents)
+        return SentencePieceTokenizer(path, lowercase, accents)
+    from nq.preprocess.library import LibraryTokenizer
 
-    kind = WordPieceTokenizer if compat == "ours" else OriginalWordPieceTokenizer
-    return kind(path, lowercase=_lowercase(folder))
+    return LibraryTokenizer(path)
 
 
-def _lowercase(folder: Path) -> bool | None:
-    """``do_lower_case`` of the folder's tokenizer_config.json, ``None`` where it is silent."""
-    config = folder / "tokenizer_config.json"
-    if not config.is_file():
+def _kind(path: Path) -> str:
+    """WordPiece, SentencePiece, or what ``nq.preprocess.library`` reads."""
+    if path.suffix == ".model":
+        return "SentencePiece"
+    if path.suffix != ".json":
+        return "WordPiece"
+    if path.name == "vocab.json":
+        return "BPE"
+    from nq.preprocess.library import read_json
+
+    return str(read_json(path)["model"].get("type"))
+
+
+def _json_lowercase(path: Path) -> bool | None:
+    """What a ``tokenizer.json`` says on case; ``None`` for a ``vocab.txt``."""
+    if path.suffix != ".json":
         return None
+    from nq.preprocess.library import read_json
+
+    value = (read_json(path).get("normalizer") or {}).get("lowercase")
+    return None if value is None else bool(value)
+
+
+def _is_albert(folder: Path) -> bool:
+    config = folder / "config.json"
     try:
-        value = json.loads(config.read_bytes()).get("do_lower_case")
-    except (ValueError, AttributeError) as error:
-        raise ValueError(f"{config} is not a JSON object: {error}") from error
+        return config.is_file() and json.loads(config.read_bytes())["model_type"] == "albert"
+    except (ValueError, KeyError, TypeError):
+        return False  # whoever reads the config says so
+
+
+def _tokenizer_config(folder: Path) -> dict[str, Any]:
+    """The folder's tokenizer_config.json, empty where it has none."""
+    path = folder / "tokenizer_config.json"
+    if not path.is_file():
+        return {}
+    try:
+        return {**json.loads(path.read_bytes())}
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is not a JSON object: {error}") from error
+
+
+def _flag(config: dict[str, Any], name: str) -> bool | None:
+    value = config.get(name)
     return None if value is None else bool(value)
 
 
@@ -58,5 +115,6 @@ def tokenizer_digest(tokenizer: Tokenizer) -> str:
     for name, path in sorted(tokenizer.files.items()):
         total.update(name.encode())
         total.update(path.read_bytes())
-    total.update(str(getattr(tokenizer, "lowercase", "")).encode())
+    for setting in ("lowercase", "keep_accents"):
+        total.update(str(getattr(tokenizer, setting, "")).encode())
     return total.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -30,13 +31,24 @@ def read_vocab(path: Path) -> dict[str, int]:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not a BERT vocab.txt: {error}") from error
-    vocab = {row.strip(): i for i, row in enumerate(text.rstrip().split("\n"))}
+    if path.suffix == ".json":
+        vocab: dict[str, int] = json.loads(text)["model"]["vocab"]
+    else:
+        vocab = {row.strip(): i for i, row in enumerate(text.rstrip().split("\n"))}
     missing = [p for p in ("[CLS]", "[SEP]", "[UNK]", "[PAD]") if p not in vocab]
     if missing:
         raise ValueError(
             f"{path} lacks {', '.join(missing)}: expected a BERT vocab.txt with one piece a row"
         )
     return vocab
+
+
+def _longest_word(path: Path) -> int:
+    """Characters of the longest word that is not unknown; a ``tokenizer.json`` has its own."""
+    if path.suffix != ".json":
+        return MAX_WORD_CHARS
+    model = json.loads(path.read_bytes())["model"]
+    return int(model.get("max_input_chars_per_word", MAX_WORD_CHARS))
 
 
 def _is_lowercase(vocab: Iterable[str]) -> bool:
@@ -47,7 +59,8 @@ class WordPieceTokenizer(Tokenizer):
     """WordPiece by the ``tokenizers`` library; uncased or cased.
 
     Args:
-        vocab_file: BERT's ``vocab.txt``, with or without BERT-Joint's markers.
+        vocab_file: BERT's ``vocab.txt``, with or without BERT-Joint's markers, or a
+            ``tokenizer.json`` of this kind.
         lowercase: as the vocabulary is; by default where no piece of it has capitals.
     """
 
@@ -55,15 +68,18 @@ class WordPieceTokenizer(Tokenizer):
         super().__init__()
         path = Path(vocab_file)
         vocab = read_vocab(path)
-        self.files = {"vocab.txt": path}
+        self.files = {path.name if path.suffix == ".json" else "vocab.txt": path}
         self.lowercase = _is_lowercase(vocab) if lowercase is None else lowercase
         self.cls_id, self.sep_id = vocab["[CLS]"], vocab["[SEP]"]
         self.pad_id, self.unk_id = vocab["[PAD]"], vocab["[UNK]"]
         unused = [i for p, i in vocab.items() if p.startswith("[unused") and i >= FIRST_MARKER_ROW]
         size = max(vocab.values()) + 1
         self._vocab, self._markers = vocab, marker_ids(vocab, sorted(unused), size)
+        self.pieces = size
         self.vocab_size = max(size - 1, *self._markers.values()) + 1
-        self._model = WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARS)
+        self._model = WordPiece(
+            vocab, unk_token="[UNK]", max_input_chars_per_word=_longest_word(path)
+        )
         self._backend = Backend(self._model)
         self._backend.normalizer = BertNormalizer(lowercase=self.lowercase)
         self._backend.pre_tokenizer = BertPreTokenizer()

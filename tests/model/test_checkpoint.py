@@ -204,6 +204,39 @@ def test_a_word_table_with_too_few_rows_grows_and_says_so(built: keras.Model) ->
     assert 0.005 < table[rows:].std() < 0.04
 
 
+@pytest.mark.parametrize("compact", [False, True])
+def test_a_word_table_read_by_rows_is_the_same(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compact: bool
+) -> None:
+    save(tmp_path / "m", tiny.model(), tiny_model, compact=compact)
+    tensors, name = (
+        checkpoint.read_tensors(tmp_path / "m"),
+        "bert.embeddings.word_embeddings.weight",
+    )
+    whole = tensors[name]
+    monkeypatch.setattr("nq.model.weights.CHUNK_BYTES", 7 * 8 * 4)
+    blocks = list(tensors.chunks(name))
+    assert [first for first, _ in blocks] == list(range(0, tiny.SHAPE.vocab_size, 7))
+    np.testing.assert_array_equal(np.concatenate([block for _, block in blocks]), whole)
+    larger = dataclasses.replace(tiny.SHAPE, vocab_size=tiny.SHAPE.vocab_size + 5)
+    model = joint.build(larger, fresh=False)
+    report = checkpoint.load(tmp_path / "m", model, larger)
+    assert report == checkpoint.LoadReport((f"embeddings/word_embeddings[{len(whole)}:]",))
+    table = weights(model)["embeddings/word_embeddings"]
+    np.testing.assert_array_equal(table[: len(whole)], whole)
+    assert 0.005 < table[len(whole) :].std() < 0.04
+
+
+def test_heads_that_are_lacking_are_drawn_where_nothing_was(folder: Path) -> None:
+    plain = {name: value for name, value in TENSORS.items() if name not in OPTIONAL}
+    save_file(plain, folder / "model.safetensors")
+    model = joint.build(tiny.SHAPE, fresh=False)
+    assert checkpoint.load(folder, model, tiny.SHAPE).without_types
+    found = weights(model)
+    assert found["span_output/kernel"].std() > 0.005
+    assert not found["type_output/kernel"].any()
+
+
 # --- what cannot be loaded
 
 
@@ -275,7 +308,7 @@ def test_one_tensor_under_two_names_is_refused(folder: Path) -> None:
         ("{", "is not JSON"),
         ("\xff", "is not JSON"),
         ("[]", "holds list, expected a JSON object"),
-        ('{"model_type": "roberta"}', "model_type 'roberta' is not supported; expected 'bert'"),
+        ('{"model_type": "gpt2"}', "model_type 'gpt2' is not supported; known are bert, roberta,"),
         ('{"position_embedding_type": "relative_key"}', "'relative_key' is not supported"),
         ('{"hidden_size": "8"}', "hidden_size is '8', expected a positive number"),
         ('{"num_attention_heads": 0}', "num_attention_heads is 0, expected a positive number"),

@@ -1,0 +1,100 @@
+"""Makes the folders beside it: tiny random models of each family, as ``transformers`` saves
+and computes them.
+
+Run where transformers and PyTorch are installed: ``python -m tests.golden.families.make``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LENGTH, N_PIECES, FIRST_OF_PAGE = 12, (12, 7), 4
+COMMON = {"vocab_size": 40, "max_position_embeddings": 16}
+BERT = {
+    **COMMON,
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 12,
+}
+PADDED = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
+FACTORISED = {**BERT, "embedding_size": 4}
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("bert", BERT),
+    "bert-tanh": ("bert", {**BERT, "hidden_act": "gelu_new", "layer_norm_eps": 1e-5}),
+    "roberta": ("roberta", {**BERT, **PADDED, "layer_norm_eps": 1e-5}),
+    "xlm-roberta": ("xlm-roberta", {**BERT, **PADDED, "layer_norm_eps": 1e-5}),
+    "distilbert": (
+        "distilbert",
+        {**COMMON, "dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 12},
+    ),
+    "albert": ("albert", {**FACTORISED, "num_hidden_layers": 3}),
+    "albert-groups": ("albert", {**FACTORISED, "num_hidden_layers": 4, "num_hidden_groups": 2}),
+    "electra": ("electra", FACTORISED),
+    "electra-wide": ("electra", {**FACTORISED, "embedding_size": 8}),
+    "rembert": ("rembert", {**BERT, "input_embedding_size": 4, "output_embedding_size": 6}),
+}
+
+
+def make(folder: Path, name: str, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+    """Writes a model folder; inputs, and the start and end logits of ``transformers``."""
+    import torch
+    from transformers import AutoConfig, AutoModelForQuestionAnswering
+
+    model_type, shape = FAMILIES[name]
+    model = AutoModelForQuestionAnswering.from_config(AutoConfig.for_model(model_type, **shape))
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for value in model.parameters():
+            value.copy_(0.4 * torch.randn(value.shape, generator=draw) + (value == 1).float())
+    model.eval()
+    model.save_pretrained(folder)
+    inputs = windows(seed)
+    found = logits(model, inputs, model_type)
+    return {**inputs, **found}
+
+
+def windows(seed: int) -> dict[str, np.ndarray[Any, Any]]:
+    """Inputs of our names."""
+    pos, n = np.arange(LENGTH)[None], np.asarray(N_PIECES)[:, None]
+    ids = np.random.default_rng(seed).integers(3, COMMON["vocab_size"], (len(n), LENGTH))
+    mask = pos < n
+    return {
+        "input_ids": np.where(mask, ids, 1).astype(np.int32),
+        "input_mask": mask.astype(np.int32),
+        "segment_ids": (mask & (pos >= FIRST_OF_PAGE)).astype(np.int32),
+    }
+
+
+def logits(
+    model: Any, inputs: dict[str, np.ndarray[Any, Any]], model_type: str
+) -> dict[str, np.ndarray[Any, Any]]:
+    """What ``transformers`` computes."""
+    import torch
+
+    given = {
+        "input_ids": torch.from_numpy(inputs["input_ids"]).long(),
+        "attention_mask": torch.from_numpy(inputs["input_mask"]).long(),
+    }
+    if model_type not in ("roberta", "xlm-roberta", "distilbert"):
+        given["token_type_ids"] = torch.from_numpy(inputs["segment_ids"]).long()
+    with torch.no_grad():
+        found = model(**given)
+    return {
+        "start_logits": found.start_logits.numpy().astype(np.float32),
+        "end_logits": found.end_logits.numpy().astype(np.float32),
+    }
+
+
+def main() -> None:
+    """All folders."""
+    here = Path(__file__).parent
+    for name in FAMILIES:
+        np.savez_compressed(here / name / "reference.npz", **make(here / name, name))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()
