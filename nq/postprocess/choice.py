@@ -187,7 +187,7 @@ def _alternative(
 def scaled(probability: float, scale: float, shift: float) -> float:
     """Platt's scaling, ``sigmoid(scale * logit(p) + shift)``.
 
-    >>> scaled(0.25, 1.0, 0.0), scaled(0.5, 2.0, 0.0), scaled(1.0, 1.0, 0.0) < 1
+    >>> round(scaled(0.25, 1.0, 0.0), 6), scaled(0.5, 2.0, 0.0), scaled(1.0, 1.0, 0.0) < 1
     (0.25, 0.5, True)
     """
     p = min(max(probability, 1e-9), 1 - 1e-9)
