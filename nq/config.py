@@ -58,9 +58,8 @@ class WindowConfig(Settings):
 
     def __post_init__(self) -> None:
         for name in ("doc_stride", "max_query_length", "max_contexts", "max_position"):
-            least = 2 if name == "max_contexts" else 1  # the null context and one block
             value = getattr(self, name)
-            _check(value >= least, f"{name} must be at least {least}, got {value}")
+            _check(value >= 1, f"{name} must be at least 1, got {value}")
         room = self.max_seq_length - self.max_query_length - 3
         _check(
             room >= 1,
@@ -154,8 +153,7 @@ class ChoiceWeights(Settings):
     """
 
     evidence: float = option(1.0, "of a block's evidence")
-    first: float = option(0.0, "added for the first block of the page")
-    rank: float = option(0.0, "of log(1 + number of blocks before it)")
+    overlap: float = option(0.0, "of the words that block and question share, by BM25")
     table: float = option(0.0, "added for a table")
     list: float = option(0.0, "added for a list")
     null: float = option(0.0, "of no answer")
@@ -171,7 +169,7 @@ class ChoiceWeights(Settings):
 
     def block_vector(self) -> tuple[float, ...]:
         """In the order of the features of a block."""
-        return self.evidence, self.first, self.rank, self.table, self.list
+        return self.evidence, self.overlap, self.table, self.list
 
     def option_vector(self) -> tuple[float, ...]:
         """In the order of the features of an option."""

@@ -8,7 +8,8 @@ is how much more likely the model holds it than "no answer" in that window,
 
 in which the normalisers of the three softmaxes cancel. Hypotheses that say the same add up:
 the evidence of a block, or of one answer in it, is the log-sum-exp over all of its windows and
-positions. Two softmaxes follow, whose weights are ``config.ChoiceWeights``:
+positions. What words block and question share counts too (``overlap``). Two softmaxes follow,
+whose weights are ``config.ChoiceWeights``:
 
     P(block) over the blocks of the page and "no answer",
     P(option | block) over its short spans, yes, no and "the whole block".
@@ -26,6 +27,7 @@ import numpy as np
 
 from nq.config import ChoiceWeights, DecisionConfig
 from nq.postprocess.answers import Pairs, pairs
+from nq.postprocess.overlap import overlap
 from nq.records import (
     Alternative,
     AnswerType,
@@ -126,14 +128,11 @@ def evidence(example: Example, scores: WindowScores, max_pieces: int) -> Evidenc
     pair_block = pair_block.reshape(-1)
     total = np.logaddexp.reduce(likely, axis=0) if len(found) else np.empty(0)
     together = _logsumexp_by(total, pair_block, len(present))
-    order = [i for i, c in enumerate(example.candidates) if c.top_level]
-    rank = np.searchsorted(order, present)
     tags = [example.tokens[example.candidates[i].span.start] for i in present]
     features = np.column_stack(
         [
             together,
-            rank == 0,
-            np.log1p(rank),
+            overlap(example, present.tolist()),
             [tag == "<Table>" for tag in tags],
             [tag in _LISTS for tag in tags],
         ]

@@ -20,7 +20,7 @@ from nq.records import AnswerType, Example, FloatArray, IntArray, Span, YesNo
 
 PULL = 1.0
 ANNOTATORS_NEEDED = 2
-BLOCK = ("evidence", "first", "rank", "table", "list", "null")
+BLOCK = ("evidence", "overlap", "table", "list", "null")
 OPTION = ("short_evidence", "short_length", "whole", "yes", "no")
 _YES_NO = {AnswerType.YES: YesNo.YES, AnswerType.NO: YesNo.NO}
 

@@ -117,7 +117,7 @@ def lessons(names: tuple[str, ...], truth: ChoiceWeights, n: int) -> list[Lesson
 
 def test_fitting_finds_the_weights_behind_the_data() -> None:
     truth = ChoiceWeights(
-        evidence=0.6, first=0.8, rank=-0.5, table=-1.0, list=0.3, null=1.5,
+        evidence=0.6, overlap=0.8, table=-1.0, list=0.3, null=1.5,
         short_evidence=0.7, short_length=-0.4, whole=0.5, yes=-0.6, no=0.2,
     )  # fmt: skip
     found = fit(lessons(BLOCK, truth, 3000), lessons(OPTION, truth, 3000))

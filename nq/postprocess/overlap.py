@@ -1,0 +1,54 @@
+"""How much a block talks of what the question asks: BM25 within one page.
+
+    score(block) = sum over words w of the question of
+                   idf(w) * tf * (k + 1) / (tf + k * (1 - b + b * length / mean length))
+    idf(w) = log(1 + (n - df + 0.5) / (df + 0.5))
+
+with tf the count of w in the block, df the blocks that have it, n all blocks: a word that all
+blocks have counts for little. Robertson and Zaragoza 2009, The Probabilistic Relevance
+Framework: BM25 and Beyond.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from nq.records import Example, FloatArray
+
+K, B = 1.2, 0.75
+_WORD = re.compile(r"\w+")
+
+
+def bm25(question: str, blocks: Sequence[Sequence[str]]) -> FloatArray:
+    """``[len(blocks)]`` scores, 0 for a block without a word of the question.
+
+    Args:
+        question: in words; case does not matter.
+        blocks: the lower-case words of each block.
+
+    >>> bm25("Who wrote it?", [["she", "wrote", "it"], ["it", "rains"]]).round(2).tolist()
+    [0.81, 0.2]
+    """
+    counts = [Counter(words) for words in blocks]
+    frequency = Counter(word for count in counts for word in count)
+    lengths = np.array([len(words) for words in blocks], np.float64)
+    norm = K * (1 - B + B * lengths / max(lengths.mean(), 1.0)) if len(blocks) else lengths
+    total = np.zeros(len(blocks))
+    for word in sorted(set(_WORD.findall(question.lower()))):
+        found = frequency[word]
+        idf = np.log1p((len(blocks) - found + 0.5) / (found + 0.5))
+        tf = np.array([count[word] for count in counts], np.float64)
+        total += idf * tf * (K + 1) / (tf + norm)
+    return total
+
+
+def overlap(example: Example, candidates: Iterable[int]) -> FloatArray:
+    """BM25 of the question against the text of those candidates."""
+    tokens, html = example.tokens, example.is_html
+    spans = [example.candidates[i].span for i in candidates]
+    blocks = [[tokens[i].lower() for i in range(s.start, s.end) if not html[i]] for s in spans]
+    return bm25(example.question, blocks)
