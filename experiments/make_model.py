@@ -53,7 +53,7 @@ STAGES = (
     Stage(
         "natural",
         ("nq", "boolq"),
-        "--doc-stride 192 --epochs 2 --learning-rate 1e-4 --warmup 0.05 --negatives 0.2 --compact",
+        "--doc-stride 192 --epochs 2.5 --learning-rate 1e-4 --warmup 0.05 --negatives 0.2 --compact",
     ),
 )
 

@@ -313,6 +313,7 @@ def save_weights(
     temporary = folder / (WEIGHTS + ".tmp")
     stored = _compact(tensors) if compact else tensors
     save_file(stored, temporary, metadata={"format": "pt"})  # transformers insists on it
+    temporary.chmod(0o644)  # safetensors leaves it to its owner alone
     temporary.replace(folder / WEIGHTS)
     _write_json(folder / CONFIG, encode_config(config))
 
