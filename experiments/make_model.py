@@ -53,7 +53,7 @@ STAGES = (
     Stage(
         "natural",
         ("nq", "boolq"),
-        "--doc-stride 192 --epochs 2.5 --learning-rate 1e-4 --warmup 0.05 --negatives 0.2 --compact",
+        "--doc-stride 192 --epochs 2.5 --learning-rate 1e-4 --warmup 0.05 --negatives 0.2",
     ),
 )
 
@@ -83,6 +83,7 @@ def make(args: argparse.Namespace) -> int:
             select(files, stage.sources, data)
         init, model = model, args.output / stage.name
         options = ["--data", str(data), "--init", str(init), "--output", str(model)]
+        options += ["--compact"] if stage is STAGES[-1] else []
         if code := nq_train.main([*options, *SHAPE, *stage.options.split()]):
             return code
     dev = sorted(map(str, (args.data / "dev").glob("*.jsonl.gz")))
