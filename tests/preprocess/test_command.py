@@ -125,7 +125,11 @@ def test_killed_and_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_interrupted(tmp_path: Path, workers: int) -> None:
-    process = started(tmp_path, workers)
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:  # a shell's background job ignores interruptions, and so do its children
+        process = started(tmp_path, workers)
+    finally:
+        signal.signal(signal.SIGINT, ours)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     stdout, stderr = process.communicate()
     assert (process.returncode, stdout, stderr) == (130, "", "nq: interrupted\n")
