@@ -7,7 +7,7 @@ again, then ``nq tune``. The start is the MiniLM encoder of the package gt-all-m
 |----------|------------------------------------|------------------------------------------------|
 | wiki     | all questions on Wikipedia         | reading, and telling where no answer is        |
 | practice | the same and the reviews           | reading, on twice as many questions            |
-| natural  | Natural Questions and BoolQ alone  | how people search; yes and no; whole pages     |
+| natural  | Natural Questions and BoolQ alone  | how people search; yes and no                  |
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def model(
     from nq.model import checkpoint, joint, names
 
     built = joint.build(shape, length, batch_size, dtype, **options)
-    report = checkpoint.fill(built, tensors(shape), names.bert_table(shape))
+    report = checkpoint.fill(built, tensors(shape), names.table(shape))
     assert report == checkpoint.LoadReport()
     return built
 

@@ -202,13 +202,3 @@ def table(config: ModelConfig, layout: Layout = BERT) -> Table:
             zip((f"{ours}/kernel", f"{ours}/bias"), ([part] for part in parts), strict=True)
         )
     return found
-
-
-def bert_table(config: ModelConfig) -> Table:
-    """Our weights -> the Hugging Face tensors of a BERT that fill them."""
-    return table(config, BERT)
-
-
-def canonical_name(name: str) -> str:
-    """``BERT.canonical``."""
-    return BERT.canonical(name)

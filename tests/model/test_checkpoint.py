@@ -19,12 +19,12 @@ from safetensors.numpy import load_file, save_file
 
 from nq.config import DecisionConfig, ModelConfig, WindowConfig
 from nq.model import checkpoint, joint
-from nq.model.names import bert_table, canonical_name
+from nq.model.names import BERT, table
 from nq.preprocess.vocabulary import load_tokenizer
 from nq.records import FloatArray
 from tests import tiny
 
-TABLE = bert_table(tiny.SHAPE)
+TABLE = table(tiny.SHAPE)
 TENSORS = tiny.tensors()
 OPTIONAL = ("qa_outputs.weight", "qa_outputs.bias", "type_outputs.weight", "type_outputs.bias")
 
@@ -187,7 +187,7 @@ def test_old_names_and_half_precision_are_read(folder: Path) -> None:
         return name.replace("LayerNorm.bias", "LayerNorm.beta")
 
     half = {old(name): value.astype(ml_dtypes.bfloat16) for name, value in TENSORS.items()}
-    assert all(canonical_name(old(name)) == name for name in TENSORS)
+    assert all(BERT.canonical(old(name)) == name for name in TENSORS)
     save_file(half, folder / "model.safetensors")
     found = load(folder)
     for path, value in weights(tiny.model()).items():

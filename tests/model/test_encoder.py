@@ -26,7 +26,7 @@ def alone(shape: ModelConfig = tiny.SHAPE, dtype: str = "float32") -> keras.Mode
     """The encoder without heads, of any batch and length, with the weights of ``tiny``."""
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in ROWS}
     built = keras.Model(inputs, encoder(shape, inputs, keras.DTypePolicy(dtype), "zeros"))
-    checkpoint.fill(built, tiny.tensors(shape), names.bert_table(shape))
+    checkpoint.fill(built, tiny.tensors(shape), names.table(shape))
     return built
 
 
@@ -102,6 +102,6 @@ def test_dropout_acts_in_training_only() -> None:
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in ROWS}
     policy = keras.DTypePolicy("float32")
     built = keras.Model(inputs, encoder(tiny.SHAPE, inputs, policy, "zeros", dropout=0.5))
-    checkpoint.fill(built, tiny.tensors(), names.bert_table(tiny.SHAPE))
+    checkpoint.fill(built, tiny.tensors(), names.table(tiny.SHAPE))
     np.testing.assert_array_equal(encode(built, ROWS), encode(alone(), ROWS))
     assert np.abs(np.asarray(built(ROWS, training=True)) - np.asarray(built(ROWS))).max() > 0.1
