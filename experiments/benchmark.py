@@ -84,35 +84,28 @@ def prediction(
     """The loop against the bare step, and postprocessing against the loop."""
     from nq.formats.inputs import read_examples
     from nq.formats.results import Results
-    from nq.model import checkpoint, joint, predict
-    from nq.model.data import ROWS
-    from nq.postprocess.decision import DECISIONS, decide
+    from nq.model import checkpoint, loading, predict
+    from nq.postprocess.decision import decide
     from nq.preprocess.job import Request, prepare
+    from nq.preprocess.vocabulary import load_tokenizer
     from nq.records import Example
 
     own = checkpoint.load_settings(model)
     prepared = prepare(Request(tuple(files), str(model), own.windows), folder / "windows")
     shard = _first_records(prepared.shards[0], folder / "some.tfrecord", args.windows)
     results = folder / "results"
-    profile = Profile.parse(args.profile)
-    config = checkpoint.load_config(model)
-    network = joint.build(
-        config, own.windows.max_seq_length, args.batch_size, profile.precision(predict.device())
-    )
-    checkpoint.load(model, network, config)
-    wanted = DECISIONS["default"]
-    predictor = predict.Predictor(network, profile, predict.Selection(wanted.k, wanted.text_only))
+    predictor = loading.Loader(
+        model, load_tokenizer(model), own.windows, "default", args.batch_size, prepared.shards
+    ).predictor(Profile.parse(args.profile))
     with predictor.ready():
-        ready = [
-            [batch[name] for name in (*ROWS, "token_map")] for batch in predictor.batches(shard, 0)
-        ]
+        ready = list(predict.parts(shard, predictor.shape))
         loops, bare = [], []
         for number in range(ROUNDS):
             timing = predict.predict(predictor, [shard], results, {"round": number})
             loops.append(timing.steady_s)
             started = time.perf_counter()
             for rows in ready:
-                predictor.score(*rows)
+                predictor.scores(rows)
             bare.append(time.perf_counter() - started)
     loop, step = statistics.median(loops), statistics.median(bare)
     started = time.perf_counter()

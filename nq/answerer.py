@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nq.config import DecisionConfig, WindowConfig
-from nq.model.loading import load_predictor
+from nq.model.loading import Loader
 from nq.model.predict import Predictor, score_features
 from nq.model.profile import Profile
 from nq.postprocess.choice import alternatives
@@ -71,6 +71,6 @@ def answerer(
         batch_size: windows in a batch; few, because a short page fills no more.
     """
     tokenizer = load_tokenizer(folder, windows.compat)
-    predictor = load_predictor(folder, tokenizer, profile, windows, decision.rule, batch_size)
+    predictor = Loader(folder, tokenizer, windows, decision.rule, batch_size).predictor(profile)
     with predictor.ready():
         yield Answerer(tokenizer, predictor, windows, decision)

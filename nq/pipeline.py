@@ -119,6 +119,8 @@ class Report:
     examples: int = 0
     windows: int = 0
     resumed_windows: int = 0
+    read_windows: int = 0
+    float32_windows: int = 0
     windows_per_s: float = 0.0
     answered: int = 0
     dead_letters: int = 0
@@ -249,16 +251,17 @@ def _predict(
     """Scores every window; the folder of the results."""
     with report.timed("load_s"):
         from nq.model import loading, predict
+        from nq.model.engines.tensorflow import device
 
-        predictor = loading.load_predictor(
+        predictor = loading.Loader(
             job.model,
             load_tokenizer(job.model, job.windows.compat),
-            job.profile,
             job.windows,
             job.decision.rule,
             job.batch_size,
-        )
-    report.device, report.precision = predict.device(), predictor.precision
+            prepared.shards,
+        ).predictor(job.profile)
+    report.device, report.precision = device(), predictor.precision
     folder = report.output / RESULTS
     timing = predict.predict(
         predictor, prepared.shards, folder, asked, lambda done: on_windows(done, prepared.windows)
@@ -267,6 +270,8 @@ def _predict(
     report.time["warmup_s"] = timing.warmup_s
     report.time["predict_s"] = timing.steady_s
     report.resumed_windows = timing.resumed_windows
+    report.read_windows = timing.read_windows
+    report.float32_windows = timing.float32_windows
     report.windows_per_s = timing.windows_per_s
     return folder
 

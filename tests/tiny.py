@@ -77,7 +77,6 @@ def tensors(shape: ModelConfig = SHAPE, seed: int = 0) -> dict[str, FloatArray]:
 
 def model(
     length: int | None = None,
-    batch_size: int | None = None,
     dtype: str = "float32",
     shape: ModelConfig = SHAPE,
     **options: Any,
@@ -85,7 +84,7 @@ def model(
     """A tiny BERT-Joint with the weights of ``tensors``."""
     from nq.model import checkpoint, joint, names
 
-    built = joint.build(shape, length, batch_size, dtype, **options)
+    built = joint.build(shape, length, dtype, **options)
     report = checkpoint.fill(built, tensors(shape), names.table(shape))
     assert report == checkpoint.LoadReport()
     return built

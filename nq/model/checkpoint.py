@@ -241,7 +241,8 @@ def _write(variable: Any, rows: FloatArray, first: int = 0) -> None:
     from tensorflow import raw_ops
 
     indices = np.arange(first, first + len(rows), dtype=np.int32)
-    raw_ops.ResourceScatterUpdate(resource=variable.value.handle, indices=indices, updates=rows)
+    values = rows.astype(variable.dtype)  # ml_dtypes gives numpy its bfloat16
+    raw_ops.ResourceScatterUpdate(resource=variable.value.handle, indices=indices, updates=values)
 
 
 def _shapes(tensors: Mapping[str, FloatArray]) -> dict[str, tuple[int, ...]]:

@@ -10,6 +10,7 @@ Devlin et al. 2019, https://arxiv.org/abs/1810.04805; layers are post-norm.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -24,7 +25,8 @@ def _gelu_tanh(x: Any) -> Any:
 
 
 def _gelu(x: Any) -> Any:
-    return ops.gelu(x, approximate=False)
+    """The exact form by erf: what Keras writes, by erfc, ONNX does not know."""
+    return 0.5 * x * (1.0 + ops.erf(x * 0.70710677))
 
 
 ACTIVATIONS = {"gelu": _gelu, "gelu_new": _gelu_tanh, "relu": ops.relu}
@@ -54,15 +56,18 @@ class Embeddings(keras.layers.Layer):
             if not rows:
                 continue
             table = self.add_weight(
-                shape=(rows, config.table_width), initializer=self.init, name=f"{name}_embeddings"
+                shape=(rows, config.table_width),
+                initializer=self.init,
+                name=f"{name}_embeddings",
+                autocast=False,  # else the whole table would be cast for every batch
             )
             setattr(self, name, table)
 
     def call(self, input_ids: Any, segment_ids: Any) -> Any:
         length, first = ops.shape(input_ids)[1], self.config.position_offset
-        x = ops.take(ops.cast(self.word, self.compute_dtype), input_ids, axis=0)
+        x = ops.cast(ops.take(self.word, input_ids, axis=0), self.compute_dtype)
         if self.config.type_vocab_size > 1:
-            x = x + ops.take(ops.cast(self.segment, self.compute_dtype), segment_ids, axis=0)
+            x = x + ops.cast(ops.take(self.segment, segment_ids, axis=0), self.compute_dtype)
         elif self.config.type_vocab_size:
             x = x + ops.cast(self.segment[0], self.compute_dtype)
         x = x + ops.cast(self.position[first : first + length], self.compute_dtype)
@@ -85,7 +90,8 @@ class MaskBias(keras.layers.Layer):
 class SelfAttention(keras.layers.Layer):
     """Multi-head attention between the pieces of each window, before the output projection.
 
-    Call arguments: ``qkv`` ``[B * L, 3 * hidden]`` and ``bias`` ``[B, 1, 1, L]``.
+    Call arguments: ``qkv`` ``[B * L, 3 * hidden]``, ``ids`` ``[B, L]``, of which only the
+    length is read, and ``bias`` ``[B, 1, 1, L]``, or none where every position holds a piece.
     Returns ``[B * L, hidden]``.
     """
 
@@ -94,93 +100,120 @@ class SelfAttention(keras.layers.Layer):
         self.heads = heads
         self.dropout = keras.layers.Dropout(dropout, seed=seed) if dropout else None
 
-    def call(self, qkv: Any, bias: Any, training: bool = False) -> Any:
-        length, hidden = ops.shape(bias)[-1], qkv.shape[-1] // 3
+    def call(self, qkv: Any, ids: Any, bias: Any = None, training: bool = False) -> Any:
+        length, hidden = ops.shape(ids)[1], qkv.shape[-1] // 3
         size = hidden // self.heads
         query, key, value = (  # split, not sliced: the gradient of a slice pads with zeros
             ops.reshape(x, (-1, length, self.heads, size)) for x in ops.split(qkv, 3, axis=-1)
         )
         query = ops.transpose(query * size**-0.5, (0, 2, 1, 3))
-        scores = ops.matmul(query, ops.transpose(key, (0, 2, 3, 1))) + bias
-        weights = ops.softmax(scores, axis=-1)
+        scores = ops.matmul(query, ops.transpose(key, (0, 2, 3, 1)))
+        weights = ops.softmax(scores if bias is None else scores + bias, axis=-1)
         if self.dropout:
             weights = self.dropout(weights, training=training)
         mixed = ops.matmul(weights, ops.transpose(value, (0, 2, 1, 3)))
         return ops.reshape(ops.transpose(mixed, (0, 2, 1, 3)), (-1, hidden))
 
 
+@dataclass(frozen=True)
+class Layers:
+    """Makes the layers of a model, or hands out those of one that is there, by their names.
+
+    Args:
+        dtype: Keras dtype policy of the layers that name none.
+        init: initializer of tables and kernels.
+        of: the model whose layers, and so whose weights, are shared.
+    """
+
+    dtype: Any
+    init: Any
+    of: keras.Model | None = None
+
+    def __call__(self, kind: type[keras.layers.Layer], name: str, *args: Any, **kwargs: Any) -> Any:
+        """The layer ``name``."""
+        if self.of is not None:
+            return self.of.get_layer(name)
+        return kind(*args, name=name, **{"dtype": self.dtype, **kwargs})
+
+    def dense(self, units: int, name: str, activation: Any = None, **kwargs: Any) -> Any:
+        """A matrix product with bias."""
+        return self(
+            keras.layers.Dense,
+            name,
+            units,
+            activation=activation,
+            kernel_initializer=self.init,
+            **kwargs,
+        )
+
+
 def encoder(
     config: ModelConfig,
     inputs: dict[str, Any],
-    dtype: Any,
-    init: Any,
+    layer: Layers,
     dropout: float = 0.0,
     seed: int = 0,
+    full: bool = False,
 ) -> Any:
     """Wires the encoder.
 
     Args:
         config: its shape.
         inputs: symbolic ``input_ids``, ``input_mask``, ``segment_ids``, each int ``[B, L]``.
-        dtype: Keras dtype policy of every layer.
-        init: initializer of tables and kernels.
+        layer: makes the layers.
         dropout: rate of the dropout layers; with 0 there are none.
         seed: of dropout.
+        full: every position holds a piece, so that attention needs no mask.
 
     Returns:
         ``[B * L, hidden]`` in the compute dtype.
     """
 
-    def dense(units: int, name: str, activation: Any = None) -> Any:
-        return keras.layers.Dense(
-            units, activation=activation, kernel_initializer=init, name=name, dtype=dtype
-        )
-
     def norm(name: str) -> Any:
-        return keras.layers.LayerNormalization(
-            epsilon=config.layer_norm_eps, name=name, dtype=dtype
-        )
+        return layer(keras.layers.LayerNormalization, name, epsilon=config.layer_norm_eps)
 
     def drop(x: Any, offset: int) -> Any:
         if not dropout:
             return x
-        return keras.layers.Dropout(dropout, seed=seed + offset, dtype=dtype)(x)
+        return layer(keras.layers.Dropout, f"dropout_{offset}", dropout, seed=seed + offset)(x)
 
     activation = ACTIVATIONS[config.hidden_act]
 
     def layers(i: int) -> dict[str, Any]:
         """The layers of one set of weights, by what they do."""
+        name = f"layer_{i}"
         return {
-            "qkv": dense(3 * config.hidden_size, f"layer_{i}_qkv"),
-            "attention": SelfAttention(
+            "qkv": layer.dense(3 * config.hidden_size, f"{name}_qkv"),
+            "attention": layer(
+                SelfAttention,
+                f"{name}_attention",
                 config.num_attention_heads,
                 dropout,
                 seed + 10 * i + 5,
-                name=f"layer_{i}_attention",
-                dtype=dtype,
             ),
-            "attention_output": dense(config.hidden_size, f"layer_{i}_attention_output"),
-            "attention_add": keras.layers.Add(name=f"layer_{i}_attention_add", dtype=dtype),
-            "attention_norm": norm(f"layer_{i}_attention_norm"),
-            "intermediate": dense(config.intermediate_size, f"layer_{i}_intermediate", activation),
-            "output": dense(config.hidden_size, f"layer_{i}_output"),
-            "output_add": keras.layers.Add(name=f"layer_{i}_output_add", dtype=dtype),
-            "output_norm": norm(f"layer_{i}_output_norm"),
+            "attention_output": layer.dense(config.hidden_size, f"{name}_attention_output"),
+            "attention_add": layer(keras.layers.Add, f"{name}_attention_add"),
+            "attention_norm": norm(f"{name}_attention_norm"),
+            "intermediate": layer.dense(
+                config.intermediate_size, f"{name}_intermediate", activation
+            ),
+            "output": layer.dense(config.hidden_size, f"{name}_output"),
+            "output_add": layer(keras.layers.Add, f"{name}_output_add"),
+            "output_norm": norm(f"{name}_output_norm"),
         }
 
-    bias = MaskBias(name="mask_bias", dtype=dtype)(inputs["input_mask"])
-    x = Embeddings(config, init, name="embeddings", dtype=dtype)(
-        inputs["input_ids"], inputs["segment_ids"]
-    )
+    ids = inputs["input_ids"]
+    bias = None if full else layer(MaskBias, "mask_bias")(inputs["input_mask"])
+    x = layer(Embeddings, "embeddings", config, layer.init)(ids, inputs["segment_ids"])
     x = drop(norm("embeddings_norm")(x), 1)
     if config.embedding_size:
-        x = dense(config.hidden_size, "embeddings_projection")(x)
+        x = layer.dense(config.hidden_size, "embeddings_projection")(x)
     sets = [layers(i) for i in range(config.layer_sets)]
     for i in range(config.num_hidden_layers):
-        layer = sets[config.layer_set(i)]
-        attended = layer["attention"](layer["qkv"](x), bias)
-        attended = drop(layer["attention_output"](attended), 10 * i + 6)
-        x = layer["attention_norm"](layer["attention_add"]([x, attended]))
-        inner = drop(layer["output"](layer["intermediate"](x)), 10 * i + 7)
-        x = layer["output_norm"](layer["output_add"]([x, inner]))
+        these = sets[config.layer_set(i)]
+        attended = these["attention"](these["qkv"](x), ids, bias)
+        attended = drop(these["attention_output"](attended), 10 * i + 6)
+        x = these["attention_norm"](these["attention_add"]([x, attended]))
+        inner = drop(these["output"](these["intermediate"](x)), 10 * i + 7)
+        x = these["output_norm"](these["output_add"]([x, inner]))
     return x

@@ -1,4 +1,4 @@
-"""A model in the formats of other runtimes: SavedModel and ONNX, through Keras' own export."""
+"""A model in the formats of other runtimes: SavedModel, ONNX and OpenVINO, by Keras' own export."""
 
 from __future__ import annotations
 
@@ -14,31 +14,49 @@ import numpy as np
 from nq.errors import RunError
 
 ONNX_FILE = "model.onnx"
-ONNX_PACKAGES = ("onnx", "tf2onnx")
+SAVEDMODEL, ONNX, OPENVINO = "tf_saved_model", "onnx", "openvino"
+PACKAGES = {
+    SAVEDMODEL: (),
+    ONNX: ("onnx", "tf2onnx"),
+    OPENVINO: ("openvino",),
+}
 
 
-def savedmodel(model: Any, folder: Path) -> None:
-    """A SavedModel whose ``serving_default`` takes the model's three inputs by name.
+def need(extra: str, *packages: str) -> None:
+    """Checks that packages are installed.
+
+    Raises:
+        RunError: one is missing; says what to install.
+    """
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise RunError(f"{' and '.join(missing)} not installed: run pip install 'nq[{extra}]'")
+
+
+def export(model: Any, path: Path, kind: str) -> None:
+    """Keras' export without its talk.
 
     Args:
         model: built for any batch and any length, so that the export takes any too.
-        folder: to write.
-    """
-    with contextlib.redirect_stdout(io.StringIO()):
-        model.export(str(folder), format="tf_saved_model", verbose=False)
-
-
-def onnx(model: Any, folder: Path) -> None:
-    """An ONNX file of the same inputs and outputs.
+        path: file or folder to write.
+        kind: of ``PACKAGES``.
 
     Raises:
-        RunError: the packages for it are not installed.
+        RunError: a package for it is not installed.
     """
-    missing = [name for name in ONNX_PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise RunError(f"{' and '.join(missing)} not installed: run pip install 'nq[onnx]'")
-    folder.mkdir(parents=True, exist_ok=True)
+    need(kind, *PACKAGES[kind])
+    path.parent.mkdir(parents=True, exist_ok=True)
     model({given.name: np.zeros((1, 2), np.int32) for given in model.inputs})  # Keras insists
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tf2onnx asks numpy for names of before 2.0
-        model.export(str(folder / ONNX_FILE), format="onnx", verbose=False)
+        model.export(str(path), format=kind, verbose=False)
+
+
+def savedmodel(model: Any, folder: Path) -> None:
+    """A SavedModel whose ``serving_default`` takes the model's three inputs by name."""
+    export(model, folder, SAVEDMODEL)
+
+
+def onnx(model: Any, folder: Path) -> None:
+    """A folder with an ONNX file of the same inputs and outputs."""
+    export(model, folder / ONNX_FILE, ONNX)

@@ -2,48 +2,70 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 from nq.config import WindowConfig
 from nq.model import checkpoint, joint, predict
+from nq.model.batches import Shape
+from nq.model.engines.tensorflow import device
+from nq.model.network import Network
 from nq.model.profile import Profile
+from nq.model.selection import Selection
 from nq.postprocess.decision import DECISIONS
 from nq.preprocess.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
 
-def load_predictor(
-    folder: Path,
-    tokenizer: Tokenizer,
-    profile: Profile,
-    windows: WindowConfig,
-    rule: str,
-    batch_size: int,
-) -> predict.Predictor:
-    """The folder's model under a profile; what its checkpoint does not settle is logged.
+@dataclasses.dataclass(frozen=True)
+class Loader:
+    """Makes predictors of one model folder, each under a profile.
 
     Args:
         folder: a model folder.
         tokenizer: whose ids the word table must have rows for.
-        profile: optimizations.
         windows: their length.
         rule: the decision that the scores are for.
         batch_size: windows in a batch.
-
-    Raises:
-        FileNotFoundError: the folder holds no model.
-        ValueError: the model is damaged, or too small for the windows.
+        shards: windows of the data, on some of which an engine in 8 bits is calibrated.
     """
-    precision = profile.precision(predict.device())
-    config = checkpoint.with_room_for(checkpoint.load_config(folder), tokenizer)
-    model = joint.build(config, windows.max_seq_length, batch_size, precision, fresh=False)
-    loaded = checkpoint.load(folder, model, config)
-    if loaded.warning():
-        log.warning("%s", loaded.warning())
-    if loaded.left_over:
-        log.info("left over of the checkpoint: %s", ", ".join(loaded.left_over))
-    wanted = DECISIONS[rule]
-    selection = predict.Selection(min(wanted.k, windows.max_seq_length), wanted.text_only)
-    return predict.Predictor(model, profile, selection)
+
+    folder: Path
+    tokenizer: Tokenizer
+    windows: WindowConfig
+    rule: str
+    batch_size: int
+    shards: Sequence[Path] = ()
+
+    def predictor(self, profile: Profile) -> predict.Predictor:
+        """The folder's model under a profile; what its checkpoint does not settle is logged.
+
+        Raises:
+            FileNotFoundError: the folder holds no model.
+            ValueError: the model is damaged, or too small for the windows.
+            RunError: a package that the profile needs is not installed.
+        """
+        wanted = DECISIONS[self.rule]
+        shape, plain = Shape(self.batch_size, self.windows.max_seq_length), Profile()
+        return predict.Predictor(
+            self._network(profile.policy(device())),
+            profile,
+            Selection(wanted.k, wanted.text_only),
+            shape,
+            lambda: predict.some_windows(self.shards, shape),
+            None if profile == plain else lambda: self.predictor(plain),
+        )
+
+    def _network(self, policy: str) -> Network:
+        config = checkpoint.with_room_for(checkpoint.load_config(self.folder), self.tokenizer)
+        joint.check_length(config, self.windows.max_seq_length)
+        model = joint.build(config, dtype=policy, fresh=False)
+        loaded = checkpoint.load(self.folder, model, config)
+        if loaded.warning():
+            log.warning("%s", loaded.warning())
+        if loaded.left_over:
+            log.info("left over of the checkpoint: %s", ", ".join(loaded.left_over))
+        return Network(config, model)

@@ -1,4 +1,4 @@
-"""windows -> scores: the compiled step, the loop over shards, results that survive a kill.
+"""windows -> scores: the loop over shards, results that survive a kill.
 
 Per window only the k best start and end positions, the [CLS] logits and the type logits
 leave the device. Results are written in parts of a shard, each whole or not at all; a run
@@ -8,47 +8,52 @@ that was killed goes on behind its last part.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-import keras
 import numpy as np
 import tensorflow as tf
-from keras import ops
 
+from nq.errors import RunError
 from nq.formats.results import KEYS, SCORES, claim, windows_done, write_part
+from nq.model import batches, engine, refine
+from nq.model.batches import Batch, Shape
 from nq.model.data import spec
-from nq.model.profile import Profile, check_in_force, grappler_options
+from nq.model.engine import COLUMNS, Rows, Step
+from nq.model.network import Network
+from nq.model.profile import Profile, grappler_options
+from nq.model.selection import Selection
 from nq.records import Features, IntArray, WindowScores
 
+log = logging.getLogger(__name__)
+
 PART_BATCHES = 16
-COLUMNS = ("input_ids", "input_mask", "segment_ids", "token_map")
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Which positions may start or end an answer, and how many leave the device.
-
-    Args:
-        k: positions for the start and for the end.
-        text_only: only positions of document text; else any but [CLS], as the original.
-    """
-
-    k: int
-    text_only: bool
+CALIBRATION = 64
+Columns = dict[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds and windows of a prediction; ``steady_s`` is without compile and warm-up."""
+    """Seconds and windows of a prediction; ``steady_s`` is without compile and warm-up.
+
+    Args:
+        compile_s, warmup_s, steady_s: seconds.
+        windows: scored by this process.
+        read_windows: those of them that the model computed, fewer under ``refine``.
+        float32_windows: those that were computed again in float32, for want of finite logits.
+        resumed_windows: scored by an interrupted run.
+    """
 
     compile_s: float
     warmup_s: float
     steady_s: float
     windows: int
+    read_windows: int
+    float32_windows: int
     resumed_windows: int
 
     @property
@@ -57,89 +62,179 @@ class Timing:
         return self.windows / self.steady_s if self.steady_s else 0.0
 
 
-def device() -> str:
-    """Where TensorFlow computes: ``GPU`` or ``CPU``."""
-    return "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
-
-
-def best_positions(logits: Any, allowed: Any, token_map: Any, k: int) -> tuple[Any, Any, Any]:
-    """The k best allowed positions of each row: document token, position, logit.
-
-    Where fewer are allowed, the document token of the rest is -1. Equal logits: the
-    earlier position first.
-    """
-    lowest = float(np.finfo(np.float32).min)
-    masked = ops.where(allowed, logits, lowest)
-    value, pos = ops.top_k(masked, k)
-    doc = ops.take_along_axis(token_map, pos, axis=1)
-    return ops.where(value > lowest, doc, -1), pos, value
-
-
+@dataclass(eq=False)
 class Predictor:
-    """A model under a profile, ready to score windows.
+    """A network under a profile, ready to score windows.
 
     Args:
-        model: built for a pinned batch shape in the profile's precision.
+        network: in the policy of the profile.
         profile: what optimizations to run under.
         selection: which positions leave the device.
+        shape: of a batch.
+        calibration: gives real windows to an engine that is calibrated.
+        in_float32: makes the predictor that computes batches again whose logits are not finite;
+            ``None`` for one that computes in float32 itself.
     """
 
-    def __init__(self, model: keras.Model, profile: Profile, selection: Selection) -> None:
-        self.model, self.profile, self.selection = model, profile, selection
-        self.batch_size, self.length = model.inputs[0].shape
-        self.precision = profile.precision(device())
-        self.compile_s = self.warmup_s = 0.0
-        signature = [tf.TensorSpec((self.batch_size, self.length), tf.int32)] * 4
-        self._step = tf.function(
-            self._compute, input_signature=signature, jit_compile=profile.changes.jit_compile
-        )
+    network: Network
+    profile: Profile
+    selection: Selection
+    shape: Shape
+    calibration: Callable[[], Rows] = dict
+    in_float32: Callable[[], Self] | None = None
+    compile_s: float = 0.0
+    warmup_s: float = 0.0
+    read_windows: int = 0
+    float32_windows: int = 0
+    _steps: dict[Shape, Step] = field(default_factory=dict)
+    _most: int | None = None
+    _spare: Self | None = None
 
-    def _compute(self, input_ids: Any, input_mask: Any, segment_ids: Any, token_map: Any) -> Any:
-        inputs = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
-        found = self.model(inputs, training=False)
-        allowed = token_map >= 0 if self.selection.text_only else ops.arange(self.length) > 0
-        start, end, k = found["start_logits"], found["end_logits"], self.selection.k
-        return (
-            *best_positions(start, allowed, token_map, k),
-            *best_positions(end, allowed, token_map, k),
-            ops.stack([start[:, 0], end[:, 0]], axis=1),
-            found["type_logits"],
-        )
+    def __post_init__(self) -> None:
+        self.engine = engine.make(self.network, self.profile, self.selection, self.calibration)
+
+    @property
+    def precision(self) -> str:
+        """The type that is computed in."""
+        return self.engine.precision
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
-        """The profile in force: compiled, checked, warmed up."""
+        """The profile in force: compiled for the shape of a batch, checked, warmed up."""
         with grappler_options(self.profile.changes.grappler):
-            empty = [tf.zeros((self.batch_size, self.length), tf.int32)] * 4
+            self._warm_up()
             started = time.perf_counter()
-            self.score(*empty)
-            self.compile_s = time.perf_counter() - started
-            check_in_force(self.profile, self._step.get_concrete_function(), self.precision)
-            started = time.perf_counter()
-            self.score(*empty)
+            self._warm_up()
             self.warmup_s = time.perf_counter() - started
+            self.read_windows = 0
             yield
 
-    def score(self, *rows: Any) -> list[Any]:
-        """Scores one batch of the pinned shape: the columns named in ``SCORES``."""
-        return [column.numpy() for column in self._step(*rows)]
+    def _warm_up(self) -> None:
+        empty = {name: np.zeros((1, self.shape.length), np.int32) for name in COLUMNS}
+        for batch in self._fitting(Batch(np.arange(1), self.shape)):
+            self._run(batch, empty)
 
-    def batches(self, shard: Path, skip: int) -> Any:
-        """tf.data over one shard from window ``skip`` on, the last batch padded with zeros."""
-        features = spec(self.length, training=False)
+    def scores(self, rows: Rows, on_windows: Callable[[int], None] = lambda n: None) -> Columns:
+        """The columns ``SCORES`` of so many windows as there are, in their order.
 
-        def decode(records: Any) -> Any:
-            return {
-                n: tf.cast(v, tf.int32) for n, v in tf.io.parse_example(records, features).items()
-            }
+        Args:
+            rows: the windows of whole examples, those of an example one after the other, with
+                ``window_ids``.
+            on_windows: told how many windows were done just now.
 
-        def pad(rows: Any) -> Any:
-            missing = self.batch_size - tf.shape(rows["input_ids"])[0]
-            padded = {n: tf.pad(v, [[0, missing], [0, 0]]) for n, v in rows.items()}
-            return {n: tf.ensure_shape(v, [self.batch_size, v.shape[1]]) for n, v in padded.items()}
+        Raises:
+            ArithmeticError: logits are not finite, not even in float32; names the window.
+        """
+        if not self.profile.changes.refine:
+            return self._scores(rows, on_windows)
+        starts = np.flatnonzero(rows["window_ids"][:, 0] == 0)
+        ends = [*starts[1:].tolist(), len(rows["window_ids"])]
+        examples = [slice(a, b) for a, b in zip(starts.tolist(), ends, strict=True)]
 
-        dataset = tf.data.TFRecordDataset(str(shard)).skip(skip).batch(self.batch_size)
-        return dataset.map(decode).map(pad).prefetch(4)
+        def score(windows: IntArray) -> Columns:
+            return self._scores({n: rows[n][windows] for n in rows}, on_windows)
+
+        found, read = refine.read(score, rows["token_map"], examples)
+        on_windows(len(rows["token_map"]) - read)
+        return found
+
+    def _scores(self, rows: Rows, on_windows: Callable[[int], None]) -> Columns:
+        """Batch by batch, back in order."""
+        found: list[tuple[IntArray, Sequence[Any]]] = []
+        for batch in self._plan(rows["input_mask"]):
+            for some in self._fitting(batch):
+                found.append((some.rows, self._checked(some, rows)))
+                on_windows(len(some.rows))
+        back = np.argsort(np.concatenate([numbers for numbers, _ in found]))
+        columns = zip(*(scores for _, scores in found), strict=True)
+        return {n: np.concatenate(c)[back] for n, c in zip(SCORES, columns, strict=True)}
+
+    def _plan(self, input_mask: IntArray) -> list[Batch]:
+        if self.profile.changes.buckets:
+            return batches.by_length(input_mask.sum(axis=1), self.shape)
+        return batches.in_order(len(input_mask), self.shape)
+
+    def _fitting(self, batch: Batch) -> list[Batch]:
+        """The batch, in pieces if the device had too little memory for its shape before."""
+        size, most = batch.shape.batch_size, self._most
+        if most is None or size <= most:
+            return [batch]
+        smaller = Shape(most, batch.shape.length, batch.shape.full)
+        parts = batches.in_order(len(batch.rows), smaller)
+        return [Batch(batch.rows[part.rows], smaller) for part in parts]
+
+    def _checked(self, batch: Batch, rows: Rows) -> Sequence[Any]:
+        """Scores with finite logits."""
+        found = self._run(batch, rows)
+        bad = _first_not_finite(found)
+        if bad is None:
+            return found
+        window = _name(batch.rows[bad], rows)
+        if self.in_float32 is None:
+            raise ArithmeticError(f"logits of {window} are not finite under profile {self.profile}")
+        log.warning(
+            "logits of %s are not finite under profile %s: its batch is computed again in float32",
+            window,
+            self.profile,
+        )
+        if self._spare is None:
+            self._spare = self.in_float32()
+        self.float32_windows += len(batch.rows)
+        with self._spare.ready():
+            again = self._spare._scores({n: x[batch.rows] for n, x in rows.items()}, lambda n: None)
+        return [again[name] for name in SCORES]
+
+    def _run(self, batch: Batch, rows: Rows) -> Sequence[Any]:
+        """Computes a batch, padded to its shape; in halves if memory runs out."""
+        shape = batch.shape
+        try:
+            step = self._steps.get(shape) or self._compiled(shape)
+            found = step({n: _padded(rows[n][batch.rows], shape) for n in COLUMNS})
+        except tf.errors.ResourceExhaustedError as error:
+            if shape.batch_size == 1:
+                raise RunError("the device has too little memory for a single window") from error
+            self._most = shape.batch_size // 2
+            log.warning(
+                "too little memory for %d windows at once; going on with %d",
+                shape.batch_size,
+                self._most,
+            )
+            parts = [self._run(part, rows) for part in self._fitting(batch)]
+            return [np.concatenate(column) for column in zip(*parts, strict=True)]
+        self.read_windows += len(batch.rows)
+        return [column[: len(batch.rows)] for column in found]
+
+    def _compiled(self, shape: Shape) -> Step:
+        """The step for a shape, which has run once."""
+        started = time.perf_counter()
+        step = self._steps[shape] = self.engine.compiled(shape)
+        step({n: np.zeros((shape.batch_size, shape.length), np.int32) for n in COLUMNS})
+        self.compile_s += time.perf_counter() - started
+        return step
+
+
+def _padded(rows: IntArray, shape: Shape) -> IntArray:
+    """Cut or padded with zeros to ``shape``."""
+    missing = shape.batch_size - len(rows)
+    return (
+        np.pad(rows[:, : shape.length], ((0, missing), (0, 0)))
+        if missing
+        else rows[:, : shape.length]
+    )
+
+
+def _first_not_finite(columns: Sequence[Any]) -> int | None:
+    logits = [c for name, c in zip(SCORES, columns, strict=True) if "logit" in name]
+    finite = np.isfinite(np.concatenate(logits, axis=1)).all(axis=1)
+    return None if finite.all() else int(np.argmin(finite))
+
+
+def _name(row: int, rows: Rows) -> str:
+    name = f"window {rows['window_ids'][row, 0]}"
+    if "example_keys" not in rows:
+        return name
+    file, line = rows["example_keys"][row]
+    return f"{name} of the example in line {line} of input file {file}"
 
 
 def predict(
@@ -164,57 +259,71 @@ def predict(
     claim(folder, request)
     steady, windows, resumed = 0.0, 0, 0
     with predictor.ready():
+        compiled = predictor.compile_s
         for shard in shards:
             done = windows_done(folder, shard)
             resumed += done
             on_windows(done)
             started = time.perf_counter()
-            for part in _parts(predictor, shard, done, on_windows):
-                write_part(folder, shard, done, part)
-                done += len(part["window_ids"])
-                windows += len(part["window_ids"])
+            for rows in parts(shard, predictor.shape, done):
+                found = predictor.scores(rows, on_windows)
+                write_part(folder, shard, done, {**found, **{n: rows[n] for n in KEYS}})
+                done += len(rows["window_ids"])
+                windows += len(rows["window_ids"])
             steady += time.perf_counter() - started
-    return Timing(predictor.compile_s, predictor.warmup_s, steady, windows, resumed)
+    return Timing(
+        predictor.compile_s,
+        predictor.warmup_s,
+        steady - (predictor.compile_s - compiled),
+        windows,
+        predictor.read_windows,
+        predictor.float32_windows,
+        resumed,
+    )
 
 
-def _parts(
-    predictor: Predictor, shard: Path, done: int, on_windows: Callable[[int], None]
-) -> Iterator[dict[str, IntArray]]:
-    """The parts of a shard behind window ``done``."""
-    scored: list[dict[str, Any]] = []
-    for batch in predictor.batches(shard, done):
-        scored.append(_score(predictor, batch))
-        on_windows(len(scored[-1]["window_ids"]))
-        if len(scored) == PART_BATCHES:
-            yield _joined(scored)
-            scored = []
-    if scored:
-        yield _joined(scored)
+def parts(shard: Path, shape: Shape, skip: int = 0) -> Iterator[Columns]:
+    """The windows of a shard from number ``skip`` on, in parts of whole examples.
+
+    Args:
+        shard: TFRecords of windows, those of an example one after the other.
+        shape: a part holds ``PART_BATCHES`` batches of it, or a little more.
+        skip: at the beginning of an example.
+    """
+    features, least = spec(shape.length, training=False), PART_BATCHES * shape.batch_size
+
+    def decode(records: Any) -> Any:
+        parsed = tf.io.parse_example(records, features)
+        return {name: tf.cast(value, tf.int32) for name, value in parsed.items()}
+
+    dataset = tf.data.TFRecordDataset(str(shard)).skip(skip).batch(least).map(decode).prefetch(1)
+    left: Columns = {}
+    for read in dataset.as_numpy_iterator():
+        rows = {n: np.concatenate([left[n], read[n]]) if left else read[n] for n in read}
+        window, windows = rows["window_ids"].T
+        ends = np.flatnonzero(window + 1 == windows) + 1
+        whole = ends[ends >= least]
+        while len(whole):
+            end = int(whole[0])
+            yield {name: value[:end] for name, value in rows.items()}
+            rows = {name: value[end:] for name, value in rows.items()}
+            whole = whole[whole >= end + least] - end
+        left = rows
+    if left and len(left["window_ids"]):
+        yield left
 
 
-def _joined(scored: list[dict[str, Any]]) -> dict[str, IntArray]:
-    return {name: np.concatenate([s[name] for s in scored]) for name in (*KEYS, *SCORES)}
+def some_windows(shards: Sequence[Path], shape: Shape) -> Rows:
+    """About ``CALIBRATION`` windows, from all over the first part of the data.
 
-
-def _score(predictor: Predictor, batch: dict[str, Any]) -> dict[str, Any]:
-    columns = predictor.score(*(batch[name] for name in COLUMNS))
-    real = batch["window_ids"].numpy()[:, 1] > 0
-    found = dict(zip(SCORES, columns, strict=True)) | {n: batch[n].numpy() for n in KEYS}
-    found = {name: value[real] for name, value in found.items()}
-    bad = _first_not_finite(found)
-    if bad is not None:
-        file, line = found["example_keys"][bad]
-        raise ArithmeticError(
-            f"logits of window {found['window_ids'][bad, 0]} of the example in line {line} of "
-            f"input file {file} are not finite under profile {predictor.profile}"
-        )
-    return found
-
-
-def _first_not_finite(found: dict[str, Any]) -> int | None:
-    logits = np.concatenate([value for n, value in found.items() if "logit" in n], axis=1)
-    finite = np.isfinite(logits).all(axis=1)
-    return None if finite.all() else int(np.argmin(finite))
+    Raises:
+        RunError: there are none.
+    """
+    rows = next((rows for shard in shards for rows in parts(shard, shape)), None)
+    if rows is None:
+        raise RunError("8 bits are calibrated on windows of the data: there are none")
+    step = -(-len(rows["window_ids"]) // CALIBRATION)
+    return {name: rows[name][::step] for name in COLUMNS}
 
 
 def score_features(predictor: Predictor, features: Features) -> WindowScores:
@@ -223,17 +332,6 @@ def score_features(predictor: Predictor, features: Features) -> WindowScores:
     Raises:
         ArithmeticError: logits are not finite; names the window.
     """
-    size, rows = predictor.batch_size, [getattr(features, name) for name in COLUMNS]
-    batches = []
-    for first in range(0, len(features), size):
-        batch = [row[first : first + size] for row in rows]
-        missing = size - len(batch[0])
-        batches.append(predictor.score(*(np.pad(row, ((0, missing), (0, 0))) for row in batch)))
-    columns = [np.concatenate(column)[: len(features)] for column in zip(*batches, strict=True)]
-    found = dict(zip(SCORES, columns, strict=True))
-    bad = _first_not_finite(found)
-    if bad is not None:
-        raise ArithmeticError(
-            f"logits of window {bad} are not finite under profile {predictor.profile}"
-        )
-    return WindowScores(**found)
+    rows: Mapping[str, IntArray] = {name: getattr(features, name) for name in COLUMNS}
+    ids = np.stack([features.windows, np.full_like(features.windows, features.n_windows)], axis=1)
+    return WindowScores(**predictor.scores({**rows, "window_ids": ids}))

@@ -1,8 +1,8 @@
 """Optimization profiles: sets of named optimizations, each one entry of a table.
 
     baseline                 nothing: graph mode, float32
-    mixed, xla, grappler     one optimization
-    mixed+xla, …             any combination, in any order
+    mixed, xla, grappler …   one optimization
+    mixed+xla, …             any combination that makes sense, in any order
 
 A profile is data. What it changes is a handful of settings that the prediction reads;
 no model code knows a profile's name.
@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
 BASELINE = "baseline"
-MIXED_PRECISION = {"CPU": "mixed_bfloat16", "GPU": "mixed_float16"}
+COMPUTE_TYPE = {"CPU": "bfloat16", "GPU": "float16"}
+THESIS = ("mixed", "xla", "grappler")
 
 GRAPPLER_OFF = {"disable_meta_optimizer": True}
 GRAPPLER_ON = {
@@ -35,6 +36,9 @@ GRAPPLER_ON = {
 }
 
 
+TENSORFLOW, OPENVINO, ONNX = "tensorflow", "openvino", "onnx"
+
+
 @dataclass(frozen=True)
 class Changes:
     """Everything a profile can change, with what ``baseline`` does as the default."""
@@ -42,15 +46,42 @@ class Changes:
     mixed: bool = False
     jit_compile: bool = False
     grappler: Mapping[str, bool] = field(default_factory=lambda: GRAPPLER_OFF)
+    frozen: bool = False
+    buckets: bool = False
+    refine: bool = False
+    int8: bool = False
+    engine: str = TENSORFLOW
 
 
 @dataclass(frozen=True)
 class Optimization:
-    """One named optimization: what it does, in a line, and what it changes."""
+    """One named optimization.
+
+    Args:
+        name: as in a profile.
+        help: what it does, in a line.
+        changes: the settings that it changes.
+        against: optimizations that it cannot be combined with, and why.
+        needs: it makes sense with one of these only, for the reason in ``why``.
+    """
 
     name: str
     help: str
     changes: Mapping[str, Any]
+    against: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    why: str = ""
+
+
+def _other_engine(title: str) -> dict[str, str]:
+    return {
+        name: f"{title} runs the graph, so that TensorFlow's {what} never sees it"
+        for name, what in (
+            ("xla", "compiler"),
+            ("grappler", "graph rewrites"),
+            ("frozen", "freezing"),
+        )
+    }
 
 
 OPTIMIZATIONS = {
@@ -72,6 +103,47 @@ OPTIMIZATIONS = {
             + ", ".join(name for name, on in GRAPPLER_ON.items() if on),
             {"grappler": GRAPPLER_ON},
         ),
+        Optimization(
+            "frozen",
+            "weights become constants in the type that is computed in; nothing is cast per batch",
+            {"frozen": True},
+        ),
+        Optimization(
+            "buckets",
+            "windows of like length share a batch, of so many pieces rather than windows; no mask "
+            "where every window is full",
+            {"buckets": True},
+        ),
+        Optimization(
+            "refine",
+            "reads windows that hardly overlap first, and the others only where they may change "
+            "the answer",
+            {"refine": True},
+        ),
+        Optimization(
+            "openvino",
+            "OpenVINO computes the model; with mixed in bfloat16",
+            {"engine": OPENVINO},
+            against=_other_engine("OpenVINO"),
+        ),
+        Optimization(
+            "onnx",
+            "ONNX Runtime computes the model",
+            {"engine": ONNX},
+            against={
+                **_other_engine("ONNX Runtime"),
+                "openvino": "one engine computes the model",
+                "mixed": "ONNX Runtime has no bfloat16 for a CPU",
+            },
+        ),
+        Optimization(
+            "int8",
+            "matrix products in 8 bits: with openvino calibrated on windows of the data, with onnx "
+            "scaled on the fly",
+            {"int8": True},
+            needs=(OPENVINO, ONNX),
+            why="TensorFlow has no fast 8-bit products",
+        ),
     )
 }
 BASELINE_HELP = "graph mode in float32, no compiler, TensorFlow's graph rewrites off"
@@ -92,7 +164,8 @@ class Profile:
         """The profile that ``text`` names.
 
         Raises:
-            ValueError: an unknown or a repeated name; lists the valid ones.
+            ValueError: an unknown or a repeated name; lists the valid ones. Or names that
+                cannot be combined; tells why.
         """
         parts = [part.strip() for part in text.split("+")]
         if parts == [BASELINE]:
@@ -105,6 +178,9 @@ class Profile:
                 raise ValueError(f"profile {text!r}: unknown optimization {part!r}; {valid}")
             if parts.count(part) > 1:
                 raise ValueError(f"profile {text!r}: {part!r} is named twice; {valid}")
+        impossible = _impossible(frozenset(parts))
+        if impossible:
+            raise ValueError(f"profile {text!r}: {impossible}")
         return cls(frozenset(parts))
 
     def __str__(self) -> str:
@@ -119,16 +195,32 @@ class Profile:
         return changes
 
     def precision(self, device: str) -> str:
-        """The Keras dtype policy on a ``CPU`` or a ``GPU``."""
-        return MIXED_PRECISION[device] if self.changes.mixed else "float32"
+        """The type that is computed in, on a ``CPU`` or a ``GPU``."""
+        return COMPUTE_TYPE[device] if self.changes.mixed else "float32"
+
+    def policy(self, device: str) -> str:
+        """The Keras dtype policy: weights stay float32 unless they are frozen."""
+        precision = self.precision(device)
+        if precision == "float32" or self.changes.engine != TENSORFLOW:
+            return "float32"
+        return precision if self.changes.frozen else f"mixed_{precision}"
 
 
-def all_profiles() -> list[Profile]:
-    """Every profile, baseline first, then by number of optimizations."""
-    names = list(OPTIMIZATIONS)
-    return [
-        Profile(frozenset(some)) for n in range(len(names) + 1) for some in combinations(names, n)
-    ]
+def _impossible(names: frozenset[str]) -> str:
+    """Why the optimizations cannot be combined; empty if they can."""
+    for name in names:
+        optimization = OPTIMIZATIONS[name]
+        for other in sorted(names & optimization.against.keys()):
+            return f"{other} and {name} cannot be combined: {optimization.against[other]}"
+        if optimization.needs and not names & set(optimization.needs):
+            return f"{name} needs {' or '.join(optimization.needs)}: {optimization.why}"
+    return ""
+
+
+def profiles(names: Sequence[str] = tuple(OPTIMIZATIONS)) -> list[Profile]:
+    """Every profile of those optimizations, baseline first, then by their number."""
+    some = (frozenset(s) for n in range(len(names) + 1) for s in combinations(names, n))
+    return [Profile(names) for names in some if not _impossible(names)]
 
 
 def describe() -> str:
@@ -154,37 +246,5 @@ def grappler_options(options: Mapping[str, bool]) -> Iterator[None]:
 class ProfileNotInForceError(RuntimeError):
     """What a profile asked for is not what runs."""
 
-
-def check_in_force(profile: Profile, step: Any, precision: str) -> None:
-    """Checks a traced step against its profile.
-
-    Args:
-        profile: what was asked.
-        step: the concrete function that runs.
-        precision: the dtype policy that was asked of the model.
-
-    Raises:
-        ProfileNotInForceError: names what is missing or too much.
-    """
-    import tensorflow as tf
-
-    changes = profile.changes
-    graph = step.graph.as_graph_def()
-    products = {
-        tf.as_dtype(node.attr["T"].type).name
-        for nodes in (graph.node, *(f.node_def for f in graph.library.function))
-        for node in nodes
-        if node.op in ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
-    }
-    options = tf.config.optimizer.get_experimental_options()
-    compute_type = precision.removeprefix("mixed_")
-    for what, found, asked in (
-        ("compiled by XLA", step.function_def.attr["_XlaMustCompile"].b, changes.jit_compile),
-        ("mixed precision", precision != "float32", changes.mixed),
-        ("types of the matrix products", sorted(products), sorted({compute_type, "float32"})),
-        *((f"Grappler's {name}", options.get(name), on) for name, on in changes.grappler.items()),
-    ):
-        if found != asked:
-            raise ProfileNotInForceError(
-                f"profile {profile} is not in force: {what}: {found}, expected {asked}"
-            )
+    def __init__(self, profile: Profile, what: str, found: object, asked: object) -> None:
+        super().__init__(f"profile {profile} is not in force: {what}: {found}, expected {asked}")

@@ -11,7 +11,7 @@ import pytest
 
 from nq.config import ModelConfig
 from nq.model import checkpoint, names
-from nq.model.encoder import ACTIVATIONS, MaskBias, encoder
+from nq.model.encoder import ACTIVATIONS, Layers, MaskBias, encoder
 from nq.records import FloatArray
 from tests import tiny
 from tests.model.slow_bert import SlowBert
@@ -25,7 +25,7 @@ HALF = ("mixed_bfloat16", "mixed_float16")
 def alone(shape: ModelConfig = tiny.SHAPE, dtype: str = "float32") -> keras.Model:
     """The encoder without heads, of any batch and length, with the weights of ``tiny``."""
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in ROWS}
-    built = keras.Model(inputs, encoder(shape, inputs, keras.DTypePolicy(dtype), "zeros"))
+    built = keras.Model(inputs, encoder(shape, inputs, Layers(keras.DTypePolicy(dtype), "zeros")))
     checkpoint.fill(built, tiny.tensors(shape), names.table(shape))
     return built
 
@@ -100,8 +100,8 @@ def test_exact_and_approximate_gelu_are_told_apart() -> None:
 
 def test_dropout_acts_in_training_only() -> None:
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in ROWS}
-    policy = keras.DTypePolicy("float32")
-    built = keras.Model(inputs, encoder(tiny.SHAPE, inputs, policy, "zeros", dropout=0.5))
+    layers = Layers(keras.DTypePolicy("float32"), "zeros")
+    built = keras.Model(inputs, encoder(tiny.SHAPE, inputs, layers, dropout=0.5))
     checkpoint.fill(built, tiny.tensors(), names.table(tiny.SHAPE))
     np.testing.assert_array_equal(encode(built, ROWS), encode(alone(), ROWS))
     assert np.abs(np.asarray(built(ROWS, training=True)) - np.asarray(built(ROWS))).max() > 0.1

@@ -42,20 +42,31 @@ def test_logits_are_float32_and_finite_in_every_precision(dtype: str) -> None:
 
 
 def test_names_and_shapes() -> None:
-    model = tiny.model(LENGTH, batch_size=3)
+    model = tiny.model(LENGTH)
     assert tuple(model.input) == joint.INPUTS
     assert {(i.name, i.shape, i.dtype) for i in model.inputs} == {
-        (name, (3, LENGTH), "int32") for name in joint.INPUTS
+        (name, (None, LENGTH), "int32") for name in joint.INPUTS
     }
     assert {name: value.shape for name, value in model.output.items()} == {
-        "start_logits": (3, LENGTH),
-        "end_logits": (3, LENGTH),
-        "type_logits": (3, 5),
+        "start_logits": (None, LENGTH),
+        "end_logits": (None, LENGTH),
+        "type_logits": (None, 5),
     }
+
+
+def test_full_windows_need_no_mask() -> None:
+    model = tiny.model()
+    full = joint.for_full_windows(model, tiny.SHAPE)
+    rows = tiny.rows([LENGTH, LENGTH], LENGTH)
+    expected = logits(model, rows)
+    del rows["input_mask"]
+    for name, value in logits(full, rows).items():
+        np.testing.assert_allclose(value, expected[name], atol=1e-6)
+    assert all(a is b for a, b in zip(full.weights, model.weights, strict=True))
 
 
 def test_pinned_and_free_shapes_give_the_same_logits() -> None:
-    free, pinned = tiny.model(), tiny.model(LENGTH, batch_size=3)
+    free, pinned = tiny.model(), tiny.model(LENGTH)
     for name, value in logits(pinned, ROWS).items():
         np.testing.assert_allclose(logits(free, ROWS)[name], value, atol=1e-6)
 

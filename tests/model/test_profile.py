@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain, combinations, permutations
-from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -16,20 +15,18 @@ from nq.model.profile import (
     GRAPPLER_OFF,
     GRAPPLER_ON,
     OPTIMIZATIONS,
+    THESIS,
     Profile,
-    ProfileNotInForceError,
-    all_profiles,
-    check_in_force,
     grappler_options,
 )
 
 NAMES = tuple(OPTIMIZATIONS)
 SPELLINGS = [
     "+".join(order)
-    for some in chain.from_iterable(combinations(NAMES, n) for n in range(1, len(NAMES) + 1))
+    for some in chain.from_iterable(combinations(THESIS, n) for n in range(1, len(THESIS) + 1))
     for order in permutations(some)
 ]
-each_profile = pytest.mark.parametrize("profile", all_profiles(), ids=str)
+each_profile = pytest.mark.parametrize("profile", profiles.profiles(), ids=str)
 OPTIONS = tf.config.optimizer
 
 
@@ -52,12 +49,46 @@ def test_every_spelling_prints_in_one_order_and_parses_back(text: str) -> None:
     assert Profile.parse(str(profile)) == profile
 
 
-def test_there_are_eight_profiles_and_each_prints_and_parses_back() -> None:
-    found = all_profiles()
+def test_the_thesis_had_eight_profiles() -> None:
+    found = profiles.profiles(THESIS)
     assert len(found) == len(set(found)) == len(set(map(str, found))) == 8
     assert str(found[0]) == "baseline" and found[0] == Profile.parse("baseline") == Profile()
-    assert all(Profile.parse(str(profile)) == profile for profile in found)
     assert {str(Profile.parse(text)) for text in SPELLINGS} | {"baseline"} == set(map(str, found))
+
+
+@each_profile
+def test_each_profile_prints_and_parses_back(profile: Profile) -> None:
+    assert Profile.parse(str(profile)) == profile
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("xla+openvino", "OpenVINO runs the graph, so that TensorFlow's compiler never sees it"),
+        ("onnx+frozen", "ONNX Runtime runs the graph, so that TensorFlow's freezing never sees it"),
+        ("onnx+openvino", "one engine computes the model"),
+        ("mixed+onnx", "ONNX Runtime has no bfloat16 for a CPU"),
+        ("int8", "int8 needs openvino or onnx: TensorFlow has no fast 8-bit products"),
+        ("grappler+int8+mixed", "int8 needs openvino or onnx"),
+    ],
+)
+def test_what_cannot_be_combined_is_an_error_that_says_why(text: str, reason: str) -> None:
+    with pytest.raises(ValueError) as error:
+        Profile.parse(text)
+    assert reason in str(error.value) and repr(text) in str(error.value)
+
+
+def test_no_profile_holds_what_cannot_be_combined() -> None:
+    found = profiles.profiles()
+    assert len(found) == len(set(found)) == 4 * (2**4 + 4 + 2)
+    for text in map(str, found):
+        names = set(text.split("+"))
+        if names & {"openvino", "onnx"}:
+            assert (
+                not names & {"xla", "grappler", "frozen"} and len(names & {"onnx", "openvino"}) == 1
+            )
+        else:
+            assert "int8" not in names
 
 
 def test_blanks_around_names_do_not_matter() -> None:
@@ -88,7 +119,7 @@ def test_a_wrong_name_is_an_error_that_lists_the_valid_ones(text: str, problem: 
 @given(st.text(max_size=12))
 def test_any_other_text_is_a_value_error(text: str) -> None:
     try:
-        assert str(Profile.parse(text)) in map(str, all_profiles())
+        assert str(Profile.parse(text)) in map(str, profiles.profiles())
     except ValueError as error:
         assert "valid are baseline" in str(error)
 
@@ -98,13 +129,18 @@ def test_help_has_a_line_for_each_name() -> None:
     assert [line.split()[0] for line in lines] == ["baseline", *NAMES]
     assert all(len(line.split()) > 4 for line in lines)
     for name in GRAPPLER_ON:
-        assert (name in lines[-1]) == GRAPPLER_ON[name]
+        assert (name in lines[NAMES.index("grappler") + 1]) == GRAPPLER_ON[name]
 
 
-@pytest.mark.parametrize(("device", "half"), [("CPU", "mixed_bfloat16"), ("GPU", "mixed_float16")])
+@pytest.mark.parametrize(("device", "half"), [("CPU", "bfloat16"), ("GPU", "float16")])
 @each_profile
 def test_only_mixed_changes_the_precision(profile: Profile, device: str, half: str) -> None:
     assert profile.precision(device) == (half if "mixed" in profile.names else "float32")
+    policy = profile.policy(device)
+    if "mixed" not in profile.names or "openvino" in profile.names:
+        assert policy == "float32"
+    else:
+        assert policy == (half if "frozen" in profile.names else f"mixed_{half}")
 
 
 @each_profile
@@ -113,6 +149,10 @@ def test_changes_are_those_of_the_names_and_nothing_else(profile: Profile) -> No
     assert changes.mixed == ("mixed" in profile.names)
     assert changes.jit_compile == ("xla" in profile.names)
     assert changes.grappler == (GRAPPLER_ON if "grappler" in profile.names else GRAPPLER_OFF)
+    for name in ("frozen", "buckets", "refine", "int8"):
+        assert getattr(changes, name) == (name in profile.names)
+    engine = "".join(profile.names & {"openvino", "onnx"})
+    assert changes.engine == (engine or "tensorflow")
 
 
 # --- Grappler's options
@@ -143,80 +183,3 @@ def test_options_are_restored_after_an_exception() -> None:
     with pytest.raises(KeyError), grappler_options(GRAPPLER_ON):
         raise KeyError
     assert OPTIONS.get_experimental_options() == before
-
-
-# --- in force
-
-
-def step(half: str, jit: bool) -> Any:
-    """A traced function with a product in ``half`` and, as our heads, one in float32."""
-
-    def products(x: Any) -> Any:
-        y = tf.cast(x, half)
-        return tf.cast(y @ y, tf.float32) @ x
-
-    signature = [tf.TensorSpec((2, 2), tf.float32)]
-    traced = tf.function(products, input_signature=signature, jit_compile=jit)
-    return traced.get_concrete_function()
-
-
-@each_profile
-def test_a_profile_that_is_in_force_passes(profile: Profile) -> None:
-    precision = profile.precision("CPU")
-    half, jit = precision.removeprefix("mixed_"), profile.changes.jit_compile
-    with grappler_options(profile.changes.grappler):
-        check_in_force(profile, step(half, jit), precision)
-
-
-@each_profile
-def test_a_step_of_another_precision_is_not_in_force(profile: Profile) -> None:
-    precision, jit = profile.precision("CPU"), profile.changes.jit_compile
-    with grappler_options(profile.changes.grappler):
-        for other in {"float32", "bfloat16", "float16"} - {precision.removeprefix("mixed_")}:
-            with pytest.raises(ProfileNotInForceError, match="types of the matrix products"):
-                check_in_force(profile, step(other, jit), precision)
-
-
-def test_a_precision_that_the_profile_did_not_ask_for_is_not_in_force() -> None:
-    for name, precision in (("baseline", "mixed_float16"), ("mixed", "float32")):
-        profile = Profile.parse(name)
-        with (
-            grappler_options(profile.changes.grappler),
-            pytest.raises(ProfileNotInForceError, match="mixed precision"),
-        ):
-            check_in_force(profile, step(precision.removeprefix("mixed_"), False), precision)
-
-
-@each_profile
-def test_a_step_that_is_compiled_or_not_against_the_profile_is_not_in_force(
-    profile: Profile,
-) -> None:
-    precision, jit = profile.precision("CPU"), profile.changes.jit_compile
-    traced = step(precision.removeprefix("mixed_"), not jit)
-    with (
-        grappler_options(profile.changes.grappler),
-        pytest.raises(ProfileNotInForceError, match=f"compiled by XLA: {not jit}, expected {jit}"),
-    ):
-        check_in_force(profile, traced, precision)
-
-
-@pytest.mark.parametrize(
-    ("name", "changed"),
-    [("baseline", {"disable_meta_optimizer": False})]
-    + [("grappler", {option: not on}) for option, on in GRAPPLER_ON.items()],
-)
-def test_a_grappler_option_changed_behind_is_not_in_force(
-    name: str, changed: dict[str, bool]
-) -> None:
-    profile = Profile.parse(name)
-    traced = step("float32", False)
-    with grappler_options(profile.changes.grappler):
-        OPTIONS.set_experimental_options(changed)
-        with pytest.raises(ProfileNotInForceError, match=f"Grappler's {next(iter(changed))}"):
-            check_in_force(profile, traced, "float32")
-
-
-def test_without_the_context_grappler_is_not_in_force() -> None:
-    for name in ("baseline", "grappler"):
-        with pytest.raises(ProfileNotInForceError, match=f"profile {name} is not in force"):
-            check_in_force(Profile.parse(name), step("float32", False), "float32")

@@ -1,0 +1,60 @@
+"""What every engine offers, and which there are."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from nq.model.batches import Shape
+from nq.model.network import Network
+from nq.model.profile import Profile
+from nq.model.selection import Selection
+from nq.records import IntArray
+
+Rows = Mapping[str, IntArray]
+"""``input_ids``, ``input_mask``, ``segment_ids`` and ``token_map``, each int32 ``[B, L]``."""
+
+Step = Callable[[Rows], Sequence[Any]]
+"""Rows of one static shape -> the columns of ``WindowScores`` as arrays."""
+
+COLUMNS = ("input_ids", "input_mask", "segment_ids", "token_map")
+
+
+class Engine(Protocol):
+    """Computes a network under a profile.
+
+    Attributes:
+        precision: the type that the matrix products are computed in.
+    """
+
+    precision: str
+
+    def compiled(self, shape: Shape) -> Step:
+        """A step for rows of exactly that shape.
+
+        Raises:
+            ProfileNotInForceError: what was asked for is not what would run.
+        """
+
+
+def make(
+    network: Network,
+    profile: Profile,
+    selection: Selection,
+    calibration: Callable[[], Rows] = dict,
+) -> Engine:
+    """The engine of a profile.
+
+    Args:
+        network: what to compute.
+        profile: how.
+        selection: which positions leave it.
+        calibration: gives real windows to an engine that is calibrated.
+
+    Raises:
+        RunError: a package of the engine is not installed.
+    """
+    module = importlib.import_module(f"nq.model.engines.{profile.changes.engine}")
+    engine: Engine = module.Engine(network, profile, selection, calibration)
+    return engine

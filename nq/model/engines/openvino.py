@@ -1,0 +1,116 @@
+"""OpenVINO: the network through Keras' export, in float32, bfloat16 or calibrated 8 bits."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from nq.model.batches import Shape
+from nq.model.engine import Rows, Step
+from nq.model.engines.exported import selected
+from nq.model.export import export, need
+from nq.model.network import Network
+from nq.model.profile import OPENVINO, Profile, ProfileNotInForceError
+from nq.model.selection import Selection
+
+HINTS = {"float32": "f32", "bfloat16": "bf16"}
+RUNTIME = {"float32": "f32", "bfloat16": "bf16", "int8": "i8"}
+PRODUCTS = ("FullyConnected", "MatMul")
+OUTPUTS = ("start_logits", "end_logits", "type_logits")
+
+
+class Engine:
+    """Compiles the exported network once for each shape."""
+
+    def __init__(
+        self,
+        network: Network,
+        profile: Profile,
+        selection: Selection,
+        calibration: Callable[[], Rows],
+    ) -> None:
+        need(OPENVINO, "openvino", *(["nncf"] if profile.changes.int8 else []))
+        import openvino
+
+        self.profile, self.selection, self.calibration = profile, selection, calibration
+        self.precision = "int8" if profile.changes.int8 else profile.precision("CPU")
+        self._hint = HINTS[profile.precision("CPU")]
+        self.network, self._core = network, openvino.Core()
+        self._exported: dict[bool, Any] = {}
+
+    def compiled(self, shape: Shape) -> Step:
+        """See ``nq.model.engine.Engine``."""
+        full = shape.full and self.precision != "int8"  # which would be calibrated once more
+        model = self._model(full).clone()
+        names = [given.any_name for given in model.inputs]
+        model.reshape({name: [shape.batch_size, shape.length] for name in names})
+        options = {"INFERENCE_PRECISION_HINT": self._hint, "PERFORMANCE_HINT": "LATENCY"}
+        compiled = self._core.compile_model(model, "CPU", options)
+        self._check_in_force(compiled)
+        outputs = {name: compiled.output(name) for name in OUTPUTS}
+
+        def logits(rows: Rows) -> dict[str, Any]:
+            found = compiled({name: rows[name] for name in names}, share_inputs=True)
+            return {name: found[output] for name, output in outputs.items()}
+
+        return selected(logits, self.selection, shape)
+
+    def _model(self, full: bool) -> Any:
+        """The exported network; in 8 bits where the profile says so."""
+        if full not in self._exported:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "model.xml"
+                export(self.network.wired(full), path, OPENVINO)
+                model = self._core.read_model(str(path), str(path.with_suffix(".bin")))
+                self._exported[full] = self._in_8_bits(model) if self.precision == "int8" else model
+        return self._exported[full]
+
+    def _in_8_bits(self, model: Any) -> Any:
+        """Post-training quantization, calibrated on real windows, a window at a time."""
+        rows = self.calibration()
+        names = [given.any_name for given in model.inputs]
+        windows = [
+            {name: rows[name][i : i + 1] for name in names} for i in range(len(rows[names[0]]))
+        ]
+        with _quiet():
+            import nncf
+
+            return nncf.quantize(
+                model,
+                nncf.Dataset(windows),
+                subset_size=len(windows),
+                model_type=nncf.ModelType.TRANSFORMER,
+            )
+
+    def _check_in_force(self, compiled: Any) -> None:
+        """Every product of activations and weights runs in the type that was asked for.
+
+        The heads are small: in bfloat16 and 8 bits OpenVINO takes them along.
+        """
+        asked = RUNTIME[self.precision]
+        found = set()
+        for node in compiled.get_runtime_model().get_ordered_ops():
+            info = node.get_rt_info()
+            if info["layerType"].value in PRODUCTS:
+                found.add(info["runtimePrecision"].value)
+        if asked not in found:
+            raise ProfileNotInForceError(
+                self.profile, "types of the matrix products", sorted(found), asked
+            )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """NNCF tells of every step it takes."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)
