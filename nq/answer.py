@@ -13,16 +13,16 @@ from nq.bundle import bundled_model, bundled_sample
 from nq.config import DECISIONS, DecisionConfig, WindowConfig
 from nq.errors import RunError
 from nq.formats import outputs
-from nq.formats.shown import cut
 from nq.model.profile import Profile, describe
 
 if TYPE_CHECKING:
+    from nq.parity import Parity
     from nq.pipeline import Job, Report
 
 DEFAULT_PROFILE = "grappler"
+AUTO = "auto"
 PROFILES_HELP = f"profiles, joined by '+' in any order:\n{describe()}"
 SAMPLE_ROWS = 40
-QUALITY = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,12 +38,19 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--data", nargs="+", metavar="FILE", help="files, globs or folders; default: the sample"
     )
-    add_model(parser)
+    add_model(parser, auto=True)
     parser.add_argument(
         "--output",
         type=Path,
         metavar="DIR",
-        help="folder of the run; default: one under runs/, named by what is asked",
+        help="folder of the run; default: one under --root, named by what is asked",
+    )
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path("runs"),
+        metavar="DIR",
+        help="where runs and the windows that they share lie (default: runs)",
     )
     parser.add_argument(
         "--batch-size",
@@ -71,6 +78,20 @@ def parser() -> argparse.ArgumentParser:
         help="what to write besides predictions.json, with commas between: "
         + ", ".join(f"{name} ({kind.FILE})" for name, kind in outputs.FORMATS.items()),
     )
+    parity = parser.add_argument_group("parity")
+    parity.add_argument(
+        "--against",
+        type=_profile,
+        metavar="P",
+        help="hold the run against one under another profile, made now if there is none",
+    )
+    parity.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="X",
+        help="exit with 1 if more than this share of the answers changed, or an F1 by more; "
+        "against baseline where --against names no other",
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a record is bad")
     parser.add_argument(
         "--show", type=int, default=SAMPLE_ROWS, metavar="N", help="rows of the table (default: 40)"
@@ -85,13 +106,20 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Adds which model runs under which profile; the epilog should be ``PROFILES_HELP``."""
+def add_model(parser: argparse.ArgumentParser, auto: bool = False) -> None:
+    """Adds which model runs under which profile; the epilog should be ``PROFILES_HELP``.
+
+    Args:
+        parser: a command's.
+        auto: whether ``auto`` is a profile there; it is kept as that word.
+    """
+    also = f", or {AUTO}: the fastest here that keeps to the answers" if auto else ""
     parser.add_argument(
         "--profile",
-        type=_profile,
+        type=lambda text: text if auto and text == AUTO else _profile(text),
         default=Profile.parse(DEFAULT_PROFILE),
-        help=f"optimizations to run under (default: {DEFAULT_PROFILE}); see below",
+        metavar="P",
+        help=f"optimizations to run under (default: {DEFAULT_PROFILE}){also}; see below",
     )
     parser.add_argument(
         "--model", type=Path, metavar="DIR", help="model folder; default: the bundled model"
@@ -118,8 +146,13 @@ def answer(args: argparse.Namespace) -> int:
         tracking.preload()
     commandline.import_tensorflow()
     from nq.pipeline import DEAD_LETTERS, run
+    from nq.summary import parity_line, record, summary
 
     job = _job(args)
+    if args.profile == AUTO:
+        from nq import auto
+
+        job = replace(job, profile=auto.choose(job))
     with tracking.start(
         uri=args.tracking_uri,
         experiment=args.experiment,
@@ -129,14 +162,33 @@ def answer(args: argparse.Namespace) -> int:
     ) as tracked:
         with commandline.bar("predict", "windows") as bar:
             report = run(job, 0 if args.json else args.show, bar, tracked.run_id)
-        _track(tracked, job, report)
+            found = _parity(job, args, report)
+        record(tracked, job, report, found)
     if args.json:
-        commandline.print_json(report.to_dict())
+        told = {"parity": found.to_dict()} if found else {}
+        commandline.print_json(report.to_dict() | told)
     else:
-        print(summary(report, tracked.how_to_open()))
+        print(summary(report, found, tracked.how_to_open()))
+    if found and args.tolerance is not None and not found.within(args.tolerance):
+        raise RunError(f"beyond the tolerance of {args.tolerance}: {parity_line(found)}")
     if args.strict and report.dead_letters:
         raise RunError(f"{report.dead_letters} bad records, see {report.output / DEAD_LETTERS}")
     return 0
+
+
+def _parity(job: Job, args: argparse.Namespace, report: Report) -> Parity | None:
+    """The run held against the one that was asked for, if any was."""
+    if args.against is None and args.tolerance is None:
+        return None
+    from nq import parity
+    from nq.pipeline import run_once
+
+    profile = args.against or Profile()
+    other = replace(
+        job, profile=profile, output=None, root=job.output or job.root, keep_scores=True, formats=()
+    )
+    with commandline.bar(f"predict under {profile}", "windows") as bar:
+        return parity.compare(report.output, run_once(other, bar))
 
 
 def _job(args: argparse.Namespace) -> Job:
@@ -150,111 +202,17 @@ def _job(args: argparse.Namespace) -> Job:
     return Job(
         files=tuple(inputs.find_files(args.data or [str(bundled_sample())])),
         model=model,
-        profile=args.profile,
+        profile=Profile() if args.profile == AUTO else args.profile,
         windows=commandline.settings(own.windows, args),
         decision=replace(decision, rule=args.decision or decision.rule),
         batch_size=args.batch_size,
         output=args.output,
+        root=args.root,
         limit=args.limit,
         workers=args.workers,
-        keep_scores=args.keep_scores,
+        keep_scores=args.keep_scores or bool(args.against) or args.tolerance is not None,
         formats=args.formats,
     )
-
-
-def _track(tracked: tracking.Run, job: Job, report: Report) -> None:
-    """Everything that a comparison of runs wants to see.
-
-    The comparison page lists the first six metrics by name, quality/ and speed/; the rest sorts
-    behind these. Between profiles only the params profile and precision differ.
-    """
-    from nq.formats import inputs
-    from nq.pipeline import DEAD_LETTERS, JOB, METRICS, PREDICTIONS
-
-    tracked.params(
-        {
-            "profile": report.profile,
-            "precision": report.precision.removeprefix("mixed_"),
-            "batch_size": job.batch_size,
-            "limit": job.limit,
-            "model": job.model.name,
-            **{f"decision.{k}": v for k, v in job.decision.to_dict().items()},
-            **{f"windows.{k}": v for k, v in job.windows.to_dict().items()},
-        }
-    )
-    tracked.tags(
-        {
-            "device": report.device,
-            "data": ", ".join(job.files),
-            "model_folder": str(job.model),
-            "output": str(report.output),
-            "in_force.jit_compile": job.profile.changes.jit_compile,
-            "in_force.grappler": not job.profile.changes.grappler["disable_meta_optimizer"],
-        }
-    )
-    first = job.files[0]
-    tracked.dataset(name=Path(first).name, path=first, digest=inputs.digest(first))
-    quality = {f"quality/{n}": report.metrics[key] for n, key in QUALITY.items() if report.metrics}
-    tracked.metrics(
-        {
-            **quality,
-            "speed/examples_per_s": report.examples / report.time["total_s"],
-            "speed/predict_s": report.time["predict_s"],
-            "speed/windows_per_s": report.windows_per_s,
-            **{f"tally/{name}": value for name, value in report.metrics.items()},
-            **{f"time/{phase}": value for phase, value in report.time.items()},
-            "tally/examples": report.examples,
-            "tally/windows": report.windows,
-            "tally/answered": report.answered,
-            "tally/dead_letters": report.dead_letters,
-        }
-    )
-    written = (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)
-    others = (outputs.FORMATS[name].FILE for name in job.formats)
-    tracked.artifacts([report.output / name for name in (*written, *others)])
-
-
-def summary(report: Report, how_to_open: str | None) -> str:
-    """What a person reads at the end."""
-    lines = [*_table(report), ""] if report.rows else []
-    lines.append(
-        f"profile {report.profile} ({report.precision} on {report.device}): "
-        f"{report.examples} examples, {report.windows} windows, {report.answered} answered, "
-        f"{report.dead_letters} dead letters"
-    )
-    if report.metrics:
-        m = report.metrics
-        lines.append(
-            f"long F1 {m['long-answer-f1']:.3f} (best {m['long-best-threshold-f1']:.3f})   "
-            f"short F1 {m['short-answer-f1']:.3f} (best {m['short-best-threshold-f1']:.3f})   "
-            f"micro-F1 {m['micro_f1']:.3f} (best {m['micro_f1_best']:.3f})"
-        )
-    else:
-        lines.append("no annotations in the data: answered, not scored")
-    if report.metrics and report.without_gold:
-        lines.append(f"{report.without_gold} examples have no annotations and were not scored")
-    phases = "   ".join(
-        f"{name.removesuffix('_s')} {spent:.1f}" for name, spent in report.time.items()
-    )
-    lines.append(f"seconds: {phases}   ({report.windows_per_s:.1f} windows/s)")
-    if report.resumed_windows:
-        lines.append(f"went on behind {report.resumed_windows} windows of an interrupted run")
-    lines.append(f"written to {report.output}")
-    if how_to_open:
-        lines.append(f"see the run: {how_to_open}")
-    return "\n".join(lines)
-
-
-def _table(report: Report) -> list[str]:
-    """Question, answer, right or wrong; long texts are cut."""
-    marks = {True: "right", False: "WRONG", None: ""}
-    rows = [
-        f"{cut(row.question, 58):<58}  {marks[row.right]:<5}  "
-        f"{cut(row.answer or '(no answer)', 60)}"
-        for row in report.rows
-    ]
-    more = report.examples - len(rows)
-    return rows + ([f"… and {more} more in predictions.json"] if more > 0 else [])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

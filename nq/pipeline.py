@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
@@ -29,8 +29,14 @@ from nq.preprocess.vocabulary import load_tokenizer
 from nq.records import DeadLetter, Example, ExampleId, Prediction, Source, WindowScores, YesNo
 from nq.scoring import Scorekeeper
 
+if TYPE_CHECKING:
+    from nq.model.loading import Loader
+
 PREDICTIONS, METRICS, DEAD_LETTERS = "predictions.json", "metrics.json", "dead_letters.jsonl"
 JOB, RESULTS, SCORES = "job.json", "results", "scores"
+
+OnWindows = Callable[[int, int], None]
+"""Told how many windows were scored just now, and how many there are."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +155,7 @@ class Report:
 def run(
     job: Job,
     rows: int = 0,
-    on_windows: Callable[[int, int], None] = lambda done, total: None,
+    on_windows: OnWindows = lambda done, total: None,
     run_id: str | None = None,
 ) -> Report:
     """Answers, scores and writes everything into the run's folder.
@@ -172,8 +178,21 @@ def run(
     report.time["total_s"] = time.perf_counter() - started
     text = orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2)
     (report.output / METRICS).write_bytes(text + b"\n")
-    _write_job(job, scored.prepared, report.output)
+    _write_job(job, scored, report.output)
     return report
+
+
+def run_once(job: Job, on_windows: OnWindows = lambda done, total: None) -> Path:
+    """The folder of a run of ``job``, which is only made if there is none.
+
+    Args:
+        job: without ``output``, so that its folder is named by all that its results depend on.
+        on_windows: as for ``run``.
+    """
+    key = job.request.key()
+    folder = job.root / _run_name(job, _asked(job, key))
+    kept = not job.keep_scores or (folder / SCORES).is_dir()
+    return folder if (folder / JOB).is_file() and kept else run(job, on_windows=on_windows).output
 
 
 @dataclass(frozen=True)
@@ -204,7 +223,7 @@ class Scored:
 
 
 def score_windows(
-    job: Job, report: Report, on_windows: Callable[[int, int], None] = lambda done, total: None
+    job: Job, report: Report, on_windows: OnWindows = lambda done, total: None
 ) -> Scored:
     """Prepares and scores all windows, going on where an equal job was interrupted.
 
@@ -215,8 +234,7 @@ def score_windows(
     """
     with report.timed("preprocess_s"):
         key = job.request.key()
-        folder = job.output / "windows" if job.output else job.root / f"windows-{key}"
-        prepared = prepare(job.request, folder, job.workers)
+        prepared = prepared_windows(job, key)
     asked = _asked(job, key)
     report.output = job.output or job.root / _run_name(job, asked)
     report.output.mkdir(parents=True, exist_ok=True)
@@ -224,12 +242,37 @@ def score_windows(
     return Scored(job, prepared, _predict(job, asked, prepared, report, on_windows))
 
 
+def prepared_windows(job: Job, key: str | None = None) -> Prepared:
+    """The windows of a job, made now if they are not there."""
+    folder = (job.output or job.root) / f"windows-{key or job.request.key()}"
+    return prepare(job.request, folder, job.workers)
+
+
+def weights_digest(model: Path) -> str:
+    """Changes with the weights in a model folder."""
+    return "+".join(inputs.digest(str(path)) for path in checkpoint.weight_files(model))
+
+
+def loader(job: Job, prepared: Prepared) -> Loader:
+    """Makes predictors of a job's model, under any profile."""
+    from nq.model.loading import Loader
+
+    return Loader(
+        job.model,
+        load_tokenizer(job.model, job.windows.compat),
+        job.windows,
+        job.decision.rule,
+        job.batch_size,
+        prepared.shards,
+    )
+
+
 def _asked(job: Job, windows_key: str) -> dict[str, Any]:
     """What makes scores comparable; an equal request goes on where one was interrupted."""
     wanted = DECISIONS[job.decision.rule]
     return {
         "windows": windows_key,
-        "weights": "+".join(inputs.digest(str(p)) for p in checkpoint.weight_files(job.model)),
+        "weights": weights_digest(job.model),
         "profile": str(job.profile),
         "batch_size": job.batch_size,
         "positions": [wanted.k, wanted.text_only],
@@ -246,21 +289,14 @@ def _predict(
     asked: dict[str, Any],
     prepared: Prepared,
     report: Report,
-    on_windows: Callable[[int, int], None],
+    on_windows: OnWindows,
 ) -> Path:
     """Scores every window; the folder of the results."""
     with report.timed("load_s"):
-        from nq.model import loading, predict
+        from nq.model import predict
         from nq.model.engines.tensorflow import device
 
-        predictor = loading.Loader(
-            job.model,
-            load_tokenizer(job.model, job.windows.compat),
-            job.windows,
-            job.decision.rule,
-            job.batch_size,
-            prepared.shards,
-        ).predictor(job.profile)
+        predictor = loader(job, prepared).predictor(job.profile)
     report.device, report.precision = device(), predictor.precision
     folder = report.output / RESULTS
     timing = predict.predict(
@@ -339,9 +375,9 @@ def _write_dead_letters(scored: Scored, output: Path) -> int:
     return len(lines)
 
 
-def _write_job(job: Job, prepared: Prepared, output: Path) -> None:
+def _write_job(job: Job, scored: Scored, output: Path) -> None:
     """What the run was asked for, with the digests of what it read; marks it as finished."""
-    manifest = orjson.loads((prepared.folder / MANIFEST).read_bytes())
+    manifest = orjson.loads((scored.prepared.folder / MANIFEST).read_bytes())
     asked = {"job": job.to_dict(), "request": manifest["request"]}
     (output / JOB).write_bytes(orjson.dumps(asked, option=orjson.OPT_INDENT_2) + b"\n")
 

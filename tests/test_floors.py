@@ -15,6 +15,7 @@ FLOORS = (
     ("nq.preprocess", "nq.postprocess"),
     ("nq.model", "nq.scoring"),
     ("nq.pipeline", "nq.answerer"),
+    ("nq.parity", "nq.auto", "nq.summary"),
     ("nq.answer", "nq.ask", "nq.train", "nq.tune", "nq.convert"),
     ("nq.cli",),
     ("nq.__main__", "experiments"),

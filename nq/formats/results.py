@@ -20,6 +20,7 @@ import numpy as np
 from nq.records import WindowScores
 
 KEYS = ("example_keys", "window_ids")
+READ = "read"
 SCORES = tuple(WindowScores.__slots__)
 REQUEST = "request.json"
 DIGITS = 12
@@ -76,7 +77,10 @@ def windows_done(folder: Path, shard: Path) -> int:
 
 
 def write_part(folder: Path, shard: Path, first: int, arrays: Part) -> None:
-    """Writes the scores of a shard's windows from number ``first`` on."""
+    """Writes the scores of a shard's windows from number ``first`` on.
+
+    ``READ`` says of each window whether the model computed it; without it all are.
+    """
     path = folder / f"{shard.stem}-{first:0{DIGITS}d}.npz"
     temporary = path.with_suffix(".tmp")
     with open(temporary, "wb") as file:
@@ -95,7 +99,7 @@ class Results:
     def __init__(self, folder: Path, shards: tuple[Path, ...]) -> None:
         self._paths = [path for shard in shards for path in _parts(folder, shard)]
         rows = list(self._index())
-        index = np.concatenate(rows) if rows else np.empty((0, 6), np.int32)
+        index = np.concatenate(rows) if rows else np.empty((0, 7), np.int32)
         index = index[np.lexsort(index[:, 2::-1].T)]
         starts = np.flatnonzero(np.any(np.diff(index[:, :2], axis=0, prepend=-1), axis=1))
         self._index_rows = index
@@ -106,16 +110,25 @@ class Results:
         self._load = lru_cache(maxsize=PARTS_IN_MEMORY)(self._read)
 
     def _index(self) -> Iterator[np.ndarray[Any, Any]]:
-        """Rows of (file, line, window, windows in all, part, row in part)."""
+        """Rows of (file, line, window, windows in all, part, row in part, whether read)."""
         for number, path in enumerate(self._paths):
             with np.load(path) as arrays:
                 keys, ids = arrays["example_keys"], arrays["window_ids"]
+                read = arrays[READ] if READ in arrays else np.ones(len(keys), bool)
             part = np.full(len(keys), number)
-            yield np.column_stack([keys, ids, part, np.arange(len(keys))]).astype(np.int32)
+            yield np.column_stack([keys, ids, part, np.arange(len(keys)), read]).astype(np.int32)
 
     def _read(self, part: int) -> Part:
         with np.load(self._paths[part]) as arrays:
             return {name: arrays[name] for name in SCORES}
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(self._groups)
+
+    def read(self, key: tuple[int, int]) -> np.ndarray[Any, Any]:
+        """``[W]`` which windows of an example the model computed, and did not infer."""
+        start, end = self._groups[key]
+        return self._index_rows[start:end, 6] > 0
 
     def __contains__(self, key: object) -> bool:
         return key in self._groups

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from nq.errors import RunError
-from nq.formats.results import KEYS, SCORES, claim, windows_done, write_part
+from nq.formats.results import KEYS, READ, SCORES, claim, windows_done, write_part
 from nq.model import batches, engine, refine
 from nq.model.batches import Batch, Shape
 from nq.model.data import spec
@@ -100,22 +100,20 @@ class Predictor:
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
-        """The profile in force: compiled for the shape of a batch, checked, warmed up."""
+        """The profile in force; compiled for the shape of a batch, checked and warmed up."""
         with grappler_options(self.profile.changes.grappler):
-            self._warm_up()
-            started = time.perf_counter()
-            self._warm_up()
-            self.warmup_s = time.perf_counter() - started
-            self.read_windows = 0
+            if not self.profile.changes.buckets:  # where shapes are compiled as they come
+                self._warm_up()
             yield
 
     def _warm_up(self) -> None:
         empty = {name: np.zeros((1, self.shape.length), np.int32) for name in COLUMNS}
         for batch in self._fitting(Batch(np.arange(1), self.shape)):
             self._run(batch, empty)
+        self.read_windows = 0
 
     def scores(self, rows: Rows, on_windows: Callable[[int], None] = lambda n: None) -> Columns:
-        """The columns ``SCORES`` of so many windows as there are, in their order.
+        """The columns ``SCORES`` and ``READ`` of so many windows as there are, in their order.
 
         Args:
             rows: the windows of whole examples, those of an example one after the other, with
@@ -126,7 +124,7 @@ class Predictor:
             ArithmeticError: logits are not finite, not even in float32; names the window.
         """
         if not self.profile.changes.refine:
-            return self._scores(rows, on_windows)
+            return {**self._scores(rows, on_windows), READ: np.ones(len(rows["window_ids"]), bool)}
         starts = np.flatnonzero(rows["window_ids"][:, 0] == 0)
         ends = [*starts[1:].tolist(), len(rows["window_ids"])]
         examples = [slice(a, b) for a, b in zip(starts.tolist(), ends, strict=True)]
@@ -135,8 +133,8 @@ class Predictor:
             return self._scores({n: rows[n][windows] for n in rows}, on_windows)
 
         found, read = refine.read(score, rows["token_map"], examples)
-        on_windows(len(rows["token_map"]) - read)
-        return found
+        on_windows(int((~read).sum()))
+        return {**found, READ: read}
 
     def _scores(self, rows: Rows, on_windows: Callable[[int], None]) -> Columns:
         """Batch by batch, back in order."""
@@ -205,11 +203,16 @@ class Predictor:
         return [column[: len(batch.rows)] for column in found]
 
     def _compiled(self, shape: Shape) -> Step:
-        """The step for a shape, which has run once."""
+        """The step for a shape, which has run twice: the first time compiles."""
+        empty = {n: np.zeros((shape.batch_size, shape.length), np.int32) for n in COLUMNS}
         started = time.perf_counter()
-        step = self._steps[shape] = self.engine.compiled(shape)
-        step({n: np.zeros((shape.batch_size, shape.length), np.int32) for n in COLUMNS})
-        self.compile_s += time.perf_counter() - started
+        step = self.engine.compiled(shape)
+        step(empty)
+        compiled = time.perf_counter()
+        step(empty)
+        self._steps[shape] = step
+        self.compile_s += compiled - started
+        self.warmup_s += time.perf_counter() - compiled
         return step
 
 
@@ -259,7 +262,7 @@ def predict(
     claim(folder, request)
     steady, windows, resumed = 0.0, 0, 0
     with predictor.ready():
-        compiled = predictor.compile_s
+        cold = predictor.compile_s + predictor.warmup_s
         for shard in shards:
             done = windows_done(folder, shard)
             resumed += done
@@ -274,7 +277,7 @@ def predict(
     return Timing(
         predictor.compile_s,
         predictor.warmup_s,
-        steady - (predictor.compile_s - compiled),
+        steady - (predictor.compile_s + predictor.warmup_s - cold),
         windows,
         predictor.read_windows,
         predictor.float32_windows,
@@ -313,17 +316,17 @@ def parts(shard: Path, shape: Shape, skip: int = 0) -> Iterator[Columns]:
         yield left
 
 
-def some_windows(shards: Sequence[Path], shape: Shape) -> Rows:
-    """About ``CALIBRATION`` windows, from all over the first part of the data.
+def some_windows(shards: Sequence[Path], shape: Shape, count: int = CALIBRATION) -> Columns:
+    """About so many windows from all over the first part of the data.
 
     Raises:
         RunError: there are none.
     """
     rows = next((rows for shard in shards for rows in parts(shard, shape)), None)
     if rows is None:
-        raise RunError("8 bits are calibrated on windows of the data: there are none")
-    step = -(-len(rows["window_ids"]) // CALIBRATION)
-    return {name: rows[name][::step] for name in COLUMNS}
+        raise RunError("there are no windows to try the profile on")
+    step = -(-len(rows["window_ids"]) // count)
+    return {name: value[::step] for name, value in rows.items()}
 
 
 def score_features(predictor: Predictor, features: Features) -> WindowScores:
@@ -334,4 +337,5 @@ def score_features(predictor: Predictor, features: Features) -> WindowScores:
     """
     rows: Mapping[str, IntArray] = {name: getattr(features, name) for name in COLUMNS}
     ids = np.stack([features.windows, np.full_like(features.windows, features.n_windows)], axis=1)
-    return WindowScores(**predictor.scores({**rows, "window_ids": ids}))
+    found = predictor.scores({**rows, "window_ids": ids})
+    return WindowScores(**{name: found[name] for name in SCORES})

@@ -30,7 +30,7 @@ def read(
     token_map: IntArray,
     examples: Sequence[slice],
     margin: float = MARGIN,
-) -> tuple[dict[str, np.ndarray], int]:
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Scores of all windows, most of them without reading them.
 
     Args:
@@ -40,7 +40,7 @@ def read(
         margin: how far from a page's best a window may be to be read again in detail.
 
     Returns:
-        The columns of all windows, and how many of these were read.
+        The columns of all windows, and which of these were read, ``[N]``.
     """
     low, high = ranges(token_map)
     first = np.concatenate([e.start + coarse(low[e], high[e]) for e in examples])
@@ -56,7 +56,7 @@ def read(
     windows = np.concatenate([first, more])
     order = np.argsort(windows, kind="stable")
     windows, found = windows[order], {name: found[name][order] for name in SCORES}
-    return _complete(found, windows, examples, low, high), len(windows)
+    return _complete(found, windows, examples, low, high), np.isin(np.arange(len(low)), windows)
 
 
 def ranges(token_map: IntArray) -> tuple[IntArray, IntArray]:
