@@ -1,0 +1,72 @@
+"""``--profile auto``: what is tried, what is dropped, what is remembered."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from nq import auto
+from nq.bundle import bundled_sample
+from nq.config import DecisionConfig
+from nq.model.checkpoint import load_settings
+from nq.model.profile import Profile
+from nq.pipeline import Job
+
+
+@pytest.fixture
+def job(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setitem(auto.CANDIDATES, "CPU", ("grappler+buckets", "mixed+buckets"))
+    windows = load_settings(tiny_model).windows
+    files = (str(bundled_sample()),)
+    return Job(files, tiny_model, Profile(), windows, DecisionConfig(), 4, root=tmp_path, limit=3)
+
+
+def test_every_candidate_is_tried_beside_baseline(job: Job) -> None:
+    found = list(auto.trials(job))
+    assert [t.profile for t in found] == ["baseline", "grappler+buckets", "mixed+buckets"]
+    assert all(t.windows_per_s > 0 and not t.why_not for t in found)
+    assert found[0].drift == 0 < found[2].drift
+
+
+def test_who_drifts_too_far_is_out(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "TOLERANCE", 1e-4)
+    baseline, exact, mixed = auto.trials(job)
+    assert not baseline.why_not and not exact.why_not
+    assert "more than 0.0001" in mixed.why_not
+    assert auto.choose(job) in (Profile(), Profile.parse("grappler+buckets"))
+
+
+def test_what_is_not_installed_is_said_and_not_tried(
+    job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(auto.CANDIDATES, "CPU", ("openvino",))
+    monkeypatch.setitem(auto.PACKAGES, "openvino", "no_such_package")
+    caplog.set_level(logging.INFO)
+    assert auto.choose(job) == Profile()
+    assert "openvino: no_such_package is not installed" in caplog.text
+
+
+def test_the_choice_is_remembered_and_a_broken_memory_is_no_matter(
+    job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    first = auto.choose(job)
+    cache = tmp_path / "cache" / "nq" / "profiles.json"
+    assert list(json.loads(cache.read_text()).values()) == [str(first)]
+    caplog.clear()
+    assert auto.choose(job) == first
+    assert "as found before" in caplog.text and "trying" not in caplog.text
+    for broken in ("[]", "{", '{"x": 3}'):
+        cache.write_text(broken)
+        assert isinstance(auto.choose(job), Profile)
+
+
+def test_other_windows_are_another_choice(job: Job) -> None:
+    from dataclasses import replace
+
+    other = replace(job, windows=replace(job.windows, max_seq_length=24))
+    assert auto._key(job) != auto._key(other) != auto._key(replace(job, batch_size=5))
