@@ -46,19 +46,8 @@ def broken_profile(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def run(folder: Path, model: Path, *options: object) -> int:
-    return answer.main(
-        [
-            "--model",
-            str(model),
-            "--root",
-            str(folder),
-            "--limit",
-            str(LIMIT),
-            "--no-track",
-            "--json",
-        ]
-        + list(map(str, options))
-    )
+    places = ["--model", str(model), "--root", str(folder), "--limit", str(LIMIT)]
+    return answer.main([*places, "--no-track", "--json", *map(str, options)])
 
 
 def test_equal_runs_differ_in_nothing(

@@ -14,7 +14,7 @@ MIN_PIECES = 4096
 """Smaller batches leave half of a CPU's speed in bfloat16 unused (measured)."""
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Shape:
     """A static shape, for which a step is compiled.
 
@@ -73,8 +73,8 @@ def by_length(n_pieces: IntArray, shape: Shape) -> list[Batch]:
 def rounded_up(length: int, longest: int) -> int:
     """The least of a few lengths up to ``longest`` that holds ``length`` pieces.
 
-    >>> [rounded_up(n, 512) for n in (3, 128, 129, 511)], rounded_up(70, 100)
+    >>> [rounded_up(n, 512) for n in (0, 128, 129, 511)], rounded_up(70, 100)
     ([128, 128, 256, 512], 100)
     """
     step = -(-longest // (LENGTHS * LENGTH_STEP)) * LENGTH_STEP
-    return min(-(-length // step) * step, longest)
+    return min(max(-(-length // step), 1) * step, longest)

@@ -2,16 +2,17 @@
 
 Fine windows overlap several times. First those are read that hardly overlap; then the others
 that hold the best span of a window whose evidence is within ``MARGIN`` of the page's best. A
-window that is not read says what the one that was read there says of the same text.
+window that is not read says what the nearest one that was read there says of the same text.
 
-The margin was found on the even half of dev (``python -m experiments.margin``).
+What a margin saves and what it costs, ``python -m experiments.margin`` tells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nq.formats.results import SCORES
 from nq.postprocess.answers import pairs
@@ -21,6 +22,7 @@ MARGIN = 4.0
 MOST = 4
 OVERLAP = 0.125
 
+BoolArray = NDArray[np.bool_]
 Columns = Mapping[str, np.ndarray]
 Score = Callable[[IntArray], Columns]
 
@@ -30,59 +32,84 @@ def read(
     token_map: IntArray,
     examples: Sequence[slice],
     margin: float = MARGIN,
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    most: int | None = MOST,
+) -> tuple[dict[str, np.ndarray], BoolArray]:
     """Scores of all windows, most of them without reading them.
 
     Args:
-        score: gives the columns ``SCORES`` of the windows with those numbers.
+        score: gives the columns ``SCORES`` of the windows with those numbers, which rise.
         token_map: ``[N, L]`` of all windows.
-        examples: which windows belong together.
+        examples: which windows belong together; each belongs to one example.
         margin: how far from a page's best a window may be to be read again in detail.
+        most: so many windows of a page, the best, are read again at most; ``None``: any number.
 
     Returns:
-        The columns of all windows, and which of these were read, ``[N]``.
+        The columns of all windows, and which of these were read ``[N]``.
     """
-    low, high = ranges(token_map)
-    first = np.concatenate([e.start + coarse(low[e], high[e]) for e in examples])
-    found = dict(score(first))
-    second = [
-        _fine(_rows(found, np.searchsorted(first, part)), part, e, low, high, margin)
-        for e, part in _by_example(first, examples)
-    ]
-    more = np.setdiff1d(np.concatenate(second), first)
-    if len(more):
-        added = score(more)
-        found = {name: np.concatenate([found[name], added[name]]) for name in SCORES}
-    windows = np.concatenate([first, more])
-    order = np.argsort(windows, kind="stable")
-    windows, found = windows[order], {name: found[name][order] for name in SCORES}
-    return _complete(found, windows, examples, low, high), np.isin(np.arange(len(low)), windows)
+    texts = [text(token_map[e]) for e in examples]
+    first = [e.start + coarse(t) for e, t in zip(examples, texts, strict=True)]
+    table = _Table(score, len(token_map))
+    table.read(first)
+    table.read(
+        e.start + fine(table.rows(windows), t, margin, most)
+        for e, t, windows in zip(examples, texts, first, strict=True)
+    )
+    for e, t in zip(examples, texts, strict=True):
+        table.complete(e, t)
+    return table.columns, table.known
 
 
-def ranges(token_map: IntArray) -> tuple[IntArray, IntArray]:
-    """First and last document token of each window ``[N]``; -1 for windows without text."""
-    text = token_map >= 0
-    low = np.where(text, token_map, np.iinfo(token_map.dtype).max).min(axis=1)
-    high = token_map.max(axis=1)
-    return np.where(high >= 0, low, -1), high
+def text(token_map: IntArray) -> BoolArray:
+    """Which document tokens each window of an example holds ``[W, T + 1]``.
+
+    The last column is that of token -1, which none holds.
+
+    >>> text(np.array([[-1, 0, 2], [-1, 2, -1]])).astype(int).tolist()
+    [[1, 0, 1, 0], [0, 0, 1, 0]]
+    """
+    held = np.zeros((len(token_map), token_map.max(initial=-1) + 2), np.bool_)
+    held[np.arange(len(token_map))[:, None], token_map] = True
+    held[:, -1] = False
+    return held
 
 
-def coarse(low: IntArray, high: IntArray) -> IntArray:
-    """As few windows of one example as hold all of its text, each overlapping the next a little.
+def coarse(held: BoolArray) -> IntArray:
+    """Few windows of one example that hold all of its text, each overlapping the next a little.
 
-    Every window after a chosen one that begins early enough in it may be the next: the last is.
+    The next window is the last one that holds the first token which is still missing, and some
+    before it; where none does, the first that holds the missing one.
 
-    >>> coarse(np.array([0, 10, 20, 30, 40]), np.array([35, 45, 55, 65, 75])).tolist()
+    Args:
+        held: see ``text``.
+
+    >>> coarse(text(np.arange(0, 50, 10)[:, None] + np.arange(36))).tolist()
     [0, 3, 4]
     """
-    chosen = [0]
-    while chosen[-1] < len(low) - 1:
-        now = chosen[-1]
-        until = high[now] - OVERLAP * (high[now] - low[now])
-        later = np.arange(now + 1, len(low))
-        near = later[low[later] <= until]
-        chosen.append(int(near[-1]) if len(near) else now + 1)
-    return np.array(chosen)
+    tokens = np.flatnonzero(held.any(axis=0))
+    found, seen, overlap = list[int](), np.zeros(len(tokens), np.bool_), 0
+    while not seen.all():
+        missing = int(seen.argmin())
+        holds = held[:, tokens[missing]]
+        both = np.flatnonzero(holds & held[:, tokens[max(0, missing - overlap)]])
+        found.append(int(both[-1]) if len(both) else int(holds.argmax()))
+        now = held[found[-1], tokens]
+        seen |= now
+        overlap = int(np.ceil(OVERLAP * np.count_nonzero(now)))
+    return np.unique(found).astype(np.int64) if found else np.arange(min(1, len(held)))
+
+
+def fine(scores: WindowScores, held: BoolArray, margin: float, most: int | None) -> IntArray:
+    """The windows of an example that hold a span which may be its answer.
+
+    Args:
+        scores: of those that were read.
+        held: see ``text``, of all.
+        margin, most: see ``read``.
+    """
+    likely, span = evidence(scores)
+    best = np.argsort(-likely, kind="stable")[:most]
+    start, end = span[best[likely[best] >= likely.max(initial=-np.inf) - margin]].T
+    return np.flatnonzero((held[:, start] & held[:, end]).any(axis=1))
 
 
 def evidence(scores: WindowScores) -> tuple[FloatArray, IntArray]:
@@ -101,52 +128,39 @@ def evidence(scores: WindowScores) -> tuple[FloatArray, IntArray]:
     return likely, span
 
 
-def _fine(
-    scores: WindowScores,
-    windows: IntArray,
-    example: slice,
-    low: IntArray,
-    high: IntArray,
-    margin: float,
-) -> IntArray:
-    """The windows of an example that hold a span which may be its answer."""
-    likely, span = evidence(scores)
-    best = np.argsort(-likely, kind="stable")[:MOST]
-    close = best[likely[best] >= likely.max() - margin]
-    starts, ends = span[close, 0], span[close, 1]
-    numbers = np.arange(example.start, example.stop)
-    holds = (low[numbers, None] <= starts) & (ends <= high[numbers, None]) & (starts >= 0)
-    kept: IntArray = numbers[holds.any(axis=1)]
-    return kept
+class _Table:
+    """The columns of ``n`` windows, those that ``known`` says so far."""
 
+    def __init__(self, score: Score, n: int) -> None:
+        self.score, self.known = score, np.zeros(n, np.bool_)
+        self.columns: dict[str, np.ndarray] = {}
 
-def _complete(
-    found: Columns, windows: IntArray, examples: Sequence[slice], low: IntArray, high: IntArray
-) -> dict[str, np.ndarray]:
-    """The columns of all windows; those that were not read say what their likest one says."""
-    nearest = np.empty(examples[-1].stop, np.int64)
-    for example, part in _by_example(windows, examples):
-        numbers = np.arange(example.start, example.stop)[:, None]
-        shared = np.minimum(high[numbers], high[part]) - np.maximum(low[numbers], low[part])
-        distance = np.abs(numbers - part)
-        likest = np.lexsort((distance, -shared), axis=1)[:, 0]
-        nearest[example] = np.searchsorted(windows, part)[likest]
-    columns = {name: found[name][nearest] for name in SCORES}
-    unread = np.setdiff1d(np.arange(len(nearest)), windows)
-    for name in ("start_doc", "end_doc"):
-        doc = columns[name][unread]
-        inside = (low[unread, None] <= doc) & (doc <= high[unread, None])
-        columns[name][unread] = np.where(inside, doc, -1)
-    return columns
+    def read(self, parts: Iterable[IntArray]) -> None:
+        """Reads those windows that are not known yet."""
+        wanted = np.zeros_like(self.known)
+        for part in parts:
+            wanted[part] = True
+        windows = np.flatnonzero(wanted & ~self.known)
+        if self.columns and not len(windows):
+            return
+        for name, rows in self.score(windows).items():
+            empty = np.zeros((len(self.known), *rows.shape[1:]), rows.dtype)
+            self.columns.setdefault(name, empty)[windows] = rows
+        self.known[windows] = True
 
+    def rows(self, windows: IntArray) -> WindowScores:
+        """What is known of some windows."""
+        return WindowScores(**{name: self.columns[name][windows] for name in SCORES})
 
-def _by_example(windows: IntArray, examples: Sequence[slice]) -> list[tuple[slice, IntArray]]:
-    """The chosen windows of each example; ``windows`` are sorted."""
-    return [
-        (e, windows[np.searchsorted(windows, e.start) : np.searchsorted(windows, e.stop)])
-        for e in examples
-    ]
-
-
-def _rows(columns: Columns, rows: IntArray) -> WindowScores:
-    return WindowScores(**{name: columns[name][rows] for name in SCORES})
+    def complete(self, example: slice, held: BoolArray) -> None:
+        """Windows of an example that were not read say what the nearest one says of their text."""
+        known = self.known[example]
+        there, unread = np.flatnonzero(known), np.flatnonzero(~known)
+        if not len(unread):
+            return
+        nearest = there[np.abs(unread[:, None] - there).argmin(axis=1)]
+        for column in self.columns.values():
+            column[example][unread] = column[example][nearest]
+        for name in ("start_doc", "end_doc"):
+            doc = self.columns[name][example][unread]
+            self.columns[name][example][unread] = np.where(held[unread[:, None], doc], doc, -1)
