@@ -95,7 +95,7 @@ def prediction(
     shard = _first_records(prepared.shards[0], folder / "some.tfrecord", args.windows)
     results = folder / "results"
     predictor = loading.Loader(
-        model, load_tokenizer(model), own.windows, "default", args.batch_size, prepared.shards
+        model, load_tokenizer(model), own.windows, "default", args.batch_size, dict
     ).predictor(Profile.parse(args.profile))
     with predictor.ready():
         ready = list(predict.parts(shard, predictor.shape))

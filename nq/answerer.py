@@ -8,9 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
+from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
+from nq.formats import inputs
+from nq.model.engine import Rows
 from nq.model.loading import Loader
-from nq.model.predict import Predictor, score_features
+from nq.model.predict import Predictor, rows_of, score_features
 from nq.model.profile import Profile
 from nq.postprocess.choice import alternatives
 from nq.postprocess.decision import decide
@@ -71,6 +76,24 @@ def answerer(
         batch_size: windows in a batch; few, because a short page fills no more.
     """
     tokenizer = load_tokenizer(folder, windows.compat)
-    predictor = Loader(folder, tokenizer, windows, decision.rule, batch_size).predictor(profile)
+    loader = Loader(
+        folder,
+        tokenizer,
+        windows,
+        decision.rule,
+        batch_size,
+        lambda: _sample_rows(tokenizer, windows),
+    )
+    predictor = loader.predictor(profile)
     with predictor.ready():
         yield Answerer(tokenizer, predictor, windows, decision)
+
+
+def _sample_rows(tokenizer: Tokenizer, windows: WindowConfig) -> Rows:
+    """The windows of the bundled sample."""
+    found = [
+        rows_of(features(example, tokenizer, windows))
+        for _, example in inputs.read_examples(str(bundled_sample()))
+        if isinstance(example, Example)
+    ]
+    return {name: np.concatenate([rows[name] for rows in found]) for name in found[0]}

@@ -255,15 +255,18 @@ def weights_digest(model: Path) -> str:
 
 def loader(job: Job, prepared: Prepared) -> Loader:
     """Makes predictors of a job's model, under any profile."""
+    from nq.model.batches import Shape
     from nq.model.loading import Loader
+    from nq.model.predict import some_windows
 
+    shape = Shape(job.batch_size, job.windows.max_seq_length)
     return Loader(
         job.model,
         load_tokenizer(job.model, job.windows.compat),
         job.windows,
         job.decision.rule,
         job.batch_size,
-        prepared.shards,
+        lambda: some_windows(prepared.shards, shape),
     )
 
 
@@ -294,10 +297,9 @@ def _predict(
     """Scores every window; the folder of the results."""
     with report.timed("load_s"):
         from nq.model import predict
-        from nq.model.engines.tensorflow import device
 
         predictor = loader(job, prepared).predictor(job.profile)
-    report.device, report.precision = device(), predictor.precision
+    report.device, report.precision = predictor.engine.device, predictor.engine.precision
     folder = report.output / RESULTS
     timing = predict.predict(
         predictor, prepared.shards, folder, asked, lambda done: on_windows(done, prepared.windows)

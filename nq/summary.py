@@ -22,7 +22,7 @@ def record(tracked: tracking.Run, job: Job, report: Report, parity: Parity | Non
     tracked.params(
         {
             "profile": report.profile,
-            "precision": report.precision.removeprefix("mixed_"),
+            "precision": report.precision,
             "batch_size": job.batch_size,
             "limit": job.limit,
             "model": job.model.name,

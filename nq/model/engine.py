@@ -26,9 +26,11 @@ class Engine(Protocol):
 
     Attributes:
         precision: the type that the matrix products are computed in.
+        device: where: ``CPU`` or ``GPU``.
     """
 
     precision: str
+    device: str
 
     def compiled(self, shape: Shape) -> Step:
         """A step for rows of exactly that shape.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from nq.config import WindowConfig
 from nq.model import checkpoint, joint, predict
 from nq.model.batches import Shape
+from nq.model.engine import Rows
 from nq.model.engines.tensorflow import device
 from nq.model.network import Network
 from nq.model.profile import Profile
@@ -30,7 +31,7 @@ class Loader:
         windows: their length.
         rule: the decision that the scores are for.
         batch_size: windows in a batch.
-        shards: windows of the data, on some of which an engine in 8 bits is calibrated.
+        calibration: gives real windows, on which an engine in 8 bits is calibrated.
     """
 
     folder: Path
@@ -38,7 +39,7 @@ class Loader:
     windows: WindowConfig
     rule: str
     batch_size: int
-    shards: Sequence[Path] = ()
+    calibration: Callable[[], Rows]
 
     def predictor(self, profile: Profile) -> predict.Predictor:
         """The folder's model under a profile; what its checkpoint does not settle is logged.
@@ -55,7 +56,7 @@ class Loader:
             profile,
             Selection(wanted.k, wanted.text_only),
             shape,
-            lambda: predict.some_windows(self.shards, shape),
+            self.calibration,
             None if profile == plain else lambda: self.predictor(plain),
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -92,11 +92,6 @@ class Predictor:
 
     def __post_init__(self) -> None:
         self.engine = engine.make(self.network, self.profile, self.selection, self.calibration)
-
-    @property
-    def precision(self) -> str:
-        """The type that is computed in."""
-        return self.engine.precision
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
@@ -329,13 +324,17 @@ def some_windows(shards: Sequence[Path], shape: Shape, count: int = CALIBRATION)
     return {name: value[::step] for name, value in rows.items()}
 
 
+def rows_of(features: Features) -> Columns:
+    """The windows of one example as ``parts`` gives those of many."""
+    ids = np.stack([features.windows, np.full_like(features.windows, features.n_windows)], axis=1)
+    return {**{name: getattr(features, name) for name in COLUMNS}, "window_ids": ids}
+
+
 def score_features(predictor: Predictor, features: Features) -> WindowScores:
     """Scores all windows of one example in memory; call it while the predictor is ``ready``.
 
     Raises:
         ArithmeticError: logits are not finite; names the window.
     """
-    rows: Mapping[str, IntArray] = {name: getattr(features, name) for name in COLUMNS}
-    ids = np.stack([features.windows, np.full_like(features.windows, features.n_windows)], axis=1)
-    found = predictor.scores({**rows, "window_ids": ids})
+    found = predictor.scores(rows_of(features))
     return WindowScores(**{name: found[name] for name in SCORES})

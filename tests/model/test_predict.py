@@ -409,7 +409,7 @@ def test_a_window_that_float32_cannot_compute_either_ends_the_run(
 class Small:
     """An engine with memory for so many windows at once; computes with another one."""
 
-    precision = "float32"
+    precision, device = "float32", "CPU"
 
     def __init__(self, other: Any, most: int) -> None:
         self.other, self.most = other, most

@@ -23,6 +23,8 @@ ERRORS_ONLY = 3
 class Engine:
     """One session for all shapes; it takes the mask of full windows too."""
 
+    device = "CPU"
+
     def __init__(
         self,
         network: Network,

@@ -27,6 +27,8 @@ OUTPUTS = ("start_logits", "end_logits", "type_logits")
 class Engine:
     """Compiles the exported network once for each shape."""
 
+    device = "CPU"
+
     def __init__(
         self,
         network: Network,

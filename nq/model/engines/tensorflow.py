@@ -36,7 +36,8 @@ class Engine:
         calibration: Callable[[], Rows],
     ) -> None:
         self.network, self.profile, self.selection = network, profile, selection
-        self.precision = profile.precision(device())
+        self.device = device()
+        self.precision = profile.precision(self.device)
 
     def compiled(self, shape: Shape) -> Step:
         """See ``nq.model.engine.Engine``."""
