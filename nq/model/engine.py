@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nq.model.batches import Shape
@@ -21,8 +22,25 @@ Step = Callable[[Rows], Sequence[Any]]
 COLUMNS = ("input_ids", "input_mask", "segment_ids", "token_map")
 
 
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What an engine is to compute.
+
+    Args:
+        network: the model, in the policy of the profile.
+        profile: how.
+        selection: which positions leave it.
+        calibration: gives real windows to an engine that is calibrated.
+    """
+
+    network: Network
+    profile: Profile
+    selection: Selection
+    calibration: Callable[[], Rows] = dict
+
+
 class Engine(Protocol):
-    """Computes a network under a profile.
+    """Computes a task.
 
     Attributes:
         precision: the type that the matrix products are computed in.
@@ -40,23 +58,12 @@ class Engine(Protocol):
         """
 
 
-def make(
-    network: Network,
-    profile: Profile,
-    selection: Selection,
-    calibration: Callable[[], Rows] = dict,
-) -> Engine:
-    """The engine of a profile.
-
-    Args:
-        network: what to compute.
-        profile: how.
-        selection: which positions leave it.
-        calibration: gives real windows to an engine that is calibrated.
+def make(task: Task) -> Engine:
+    """The engine that the task's profile names.
 
     Raises:
         RunError: a package of the engine is not installed.
     """
-    module = importlib.import_module(f"nq.model.engines.{profile.changes.engine}")
-    engine: Engine = module.Engine(network, profile, selection, calibration)
+    module = importlib.import_module(f"nq.model.engines.{task.profile.changes.engine}")
+    engine: Engine = module.Engine(task)
     return engine

@@ -10,7 +10,7 @@ from pathlib import Path
 from nq.config import WindowConfig
 from nq.model import checkpoint, joint, predict
 from nq.model.batches import Shape
-from nq.model.engine import Rows
+from nq.model.engine import Rows, Task
 from nq.model.engines.tensorflow import device
 from nq.model.network import Network
 from nq.model.profile import Profile
@@ -51,12 +51,15 @@ class Loader:
         """
         wanted = DECISIONS[self.rule]
         shape, plain = Shape(self.batch_size, self.windows.max_seq_length), Profile()
-        return predict.Predictor(
+        task = Task(
             self._network(profile.policy(device())),
             profile,
             Selection(wanted.k, wanted.text_only),
-            shape,
             self.calibration,
+        )
+        return predict.Predictor(
+            task,
+            shape,
             None if profile == plain else lambda: self.predictor(plain),
         )
 

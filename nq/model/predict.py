@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,10 +24,8 @@ from nq.formats.results import KEYS, READ, SCORES, claim, windows_done, write_pa
 from nq.model import batches, engine, refine
 from nq.model.batches import Batch, Shape
 from nq.model.data import spec
-from nq.model.engine import COLUMNS, Rows, Step
-from nq.model.network import Network
-from nq.model.profile import Profile, grappler_options
-from nq.model.selection import Selection
+from nq.model.engine import COLUMNS, Rows, Step, Task
+from nq.model.profile import grappler_options
 from nq.records import Features, IntArray, WindowScores
 
 log = logging.getLogger(__name__)
@@ -67,31 +66,26 @@ class Predictor:
     """A network under a profile, ready to score windows.
 
     Args:
-        network: in the policy of the profile.
-        profile: what optimizations to run under.
-        selection: which positions leave the device.
+        task: network, profile and selection.
         shape: of a batch.
-        calibration: gives real windows to an engine that is calibrated.
         in_float32: makes the predictor that computes batches again whose logits are not finite;
             ``None`` for one that computes in float32 itself.
     """
 
-    network: Network
-    profile: Profile
-    selection: Selection
+    task: Task
     shape: Shape
-    calibration: Callable[[], Rows] = dict
     in_float32: Callable[[], Self] | None = None
     compile_s: float = 0.0
     warmup_s: float = 0.0
     read_windows: int = 0
     float32_windows: int = 0
     _steps: dict[Shape, Step] = field(default_factory=dict)
-    _most: int | None = None
+    _most: int = sys.maxsize
     _spare: Self | None = None
 
     def __post_init__(self) -> None:
-        self.engine = engine.make(self.network, self.profile, self.selection, self.calibration)
+        self.engine = engine.make(self.task)
+        self.profile = self.task.profile
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
@@ -103,8 +97,7 @@ class Predictor:
 
     def _warm_up(self) -> None:
         empty = {name: np.zeros((1, self.shape.length), np.int32) for name in COLUMNS}
-        for batch in self._fitting(Batch(np.arange(1), self.shape)):
-            self._run(batch, empty)
+        self._run(Batch(np.arange(1), self.shape), empty)
         self.read_windows = 0
 
     def scores(self, rows: Rows, on_windows: Callable[[int], None] = lambda n: None) -> Columns:
@@ -135,9 +128,8 @@ class Predictor:
         """Batch by batch, back in order."""
         found: list[tuple[IntArray, Sequence[Any]]] = []
         for batch in self._plan(rows["input_mask"]):
-            for some in self._fitting(batch):
-                found.append((some.rows, self._checked(some, rows)))
-                on_windows(len(some.rows))
+            found.append((batch.rows, self._checked(batch, rows)))
+            on_windows(len(batch.rows))
         back = np.argsort(np.concatenate([numbers for numbers, _ in found]))
         columns = zip(*(scores for _, scores in found), strict=True)
         return {n: np.concatenate(c)[back] for n, c in zip(SCORES, columns, strict=True)}
@@ -146,15 +138,6 @@ class Predictor:
         if self.profile.changes.buckets:
             return batches.by_length(input_mask.sum(axis=1), self.shape)
         return batches.in_order(len(input_mask), self.shape)
-
-    def _fitting(self, batch: Batch) -> list[Batch]:
-        """The batch, in pieces if the device had too little memory for its shape before."""
-        size, most = batch.shape.batch_size, self._most
-        if most is None or size <= most:
-            return [batch]
-        smaller = Shape(most, batch.shape.length, batch.shape.full)
-        parts = batches.in_order(len(batch.rows), smaller)
-        return [Batch(batch.rows[part.rows], smaller) for part in parts]
 
     def _checked(self, batch: Batch, rows: Rows) -> Sequence[Any]:
         """Scores with finite logits."""
@@ -178,11 +161,16 @@ class Predictor:
         return [again[name] for name in SCORES]
 
     def _run(self, batch: Batch, rows: Rows) -> Sequence[Any]:
-        """Computes a batch, padded to its shape; in halves if memory runs out."""
+        """Computes a batch, padded to its shape; in parts once memory has run out."""
         shape = batch.shape
+        if shape.batch_size > self._most:
+            smaller = replace(shape, batch_size=self._most)
+            parts = batches.in_order(len(batch.rows), smaller)
+            found = [self._run(Batch(batch.rows[p.rows], smaller), rows) for p in parts]
+            return [np.concatenate(column) for column in zip(*found, strict=True)]
         try:
             step = self._steps.get(shape) or self._compiled(shape)
-            found = step({n: _padded(rows[n][batch.rows], shape) for n in COLUMNS})
+            columns = step({n: _padded(rows[n][batch.rows], shape) for n in COLUMNS})
         except tf.errors.ResourceExhaustedError as error:
             if shape.batch_size == 1:
                 raise RunError("the device has too little memory for a single window") from error
@@ -192,10 +180,9 @@ class Predictor:
                 shape.batch_size,
                 self._most,
             )
-            parts = [self._run(part, rows) for part in self._fitting(batch)]
-            return [np.concatenate(column) for column in zip(*parts, strict=True)]
+            return self._run(batch, rows)
         self.read_windows += len(batch.rows)
-        return [column[: len(batch.rows)] for column in found]
+        return [column[: len(batch.rows)] for column in columns]
 
     def _compiled(self, shape: Shape) -> Step:
         """The step for a shape, which has run twice: the first time compiles."""

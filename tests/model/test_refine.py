@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from nq.formats.results import SCORES, Results
 from nq.model import refine
 from nq.model.batches import Shape
+from nq.model.engine import Task
 from nq.model.network import Network
 from nq.model.predict import Predictor, predict
 from nq.model.profile import Profile
@@ -254,9 +255,11 @@ def test_the_profile_reads_as_the_plain_scores_say(tmp_path: Path, rest: str) ->
 
     def run(profile: str) -> tuple[Results, int, int]:
         predictor = Predictor(
-            Network(tiny.SHAPE, tiny.model()),
-            Profile.parse(profile),
-            Selection(K, text_only=True),
+            Task(
+                Network(tiny.SHAPE, tiny.model()),
+                Profile.parse(profile),
+                Selection(K, text_only=True),
+            ),
             Shape(4, LENGTH),
         )
         told: list[int] = []

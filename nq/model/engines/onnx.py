@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from nq.model.batches import Shape
-from nq.model.engine import Rows, Step
+from nq.model.engine import Rows, Step, Task
 from nq.model.engines.exported import selected
 from nq.model.export import export, need
-from nq.model.network import Network
-from nq.model.profile import ONNX, Profile, ProfileNotInForceError
-from nq.model.selection import Selection
+from nq.model.profile import ONNX, ProfileNotInForceError
 
 IN_8_BITS = ("MatMulInteger", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")
 ERRORS_ONLY = 3
@@ -25,16 +22,10 @@ class Engine:
 
     device = "CPU"
 
-    def __init__(
-        self,
-        network: Network,
-        profile: Profile,
-        selection: Selection,
-        calibration: Callable[[], Rows],
-    ) -> None:
+    def __init__(self, task: Task) -> None:
         need(ONNX, "onnx", "onnxruntime", "tf2onnx")
-        self.profile, self.selection, self.network = profile, selection, network
-        self.precision = "int8" if profile.changes.int8 else "float32"
+        self.task = task
+        self.precision = "int8" if task.profile.changes.int8 else "float32"
         self._session: Any = None
 
     def compiled(self, shape: Shape) -> Step:
@@ -49,7 +40,7 @@ class Engine:
             found = session.run(outputs, {name: rows[name] for name in names})
             return dict(zip(outputs, found, strict=True))
 
-        return selected(logits, self.selection, shape)
+        return selected(logits, self.task.selection, shape)
 
     def _loaded(self) -> Any:
         import onnxruntime
@@ -58,7 +49,7 @@ class Engine:
         options.log_severity_level = ERRORS_ONLY
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.onnx"
-            export(self.network.model, path, ONNX)
+            export(self.task.network.model, path, ONNX)
             if self.precision == "int8":
                 path = self._in_8_bits(path)
             return onnxruntime.InferenceSession(
@@ -80,6 +71,6 @@ class Engine:
         found = {node.op_type for node in onnx.load(str(smaller)).graph.node}
         if not found & set(IN_8_BITS):
             raise ProfileNotInForceError(
-                self.profile, "types of the matrix products", ["float32"], "int8"
+                self.task.profile, "types of the matrix products", ["float32"], "int8"
             )
         return smaller

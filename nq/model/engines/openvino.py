@@ -6,17 +6,15 @@ import contextlib
 import io
 import logging
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from nq.model.batches import Shape
-from nq.model.engine import Rows, Step
+from nq.model.engine import Rows, Step, Task
 from nq.model.engines.exported import selected
 from nq.model.export import export, need
-from nq.model.network import Network
-from nq.model.profile import OPENVINO, Profile, ProfileNotInForceError
-from nq.model.selection import Selection
+from nq.model.profile import OPENVINO, ProfileNotInForceError
 
 HINTS = {"float32": "f32", "bfloat16": "bf16"}
 RUNTIME = {"float32": "f32", "bfloat16": "bf16", "int8": "i8"}
@@ -29,20 +27,14 @@ class Engine:
 
     device = "CPU"
 
-    def __init__(
-        self,
-        network: Network,
-        profile: Profile,
-        selection: Selection,
-        calibration: Callable[[], Rows],
-    ) -> None:
-        need(OPENVINO, "openvino", *(["nncf"] if profile.changes.int8 else []))
+    def __init__(self, task: Task) -> None:
+        need(OPENVINO, "openvino", *(["nncf"] if task.profile.changes.int8 else []))
         import openvino
 
-        self.profile, self.selection, self.calibration = profile, selection, calibration
+        self.task, profile = task, task.profile
         self.precision = "int8" if profile.changes.int8 else profile.precision("CPU")
         self._hint = HINTS[profile.precision("CPU")]
-        self.network, self._core = network, openvino.Core()
+        self._core = openvino.Core()
         self._exported: dict[bool, Any] = {}
 
     def compiled(self, shape: Shape) -> Step:
@@ -60,21 +52,21 @@ class Engine:
             found = compiled({name: rows[name] for name in names}, share_inputs=True)
             return {name: found[output] for name, output in outputs.items()}
 
-        return selected(logits, self.selection, shape)
+        return selected(logits, self.task.selection, shape)
 
     def _model(self, full: bool) -> Any:
         """The exported network; in 8 bits where the profile says so."""
         if full not in self._exported:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "model.xml"
-                export(self.network.wired(full), path, OPENVINO)
+                export(self.task.network.wired(full), path, OPENVINO)
                 model = self._core.read_model(str(path), str(path.with_suffix(".bin")))
                 self._exported[full] = self._in_8_bits(model) if self.precision == "int8" else model
         return self._exported[full]
 
     def _in_8_bits(self, model: Any) -> Any:
         """Post-training quantization, calibrated on real windows, a window at a time."""
-        rows = self.calibration()
+        rows = self.task.calibration()
         names = [given.any_name for given in model.inputs]
         windows = [
             {name: rows[name][i : i + 1] for name in names} for i in range(len(rows[names[0]]))
@@ -102,7 +94,7 @@ class Engine:
                 found.add(info["runtimePrecision"].value)
         if asked not in found:
             raise ProfileNotInForceError(
-                self.profile, "types of the matrix products", sorted(found), asked
+                self.task.profile, "types of the matrix products", sorted(found), asked
             )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -11,10 +11,8 @@ from tensorflow.python.framework.convert_to_constants import (
 )
 
 from nq.model.batches import Shape
-from nq.model.engine import COLUMNS, Rows, Step
-from nq.model.network import Network
+from nq.model.engine import COLUMNS, Rows, Step, Task
 from nq.model.profile import Profile, ProfileNotInForceError
-from nq.model.selection import Selection
 
 PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
 READS = ("ReadVariableOp", "ResourceGather")
@@ -28,22 +26,16 @@ def device() -> str:
 class Engine:
     """Traces the network once for each shape; Grappler's options are the caller's."""
 
-    def __init__(
-        self,
-        network: Network,
-        profile: Profile,
-        selection: Selection,
-        calibration: Callable[[], Rows],
-    ) -> None:
-        self.network, self.profile, self.selection = network, profile, selection
+    def __init__(self, task: Task) -> None:
+        self.task = task
         self.device = device()
-        self.precision = profile.precision(self.device)
+        self.precision = task.profile.precision(self.device)
 
     def compiled(self, shape: Shape) -> Step:
         """See ``nq.model.engine.Engine``."""
         columns = [name for name in COLUMNS if not (shape.full and name == "input_mask")]
         traced = self._traced(shape, columns)
-        check_in_force(self.profile, traced, self.precision)
+        check_in_force(self.task.profile, traced, self.precision)
 
         def step(rows: Rows) -> list[Any]:
             return [column.numpy() for column in traced(*(tf.constant(rows[n]) for n in columns))]
@@ -51,12 +43,12 @@ class Engine:
         return step
 
     def _traced(self, shape: Shape, columns: Sequence[str]) -> Any:
-        model, changes = self.network.wired(shape.full), self.profile.changes
+        model, changes = self.task.network.wired(shape.full), self.task.profile.changes
 
         def compute(*rows: Any) -> Any:
             named = dict(zip(columns, rows, strict=True))
             token_map = named.pop("token_map")
-            return self.selection(model(named, training=False), token_map)
+            return self.task.selection(model(named, training=False), token_map)
 
         signature = [tf.TensorSpec((shape.batch_size, shape.length), tf.int32)] * len(columns)
         if changes.frozen:

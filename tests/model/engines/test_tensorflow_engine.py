@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from nq.model.batches import Shape
+from nq.model.engine import Task
 from nq.model.engines.tensorflow import Engine, check_in_force
 from nq.model.network import Network
 from nq.model.profile import (
@@ -97,7 +98,7 @@ def test_frozen_weights_are_constants_and_others_are_not(names: str) -> None:
         profile = Profile(frozen.names - {"frozen"})
     for asked, traced_for in ((frozen, profile), (profile, frozen)):
         network = Network(tiny.SHAPE, tiny.model(dtype=traced_for.policy("CPU")))
-        engine = Engine(network, traced_for, Selection(5, True), dict)
+        engine = Engine(Task(network, traced_for, Selection(5, True)))
         with grappler_options(asked.changes.grappler):
             traced = engine._traced(
                 Shape(2, 16), ("input_ids", "input_mask", "segment_ids", "token_map")
