@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import io
 import warnings
@@ -50,6 +51,7 @@ def export(model: Any, path: Path, kind: str) -> None:
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tf2onnx asks numpy for names of before 2.0
         model.export(str(path), format=kind, verbose=False)
+    gc.collect()  # an export leaves several copies of the weights in circles
 
 
 def savedmodel(model: Any, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,6 +54,7 @@ class Engine:
         signature = [tf.TensorSpec((shape.batch_size, shape.length), tf.int32)] * len(columns)
         if changes.frozen:
             compute = constants(tf.function(compute, signature).get_concrete_function())
+            gc.collect()  # freezing leaves several copies of the weights in circles
         elif not changes.jit_compile:
             return tf.function(compute, signature).get_concrete_function()
         if changes.jit_compile:

@@ -1,0 +1,180 @@
+"""Windows per second of our engines beside transformers, ONNX Runtime and OpenVINO.
+
+    python -m experiments.peers --data ../shared/data/pages
+    python -m experiments.peers --data ../shared/data/pages --shape base --max-seq-length 512
+
+All compute the same weights on the same full windows of real pages, on the CPU, in rounds that
+alternate; each in a process of its own. Only computing is timed. For all of them:
+``pip install 'nq[cpu,onnx,openvino,peers]'``; a peer whose packages are missing is skipped.
+All hold their models at once, some 15 GB for the bundled one; ``--peers`` measures fewer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.peers.flops import peaks, window_gflop
+from experiments.peers.models import BASELINE, PEERS, Peer
+from experiments.peers.processes import Worker, measure
+from experiments.peers.report import Measured, Report, rows, table
+from nq import commandline
+from nq.config import ModelConfig
+from nq.errors import RunError
+
+SHAPES = {"base": ModelConfig()}
+RESULT = "peers.json"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.peers",
+        description="Compares our engines with other people's on the same weights and windows.",
+    )
+    parser.add_argument("--data", nargs="+", required=True, metavar="FILE")
+    model = parser.add_mutually_exclusive_group()
+    model.add_argument("--model", type=Path, metavar="DIR", help="default: the bundled model")
+    model.add_argument("--shape", choices=SHAPES, help="a BERT of that size with random weights")
+    parser.add_argument(
+        "--max-seq-length",
+        type=commandline.positive,
+        metavar="N",
+        help="pieces in a window (default: the model's)",
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=commandline.positive,
+        metavar="N",
+        help="windows in a batch (default: so many that they hold 4096 pieces)",
+    )
+    parser.add_argument(
+        "--windows",
+        type=commandline.positive,
+        default=32,
+        metavar="N",
+        help="full windows in a round, rounded up to whole batches (default: 32)",
+    )
+    parser.add_argument(
+        "--rounds", type=commandline.positive, default=5, metavar="N", help="(default: 5)"
+    )
+    parser.add_argument(
+        "--peers",
+        nargs="+",
+        choices=PEERS,
+        default=list(PEERS),
+        metavar="NAME",
+        help=f"only these, beside {BASELINE}; default: {', '.join(PEERS)}",
+    )
+    parser.add_argument("--output", type=Path, metavar="DIR", help=f"write {RESULT} there")
+    commandline.add_common(parser)
+    return parser
+
+
+def peers(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    commandline.import_tensorflow()
+    from nq.formats.inputs import find_files
+
+    files = find_files(args.data)
+    with tempfile.TemporaryDirectory() as name:
+        report = _report(args, files, Path(name))
+    if args.output:
+        args.output.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(report.to_dict(), indent=2) + "\n"
+        (args.output / RESULT).write_text(text, encoding="utf-8")
+    if args.json:
+        commandline.print_json(report.to_dict())
+    else:
+        print(table(report))
+    return commandline.FAILED if report.failed else 0
+
+
+def _report(args: argparse.Namespace, files: Sequence[str], folder: Path) -> Report:
+    """Everything measured; the files in ``folder`` are of no use later."""
+    from experiments.peers import inputs
+    from nq.bundle import bundled_model
+    from nq.model.batches import MIN_PIECES
+    from nq.model.checkpoint import load_config
+
+    model = args.model or bundled_model()
+    if args.shape:
+        model = inputs.random_model(SHAPES[args.shape], folder / args.shape)
+    windows = inputs.window_config(model, args.max_seq_length)
+    length = windows.max_seq_length
+    batch_size = args.batch_size or max(1, MIN_PIECES // length)
+    task = inputs.task(files, model, windows, batch_size, args.windows, folder)
+    there, skipped = available([PEERS[name] for name in PEERS if name in args.peers])
+    before = peaks()
+    with commandline.bar("peers", "rounds") as bar:
+        workers = measure(there, task, args.rounds, None if args.verbose else folder, bar)
+    after, gflop = peaks(), window_gflop(load_config(model), length)
+    best = {name: max(before[name], after[name]) for name in before}
+    measured, failed = results(workers)
+    return Report(
+        args.shape or model.name,
+        length,
+        batch_size,
+        measured[0].windows,
+        gflop,
+        best,
+        rows(measured, str(BASELINE), gflop, best),
+        skipped,
+        failed,
+        _versions(there),
+    )
+
+
+def available(peers: Sequence[Peer]) -> tuple[list[Peer], dict[str, str]]:
+    """The baseline and those whose packages are there; the others, and what to install."""
+    missing = {str(peer): why for peer in peers if (why := peer.missing())}
+    there = [peer for peer in peers if str(peer) not in missing and peer != BASELINE]
+    return [BASELINE, *there], missing
+
+
+def results(workers: Sequence[Worker]) -> tuple[list[Measured], dict[str, str]]:
+    """The peers that came through, and why the others did not; the baseline is the first.
+
+    Raises:
+        RunError: the baseline failed.
+    """
+    failed = {str(worker.peer): worker.failure for worker in workers if worker.failure}
+    baseline = workers[0].ready
+    if baseline is None or workers[0].failure:
+        raise RunError(f"{workers[0].peer}: {workers[0].failure}")
+    windows = baseline.logits.shape[1]
+    measured = [
+        Measured(
+            str(worker.peer),
+            worker.peer.ours,
+            worker.ready.precision,
+            windows,
+            tuple(windows / seconds for seconds in worker.seconds),
+            worker.ready.load_s,
+            worker.ready.memory_mb,
+            float(abs(worker.ready.logits - baseline.logits).max()),
+        )
+        for worker in workers
+        if worker.ready and not worker.failure
+    ]
+    return measured, failed
+
+
+def _versions(peers: Sequence[Peer]) -> dict[str, str]:
+    """Of the packages that took part."""
+    names = dict.fromkeys(["keras", *(name for peer in peers for name in peer.packages)])
+    versions = {name: importlib.metadata.version(name) for name in names}
+    return {"tensorflow": commandline.import_tensorflow().__version__, **versions}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    return commandline.run(peers, parser(), argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
