@@ -74,6 +74,33 @@ class Embeddings(keras.layers.Layer):
         return ops.reshape(x, (-1, self.config.table_width))
 
 
+class LayerNorm(keras.layers.Layer):
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis, in float32.
+
+    Spelled like this, with the axis in a tuple, OpenVINO takes it for one operation; Keras' own,
+    x * scale + (beta - mean * scale), it does not, and TensorFlow's rewrites take that for a
+    kernel with an epsilon of its own once gamma and beta are constants.
+
+    Call argument: ``x`` ``[N, hidden]``. Returns the same shape.
+    """
+
+    def __init__(self, epsilon: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+
+    def build(self, shape: Any) -> None:
+        options = {"shape": (shape[-1],), "dtype": "float32", "autocast": False}
+        self.gamma = self.add_weight(initializer="ones", name="gamma", **options)
+        self.beta = self.add_weight(initializer="zeros", name="beta", **options)
+
+    def call(self, x: Any) -> Any:
+        x = ops.cast(x, "float32")
+        centred = x - ops.mean(x, axis=(-1,), keepdims=True)
+        variance = ops.mean(ops.square(centred), axis=(-1,), keepdims=True)
+        normal = centred / ops.sqrt(variance + self.epsilon)
+        return ops.cast(normal * self.gamma + self.beta, self.compute_dtype)
+
+
 class MaskBias(keras.layers.Layer):
     """Attention bias: 0 where there is a piece, the type's own minimum where there is none.
 
@@ -170,7 +197,7 @@ def encoder(
     """
 
     def norm(name: str) -> Any:
-        return layer(keras.layers.LayerNormalization, name, epsilon=config.layer_norm_eps)
+        return layer(LayerNorm, name, config.layer_norm_eps)
 
     def drop(x: Any, offset: int) -> Any:
         if not dropout:
