@@ -83,7 +83,8 @@ STAGES = (
     Stage(
         "pages",
         ("nq", "boolq"),
-        "--doc-stride 192 --epochs 1 --learning-rate 8e-5 --warmup 0.05 --negatives 0.12 --seed 78",
+        "--doc-stride 192 --epochs 0.7 --learning-rate 8e-5 --warmup 0.05 --negatives 0.12 "
+        "--seed 78",
         sample=1500,
         distractors=12,
     ),

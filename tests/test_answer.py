@@ -22,6 +22,7 @@ from nq.model.checkpoint import load_settings
 from nq.model.profile import THESIS, Profile, profiles
 from nq.pipeline import Job, Report, run
 from nq.preprocess.vocabulary import load_tokenizer
+from tests import making
 
 ROOT = Path(__file__).parent.parent
 NATIVE = ROOT.parent / "shared" / "data" / "native"
@@ -216,6 +217,34 @@ def test_killed_and_started_again_is_the_same_byte_for_byte(
     assert json.loads(again.stdout)["resumed_windows"] > 0
     same = [(tmp_path / name / "predictions.json").read_bytes() for name in ("whole", "killed")]
     assert same[0] == same[1]
+
+
+def test_a_thousand_good_and_two_hundred_broken_lines(tiny_model: Path, tmp_path: Path) -> None:
+    broken = (
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        making.to_line({**making.simplified(), "long_answer_candidates": [{"start_token": 9}]}),
+        making.to_line(making.changed(making.simplified(), "question_text", ...)),
+    )
+    data = tmp_path / "mixed.jsonl"
+    with data.open("wb") as file:
+        for i in range(1000):
+            file.write(making.to_line(making.simplified(i, words=20)).rstrip() + b"\n")
+            if i % 5 == 0:
+                file.write(broken[i // 5 % len(broken)].rstrip() + b"\n")
+    done = command(
+        *("--data", data, "--model", tiny_model, "--no-track", "--json", "--output", "out"),
+        *("--profile", "grappler+buckets", "--batch-size", 64),
+        folder=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["examples"], result["dead_letters"]) == (1000, 200)
+    predictions = labels.read_predictions(tmp_path / "out" / "predictions.json")
+    assert set(predictions) == set(range(1000))
+    letters = (tmp_path / "out" / "dead_letters.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len({json.loads(letter)["line"] for letter in letters}) == 200
 
 
 def test_repeated_ids_become_dead_letters(tiny_model: Path, tmp_path: Path) -> None:
