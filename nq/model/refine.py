@@ -4,7 +4,9 @@ Fine windows overlap several times. First those are read that hardly overlap; th
 that hold the best span of a window whose evidence is within ``MARGIN`` of the page's best. A
 window that is not read says what the nearest one that was read there says of the same text.
 
-What a margin saves and what it costs, ``python -m experiments.margin`` tells.
+What a margin saves and what it costs, ``python -m experiments.margin`` tells: with these, one of
+81 questions of dev changed (windows of 512, stride 128), for 86 % of the windows; of whole pages,
+which are longer, about half of the windows are read.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from nq.formats.results import SCORES
 from nq.postprocess.answers import pairs
 from nq.records import AnswerType, FloatArray, IntArray, WindowScores
 
-MARGIN = 4.0
-MOST = 4
+MARGIN = 32.0
+MOST = 16
 OVERLAP = 0.125
 
 BoolArray = NDArray[np.bool_]
