@@ -87,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parity.add_argument(
         "--tolerance",
-        type=float,
+        type=_share,
         metavar="X",
         help="exit with 1 if more than this share of the answers changed, or an F1 by more; "
         "against baseline where --against names no other",
@@ -131,6 +131,13 @@ def _profile(text: str) -> Profile:
         return Profile.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"must be a share, from 0 to 1, got {text}")
+    return value
 
 
 def _formats(text: str) -> tuple[str, ...]:

@@ -73,6 +73,14 @@ def test_a_broken_profile_is_beyond_the_tolerance(
     assert "Traceback" not in told.err
 
 
+@pytest.mark.parametrize("tolerance", ["-1", "1.5", "nan", "much"])
+def test_a_tolerance_that_is_no_share_is_wrong_usage(
+    tolerance: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, tiny_model, f"--tolerance={tolerance}") == 2
+    assert "--tolerance" in capsys.readouterr().err
+
+
 def test_the_other_run_is_made_once(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
