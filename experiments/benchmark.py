@@ -4,7 +4,7 @@
 
 - preprocessing: windows per CPU second of one process, read and encoded, beside the 110 of
   the 2020 port's Python code on the same pages;
-- loop: the prediction over TFRecords beside the compiled step alone on ready batches,
+- loop: the prediction over TFRecords beside scoring the same windows, ready in memory,
   in alternating rounds, medians;
 - postprocessing: its share of that prediction;
 - memory: peak resident memory of whole runs over the pages once and ten times, with a model

@@ -8,7 +8,6 @@ half behind. A paragraph that spells a short answer of the question is left out.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,12 +15,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from nq.postprocess.overlap import WORD, B, K
 from nq.records import FloatArray
 
 Record = dict[str, Any]
-K, B = 1.2, 0.75
 MANY = 4
-_WORD = re.compile(r"\w+")
 
 
 def lengthened(records: Sequence[Record], others: Sequence[Record], count: int) -> Iterator[Record]:
@@ -105,7 +103,7 @@ class Index:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
-        counts = [Counter(_WORD.findall(text.lower())) for text in texts]
+        counts = [Counter(WORD.findall(text.lower())) for text in texts]
         self.words: dict[str, int] = {}
         columns = [[self.words.setdefault(w, len(self.words)) for w in c] for c in counts]
         lengths = np.array([sum(c.values()) for c in counts], np.float64)
@@ -121,7 +119,7 @@ class Index:
 
     def scores(self, question: str) -> FloatArray:
         """``[len(texts)]``."""
-        known = [self.words[w] for w in set(_WORD.findall(question.lower())) if w in self.words]
+        known = [self.words[w] for w in set(WORD.findall(question.lower())) if w in self.words]
         return np.asarray(self.weights[:, known] @ self.idf[known])
 
     def best(self, question: str, count: int) -> list[str]:

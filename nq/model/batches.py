@@ -11,7 +11,7 @@ from nq.records import IntArray
 LENGTH_STEP = 64
 LENGTHS = 4
 MIN_PIECES = 4096
-"""Smaller batches leave half of a CPU's speed in bfloat16 unused (measured)."""
+"""In a batch at least: small ones leave much of a CPU's speed in bfloat16 unused."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 from nq.records import Example, FloatArray
 
 K, B = 1.2, 0.75
-_WORD = re.compile(r"\w+")
+WORD = re.compile(r"\w+")
 
 
 def bm25(question: str, blocks: Sequence[Sequence[str]]) -> FloatArray:
@@ -38,7 +38,7 @@ def bm25(question: str, blocks: Sequence[Sequence[str]]) -> FloatArray:
     lengths = np.array([len(words) for words in blocks], np.float64)
     norm = K * (1 - B + B * lengths / max(lengths.mean(), 1.0)) if len(blocks) else lengths
     total = np.zeros(len(blocks))
-    for word in sorted(set(_WORD.findall(question.lower()))):
+    for word in sorted(set(WORD.findall(question.lower()))):
         found = frequency[word]
         idf = np.log1p((len(blocks) - found + 0.5) / (found + 0.5))
         tf = np.array([count[word] for count in counts], np.float64)
