@@ -60,8 +60,8 @@ def train(args: argparse.Namespace) -> int:
     from nq.formats import inputs
     from nq.model import checkpoint, joint
     from nq.model.data import read_columns
-    from nq.model.training import TrainingWindows
     from nq.model.training import train as fit
+    from nq.model.training_windows import TrainingWindows
     from nq.preprocess.job import Request, prepare
     from nq.preprocess.vocabulary import load_tokenizer
 

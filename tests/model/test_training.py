@@ -14,22 +14,12 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nq.config import TrainConfig
 from nq.model import joint
 from nq.model.data import read_columns
-from nq.model.training import (
-    BATCHES_SORTED_TOGETHER,
-    LENGTH_STEP,
-    TrainingWindows,
-    WarmupThenDecay,
-    batches,
-    compile_for_training,
-    steps_per_epoch,
-    train,
-)
+from nq.model.training import WarmupThenDecay, compile_for_training, train
+from nq.model.training_windows import LENGTH_STEP, TrainingWindows
 from nq.records import Features, FloatArray, IntArray, Source
 from tests import tiny
 
@@ -229,45 +219,6 @@ def test_weight_decay_spares_biases_and_norms() -> None:
         spared = weight.path.rsplit("/", 1)[1] in ("bias", "gamma", "beta")
         expected = 2.0 if spared else 2.0 * (1 - 0.5 * CONFIG.learning_rate)
         np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-6)
-
-
-# --- batches
-
-
-@given(
-    n=st.integers(0, 700),
-    batch_size=st.integers(1, 9),
-    epoch=st.integers(0, 3),
-    seed=st.integers(0, 99),
-)
-def test_batches_are_full_alike_and_take_each_row_at_most_once(
-    n: int, batch_size: int, epoch: int, seed: int
-) -> None:
-    n_pieces = np.random.default_rng(n).integers(5, 500, n)
-    found = batches(n_pieces, batch_size, epoch, seed)
-    assert len(found) == steps_per_epoch(n, batch_size)
-    assert all(len(rows) == batch_size for rows in found)
-    rows = np.concatenate(found) if found else np.array([], int)
-    assert len(set(rows.tolist())) == len(rows) and set(rows.tolist()) <= set(range(n))
-    assert n - len(rows) < batch_size
-    again = batches(n_pieces, batch_size, epoch, seed)
-    assert all(np.array_equal(a, b) for a, b in zip(found, again, strict=True))
-    if len(found) > 20:
-        other = batches(n_pieces, batch_size, epoch + 1, seed)
-        assert not all(np.array_equal(a, b) for a, b in zip(found, other, strict=True))
-
-
-def test_windows_of_a_batch_have_like_lengths() -> None:
-    n_pieces = np.random.default_rng(0).integers(5, 512, 16 * BATCHES_SORTED_TOGETHER * 3)
-    spread = [np.ptp(n_pieces[rows]) for rows in batches(n_pieces, 16, 0, 0)]
-    assert max(spread) < 60 and np.mean(spread) < 15
-
-
-def test_rows_left_out_are_other_ones_in_each_epoch_whatever_their_length() -> None:
-    n_pieces = np.arange(63)
-    left = [set(range(63)) - set(np.concatenate(batches(n_pieces, 8, e, 0))) for e in range(40)]
-    assert all(len(rows) == 7 for rows in left)
-    assert len(set().union(*left)) > 55
 
 
 # --- windows
