@@ -15,7 +15,6 @@ written as ``sweep.json``, and drawn as ``sweep.png``, into ``--output``.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import statistics
 import subprocess
@@ -39,7 +38,6 @@ BEYOND = (
     "mixed+buckets+openvino+int8",
     "mixed+buckets+refine+openvino+int8",
 )
-PACKAGES = {"openvino": ("openvino", "nncf"), "onnx": ("onnx", "onnxruntime", "tf2onnx")}
 MEASURE = """
 import resource, sys
 from nq.cli import console
@@ -129,8 +127,7 @@ def _profiles(asked: Sequence[str] | None) -> list[str]:
     wanted = [Profile.parse(p) for p in asked or (*map(str, profiles(THESIS)), *BEYOND)]
     names = list(dict.fromkeys([BASELINE, *map(str, wanted)]))
     for name in list(names):
-        engine = Profile.parse(name).changes.engine
-        missing = [p for p in PACKAGES.get(engine, ()) if not importlib.util.find_spec(p)]
+        missing = Profile.parse(name).missing()
         if missing:
             print(f"nq: {name} left out: {', '.join(missing)} not installed", file=sys.stderr)
             names.remove(name)

@@ -28,7 +28,7 @@ import orjson
 
 from nq import __version__
 from nq.errors import RunError
-from nq.model.profile import OPENVINO, Profile, ProfileNotInForceError
+from nq.model.profile import OPENVINO, PACKAGES, Profile
 from nq.pipeline import Job, loader, prepared_windows, weights_digest
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,6 @@ CANDIDATES = {
         "mixed+xla+grappler+frozen+buckets",
     ),
 }
-PACKAGES = {OPENVINO: "openvino"}
 
 
 @dataclass(frozen=True)
@@ -100,9 +99,9 @@ def trials(job: Job) -> Iterator[Trial]:
     made = loader(job, prepared)
     expected: dict[str, Any] = {}
     for name in ("baseline", *CANDIDATES[device()]):
-        missing = _missing(name)
+        missing = Profile.parse(name).missing()
         if missing:
-            yield Trial(name, why_not=f"{missing} is not installed")
+            yield Trial(name, why_not=f"{' and '.join(missing)} not installed")
             continue
         try:
             predictor = made.predictor(Profile.parse(name))
@@ -111,7 +110,7 @@ def trials(job: Job) -> Iterator[Trial]:
                 started = time.perf_counter()
                 predictor.scores(rows)
                 spent = time.perf_counter() - started
-        except (RunError, ProfileNotInForceError, ArithmeticError) as error:
+        except (RunError, ArithmeticError) as error:
             yield Trial(name, why_not=str(error))
             continue
         expected = expected or found
@@ -131,17 +130,11 @@ def _judged(name: str, speed: float, found: dict[str, Any], expected: dict[str, 
     return Trial(name, speed, drift, why_not)
 
 
-def _missing(name: str) -> str:
-    """The package that a candidate needs and that is not installed."""
-    package = PACKAGES.get(Profile.parse(name).changes.engine, "numpy")
-    return "" if importlib.util.find_spec(package) else package
-
-
 def _key(job: Job) -> str:
     """Changes with all that the choice depends on."""
     installed = {
         name: importlib.metadata.version(name)
-        for name in ("keras", *PACKAGES.values())
+        for name in ("keras", *PACKAGES[OPENVINO])
         if importlib.util.find_spec(name)
     }
     depends = [

@@ -16,22 +16,7 @@ from nq.errors import RunError
 
 ONNX_FILE = "model.onnx"
 SAVEDMODEL, ONNX, OPENVINO = "tf_saved_model", "onnx", "openvino"
-PACKAGES = {
-    SAVEDMODEL: (),
-    ONNX: ("onnx", "tf2onnx"),
-    OPENVINO: ("openvino",),
-}
-
-
-def need(extra: str, *packages: str) -> None:
-    """Checks that packages are installed.
-
-    Raises:
-        RunError: one is missing; says what to install.
-    """
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
-    if missing:
-        raise RunError(f"{' and '.join(missing)} not installed: run pip install 'nq[{extra}]'")
+WRITERS = {SAVEDMODEL: (), ONNX: ("onnx", "tf2onnx"), OPENVINO: ("openvino",)}
 
 
 def export(model: Any, path: Path, kind: str) -> None:
@@ -40,12 +25,14 @@ def export(model: Any, path: Path, kind: str) -> None:
     Args:
         model: built for any batch and any length, so that the export takes any too.
         path: file or folder to write.
-        kind: of ``PACKAGES``.
+        kind: of ``WRITERS``.
 
     Raises:
         RunError: a package for it is not installed.
     """
-    need(kind, *PACKAGES[kind])
+    missing = [name for name in WRITERS[kind] if importlib.util.find_spec(name) is None]
+    if missing:
+        raise RunError(f"{' and '.join(missing)} not installed: run pip install 'nq[{kind}]'")
     path.parent.mkdir(parents=True, exist_ok=True)
     model({given.name: np.zeros((1, 2), np.int32) for given in model.inputs})  # Keras insists
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():

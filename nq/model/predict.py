@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 PART_BATCHES = 16
 CALIBRATION = 64
+LONGEST_REASON = 300
 Columns = dict[str, np.ndarray[Any, Any]]
 
 
@@ -188,8 +190,17 @@ class Predictor:
         """The step for a shape, which has run twice: the first time compiles."""
         empty = {n: np.zeros((shape.batch_size, shape.length), np.int32) for n in COLUMNS}
         started = time.perf_counter()
-        step = self.engine.compiled(shape)
-        step(empty)
+        try:
+            step = self.engine.compiled(shape)
+            step(empty)
+        except (RunError, MemoryError, tf.errors.ResourceExhaustedError):
+            raise
+        except Exception as error:  # every engine has kinds of its own
+            why = textwrap.shorten(str(error), LONGEST_REASON, placeholder=" …")
+            raise RunError(
+                f"profile {self.profile} cannot run this model here, choose another one: "
+                f"{type(error).__name__}: {why}"
+            ) from error
         compiled = time.perf_counter()
         step(empty)
         self._steps[shape] = step

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
+
+from nq.errors import RunError
 
 BASELINE = "baseline"
 COMPUTE_TYPE = {"CPU": "bfloat16", "GPU": "float16"}
@@ -37,6 +40,8 @@ GRAPPLER_ON = {
 
 
 TENSORFLOW, OPENVINO, ONNX = "tensorflow", "openvino", "onnx"
+PACKAGES = {OPENVINO: ("openvino", "nncf"), ONNX: ("onnx", "onnxruntime", "tf2onnx")}
+"""What an engine needs installed, as the extra of its name does."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +199,11 @@ class Profile:
             changes = dataclasses.replace(changes, **OPTIMIZATIONS[name].changes)
         return changes
 
+    def missing(self) -> list[str]:
+        """The packages that it needs and that are not installed."""
+        needed = PACKAGES.get(self.changes.engine, ())
+        return [name for name in needed if importlib.util.find_spec(name) is None]
+
     def precision(self, device: str) -> str:
         """The type that is computed in, on a ``CPU`` or a ``GPU``."""
         return COMPUTE_TYPE[device] if self.changes.mixed else "float32"
@@ -243,7 +253,7 @@ def grappler_options(options: Mapping[str, bool]) -> Iterator[None]:
         optimizer.set_experimental_options({name: before.get(name) for name in options})
 
 
-class ProfileNotInForceError(RuntimeError):
+class ProfileNotInForceError(RunError):
     """What a profile asked for is not what runs."""
 
     def __init__(self, profile: Profile, what: str, found: object, asked: object) -> None:

@@ -11,6 +11,7 @@ import pytest
 from experiments import sweep
 from nq.bundle import bundled_sample
 from nq.errors import RunError
+from nq.model.profile import PACKAGES
 
 
 def report(predict_s: float, wall_s: float = 20.0, micro_f1: float | None = 0.5) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def test_the_table_has_a_line_for_each_profile() -> None:
 def test_a_profile_whose_package_is_missing_is_left_out_and_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sweep.PACKAGES, "openvino", ("no_such_package",))
+    monkeypatch.setitem(PACKAGES, "openvino", ("no_such_package",))
     assert sweep._profiles(["openvino", "mixed", "mixed"]) == ["baseline", "mixed"]
     assert "nq: openvino left out: no_such_package not installed" in capsys.readouterr().err
 

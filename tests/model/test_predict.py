@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -449,3 +450,27 @@ def test_no_memory_for_one_window_ends_the_run(tmp_path: Path) -> None:
     small.engine = Small(small.engine, 0)
     with pytest.raises(RunError, match="too little memory for a single window"):
         predict(small, [shard(tmp_path, examples(3))], tmp_path / "r", REQUEST)
+
+
+# --- a layer that an engine does not know
+
+
+class OnlyHere(keras.layers.Layer):  # type: ignore[misc]
+    """What Python computes, which no compiler and no other runtime can."""
+
+    def call(self, x: Any) -> Any:
+        return tf.ensure_shape(tf.numpy_function(np.asarray, [x], x.dtype), x.shape)
+
+
+@pytest.mark.parametrize("profile", ["xla", "openvino", "onnx"])
+def test_a_layer_that_the_engine_cannot_run_ends_the_run_in_a_line(
+    profile: str, tmp_path: Path
+) -> None:
+    model = tiny.model()
+    outputs = {name: OnlyHere()(x) for name, x in model.output.items()}
+    network = Network(tiny.SHAPE, keras.Model(model.input, outputs))
+    task = Task(network, Profile.parse(profile), Selection(K, True))
+    found = Predictor(task, Shape(BATCH, LENGTH))
+    told = f"profile {profile} cannot run this model here, choose another one: .*PyFunc"
+    with pytest.raises(RunError, match=told):
+        predict(found, [shard(tmp_path, examples(3))], tmp_path / "r", REQUEST)

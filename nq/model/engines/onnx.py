@@ -10,7 +10,7 @@ from typing import Any
 from nq.model.batches import Shape
 from nq.model.engine import Rows, Step, Task
 from nq.model.engines.exported import selected
-from nq.model.export import export, need
+from nq.model.export import export
 from nq.model.profile import ONNX, ProfileNotInForceError
 
 IN_8_BITS = ("MatMulInteger", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")
@@ -23,7 +23,6 @@ class Engine:
     device = "CPU"
 
     def __init__(self, task: Task) -> None:
-        need(ONNX, "onnx", "onnxruntime", "tf2onnx")
         self.task = task
         self.precision = "int8" if task.profile.changes.int8 else "float32"
         self._session: Any = None

@@ -13,7 +13,7 @@ from typing import Any
 from nq.model.batches import Shape
 from nq.model.engine import Rows, Step, Task
 from nq.model.engines.exported import selected
-from nq.model.export import export, need
+from nq.model.export import export
 from nq.model.profile import OPENVINO, ProfileNotInForceError
 
 HINTS = {"float32": "f32", "bfloat16": "bf16"}
@@ -28,7 +28,6 @@ class Engine:
     device = "CPU"
 
     def __init__(self, task: Task) -> None:
-        need(OPENVINO, "openvino", *(["nncf"] if task.profile.changes.int8 else []))
         import openvino
 
         self.task, profile = task, task.profile
