@@ -149,8 +149,6 @@ def _formats(text: str) -> tuple[str, ...]:
 
 def answer(args: argparse.Namespace) -> int:
     """Runs the command."""
-    if not args.no_track:
-        tracking.preload()
     commandline.import_tensorflow()
     from nq.pipeline import DEAD_LETTERS, run
     from nq.summary import parity_line, record, summary
@@ -168,7 +166,7 @@ def answer(args: argparse.Namespace) -> int:
         enabled=not args.no_track,
     ) as tracked:
         with commandline.bar("predict", "windows") as bar:
-            report = run(job, 0 if args.json else args.show, bar, tracked.run_id)
+            report = run(job, 0 if args.json else args.show, bar, lambda: tracked.run_id)
             found = _parity(job, args, report)
         record(tracked, job, report, found)
     if args.json:

@@ -156,7 +156,7 @@ def run(
     job: Job,
     rows: int = 0,
     on_windows: OnWindows = lambda done, total: None,
-    run_id: str | None = None,
+    run_id: Callable[[], str | None] = lambda: None,
 ) -> Report:
     """Answers, scores and writes everything into the run's folder.
 
@@ -164,10 +164,10 @@ def run(
         job: what is asked.
         rows: how many rows of the readable table to keep.
         on_windows: told how many windows were scored just now, and how many there are.
-        run_id: of the tracked run, kept with the metrics.
+        run_id: of the tracked run, kept with the metrics; asked for at the end.
     """
     started = time.perf_counter()
-    report = Report(str(job.profile), Path(), run_id=run_id)
+    report = Report(str(job.profile), Path())
     scored = score_windows(job, report, on_windows)
     (report.output / JOB).unlink(missing_ok=True)
     _answer(job, scored, report, rows)
@@ -176,6 +176,7 @@ def run(
         move(scored.folder, report.output / SCORES)
     scored.clear()  # only an interrupted run is gone on with
     report.time["total_s"] = time.perf_counter() - started
+    report.run_id = run_id()
     text = orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2)
     (report.output / METRICS).write_bytes(text + b"\n")
     _write_job(job, scored, report.output)

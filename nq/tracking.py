@@ -99,6 +99,9 @@ def start(
 ) -> Iterator[Run]:
     """One run of the tracking store, open for the length of a ``with`` block.
 
+    It is opened in the background, so that nobody waits for MLflow's import (1 to 3 s) or for a
+    slow server before there is something to record.
+
     The run ends as FINISHED, as FAILED after an exception or :meth:`Run.failed`, or as KILLED
     after an interruption; the exception goes on its way.
 
@@ -118,7 +121,8 @@ def start(
     )
     try:
         if enabled:
-            run._open(name, _run_tags(source, profile) | dict(tags or {}), system_metrics)
+            known = _run_tags(source, profile) | dict(tags or {})
+            run._in_background(lambda: run._open(name, known, system_metrics))
         yield run
     except BaseException as error:
         run._ended_by(error)
@@ -144,20 +148,6 @@ def attach(
     run._reopen(run_id)
     run.artifacts(paths)
     return None if run._lost else run.how_to_open()
-
-
-def preload() -> threading.Thread:
-    """Import MLflow (2 to 3 s) in the background, to overlap it with other work."""
-
-    def load() -> None:
-        try:
-            _import_mlflow()
-        except Exception as error:  # start() meets it again, and tells it
-            log.debug("MLflow: %s", error)
-
-    thread = threading.Thread(target=load, name="mlflow-preload", daemon=True)
-    thread.start()
-    return thread
 
 
 def how_to_open(uri: str, experiment_id: str | None = None, run_id: str | None = None) -> str:
@@ -212,19 +202,30 @@ class Run:
     Attributes:
         uri: The tracking store as it was asked for.
         experiment: Name of the experiment.
-        run_id: MLflow's id; ``None`` where tracking is off or the run could not be started.
-        experiment_id: MLflow's id of the experiment; ``None`` likewise.
     """
 
     def __init__(self, uri: str, experiment: str):
         self.uri = uri
         self.experiment = experiment
-        self.run_id: str | None = None
-        self.experiment_id: str | None = None
+        self._run_id: str | None = None
+        self._experiment_id: str | None = None
+        self._opening: threading.Thread | None = None
         self._client: Any = None
         self._monitor: Any = None
         self._lost = False
         self._status = "FINISHED"
+
+    @property
+    def run_id(self) -> str | None:
+        """MLflow's id; ``None`` where tracking is off or the run could not be started."""
+        self._wait_until_open()
+        return self._run_id
+
+    @property
+    def experiment_id(self) -> str | None:
+        """MLflow's id of the experiment; ``None`` likewise."""
+        self._wait_until_open()
+        return self._experiment_id
 
     def params(self, values: Mapping[str, Any]) -> None:
         """Settings of the run, as text; each may be given once."""
@@ -291,6 +292,15 @@ class Run:
 
     # ------------------------------------------------------------------------ inside
 
+    def _in_background(self, action: Callable[[], None]) -> None:
+        self._opening = threading.Thread(target=action, name="mlflow-open", daemon=True)
+        self._opening.start()
+
+    def _wait_until_open(self) -> None:
+        if self._opening is not None:
+            self._opening.join()
+            self._opening = None
+
     def _open(self, name: str | None, tags: Mapping[str, Any], system_metrics: bool) -> None:
         what = f"cannot start a run at {_without_password(self.uri)}"
         self._attempt(what, lambda: _prepare(self.uri), PREPARE_S)
@@ -304,8 +314,8 @@ class Run:
             from mlflow import MlflowClient
 
             self._client = MlflowClient(_absolute(self.uri))
-            self.experiment_id = self._client.get_run(run_id).info.experiment_id
-            self.run_id = run_id
+            self._experiment_id = self._client.get_run(run_id).info.experiment_id
+            self._run_id = run_id
 
         what = f"cannot find run {run_id} at {_without_password(self.uri)}"
         self._attempt(what, lambda: _prepare(self.uri, create=False), PREPARE_S)
@@ -317,10 +327,10 @@ class Run:
 
         uri = _absolute(self.uri)
         self._client = MlflowClient(uri)
-        self.experiment_id = _experiment_id(self._client, self.experiment, uri)
+        self._experiment_id = _experiment_id(self._client, self.experiment, uri)
         texts = dict(_texts(tags, _TAG_LIMIT))
-        run = self._client.create_run(self.experiment_id, run_name=name, tags=texts)
-        self.run_id = run.info.run_id
+        run = self._client.create_run(self._experiment_id, run_name=name, tags=texts)
+        self._run_id = run.info.run_id
 
     def _watch(self) -> None:
         """Sample the machine in the background; a run without these figures is one as well."""
@@ -331,7 +341,7 @@ class Run:
 
         try:
             monitor = SystemMetricsMonitor(
-                self.run_id, sampling_interval=SAMPLING_S, tracking_uri=_absolute(self.uri)
+                self._run_id, sampling_interval=SAMPLING_S, tracking_uri=_absolute(self.uri)
             )
             # MLflow's pages show metrics in the order of their first values: ours come first
             monitor.mlflow_logger._should_flush = lambda: False
@@ -349,6 +359,7 @@ class Run:
             self.failed(f"{type(error).__name__}: {error}".removesuffix(": "))
 
     def _close(self) -> None:
+        self._wait_until_open()
         if self._monitor is not None:
             _within(LAST_S if self._lost else _patience(), self._monitor.finish)
         if self.run_id is not None:

@@ -51,8 +51,6 @@ def train(args: argparse.Namespace) -> int:
     """Runs the command."""
     windows = commandline.settings(WindowConfig(), args)
     config = commandline.settings(TrainConfig(), args)
-    if not args.no_track:
-        tracking.preload()
     commandline.import_tensorflow()
     import numpy as np
     from tqdm import tqdm

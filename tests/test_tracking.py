@@ -38,7 +38,7 @@ from nq import tracking
 with tracking.start(enabled=False) as run:
     run.metrics({"a": 1})
 assert "mlflow" not in sys.modules
-tracking.preload()
+tracking._import_mlflow()
 with tracking.start(experiment="first") as run:
     run.metrics({"a": 1})
 assert "tensorflow" not in sys.modules
@@ -505,10 +505,21 @@ def test_telemetry_is_off_unless_asked_for() -> None:
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
 
 
-def test_preload_is_harmless_twice() -> None:
-    for thread in [tracking.preload(), tracking.preload()]:
-        thread.join()
-    assert "mlflow" in sys.modules
+def test_a_run_opens_while_other_work_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waited for it would wait for ever: the work is what gives the database free."""
+    monkeypatch.setattr(tracking, "CALL_S", 1.0)
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    with start(uri):
+        pass
+    with contextlib.closing(
+        sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)
+    ) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        with start(uri) as run:
+            connection.execute("ROLLBACK")
+            assert run.run_id is not None
 
 
 def test_passwords_are_not_shown() -> None:

@@ -39,11 +39,14 @@ Columns = dict[str, np.ndarray[Any, Any]]
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds and windows of a prediction; ``steady_s`` is without compile and warm-up.
+    """Seconds and windows of a prediction.
 
     Args:
-        compile_s, warmup_s, steady_s: seconds.
+        compile_s: of tracing and compiling.
+        warmup_s: of the first batch of every shape.
+        steady_s: of the others.
         windows: scored by this process.
+        warmup_windows: those of them in the first batches.
         read_windows: those of them that the model computed, fewer under ``refine``.
         float32_windows: those that were computed again in float32, for want of finite logits.
         resumed_windows: scored by an interrupted run.
@@ -53,14 +56,19 @@ class Timing:
     warmup_s: float
     steady_s: float
     windows: int
+    warmup_windows: int
     read_windows: int
     float32_windows: int
     resumed_windows: int
 
     @property
     def windows_per_s(self) -> float:
-        """Steady speed of this process."""
-        return self.windows / self.steady_s if self.steady_s else 0.0
+        """Speed without compile and warm-up; with the warm-up where there is no more."""
+        steady = self.windows - self.warmup_windows
+        windows, seconds = steady, self.steady_s
+        if steady <= 0:
+            windows, seconds = self.windows, self.steady_s + self.warmup_s
+        return windows / seconds if seconds else 0.0
 
 
 @dataclass(eq=False)
@@ -79,9 +87,11 @@ class Predictor:
     in_float32: Callable[[], Self] | None = None
     compile_s: float = 0.0
     warmup_s: float = 0.0
+    warmup_windows: int = 0
     read_windows: int = 0
     float32_windows: int = 0
     _steps: dict[Shape, Step] = field(default_factory=dict)
+    _warm: set[Shape] = field(default_factory=set)
     _most: int = sys.maxsize
     _spare: Self | None = None
 
@@ -91,16 +101,11 @@ class Predictor:
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
-        """The profile in force; compiled for the shape of a batch, checked and warmed up."""
+        """The profile in force; compiled for the shape of a batch, and checked."""
         with grappler_options(self.profile.changes.grappler):
             if not self.profile.changes.buckets:  # where shapes are compiled as they come
-                self._warm_up()
+                self._step(self.shape)
             yield
-
-    def _warm_up(self) -> None:
-        empty = {name: np.zeros((1, self.shape.length), np.int32) for name in COLUMNS}
-        self._run(Batch(np.arange(1), self.shape), empty)
-        self.read_windows = 0
 
     def scores(self, rows: Rows, on_windows: Callable[[int], None] = lambda n: None) -> Columns:
         """The columns ``SCORES`` and ``READ`` of so many windows as there are, in their order.
@@ -171,7 +176,8 @@ class Predictor:
             found = [self._run(Batch(batch.rows[p.rows], smaller), rows) for p in parts]
             return [np.concatenate(column) for column in zip(*found, strict=True)]
         try:
-            step = self._steps.get(shape) or self._compiled(shape)
+            step = self._step(shape)
+            started = time.perf_counter()
             columns = step({n: _padded(rows[n][batch.rows], shape) for n in COLUMNS})
         except tf.errors.ResourceExhaustedError as error:
             if shape.batch_size == 1:
@@ -183,16 +189,23 @@ class Predictor:
                 self._most,
             )
             return self._run(batch, rows)
+        if shape not in self._warm:
+            self._warm.add(shape)
+            self.warmup_s += time.perf_counter() - started
+            self.warmup_windows += len(batch.rows)
         self.read_windows += len(batch.rows)
         return [column[: len(batch.rows)] for column in columns]
 
-    def _compiled(self, shape: Shape) -> Step:
-        """The step for a shape, which has run twice: the first time compiles."""
-        empty = {n: np.zeros((shape.batch_size, shape.length), np.int32) for n in COLUMNS}
+    def _step(self, shape: Shape) -> Step:
+        """The step for a shape, compiled if it is a new one; XLA does so at the first call."""
+        if shape in self._steps:
+            return self._steps[shape]
         started = time.perf_counter()
         try:
             step = self.engine.compiled(shape)
-            step(empty)
+            if self.profile.changes.jit_compile:
+                empty = (shape.batch_size, shape.length)
+                step({name: np.zeros(empty, np.int32) for name in COLUMNS})
         except (RunError, MemoryError, tf.errors.ResourceExhaustedError):
             raise
         except Exception as error:  # every engine has kinds of its own
@@ -201,11 +214,8 @@ class Predictor:
                 f"profile {self.profile} cannot run this model here, choose another one: "
                 f"{type(error).__name__}: {why}"
             ) from error
-        compiled = time.perf_counter()
-        step(empty)
         self._steps[shape] = step
-        self.compile_s += compiled - started
-        self.warmup_s += time.perf_counter() - compiled
+        self.compile_s += time.perf_counter() - started
         return step
 
 
@@ -272,6 +282,7 @@ def predict(
         predictor.warmup_s,
         steady - (predictor.compile_s + predictor.warmup_s - cold),
         windows,
+        predictor.warmup_windows,
         predictor.read_windows,
         predictor.float32_windows,
         resumed,

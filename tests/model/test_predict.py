@@ -190,7 +190,8 @@ def every_logit(tmp_path_factory: pytest.TempPathFactory) -> Any:
         )
         timing = predict(found, [path], folder / profile, REQUEST)
         assert timing.windows == timing.read_windows == 21 and timing.float32_windows == 0
-        assert timing.compile_s > timing.warmup_s > 0
+        assert timing.compile_s > 0 and timing.warmup_s > 0 and timing.windows_per_s > 0
+        assert BATCH <= timing.warmup_windows <= 21
         with np.load(folder / profile / "windows-0-000000000000.npz") as arrays:
             columns = {name: arrays[name] for name in arrays.files}
         for side in ("start", "end"):
