@@ -11,6 +11,7 @@ Source: Guo et al. 2017, On Calibration of Modern Neural Networks, section 2.
 from __future__ import annotations
 
 import math
+import random
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -85,3 +86,20 @@ def expected_calibration_error(
     found = reliability(probabilities, right, bins)
     total = sum(b.count for b in found)
     return math.fsum(b.count / total * abs(b.gap) for b in found if b.count)
+
+
+def error_by_chance(probabilities: Sequence[float], bins: int = BINS, draws: int = 200) -> float:
+    """The calibration error to expect of probabilities that are exactly right.
+
+    It is not 0: in a bin of few answers the share that is right strays from the mean. The mean of
+    so many seeded draws.
+
+    >>> error_by_chance([0.0, 1.0] * 10), round(error_by_chance([0.5]), 1)
+    (0.0, 0.5)
+    """
+    draw = random.Random(0)
+    errors = [
+        expected_calibration_error(probabilities, [draw.random() < p for p in probabilities], bins)
+        for _ in range(draws)
+    ]
+    return math.fsum(errors) / draws

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eval import labels, nq_eval
-from eval.calibration import expected_calibration_error
+from eval.calibration import error_by_chance, expected_calibration_error
 from nq import commandline
 from nq.config import ChoiceWeights, DecisionConfig
 from nq.model.profile import Profile
 
 if TYPE_CHECKING:
     from nq.pipeline import Scored
+    from nq.postprocess.learning import Lesson
 
 ROUNDED = 4
 SLACK = 0.005
+FOLDS = 5
 
 
 def parser() -> argparse.ArgumentParser:
@@ -92,35 +94,56 @@ def tune(args: argparse.Namespace) -> int:
 
 Gold = dict[labels.ExampleId, list[labels.Label]]
 Predictions = dict[labels.ExampleId, labels.Label]
+Lessons = tuple["Lesson | None", "Lesson | None"]
+"""Of the block and of the option."""
 
 
 def learn(scored: Scored, gold: Gold) -> tuple[DecisionConfig, Predictions]:
-    """The decision that the even half teaches, and every prediction by it, none held back."""
-    from nq.formats.predictions import encode_prediction
-    from nq.postprocess import learning
-    from nq.postprocess.choice import choose, evidence
+    """The decision that the even half teaches, and every prediction by it, none held back.
 
-    old = scored.job.decision
-    blocks: list[learning.Lesson | None] = []
-    options: list[learning.Lesson | None] = []
+    Scaling and thresholds rest on predictions by weights that were fitted without the example
+    (``FOLDS`` times): the weights fit their own examples better than any others.
+    """
+    from nq.formats.predictions import encode_prediction
+    from nq.postprocess.choice import choose
+
+    old = replace(scored.job.decision, long_threshold=0.0, short_threshold=0.0)
+    lessons = _lessons(scored)
+    weights = _fitted(lessons.values())
+    held_out = [_fitted(lessons[f] for f in lessons if f != fold) for fold in range(FOLDS)]
+    predictions: Predictions = {}
     for example, scores in scored:
-        if example.annotations and _remainder(example.example_id) == 0:
-            found = evidence(example, scores, old.max_answer_length)
-            blocks.append(learning.block_lesson(example, found))
-            options.append(learning.option_lesson(example, found))
-    weights = learning.fit([b for b in blocks if b], [o for o in options if o])
-    everything = replace(old, weights=weights, long_threshold=0.0, short_threshold=0.0)
-    predictions = {
-        example.example_id: labels.prediction_label(
-            encode_prediction(choose(example, scores, everything))
-        )
-        for example, scores in scored
-    }
+        fold = _fold(example.example_id)
+        by = replace(old, weights=weights if fold is None else held_out[fold])
+        prediction = encode_prediction(choose(example, scores, by))
+        predictions[example.example_id] = labels.prediction_label(prediction)
     weights = _calibrated(weights, *_half(gold, predictions, 0))
     predictions = {key: _rescaled(label, weights) for key, label in predictions.items()}
     long, short = thresholds(*_half(gold, predictions, 0))
     tuned = replace(old, weights=weights, long_threshold=long, short_threshold=short)
     return tuned, predictions
+
+
+def _lessons(scored: Scored) -> dict[int, list[Lessons]]:
+    """What the pages of the even half teach, by fold."""
+    from nq.postprocess.choice import evidence
+    from nq.postprocess.learning import block_lesson, option_lesson
+
+    found: dict[int, list[Lessons]] = {}
+    for example, scores in scored:
+        fold = _fold(example.example_id)
+        if example.annotations and fold is not None:
+            said = evidence(example, scores, scored.job.decision.max_answer_length)
+            both = block_lesson(example, said), option_lesson(example, said)
+            found.setdefault(fold, []).append(both)
+    return found
+
+
+def _fitted(folds: Iterable[Iterable[Lessons]]) -> ChoiceWeights:
+    from nq.postprocess.learning import fit
+
+    both = [lessons for fold in folds for lessons in fold]
+    return fit([block for block, _ in both if block], [option for _, option in both if option])
 
 
 def _calibrated(weights: ChoiceWeights, gold: Gold, predictions: Predictions) -> ChoiceWeights:
@@ -190,15 +213,22 @@ def worth(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> dic
         "odd_long_f1_best": best["long-best-threshold-f1"],
         "odd_short_f1": metrics["short-answer-f1"],
         "odd_short_f1_best": best["short-best-threshold-f1"],
-        "odd_long_calibration_error": _calibration_error(long),
-        "odd_short_calibration_error": _calibration_error(short),
+        **_calibration("odd_long", long),
+        **_calibration("odd_short", short),
         **_yes_no(gold, predictions),
     }
 
 
-def _calibration_error(found: Sequence[nq_eval.Decision]) -> float:
+def _calibration(name: str, found: Sequence[nq_eval.Decision]) -> dict[str, float]:
+    """The calibration error, and what chance alone makes it on so few examples."""
     predicted = [d for d in found if d.predicted]
-    return expected_calibration_error([d.score for d in predicted], [d.correct for d in predicted])
+    scores = [d.score for d in predicted]
+    return {
+        f"{name}_calibration_error": expected_calibration_error(
+            scores, [d.correct for d in predicted]
+        ),
+        f"{name}_calibration_error_by_chance": error_by_chance(scores),
+    }
 
 
 def _yes_no(gold: Gold, predictions: Predictions) -> dict[str, Any]:
@@ -215,6 +245,11 @@ def _yes_no(gold: Gold, predictions: Predictions) -> dict[str, Any]:
 
 def _remainder(key: labels.ExampleId) -> int | None:
     return key % 2 if isinstance(key, int) else None
+
+
+def _fold(key: labels.ExampleId) -> int | None:
+    """Which part of the even half an example lies in; ``None`` for the others."""
+    return int(key) // 2 % FOLDS if _remainder(key) == 0 else None
 
 
 def _half(gold: Gold, predictions: Predictions, remainder: int) -> tuple[Gold, Predictions]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eval.calibration import expected_calibration_error, reliability
+from eval.calibration import error_by_chance, expected_calibration_error, reliability
 
 ANSWERS = st.lists(
     st.tuples(st.floats(0, 1) | st.integers(0, 20).map(lambda i: i / 20), st.booleans())
@@ -64,3 +64,12 @@ def test_what_is_no_probability(
 ) -> None:
     with pytest.raises(ValueError, match=says):
         reliability(probabilities, right, bins)
+
+
+def test_chance_alone_makes_an_error_that_more_answers_make_smaller() -> None:
+    """Of one bin with n answers of probability 1/2: the mean distance of a fair coin from it."""
+    for n in (4, 100):
+        binomial = [math.comb(n, k) / 2**n * abs(k / n - 0.5) for k in range(n + 1)]
+        found = error_by_chance([0.5] * n, draws=2000)
+        assert found == pytest.approx(math.fsum(binomial), rel=0.06)
+        assert found == error_by_chance([0.5] * n, draws=2000)
