@@ -15,7 +15,7 @@ from nq.config import DecisionConfig, WindowConfig
 from nq.formats import inputs
 from nq.model.engine import Rows
 from nq.model.loading import Loader
-from nq.model.predict import Predictor, rows_of, score_features
+from nq.model.predictor import Predictor, rows_of, score_features
 from nq.model.profile import Profile
 from nq.postprocess.choice import alternatives
 from nq.postprocess.decision import decide

@@ -140,7 +140,8 @@ def _ours(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
     commandline.import_tensorflow()
     from nq.model.batches import Shape
     from nq.model.loading import Loader
-    from nq.model.predict import Predictor, some_windows
+    from nq.model.predict import some_windows
+    from nq.model.predictor import Predictor
     from nq.model.profile import Profile
     from nq.model.selection import Selection
     from nq.preprocess.vocabulary import load_tokenizer

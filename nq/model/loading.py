@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nq.config import WindowConfig
-from nq.model import checkpoint, joint, predict
+from nq.model import checkpoint, joint
 from nq.model.batches import Shape
 from nq.model.engine import Rows, Task
 from nq.model.engines.tensorflow import device
 from nq.model.network import Network
+from nq.model.predictor import Predictor
 from nq.model.profile import Profile
 from nq.model.selection import Selection
 from nq.postprocess.decision import DECISIONS
@@ -41,7 +42,7 @@ class Loader:
     batch_size: int
     calibration: Callable[[], Rows]
 
-    def predictor(self, profile: Profile) -> predict.Predictor:
+    def predictor(self, profile: Profile) -> Predictor:
         """The folder's model under a profile; what its checkpoint does not settle is logged.
 
         Raises:
@@ -57,7 +58,7 @@ class Loader:
             Selection(wanted.k, wanted.text_only),
             self.calibration,
         )
-        return predict.Predictor(
+        return Predictor(
             task,
             shape,
             None if profile == plain else lambda: self.predictor(plain),

@@ -24,7 +24,8 @@ from nq.formats.results import Results
 from nq.model.batches import Shape
 from nq.model.engine import Rows, Step, Task
 from nq.model.network import Network
-from nq.model.predict import PART_BATCHES, Predictor, predict, some_windows
+from nq.model.predict import PART_BATCHES, predict, some_windows
+from nq.model.predictor import Predictor
 from nq.model.profile import THESIS, Profile, ProfileNotInForceError, profiles
 from nq.model.selection import Selection, best_positions
 from nq.records import Features, Source, WindowScores

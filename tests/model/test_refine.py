@@ -17,7 +17,8 @@ from nq.model import refine
 from nq.model.batches import Shape
 from nq.model.engine import Task
 from nq.model.network import Network
-from nq.model.predict import Predictor, predict
+from nq.model.predict import predict
+from nq.model.predictor import Predictor
 from nq.model.profile import Profile
 from nq.model.selection import Selection
 from nq.postprocess.answers import pairs
