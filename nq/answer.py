@@ -8,20 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nq import commandline, tracking
+from nq import commandline, options, tracking
 from nq.bundle import bundled_model, bundled_sample
 from nq.config import DECISIONS, DecisionConfig, WindowConfig
 from nq.errors import RunError
 from nq.formats import outputs
-from nq.model.profile import Profile, describe
+from nq.model.profile import Profile
 
 if TYPE_CHECKING:
     from nq.parity import Parity
     from nq.pipeline import Job, Report
 
-DEFAULT_PROFILE = "grappler"
-AUTO = "auto"
-PROFILES_HELP = f"profiles, joined by '+' in any order:\n{describe()}"
 SAMPLE_ROWS = 40
 
 
@@ -29,16 +26,17 @@ def parser() -> argparse.ArgumentParser:
     """The command's arguments."""
     parser = argparse.ArgumentParser(
         prog="nq answer",
-        description="Answers every question of the data, scores the answers where there is "
-        "gold, and records the run in MLflow. Run the same command again to go on where it "
-        "was interrupted.",
-        epilog=PROFILES_HELP,
+        description="Answers every question of the data, scores the answers where there is gold,\n"
+        "and records the run in MLflow. Run the same command again to go on where it was\n"
+        "interrupted.",
+        epilog=options.PROFILES_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--data", nargs="+", metavar="FILE", help="files, globs or folders; default: the sample"
     )
-    add_model(parser, auto=True)
+    options.add_profile(parser, auto=True)
+    options.add_model(parser)
     parser.add_argument(
         "--output",
         type=Path,
@@ -81,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
     parity = parser.add_argument_group("parity")
     parity.add_argument(
         "--against",
-        type=_profile,
+        type=options.profile,
         metavar="P",
         help="hold the run against one under another profile, made now if there is none",
     )
@@ -106,33 +104,6 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def add_model(parser: argparse.ArgumentParser, auto: bool = False) -> None:
-    """Adds which model runs under which profile; the epilog should be ``PROFILES_HELP``.
-
-    Args:
-        parser: a command's.
-        auto: whether ``auto`` is a profile there; it is kept as that word.
-    """
-    also = f", or {AUTO}: the fastest here that keeps to the answers" if auto else ""
-    parser.add_argument(
-        "--profile",
-        type=lambda text: text if auto and text == AUTO else _profile(text),
-        default=Profile.parse(DEFAULT_PROFILE),
-        metavar="P",
-        help=f"optimizations to run under (default: {DEFAULT_PROFILE}){also}; see below",
-    )
-    parser.add_argument(
-        "--model", type=Path, metavar="DIR", help="model folder; default: the bundled model"
-    )
-
-
-def _profile(text: str) -> Profile:
-    try:
-        return Profile.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
 def _share(text: str) -> float:
     value = float(text)
     if not 0 <= value <= 1:
@@ -154,7 +125,7 @@ def answer(args: argparse.Namespace) -> int:
     from nq.summary import parity_line, record, summary
 
     job = _job(args)
-    if args.profile == AUTO:
+    if args.profile == options.AUTO:
         from nq import auto
 
         job = replace(job, profile=auto.choose(job))
@@ -207,7 +178,7 @@ def _job(args: argparse.Namespace) -> Job:
     return Job(
         files=tuple(inputs.find_files(args.data or [str(bundled_sample())])),
         model=model,
-        profile=Profile() if args.profile == AUTO else args.profile,
+        profile=Profile() if args.profile == options.AUTO else args.profile,
         windows=commandline.settings(own.windows, args),
         decision=replace(decision, rule=args.decision or decision.rule),
         batch_size=args.batch_size,

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nq import commandline
-from nq.answer import PROFILES_HELP, add_model
+from nq import commandline, options
 from nq.bundle import bundled_model
 from nq.config import WindowConfig
 from nq.formats import pages
@@ -42,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         usage="nq ask QUESTION [PAGE] [options]\n       nq ask --interactive PAGE [options]",
         description="Answers a question from one page. PAGE is a text or HTML file, a jsonl\n"
         "file of NQ records, or - (the default) for text or HTML from standard input.",
-        epilog=PROFILES_HELP,
+        epilog=options.PROFILES_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("asked", nargs="*", metavar="QUESTION, PAGE", help=argparse.SUPPRESS)
@@ -59,7 +58,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--top", type=_count, default=3, metavar="N", help="runners-up to show (default: 3)"
     )
-    add_model(parser)
+    options.add_profile(parser)
+    options.add_model(parser)
     windows = parser.add_argument_group("windows; default: what the model folder says")
     commandline.add_settings(windows, WindowConfig, show_default=False)
     commandline.add_common(parser)

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from eval import labels, nq_eval
 from eval.calibration import error_by_chance, expected_calibration_error
-from nq import commandline
+from nq import commandline, options
 from nq.config import ChoiceWeights, DecisionConfig
-from nq.model.profile import Profile
 
 if TYPE_CHECKING:
     from nq.pipeline import Scored
@@ -32,14 +31,15 @@ def parser() -> argparse.ArgumentParser:
     """The command's arguments."""
     parser = argparse.ArgumentParser(
         prog="nq tune",
-        description="Learns the default decision (weights, calibration, thresholds) on the "
-        "examples with even ids, writes it into the model folder, and scores the odd ones with it.",
+        description="Learns the default decision (weights, calibration, thresholds) on the\n"
+        "examples with even ids, writes it into the model folder, and scores the odd ones\n"
+        "with it.",
+        epilog=options.PROFILES_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--data", nargs="+", required=True, metavar="FILE", help="annotated data")
     parser.add_argument("--model", type=Path, required=True, metavar="DIR", help="model folder")
-    parser.add_argument(
-        "--profile", default="grappler", help="optimizations to run under (default: grappler)"
-    )
+    options.add_profile(parser)
     parser.add_argument("--batch-size", type=commandline.positive, default=16, metavar="N")
     parser.add_argument(
         "--keep-scores",
@@ -52,7 +52,6 @@ def parser() -> argparse.ArgumentParser:
 
 def tune(args: argparse.Namespace) -> int:
     """Runs the command."""
-    profile = Profile.parse(args.profile)
     commandline.import_tensorflow()
     from nq.formats import inputs
     from nq.model.checkpoint import load_settings, save_settings
@@ -64,7 +63,7 @@ def tune(args: argparse.Namespace) -> int:
     job = Job(
         files,
         args.model,
-        profile,
+        args.profile,
         own.windows,
         DecisionConfig(max_answer_length=own.decision.max_answer_length),
         args.batch_size,
@@ -77,7 +76,7 @@ def tune(args: argparse.Namespace) -> int:
     if not gold:
         raise ValueError(f"no annotations in {', '.join(files)}: give annotated data to learn from")
     with commandline.bar("predict", "windows") as bar:
-        scored = score_windows(job, Report(args.profile, Path()), bar)
+        scored = score_windows(job, Report(str(args.profile), Path()), bar)
     decision, predictions = learn(scored, gold)
     save_settings(args.model, replace(own, decision=decision))
     if not args.keep_scores:
