@@ -17,8 +17,7 @@ from nq.model.engine import Rows
 from nq.model.loading import Loader
 from nq.model.predictor import Predictor, rows_of, score_features
 from nq.model.profile import Profile
-from nq.postprocess.choice import alternatives
-from nq.postprocess.decision import decide
+from nq.postprocess.decision import decide, weighed
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
 from nq.preprocess.tokenizer import Tokenizer
@@ -47,10 +46,8 @@ class Answerer:
         if len(found) > LONG_WAIT_WINDOWS:
             log.info("a long page: %d windows to read", len(found))
         scores = score_features(self.predictor, found)
-        return Reply(
-            decide(example, scores, self.decision),
-            alternatives(example, scores, self.decision, limit),
-        )
+        others = weighed(example, scores, self.decision)
+        return Reply(decide(example, scores, self.decision), tuple(others(limit)) if others else ())
 
     def unread(self, example: Example) -> int:
         """How many blocks of the page lie beyond ``max_contexts`` and are not read."""
