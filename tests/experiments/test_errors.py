@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from experiments.errors.__main__ import PAGE, main
-from nq import tracking
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig
 from nq.model.checkpoint import load_settings
 from nq.model.profile import Profile
 from nq.pipeline import Job, Report, run
+from nq.tracking.store import import_mlflow
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = 8
@@ -112,7 +112,7 @@ def test_the_page_becomes_an_artifact_of_the_run(tracked: Tracked) -> None:
     assert list(told["splits"]["source"]) == ["made 0", "made 1"]
     assert (tracked.run / PAGE).read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
-    tracking._import_mlflow()
+    import_mlflow()
     from mlflow import MlflowClient
 
     client = MlflowClient(f"sqlite:///{tracked.folder / 'mlflow.db'}")

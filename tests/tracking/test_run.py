@@ -1,0 +1,240 @@
+"""Runs with the real MLflow: what is recorded, how a run opens and ends, how to see it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nq.tracking import attach, colour, how_to_open, start
+from tests.tracking.made import stored, the_warning, use
+
+# ------------------------------------------------------------------------ what is recorded
+
+
+def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
+    with start(name="mixed+xla dev", profile="mixed+xla", tags={"device": "cpu"}) as run:
+        run.params({"profile": "mixed+xla", "batch_size": 8, "threshold": None})
+        run.metrics({"quality/long_f1": np.float32(0.5), "time/predict_s": 3})
+        run.metrics({"loss": 2.0}, step=1)
+        run.metrics({"loss": 1.0}, step=2)
+    assert run.uri == "sqlite:///mlflow.db"
+    seen = stored(run)
+    assert seen.info.run_name == "mixed+xla dev"
+    assert seen.info.status == "FINISHED"
+    assert seen.data.params == {"profile": "mixed+xla", "batch_size": "8", "threshold": "None"}
+    figures = {"quality/long_f1": 0.5, "time/predict_s": 3.0, "loss": 1.0}
+    assert {k: v for k, v in seen.data.metrics.items() if not k.startswith("system/")} == figures
+    tags = seen.data.tags
+    assert tags["device"] == "cpu"
+    assert tags["mlflow.runColor"] == colour("mixed+xla")
+    assert tags["version.numpy"] == np.__version__
+    assert {"host", "version.python", "version.mlflow"} <= set(tags)
+
+
+def test_everything_lies_in_the_working_folder(store: str, tmp_path: Path) -> None:
+    with start() as run:
+        use(run, tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"answers.json", "mlflow.db", "mlruns"}
+    kept = tmp_path / "mlruns" / "nq" / str(run.run_id) / "artifacts" / "predictions"
+    assert (kept / "answers.json").read_text() == "{}"
+
+
+def test_the_environment_names_store_and_experiment(store: str, tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").rename(tmp_path / "other.db")
+    os.environ["MLFLOW_TRACKING_URI"] = "sqlite:///other.db"
+    os.environ["MLFLOW_EXPERIMENT_NAME"] = "a study/of mine"
+    with start(system_metrics=False) as first, start(system_metrics=False) as second:
+        second.artifacts([__file__])
+    assert first.uri == "sqlite:///other.db"
+    assert first.experiment_id == second.experiment_id
+    assert not (tmp_path / "mlflow.db").exists()
+    assert stored(second).info.artifact_uri.endswith(f"a study_of mine/{second.run_id}/artifacts")
+
+
+def test_artifacts_come_back(store: str, tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    shards = tmp_path / "shards"
+    (shards / "deep").mkdir(parents=True)
+    (shards / "deep" / "0.bin").write_bytes(b"\0\1")
+    (tmp_path / "predictions.json").write_text("[]")
+    with start(store) as run:
+        run.artifacts([tmp_path / "predictions.json", str(shards)], folder="out")
+        run.artifacts([tmp_path / "predictions.json"])
+    back = Path(MlflowClient(store).download_artifacts(run.run_id, "", str(tmp_path)))
+    assert (back / "predictions.json").read_text() == "[]"
+    assert (back / "out" / "predictions.json").read_text() == "[]"
+    assert (back / "out" / "deep" / "0.bin").read_bytes() == b"\0\1"
+
+
+def test_files_are_added_to_a_run_that_has_ended(store: str, tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    with start(store, system_metrics=False) as run:
+        pass
+    ended = stored(run).info.end_time
+    (tmp_path / "page.html").write_text("<p/>")
+    line = attach([tmp_path / "page.html"], str(run.run_id), store)
+    assert line == run.how_to_open()
+    assert [f.path for f in MlflowClient(store).list_artifacts(run.run_id)] == ["page.html"]
+    assert (stored(run).info.status, stored(run).info.end_time) == ("FINISHED", ended)
+
+
+@pytest.mark.parametrize(
+    ("uri", "reason"), [(None, "not found"), ("sqlite:///other.db", "there is no database")]
+)
+def test_no_run_to_add_files_to(
+    uri: str | None, reason: str, store: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert attach([__file__], "0" * 32, uri) is None
+    assert reason in the_warning(caplog)
+    assert not Path("other.db").exists()
+
+
+def test_a_dataset_is_named_and_not_read(store: str, tmp_path: Path) -> None:
+    import mlflow.data
+
+    with start(store) as run:
+        run.dataset("dev", "not/there-*.jsonl.gz", "5" * 64)
+        run.dataset("gold", "gs://bucket/dev.jsonl", "12", context="scoring")
+    dev, gold = sorted(stored(run).inputs.dataset_inputs, key=lambda i: str(i.dataset.name))
+    assert (dev.dataset.name, dev.dataset.digest) == ("dev", "5" * 12)
+    assert json.loads(dev.dataset.profile) == {"digest": "5" * 64}
+    assert mlflow.data.get_source(dev).uri == str(tmp_path / "not/there-*.jsonl.gz")
+    assert dev.tags[0].value == "evaluation"
+    assert mlflow.data.get_source(gold).uri == "gs://bucket/dev.jsonl"
+
+
+def test_what_is_no_figure_is_left_out(store: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "nq.tracking")
+    none: dict[str, Any] = {"a": None, "b": math.nan, "c": math.inf, "d": "fast", "e": [1], "f": {}}
+    with start(store, system_metrics=False) as run:
+        run.metrics(none | {"yes": True, "long-recall-at-precision>=0.5": 0.25})
+    assert stored(run).data.metrics == {"yes": 1.0, "long-recall-at-precision-ge-0.5": 0.25}
+    assert "6 metrics have no value" in caplog.text
+
+
+def test_long_texts_are_cut_and_many_fit(store: str) -> None:
+    with start(store, system_metrics=False) as run:
+        run.params({f"p{i}": i for i in range(250)} | {"long": "x" * 7000})
+        run.tags({f"t{i}": i for i in range(250)} | {"long": "x" * 9000, "a>=b@c": 1})
+        run.metrics({f"m{i}": i for i in range(1200)})
+    data = stored(run).data
+    assert (len(data.params), len(data.metrics)) == (251, 1200)
+    assert data.params["long"] == "x" * 5999 + "…"
+    assert data.tags["long"] == "x" * 7999 + "…"
+    assert (data.tags["t249"], data.tags["a-ge-b-at-c"]) == ("249", "1")
+
+
+def test_a_curve_keeps_its_steps(store: str) -> None:
+    with start(store, system_metrics=False) as run:
+        run.curve("train/loss", [0.5, math.nan, 0.25], 3)
+        run.curve("train/loss", [1.0, 0.75])
+    from mlflow import MlflowClient
+
+    history = MlflowClient(store).get_metric_history(run.run_id, "train/loss")
+    steps = sorted((point.step, point.value) for point in history)
+    assert steps == [(1, 1.0), (2, 0.75), (3, 0.5), (5, 0.25)]
+
+
+def test_the_machine_is_sampled(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nq.tracking.run.SAMPLING_S", 0.1)
+    with start(store) as run:
+        time.sleep(0.5)
+        run.metrics({"quality/long_f1": 0.5})
+        assert list(stored(run).data.metrics) == ["quality/long_f1"]  # ours are the first
+        begin = time.monotonic()
+    assert time.monotonic() - begin < 1.5
+    assert "system/cpu_utilization_percentage" in stored(run).data.metrics
+
+
+def test_sampling_can_be_turned_off(store: str) -> None:
+    os.environ["MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"] = "false"
+    with start(store):
+        assert not [t for t in threading.enumerate() if t.name == "SystemMetricsMonitor"]
+
+
+# ------------------------------------------------------------------------ how a run opens, ends
+
+
+def test_a_run_opens_while_other_work_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waited for it would wait for ever: the work is what gives the database free."""
+    monkeypatch.setattr("nq.tracking.store.CALL_S", 1.0)
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    with start(uri):
+        pass
+    with contextlib.closing(
+        sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)
+    ) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        with start(uri) as run:
+            connection.execute("ROLLBACK")
+            assert run.run_id is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (ValueError("no such model\nat all"), "FAILED", "ValueError: no such model\nat all"),
+        (KeyError(), "FAILED", "KeyError"),
+        (KeyboardInterrupt(), "KILLED", None),
+        (SystemExit(), "FINISHED", None),
+        (SystemExit(0), "FINISHED", None),
+        (SystemExit(1), "FAILED", "SystemExit: 1"),
+        (SystemExit(130), "KILLED", None),
+    ],
+)
+def test_an_exception_ends_the_run_and_goes_on(
+    store: str, error: BaseException, status: str, reason: str | None
+) -> None:
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as raised, start(store, system_metrics=False) as run:
+        fail()
+    assert raised.value is error
+    assert stored(run).info.status == status
+    assert stored(run).data.tags.get("error") == reason
+
+
+def test_a_command_can_fail_without_an_exception(store: str) -> None:
+    with start(store, system_metrics=False) as run:
+        run.failed("3 bad records")
+    assert stored(run).info.status == "FAILED"
+    assert stored(run).data.tags["error"] == "3 bad records"
+
+
+# ------------------------------------------------------------------------ how to see it
+
+
+def test_passwords_are_not_shown() -> None:
+    link = how_to_open("https://me:secret@host/mlflow/", "3", "ab")
+    assert link == "https://***@host/mlflow/#/experiments/3/runs/ab?workflowType=machine_learning"
+
+
+def test_runs_open_side_by_side() -> None:
+    link = how_to_open("http://host:5000", "3")
+    assert link.endswith("/experiments/3/runs?workflowType=machine_learning&compareRunsMode=CHART")
+
+
+def test_the_line_that_opens_a_run(store: str) -> None:
+    with start(system_metrics=False) as run:
+        pass
+    line = run.how_to_open()
+    assert line is not None
+    assert line.startswith("mlflow ui --backend-store-uri sqlite:///mlflow.db (then open http")
+    assert f"/#/experiments/{run.experiment_id}/runs/{run.run_id}?" in line
