@@ -146,10 +146,10 @@ def _first_records(shard: Path, path: Path, count: int) -> Path:
     """A shard of whole examples from the beginning of another one, about ``count`` windows."""
     import tensorflow as tf
 
-    from nq.model.data import window_ids
+    from nq.model.data import records, window_ids
 
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for number, record in enumerate(tf.data.TFRecordDataset(str(shard)), start=1):
+        for number, record in enumerate(records([shard]), start=1):
             writer.write(record.numpy())
             window, windows = window_ids(record)
             if number >= count and window + 1 == windows:

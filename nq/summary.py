@@ -19,6 +19,8 @@ def record(tracked: tracking.Run, job: Job, report: Report, parity: Parity | Non
     The comparison page lists the first six metrics by name, quality/ and speed/; the rest sorts
     behind these. Between profiles only the params profile and precision differ.
     """
+    decision = job.decision.to_dict()
+    weights = decision.pop("weights")
     tracked.params(
         {
             "profile": report.profile,
@@ -26,13 +28,14 @@ def record(tracked: tracking.Run, job: Job, report: Report, parity: Parity | Non
             "batch_size": job.batch_size,
             "limit": job.limit,
             "model": job.model.name,
-            **{f"decision.{k}": v for k, v in job.decision.to_dict().items()},
+            **{f"decision.{k}": v for k, v in decision.items()},
             **{f"windows.{k}": v for k, v in job.windows.to_dict().items()},
         }
     )
     tracked.tags(
         {
             "device": report.device,
+            "decision.weights": weights,
             "data": ", ".join(job.files),
             "model_folder": str(job.model),
             "output": str(report.output),

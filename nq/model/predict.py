@@ -18,7 +18,7 @@ import tensorflow as tf
 from nq.errors import RunError
 from nq.formats.results import KEYS, claim, windows_done, write_part
 from nq.model.batches import Shape
-from nq.model.data import spec
+from nq.model.data import records, spec
 from nq.model.predictor import Columns, Predictor
 
 PART_BATCHES = 16
@@ -115,11 +115,11 @@ def parts(shard: Path, shape: Shape, skip: int = 0) -> Iterator[Columns]:
     """
     features, least = spec(shape.length, training=False), PART_BATCHES * shape.batch_size
 
-    def decode(records: Any) -> Any:
-        parsed = tf.io.parse_example(records, features)
+    def decode(serialized: Any) -> Any:
+        parsed = tf.io.parse_example(serialized, features)
         return {name: tf.cast(value, tf.int32) for name, value in parsed.items()}
 
-    dataset = tf.data.TFRecordDataset(str(shard)).skip(skip).batch(least).map(decode).prefetch(1)
+    dataset = records([shard]).skip(skip).batch(least).map(decode).prefetch(1)
     left: Columns = {}
     for read in dataset.as_numpy_iterator():
         rows = {n: np.concatenate([left[n], read[n]]) if left else read[n] for n in read}
