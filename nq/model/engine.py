@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nq.errors import RunError
 from nq.model.batches import Shape
+from nq.model.export import need
 from nq.model.network import Network
-from nq.model.profile import Profile
+from nq.model.profile import PACKAGES, Profile
 from nq.model.selection import Selection
 from nq.records import IntArray
 
@@ -65,10 +65,8 @@ def make(task: Task) -> Engine:
     Raises:
         RunError: a package of the engine is not installed.
     """
-    missing = task.profile.missing()
-    if missing:
-        extra = task.profile.changes.engine
-        raise RunError(f"{' and '.join(missing)} not installed: run pip install 'nq[{extra}]'")
-    module = importlib.import_module(f"nq.model.engines.{task.profile.changes.engine}")
+    name = task.profile.changes.engine
+    need(name, PACKAGES.get(name, ()))
+    module = importlib.import_module(f"nq.model.engines.{name}")
     engine: Engine = module.Engine(task)
     return engine

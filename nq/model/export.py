@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import io
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,17 @@ from nq.errors import RunError
 ONNX_FILE = "model.onnx"
 SAVEDMODEL, ONNX, OPENVINO = "tf_saved_model", "onnx", "openvino"
 WRITERS = {SAVEDMODEL: (), ONNX: ("onnx", "tf2onnx"), OPENVINO: ("openvino",)}
+
+
+def need(extra: str, packages: Sequence[str]) -> None:
+    """Checks that packages are installed.
+
+    Raises:
+        RunError: one is missing; says what to install.
+    """
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise RunError(f"{' and '.join(missing)} not installed: run pip install 'nq[{extra}]'")
 
 
 def export(model: Any, path: Path, kind: str) -> None:
@@ -30,9 +42,7 @@ def export(model: Any, path: Path, kind: str) -> None:
     Raises:
         RunError: a package for it is not installed.
     """
-    missing = [name for name in WRITERS[kind] if importlib.util.find_spec(name) is None]
-    if missing:
-        raise RunError(f"{' and '.join(missing)} not installed: run pip install 'nq[{kind}]'")
+    need(kind, WRITERS[kind])
     path.parent.mkdir(parents=True, exist_ok=True)
     model({given.name: np.zeros((1, 2), np.int32) for given in model.inputs})  # Keras insists
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():

@@ -87,8 +87,9 @@ def train(
     check_length(model.get_layer("embeddings").config, windows.input_ids.shape[1])
     sampling = Sampling(windows, config)
     if sampling.total < 1:
+        what = "windows" if config.group == 1 else f"groups of {config.group} windows"
         raise ValueError(
-            f"{len(windows)} training windows do not fill one batch of {config.batch_size}"
+            f"{sampling.groups} training {what} do not fill one batch of {config.batch_size}"
         )
     compile_for_training(model, config, sampling.total)
     model.optimizer.build(model.trainable_variables)
