@@ -29,6 +29,7 @@ import orjson
 from nq import commandline
 from nq.config import ModelConfig, WindowConfig
 from nq.model.profile import Profile
+from nq.model.runtime import import_tensorflow
 
 PREDECESSOR_WINDOWS_PER_CPU_S = 110
 ROUNDS = 3
@@ -182,7 +183,7 @@ def _repeated(files: Sequence[str], times: int) -> Iterator[bytes]:
 
 def benchmark(args: argparse.Namespace) -> int:
     """Runs the command."""
-    commandline.import_tensorflow()
+    import_tensorflow()
     from nq.bundle import bundled_model
     from nq.formats.inputs import find_files
     from nq.model.checkpoint import load_settings

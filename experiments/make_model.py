@@ -36,6 +36,7 @@ from nq import commandline
 from nq import train as nq_train
 from nq import tune as nq_tune
 from nq.bundle import bundled_model
+from nq.model.runtime import import_tensorflow
 
 WIKI = ("nq", "boolq", "squad2", "squadshifts-wiki", "timeqa")
 REVIEWS = ("squadshifts-amazon", "squadshifts-reddit")
@@ -129,7 +130,7 @@ def make(args: argparse.Namespace) -> int:
 
 def mean(one: Path, other: Path, output: Path) -> None:
     """A compact model folder with the mean of the weights of two folders of one shape."""
-    commandline.import_tensorflow()
+    import_tensorflow()
     from nq.model import checkpoint, joint
     from nq.preprocess.vocabulary import load_tokenizer
 

@@ -249,7 +249,6 @@ def compare(args: argparse.Namespace) -> int:
     profile = Profile.parse(args.profile)
     if profile.changes.refine:
         raise commandline.UsageError("every window is to be read: leave refine out of --profile")
-    commandline.import_tensorflow()
     from nq.formats import inputs
     from nq.model.checkpoint import load_settings
     from nq.pipeline import Job, Report, score_windows

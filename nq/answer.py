@@ -120,7 +120,6 @@ def _formats(text: str) -> tuple[str, ...]:
 
 def answer(args: argparse.Namespace) -> int:
     """Runs the command."""
-    commandline.import_tensorflow()
     from nq.pipeline import DEAD_LETTERS, run
     from nq.summary import parity_line, record, summary
 

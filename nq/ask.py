@@ -14,6 +14,7 @@ from nq.bundle import bundled_model
 from nq.config import WindowConfig
 from nq.formats import pages
 from nq.formats.shown import MARKS
+from nq.model.runtime import import_tensorflow
 from nq.records import Page
 from nq.replies import describe, show
 
@@ -80,7 +81,7 @@ def ask(args: argparse.Namespace) -> int:
             stream.reconfigure(errors="replace")
     question, path = _asked(args)
     page = _read(path, args.record)
-    commandline.import_tensorflow()
+    import_tensorflow()
     from nq.answerer import answerer
     from nq.model.checkpoint import load_settings
 

@@ -89,6 +89,7 @@ def choose(job: Job) -> Profile:
 
 def trials(job: Job) -> Iterator[Trial]:
     """Baseline and every candidate on the first windows of ``job``, one after the other."""
+    made = loader(job)
     from nq.model import predict
     from nq.model.batches import Shape
     from nq.model.engines.tensorflow import device
@@ -96,7 +97,6 @@ def trials(job: Job) -> Iterator[Trial]:
     prepared = prepared_windows(job)
     shape = Shape(job.batch_size, job.windows.max_seq_length)
     rows = predict.some_windows(prepared.shards, shape, TRIAL_WINDOWS)
-    made = loader(job, prepared)
     expected: dict[str, Any] = {}
     for name in ("baseline", *CANDIDATES[device()]):
         missing = Profile.parse(name).missing()

@@ -13,19 +13,16 @@ import json
 import logging
 import os
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from types import ModuleType
-from typing import IO, Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from nq.config import Settings
 from nq.errors import RunError
 from nq.tracking import DEFAULT_EXPERIMENT
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
-INSTALL_TENSORFLOW = "pip install 'nq[cpu]', or 'nq[gpu]' for an NVIDIA GPU"
 _USER_ERRORS = (OSError, ValueError, ArithmeticError, ImportError, MemoryError, RunError)
 _METAVARS = {int: "N", float: "X", str: "TEXT"}
 
@@ -235,55 +232,3 @@ def bar(label: str, unit: str) -> Iterator[Callable[[int, int], None]]:
             shown.update(new)
 
         yield update
-
-
-def import_tensorflow() -> ModuleType:
-    """Imports TensorFlow without the lines it prints while it starts.
-
-    Raises:
-        RunError: it is not installed or broken; says what to run.
-    """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    try:
-        with held_stderr():
-            import tensorflow
-    except ModuleNotFoundError as error:
-        if error.name != "tensorflow":
-            raise
-        raise RunError(f"TensorFlow is not installed: {INSTALL_TENSORFLOW}") from error
-    except ImportError as error:
-        raise RunError(f"TensorFlow is broken ({error}): {INSTALL_TENSORFLOW}") from error
-    if not hasattr(tensorflow, "__version__"):  # an empty folder that uninstalling left
-        raise RunError(f"TensorFlow is not installed: {INSTALL_TENSORFLOW}")
-    module: ModuleType = tensorflow
-    return module
-
-
-@contextlib.contextmanager
-def held_stderr() -> Iterator[None]:
-    """Holds back what anyone, C++ included, writes to stderr; shows it if the body fails."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            _give_back(kept)
-            _replay(held)
-            raise
-        else:
-            _give_back(kept)
-
-
-def _give_back(kept: int) -> None:
-    sys.stderr.flush()
-    os.dup2(kept, 2)
-    os.close(kept)
-
-
-def _replay(held: IO[bytes]) -> None:
-    held.seek(0)
-    while chunk := held.read(1 << 16):
-        os.write(2, chunk)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nq import commandline
 from nq.config import ModelConfig
+from nq.model.runtime import import_tensorflow
 
 if TYPE_CHECKING:
     from nq.model.checkpoint import LoadReport, ModelSettings
@@ -63,7 +64,7 @@ def convert(args: argparse.Namespace) -> int:
         raise commandline.UsageError(f"--compact is for --to nq, not for --to {args.to}")
     if args.target.exists() and (args.target.is_file() or any(args.target.iterdir())):
         raise ValueError(f"{args.target} is not empty: choose a new folder")
-    commandline.import_tensorflow()
+    import_tensorflow()
     loaded = load(args.source)
     args.target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=args.target.parent, prefix=".convert-") as work:

@@ -22,7 +22,9 @@ from nq.formats.predictions import encode_prediction, write_predictions
 from nq.formats.results import Results, clear, move
 from nq.model import checkpoint
 from nq.model.profile import Profile
+from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import DECISIONS, decide, weighed
+from nq.preprocess.ahead import ahead
 from nq.preprocess.job import Prepared, Request, encode_dead_letter, prepare
 from nq.preprocess.prepared import MANIFEST
 from nq.preprocess.vocabulary import load_tokenizer
@@ -31,6 +33,7 @@ from nq.scoring import Scorekeeper
 
 if TYPE_CHECKING:
     from nq.model.loading import Loader
+    from nq.model.predictor import Predictor
 
 PREDICTIONS, METRICS, DEAD_LETTERS = "predictions.json", "metrics.json", "dead_letters.jsonl"
 JOB, RESULTS, SCORES = "job.json", "results", "scores"
@@ -233,20 +236,27 @@ def score_windows(
         report: gets the run's folder, device, windows and the time of each phase.
         on_windows: told how many windows were scored just now, and how many there are.
     """
-    with report.timed("preprocess_s"):
-        key = job.request.key()
-        prepared = prepared_windows(job, key)
+    inputs.check_files(job.files)
+    key = job.request.key()
     asked = _asked(job, key)
     report.output = job.output or job.root / _run_name(job, asked)
     report.output.mkdir(parents=True, exist_ok=True)
+    with ahead(job.request, _windows_folder(job, key), job.workers) as prepare_windows:
+        with report.timed("load_s"):
+            predictor = loader(job).predictor(job.profile)
+        with report.timed("preprocess_s"):
+            prepared = prepare_windows()
     report.windows = prepared.windows
-    return Scored(job, prepared, _predict(job, asked, prepared, report, on_windows))
+    return Scored(job, prepared, _predict(predictor, asked, prepared, report, on_windows))
 
 
-def prepared_windows(job: Job, key: str | None = None) -> Prepared:
+def prepared_windows(job: Job) -> Prepared:
     """The windows of a job, made now if they are not there."""
-    folder = (job.output or job.root) / f"windows-{key or job.request.key()}"
-    return prepare(job.request, folder, job.workers)
+    return prepare(job.request, _windows_folder(job, job.request.key()), job.workers)
+
+
+def _windows_folder(job: Job, key: str) -> Path:
+    return (job.output or job.root) / f"windows-{key}"
 
 
 def weights_digest(model: Path) -> str:
@@ -254,8 +264,9 @@ def weights_digest(model: Path) -> str:
     return "+".join(inputs.digest(str(path)) for path in checkpoint.weight_files(model))
 
 
-def loader(job: Job, prepared: Prepared) -> Loader:
+def loader(job: Job) -> Loader:
     """Makes predictors of a job's model, under any profile."""
+    import_tensorflow()
     from nq.model.batches import Shape
     from nq.model.loading import Loader
     from nq.model.predict import some_windows
@@ -267,7 +278,7 @@ def loader(job: Job, prepared: Prepared) -> Loader:
         job.windows,
         job.decision.rule,
         job.batch_size,
-        lambda: some_windows(prepared.shards, shape),
+        lambda: some_windows(prepared_windows(job).shards, shape),
     )
 
 
@@ -289,17 +300,15 @@ def _run_name(job: Job, asked: dict[str, Any]) -> str:
 
 
 def _predict(
-    job: Job,
+    predictor: Predictor,
     asked: dict[str, Any],
     prepared: Prepared,
     report: Report,
     on_windows: OnWindows,
 ) -> Path:
     """Scores every window; the folder of the results."""
-    with report.timed("load_s"):
-        from nq.model import predict
+    from nq.model import predict
 
-        predictor = loader(job, prepared).predictor(job.profile)
     report.device, report.precision = predictor.engine.device, predictor.engine.precision
     folder = report.output / RESULTS
     timing = predict.predict(

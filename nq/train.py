@@ -11,6 +11,7 @@ from typing import Any
 
 from nq import commandline, tracking
 from nq.config import TrainConfig, WindowConfig
+from nq.model.runtime import import_tensorflow
 
 STEPS_TOLD_TOGETHER, LAST_STEPS = 50, 100
 PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -51,7 +52,7 @@ def train(args: argparse.Namespace) -> int:
     """Runs the command."""
     windows = commandline.settings(WindowConfig(), args)
     config = commandline.settings(TrainConfig(), args)
-    commandline.import_tensorflow()
+    import_tensorflow()
     import numpy as np
     from tqdm import tqdm
 

@@ -52,7 +52,6 @@ def parser() -> argparse.ArgumentParser:
 
 def tune(args: argparse.Namespace) -> int:
     """Runs the command."""
-    commandline.import_tensorflow()
     from nq.formats import inputs
     from nq.model.checkpoint import load_settings, save_settings
     from nq.pipeline import Job, Report, answered_examples, score_windows

@@ -25,6 +25,7 @@ from experiments.peers.report import Measured, Report, rows, table
 from nq import commandline
 from nq.config import ModelConfig
 from nq.errors import RunError
+from nq.model.runtime import import_tensorflow
 
 SHAPES = {"base": ModelConfig()}
 RESULT = "peers.json"
@@ -77,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
 
 def peers(args: argparse.Namespace) -> int:
     """Runs the command."""
-    commandline.import_tensorflow()
+    import_tensorflow()
     from nq.formats.inputs import find_files
 
     files = find_files(args.data)
@@ -168,7 +169,7 @@ def _versions(peers: Sequence[Peer]) -> dict[str, str]:
     """Of the packages that took part."""
     names = dict.fromkeys(["keras", *(name for peer in peers for name in peer.packages)])
     versions = {name: importlib.metadata.version(name) for name in names}
-    return {"tensorflow": commandline.import_tensorflow().__version__, **versions}
+    return {"tensorflow": import_tensorflow().__version__, **versions}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from nq import commandline
 from nq.config import WindowConfig
+from nq.model.runtime import import_tensorflow
 from nq.records import FloatArray, IntArray
 
 INPUTS = {
@@ -137,7 +137,7 @@ def loaded(peer: Peer, task: Task) -> Iterator[tuple[str, Run]]:
 @contextlib.contextmanager
 def _ours(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
     """A predictor from which the logits of all positions leave, not the best alone."""
-    commandline.import_tensorflow()
+    import_tensorflow()
     from nq.model.batches import Shape
     from nq.model.loading import Loader
     from nq.model.predict import some_windows

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from nq.errors import RunError
+from nq.preprocess.processes import python_path
 
 
 @contextlib.contextmanager
@@ -140,9 +141,7 @@ def _pipeline(workers: int, options: Sequence[str], part: Path) -> tuple[Any, bo
 def _worker_command(part: Path) -> str:
     """The shell command that starts a worker process; the shell becomes that process."""
     pids, chatter = (shlex.quote(str(part.resolve() / name)) for name in (WORKER_PIDS, WORKER_LOG))
-    here = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
-    python = f"env PYTHONPATH={shlex.quote(path)} {shlex.quote(sys.executable)}"
+    python = f"env PYTHONPATH={shlex.quote(python_path())} {shlex.quote(sys.executable)}"
     return (
         f"trap '' INT; echo $$ >> {pids}; "
         f"exec {python} -m {WORKER_MODULE} < /dev/null >> {chatter} 2>&1"

@@ -1,0 +1,119 @@
+"""Preprocessing in a process of its own: the same windows, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from nq.config import WindowConfig
+from nq.errors import RunError
+from nq.preprocess import ahead as module
+from nq.preprocess.ahead import ahead
+from nq.preprocess.job import Request, prepare
+from nq.preprocess.prepared import LOCK
+from tests.making import simplified, write_lines, write_vocab
+
+ROOT = Path(__file__).parents[2]
+CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
+PATIENCE_S = 60.0
+LEFT_ALONE = """
+import sys, time
+from pathlib import Path
+from nq.config import WindowConfig
+from nq.preprocess.ahead import ahead
+from nq.preprocess.job import Request
+import psutil
+request = Request((sys.argv[1],), sys.argv[2], WindowConfig(max_seq_length=48, max_query_length=12))
+with ahead(request, Path(sys.argv[3])):
+    while not list(Path(sys.argv[3]).glob(".unfinished-*/progress")):
+        time.sleep(0.01)
+    print(psutil.Process().children()[0].pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def request(folder: Path, examples: int = 20) -> Request:
+    data = write_lines(folder / "a.jsonl", [*(simplified(i) for i in range(examples)), b"[]"])
+    return Request((str(data),), str(write_vocab(folder)), CONFIG)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in folder.glob("*.*") if p.name != "manifest.json"}
+
+
+def test_makes_what_prepare_makes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    asked = request(tmp_path)
+    with ahead(asked, tmp_path / "one") as wait:
+        assert len(psutil.Process().children()) == 1
+        found = wait()
+    made = prepare(asked, tmp_path / "other")
+    assert contents(tmp_path / "one") == contents(tmp_path / "other")
+    assert (found.examples, found.windows, found.dead_letters) == (20, made.windows, 1)
+    assert found.reused  # the other process made it
+    assert capfd.readouterr() == ("", "")
+    assert not psutil.Process().children()
+
+
+def test_what_is_there_takes_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = request(tmp_path)
+    made = prepare(asked, tmp_path / "out")
+    monkeypatch.delattr(module, "subprocess")
+    with ahead(asked, tmp_path / "out") as wait:
+        assert wait().shards == made.shards
+
+
+def test_fails_as_prepare_does(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    asked = request(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").touch()
+    with ahead(asked, tmp_path / "out") as wait, pytest.raises(RunError, match="holds other files"):
+        wait()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_process_that_died_is_made_good(tmp_path: Path) -> None:
+    asked = request(tmp_path)
+    with ahead(asked, tmp_path / "out") as wait:
+        psutil.Process().children()[0].kill()
+        assert not wait().reused
+
+
+def test_who_waits_no_longer_leaves_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = request(tmp_path, 5000)
+    with ahead(asked, tmp_path / "out"):
+        until(lambda: list(tmp_path.glob("out/.unfinished-*/progress")))
+    assert not psutil.Process().children()
+    assert [p.name for p in (tmp_path / "out").iterdir()] == [LOCK]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    asked = request(tmp_path, 5000)
+    command = [sys.executable, "-c", LEFT_ALONE, *asked.files, asked.tokenizer]
+    parent = subprocess.Popen(
+        [*command, str(tmp_path / "out")], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    until(lambda: not psutil.pid_exists(child))
+    assert [p.name for p in (tmp_path / "out").iterdir()] == [LOCK]
+
+
+def until(holds: object) -> None:
+    """Waits until it does."""
+    end = time.monotonic() + PATIENCE_S
+    while not holds():  # type: ignore[operator]
+        assert time.monotonic() < end
+        time.sleep(0.01)
