@@ -54,7 +54,7 @@ class Row:
     Args:
         profile: its name.
         cold_s: seconds of the first process from start to end, without preprocessing.
-        warm_s: seconds of the steady prediction, median.
+        warm_s: seconds that all windows take at the steady speed.
         change: of ``warm_s`` against baseline, -0.5 for half the time.
         windows_per_s, examples_per_s: steady speed, medians.
         micro_f1: at the stored thresholds; ``None`` without gold.
@@ -158,21 +158,22 @@ def summed_up(
     """The row of a profile from the reports of its rounds and those of baseline."""
 
     def median(name: str, of: Sequence[Mapping[str, Any]] = runs) -> float:
-        return float(statistics.median(run["time"][name] for run in of))
+        return float(statistics.median(run[name] for run in of))
 
-    warm, last = median("predict_s"), runs[-1]
-    phases = {name: median(name) for name in last["time"]}
+    speed, last = median("windows_per_s"), runs[-1]
+    phases = {name: statistics.median(run["time"][name] for run in runs) for name in last["time"]}
+    warm = last["windows"] / speed
     return Row(
         profile,
         runs[0]["wall_s"] - runs[0]["time"]["preprocess_s"],
         warm,
-        warm / median("predict_s", baseline) - 1,
-        statistics.median(run["windows_per_s"] for run in runs),
+        median("windows_per_s", baseline) / speed - 1,
+        speed,
         last["examples"] / (phases["preprocess_s"] + warm + phases["postprocess_s"]),
         last["metrics"].get("micro_f1"),
         last["parity"]["changed_share"],
         last["parity"]["max_drift"],
-        statistics.median(run["memory_mb"] for run in runs),
+        median("memory_mb"),
         phases,
     )
 

@@ -19,6 +19,7 @@ from nq.model.profile import OPENVINO, ProfileNotInForceError
 HINTS = {"float32": "f32", "bfloat16": "bf16"}
 RUNTIME = {"float32": "f32", "bfloat16": "bf16", "int8": "i8"}
 PRODUCTS = ("FullyConnected", "MatMul")
+NOT_IN_8_BITS = r".*/(layer_\d+_output|span_output|pooler|type_output)(_\d+)?/MatMul"
 OUTPUTS = ("start_logits", "end_logits", "type_logits")
 
 
@@ -64,11 +65,16 @@ class Engine:
         return self._exported[full]
 
     def _in_8_bits(self, model: Any) -> Any:
-        """Post-training quantization, calibrated on real windows, a window at a time."""
+        """Post-training quantization, calibrated on real windows, each without its padding.
+
+        Left out are the products that lose most by it: those of gelu, whose outliers stretch the
+        scale, and the heads. Together they make up half of the drift and a fifth of the speed.
+        """
         rows = self.task.calibration()
         names = [given.any_name for given in model.inputs]
         windows = [
-            {name: rows[name][i : i + 1] for name in names} for i in range(len(rows[names[0]]))
+            {name: rows[name][i : i + 1, :n] for name in names}
+            for i, n in enumerate(rows["input_mask"].sum(axis=1).tolist())
         ]
         with _quiet():
             import nncf
@@ -78,6 +84,7 @@ class Engine:
                 nncf.Dataset(windows),
                 subset_size=len(windows),
                 model_type=nncf.ModelType.TRANSFORMER,
+                ignored_scope=nncf.IgnoredScope(patterns=[NOT_IN_8_BITS]),
             )
 
     def _check_in_force(self, compiled: Any) -> None:

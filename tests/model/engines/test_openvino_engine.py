@@ -1,0 +1,36 @@
+"""OpenVINO's engine: which products are computed in 8 bits."""
+
+from __future__ import annotations
+
+from openvino import Node
+
+from nq.model.engine import Task
+from nq.model.engines.openvino import Engine
+from nq.model.network import Network
+from nq.model.predictor import rows_of
+from nq.model.profile import Profile
+from nq.model.selection import Selection
+from tests import tiny
+
+
+def test_in_8_bits_are_all_products_but_those_of_gelu_and_the_heads() -> None:
+    rows = rows_of(tiny.features(1, 6, 16))
+    network = Network(tiny.SHAPE, tiny.model())
+    profile = Profile.parse("openvino+int8")
+    model = Engine(Task(network, profile, Selection(2, True), lambda: rows))._model(False)
+    found: dict[bool, set[str]] = {True: set(), False: set()}
+    for product in model.get_ops():
+        if product.get_type_name() == "MatMul":
+            name = product.get_friendly_name().split("/")[-2].removesuffix("_1")
+            found["i8" in kinds_above(product.input_value(1).get_node())].add(name)
+    layers = range(tiny.SHAPE.num_hidden_layers)
+    eight = ("qkv", "attention_output", "intermediate")
+    assert found[True] == {f"layer_{i}_{name}" for i in layers for name in eight}
+    heads = {"span_output", "pooler", "type_output"}
+    assert found[False] == {f"layer_{i}_output" for i in layers} | heads
+
+
+def kinds_above(node: Node) -> set[str]:
+    """Types of the numbers that a constant is computed from."""
+    above = [value.get_node() for value in node.input_values()]
+    return {node.get_element_type().get_type_name()}.union(*map(kinds_above, above))
