@@ -13,6 +13,7 @@ import numpy as np
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
 from nq.formats import inputs
+from nq.formats.results import SCORES
 from nq.model.engine import Rows
 from nq.model.loading import Loader
 from nq.model.predictor import Predictor, rows_of, score_features
@@ -22,7 +23,8 @@ from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
 from nq.preprocess.tokenizer import Tokenizer
 from nq.preprocess.vocabulary import load_tokenizer
-from nq.records import Example
+from nq.recheck import Recheck
+from nq.records import Example, WindowScores
 from nq.replies import Reply
 
 log = logging.getLogger(__name__)
@@ -39,6 +41,7 @@ class Answerer:
     predictor: Predictor
     windows: WindowConfig
     decision: DecisionConfig
+    recheck: Recheck | None = None
 
     def answer(self, example: Example, limit: int = 1) -> Reply:
         """The prediction for ``example``, with at most ``limit`` weighed answers."""
@@ -46,6 +49,9 @@ class Answerer:
         if len(found) > LONG_WAIT_WINDOWS:
             log.info("a long page: %d windows to read", len(found))
         scores = score_features(self.predictor, found)
+        again = self.recheck and self.recheck.scores(example, scores)
+        if again:
+            scores = WindowScores(**{name: again[name] for name in SCORES})
         others = weighed(example, scores, self.decision)
         return Reply(decide(example, scores, self.decision), tuple(others(limit)) if others else ())
 
@@ -81,9 +87,10 @@ def answerer(
         batch_size,
         lambda: _sample_rows(tokenizer, windows),
     )
+    recheck = Recheck(loader, profile, decision) if profile.changes.recheck else None
     predictor = loader.predictor(profile)
     with predictor.ready():
-        yield Answerer(tokenizer, predictor, windows, decision)
+        yield Answerer(tokenizer, predictor, windows, decision, recheck)
 
 
 def _sample_rows(tokenizer: Tokenizer, windows: WindowConfig) -> Rows:

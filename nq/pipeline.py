@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import orjson
 
 from nq.config import DecisionConfig, WindowConfig
 from nq.formats import inputs, outputs
 from nq.formats.predictions import encode_prediction, write_predictions
-from nq.formats.results import Results, clear, move
+from nq.formats.results import AGAIN, Results, clear, move, write_part
 from nq.model import checkpoint
 from nq.model.profile import Profile
 from nq.model.runtime import import_tensorflow
@@ -34,6 +35,7 @@ from nq.scoring import Scorekeeper
 if TYPE_CHECKING:
     from nq.model.loading import Loader
     from nq.model.predictor import Predictor
+    from nq.recheck import Recheck
 
 PREDICTIONS, METRICS, DEAD_LETTERS = "predictions.json", "metrics.json", "dead_letters.jsonl"
 JOB, RESULTS, SCORES = "job.json", "results", "scores"
@@ -130,6 +132,7 @@ class Report:
     resumed_windows: int = 0
     read_windows: int = 0
     float32_windows: int = 0
+    rechecked: int = 0
     windows_per_s: float = 0.0
     answered: int = 0
     dead_letters: int = 0
@@ -241,13 +244,41 @@ def score_windows(
     asked = _asked(job, key)
     report.output = job.output or job.root / _run_name(job, asked)
     report.output.mkdir(parents=True, exist_ok=True)
+    check = None
     with ahead(job.request, _windows_folder(job, key), job.workers) as prepare_windows:
         with report.timed("load_s"):
-            predictor = loader(job).predictor(job.profile)
+            made = loader(job)
+            if job.profile.changes.recheck:
+                from nq.recheck import Recheck
+
+                check = Recheck(made, job.profile, job.decision)
+            predictor = made.predictor(job.profile)
         with report.timed("preprocess_s"):
             prepared = prepare_windows()
     report.windows = prepared.windows
-    return Scored(job, prepared, _predict(predictor, asked, prepared, report, on_windows))
+    scored = Scored(job, prepared, _predict(predictor, asked, prepared, report, on_windows))
+    if check:
+        with report.timed("recheck_s"):
+            report.rechecked = _recheck(scored, check)
+    return scored
+
+
+def _recheck(scored: Scored, check: Recheck) -> int:
+    """Computes close calls again, beside their first scores; how many there were.
+
+    An interrupted run has kept those that it did.
+    """
+    results = Results(scored.folder, scored.prepared.shards)
+    done = sum(len(results[key]) for key in results.again)
+    for source, example in answered_examples(scored.job):
+        key = source.file_index, source.line
+        found = None if key in results.again else check.scores(example, results[key])
+        if found:
+            keys = np.full((len(found["window_ids"]), 2), key, np.int32)
+            write_part(scored.folder, AGAIN, done, {**found, "example_keys": keys})
+            done += len(keys)
+            results.again.add(key)
+    return len(results.again)
 
 
 def prepared_windows(job: Job) -> Prepared:
@@ -291,6 +322,7 @@ def _asked(job: Job, windows_key: str) -> dict[str, Any]:
         "profile": str(job.profile),
         "batch_size": job.batch_size,
         "positions": [wanted.k, wanted.text_only],
+        **({"decision": job.decision.to_dict()} if job.profile.changes.recheck else {}),
     }
 
 

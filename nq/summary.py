@@ -60,6 +60,7 @@ def record(tracked: tracking.Run, job: Job, report: Report, parity: Parity | Non
             "tally/dead_letters": report.dead_letters,
             "tally/read_windows": report.read_windows,
             "tally/float32_windows": report.float32_windows,
+            "tally/rechecked": report.rechecked,
         }
     )
     if parity:
@@ -99,6 +100,8 @@ def summary(report: Report, parity: Parity | None = None, how_to_open: str | Non
         lines.append(f"{report.read_windows} of the windows were read, the others inferred")
     if report.float32_windows:
         lines.append(f"{report.float32_windows} windows were computed again in float32")
+    if report.rechecked:
+        lines.append(f"{report.rechecked} close calls were decided again in float32")
     if parity:
         lines.append(parity_line(parity))
     if report.resumed_windows:

@@ -1,7 +1,8 @@
 """Scores of windows on disk: parts of a shard, each written whole or not at all.
 
 A part is an ``.npz`` named after its shard and the number of its first window. ``Results``
-finds the windows of an example wherever they lie, holding few parts in memory at a time.
+finds the windows of an example wherever they lie, holding few parts in memory at a time. What was
+computed again lies in parts of a shard ``AGAIN`` and counts instead of what was there before.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ SCORES = tuple(WindowScores.__slots__)
 REQUEST = "request.json"
 DIGITS = 12
 PARTS_IN_MEMORY = 8
+AGAIN = Path("again")
 
 Part = Mapping[str, np.ndarray[Any, Any]]
 
@@ -58,7 +60,8 @@ def move(folder: Path, to: Path) -> None:
 
 def shards(folder: Path) -> tuple[Path, ...]:
     """The shards, by name alone, whose results lie in ``folder``."""
-    return tuple(sorted({Path(path.stem[: -DIGITS - 1]) for path in folder.glob("*.npz")}))
+    found = {Path(path.stem[: -DIGITS - 1]) for path in folder.glob("*.npz")}
+    return tuple(sorted(found - {AGAIN}))
 
 
 def _parts(folder: Path, shard: Path) -> list[Path]:
@@ -94,12 +97,19 @@ class Results:
     Args:
         folder: where the parts lie.
         shards: the shards that they belong to.
+
+    ``again`` are the examples that were computed again.
     """
 
     def __init__(self, folder: Path, shards: tuple[Path, ...]) -> None:
         self._paths = [path for shard in shards for path in _parts(folder, shard)]
+        before = len(self._paths)
+        self._paths += _parts(folder, AGAIN)
         rows = list(self._index())
         index = np.concatenate(rows) if rows else np.empty((0, 7), np.int32)
+        is_again, example = index[:, 4] >= before, index[:, 0].astype(np.int64) << 32 | index[:, 1]
+        self.again = {(int(file), int(line)) for file, line in index[is_again, :2]}
+        index = index[is_again | ~np.isin(example, example[is_again])]
         index = index[np.lexsort(index[:, 2::-1].T)]
         starts = np.flatnonzero(np.any(np.diff(index[:, :2], axis=0, prepend=-1), axis=1))
         self._index_rows = index

@@ -54,6 +54,7 @@ class Changes:
     frozen: bool = False
     buckets: bool = False
     refine: bool = False
+    recheck: bool = False
     int8: bool = False
     engine: str = TENSORFLOW
 
@@ -148,6 +149,13 @@ OPTIMIZATIONS = {
             {"int8": True},
             needs=(OPENVINO, ONNX),
             why="TensorFlow has no fast 8-bit products",
+        ),
+        Optimization(
+            "recheck",
+            "answers that were a close call are decided again by all windows in float32",
+            {"recheck": True},
+            needs=("mixed", "refine", "int8"),
+            why="all windows are read in float32 anyway",
         ),
     )
 }

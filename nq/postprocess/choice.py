@@ -164,12 +164,13 @@ def alternatives(
     found, weights = evidence(example, scores, config.max_answer_length), config.weights
     likely = found.probabilities(weights)
     best = np.argsort(-likely, kind="stable")[:limit]
-    return tuple(_alternative(example, found, int(i), float(likely[i]), weights) for i in best)
+    return tuple(alternative(example, found, int(i), float(likely[i]), weights) for i in best)
 
 
-def _alternative(
+def alternative(
     example: Example, found: Evidence, row: int, probability: float, weights: ChoiceWeights
 ) -> Alternative:
+    """The block in a row of the evidence, with its most probable short answer."""
     options = found.options(row)
     likely = np.where(options.kinds == AnswerType.LONG, -1.0, options.probabilities(weights))
     best = int(np.argmax(likely))
@@ -189,8 +190,13 @@ def scaled(probability: float, scale: float, shift: float) -> float:
     >>> round(scaled(0.25, 1.0, 0.0), 6), scaled(0.5, 2.0, 0.0), scaled(1.0, 1.0, 0.0) < 1
     (0.25, 0.5, True)
     """
+    return float(1 / (1 + np.exp(-(scale * log_odds(probability) + shift))))
+
+
+def log_odds(probability: float) -> float:
+    """``logit(p)``, finite for 0 and 1 too."""
     p = min(max(probability, 1e-9), 1 - 1e-9)
-    return float(1 / (1 + np.exp(-(scale * (np.log(p) - np.log1p(-p)) + shift))))
+    return float(np.log(p) - np.log1p(-p))
 
 
 def blocks(example: Example) -> IntArray:

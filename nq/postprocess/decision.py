@@ -24,6 +24,7 @@ import numpy as np
 from nq.config import DecisionConfig
 from nq.postprocess.answers import pairs
 from nq.postprocess.choice import alternatives, choose
+from nq.postprocess.closeness import closeness
 from nq.records import Alternative, Example, Prediction, Span, Weighed, WindowScores
 
 BERT_JOINT_K, KISIALIOU_K, DEFAULT_K = 10, 5, 20
@@ -33,12 +34,15 @@ NO_SCORE = -10000.0
 Rule = Callable[[Example, WindowScores, DecisionConfig], Prediction]
 Alternatives = Callable[[Example, WindowScores, DecisionConfig, int], Sequence[Alternative]]
 
+Closeness = Callable[[Example, WindowScores, DecisionConfig], float]
+
 
 @dataclass(frozen=True)
 class Decision:
     """A rule, the positions that it wants of each window, whether it gives bytes too.
 
-    ``alternatives`` are what it weighs, with their probabilities; the originals weigh none.
+    ``alternatives`` are what it weighs, with their probabilities, ``closeness`` tells how near it
+    is to another answer; the originals weigh none.
     """
 
     rule: Rule
@@ -46,6 +50,7 @@ class Decision:
     text_only: bool
     with_bytes: bool = False
     alternatives: Alternatives | None = None
+    closeness: Closeness | None = None
 
 
 def long_answer(example: Example, span: Span) -> Span | None:
@@ -91,7 +96,9 @@ def kisialiou(example: Example, scores: WindowScores, config: DecisionConfig) ->
 
 
 DECISIONS = {
-    "default": Decision(choose, DEFAULT_K, True, with_bytes=True, alternatives=alternatives),
+    "default": Decision(
+        choose, DEFAULT_K, True, with_bytes=True, alternatives=alternatives, closeness=closeness
+    ),
     "bert-joint": Decision(bert_joint, BERT_JOINT_K, text_only=False),
     "kisialiou": Decision(kisialiou, KISIALIOU_K, text_only=True),
 }

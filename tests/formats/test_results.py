@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nq.formats.results import (
+    AGAIN,
     PARTS_IN_MEMORY,
     SCORES,
     Results,
@@ -86,6 +87,19 @@ def test_windows_scattered_over_shards_and_parts_are_gathered_in_order(
         absent = next(key for key in ((9, line) for line in range(50)) if key not in examples)
         with pytest.raises(ValueError, match="0 of unknown windows"):
             results[absent]
+
+
+def test_what_was_computed_again_counts(tmp_path: Path) -> None:
+    first = [(0, 6, 0, 2), (0, 6, 1, 2), (1, 6, 0, 1), (0, 7, 0, 1)]
+    write_part(tmp_path, SHARD, 0, part(first))
+    again = part([(0, 6, 0, 2), (0, 6, 1, 2)])
+    again["start_logit"] += 1
+    write_part(tmp_path, AGAIN, 0, again)
+    results = Results(tmp_path, (SHARD,))
+    assert results.again == {(0, 6)} and set(results) == {(0, 6), (0, 7), (1, 6)}
+    np.testing.assert_array_equal(results[0, 6].start_logit, again["start_logit"])
+    np.testing.assert_array_equal(results[1, 6].start_logit, part(first)["start_logit"][2:3])
+    assert shards(tmp_path) == (Path(SHARD.stem),)
 
 
 @pytest.mark.parametrize(
