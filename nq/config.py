@@ -214,7 +214,6 @@ class TrainConfig(Settings):
     weight_decay: float = option(0.01, "AdamW's weight decay; biases and norms are exempt")
     dropout: float = option(0.1, "rate of dropout on attention and layer outputs")
     negatives: float = option(0.02, "probability of keeping a window without the answer")
-    group: int = option(1, "windows of one page whose positions also share a softmax; 1: none do")
     seed: int = option(2020, "of the shuffling, the negatives, dropout and fresh weights")
     save_every: int = option(200, "steps between two checkpoints to resume from")
     precision: str = option(
@@ -229,8 +228,4 @@ class TrainConfig(Settings):
         _check(self.learning_rate > 0, f"learning_rate must be above 0, got {self.learning_rate}")
         _check(0 <= self.warmup < 1, f"warmup must be in [0, 1), got {self.warmup}")
         _check(0 <= self.negatives <= 1, f"negatives must be in [0, 1], got {self.negatives}")
-        _check(
-            self.group >= 1 and self.batch_size % self.group == 0,
-            f"group must be at least 1 and divide batch_size {self.batch_size}, got {self.group}",
-        )
         _check(self.save_every >= 1, f"save_every must be at least 1, got {self.save_every}")

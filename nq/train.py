@@ -135,7 +135,10 @@ def train(args: argparse.Namespace) -> int:
     if args.json:
         commandline.print_json(result)
     else:
-        print(f"trained on {prepared.windows} windows to loss {loss:.3f}; model in {args.output}")
+        print(
+            f"trained {len(losses)} steps of {config.batch_size} of {prepared.windows} windows "
+            f"to loss {loss:.3f}; model in {args.output}"
+        )
     return 0
 
 

@@ -1,7 +1,6 @@
 """Training: windows with targets -> weights, resumable and seeded.
 
-The loss is BERT-Joint's: the mean of three cross entropies, of start, end and type; with groups
-of windows, start and end are also learnt over a whole group (``nq.model.loss``).
+The loss is BERT-Joint's: the mean of three cross entropies, of start, end and type.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from keras import ops
 
 from nq.config import TrainConfig
 from nq.model.joint import check_length
-from nq.model.loss import SharedSoftmax
 from nq.model.sampling import Sampling
 from nq.model.training_windows import TrainingWindows, digest
 
@@ -50,13 +48,9 @@ def compile_for_training(model: keras.Model, config: TrainConfig, total_steps: i
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
     if config.precision == "float16":  # small gradients would vanish
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-    positions: keras.losses.Loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    if config.group > 1:
-        positions = SharedSoftmax(config.group)
-    types = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(
         optimizer=optimizer,
-        loss={"start_logits": positions, "end_logits": positions, "type_logits": types},
+        loss={n: keras.losses.SparseCategoricalCrossentropy(from_logits=True) for n in LOSSES},
         loss_weights={n: 1 / len(LOSSES) for n in LOSSES},
         jit_compile=False,
     )
@@ -87,9 +81,8 @@ def train(
     check_length(model.get_layer("embeddings").config, windows.input_ids.shape[1])
     sampling = Sampling(windows, config)
     if sampling.total < 1:
-        what = "windows" if config.group == 1 else f"groups of {config.group} windows"
         raise ValueError(
-            f"{sampling.groups} training {what} do not fill one batch of {config.batch_size}"
+            f"{len(windows)} training windows do not fill one batch of {config.batch_size}"
         )
     compile_for_training(model, config, sampling.total)
     model.optimizer.build(model.trainable_variables)

@@ -48,12 +48,6 @@ class TrainingWindows:
             *(columns[name].reshape(-1).astype(np.int32) for name in TARGETS),
         )
 
-    def questions(self) -> IntArray:
-        """``[N]`` equal numbers for windows of the same question."""
-        longest = int(self.n_query.max(initial=0))
-        pieces = self.input_ids[:, :longest] * (np.arange(longest) < self.n_query[:, None])
-        return np.unique(pieces, axis=0, return_inverse=True)[1].reshape(-1)
-
     def digest(self) -> str:
         """SHA-256 over all of them."""
         return digest(getattr(self, f.name) for f in fields(self))

@@ -1,8 +1,6 @@
-"""Sampling: full batches of like windows, groups of one question, the same for the same seed."""
+"""Sampling: full batches of like windows, the same for the same seed."""
 
 from __future__ import annotations
-
-import dataclasses
 
 import numpy as np
 from hypothesis import given
@@ -13,11 +11,9 @@ from nq.model.sampling import (
     BATCHES_SORTED_TOGETHER,
     Sampling,
     batches,
-    drawn_groups,
     steps_per_epoch,
 )
 from nq.model.training_windows import TrainingWindows
-from nq.records import IntArray
 from tests import tiny
 
 
@@ -57,74 +53,11 @@ def test_rows_left_out_are_other_ones_in_each_epoch_whatever_their_length() -> N
     assert len(set().union(*left)) > 55
 
 
-# --- groups
-
-
-@st.composite
-def pages(draw: st.DrawFn) -> tuple[IntArray, IntArray]:
-    """The question of each window and whether the window holds the answer."""
-    n = draw(st.integers(1, 60))
-    questions = draw(st.lists(st.integers(0, 9), min_size=n, max_size=n))
-    positive = draw(st.lists(st.booleans(), min_size=n, max_size=n))
-    return np.unique(questions, return_inverse=True)[1], np.array(positive)
-
-
-@given(pages(), st.integers(2, 6), st.integers(0, 3), st.integers(0, 99))
-def test_each_answer_leads_a_group_of_its_own_question(
-    page: tuple[IntArray, IntArray], size: int, epoch: int, seed: int
-) -> None:
-    questions, positive = page
-    groups = drawn_groups(questions, positive, size, epoch, seed)
-    assert groups.shape[1] == size
-    assert (questions[groups] == questions[groups[:, :1]]).all()
-    leaders = groups[:, 0].tolist()
-    answered = set(questions[positive].tolist())
-    assert sorted(i for i in leaders if positive[i]) == np.flatnonzero(positive).tolist()
-    assert {int(questions[i]) for i in leaders if not positive[i]} == set(questions) - answered
-    assert len(leaders) == positive.sum() + len(set(questions.tolist()) - answered)
-    for group in groups:
-        windows = int((questions == questions[group[0]]).sum())
-        assert len(set(group.tolist())) == min(size, windows)
-
-
-def test_another_epoch_draws_other_windows() -> None:
-    questions, positive = np.zeros(50, int), np.arange(50) == 7
-    drawn = [drawn_groups(questions, positive, 4, epoch, 0)[0].tolist() for epoch in range(5)]
-    assert len({tuple(group) for group in drawn}) == 5
-    assert drawn[0] == drawn_groups(questions, positive, 4, 0, 0)[0].tolist()
-
-
-@given(st.integers(1, 90), st.integers(1, 4), st.integers(1, 4), st.integers(0, 9))
-def test_batches_keep_groups_together(n: int, size: int, per_step: int, seed: int) -> None:
-    n_pieces = np.random.default_rng(seed).integers(5, 500, n * size)
-    groups = np.random.default_rng(n).permutation(n * size).reshape(n, size)
-    found = batches(n_pieces, per_step * size, 0, seed, groups)
-    assert len(found) == steps_per_epoch(n, per_step)
-    kept = [tuple(group) for rows in found for group in rows.reshape(-1, size).tolist()]
-    assert len(set(kept)) == len(kept) and set(kept) <= set(map(tuple, groups.tolist()))
-
-
-def windows_of(pages: int, per_page: int) -> TrainingWindows:
-    """Pages whose first window has the answer; each page has a question of its own."""
-    found = tiny.rows([14] * (pages * per_page), 16)
-    found["input_ids"][:, 1 : tiny.N_QUERY - 1] = np.repeat(np.arange(pages) + 5, per_page)[:, None]
-    kinds = np.where(np.arange(pages * per_page) % per_page == 0, 3, 0)
-    targets = {"start_positions": kinds, "end_positions": kinds, "answer_types": kinds}
-    return TrainingWindows.from_columns({**found, **targets})
-
-
-def test_windows_are_told_apart_by_their_question() -> None:
-    assert windows_of(5, 3).questions().tolist() == np.repeat(np.arange(5), 3).tolist()
-
-
 def test_a_step_goes_on_where_the_steps_before_it_ended() -> None:
-    windows = windows_of(10, 5)
-    config = TrainConfig(batch_size=6, group=3, epochs=2.4, seed=1)
-    sampling = Sampling(windows, config)
+    targets = {n: np.zeros(50, int) for n in ("start_positions", "end_positions", "answer_types")}
+    windows = TrainingWindows.from_columns({**tiny.rows([14] * 50, 16), **targets})
+    sampling = Sampling(windows, TrainConfig(batch_size=6, epochs=2.4, seed=1))
     steps = list(sampling.after(0))
-    assert sampling.total == len(steps) == 12
+    assert sampling.total == len(steps) == int(8 * 2.4)
     for (step, rows), (again, same) in zip(steps[7:], sampling.after(7), strict=True):
         assert step == again and rows.tolist() == same.tolist()
-    for _, rows in steps:
-        assert (rows[::3] % 5 == 0).all() and (rows // 5 == np.repeat(rows[::3] // 5, 3)).all()
-    assert Sampling(windows, dataclasses.replace(config, group=1)).total == int(8 * 2.4)
