@@ -34,6 +34,7 @@ BEYOND = (
     "mixed+grappler+frozen+buckets",
     "mixed+grappler+frozen+buckets+refine",
     "mixed+buckets+openvino",
+    "mixed+buckets+openvino+recheck",
     "mixed+buckets+refine+openvino",
     "mixed+buckets+openvino+int8",
     "mixed+buckets+refine+openvino+int8",

@@ -22,6 +22,7 @@ thresholds of their own.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -44,6 +45,7 @@ KINDS = (AnswerType.SHORT, AnswerType.LONG, AnswerType.YES, AnswerType.NO)
 _YES_NO = {AnswerType.YES: YesNo.YES, AnswerType.NO: YesNo.NO}
 _LISTS = ("<Ul>", "<Ol>", "<Dl>")
 _SHORT = KINDS.index(AnswerType.SHORT)
+APPARATUS = (("^",), ("Jump", "up"), ("This", "page", "was", "last", "edited"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,13 +202,24 @@ def log_odds(probability: float) -> float:
 
 
 def blocks(example: Example) -> IntArray:
-    """For each document token the first top-level candidate that holds it, -1 for none."""
+    """For each document token the first top-level candidate that holds it.
+
+    -1 for none, and for what Wikipedia puts below an article: notes, references, the page's date.
+    """
     block = np.full(len(example.tokens), -1)
     for index in range(len(example.candidates) - 1, -1, -1):
         candidate = example.candidates[index]
         if candidate.top_level:
-            block[candidate.span.start : candidate.span.end] = index
+            span = candidate.span
+            block[span.start : span.end] = -1 if _is_apparatus(example, span) else index
     return block
+
+
+def _is_apparatus(example: Example, span: Span) -> bool:
+    """Whether a block begins as notes, references and the foot of a page do."""
+    words = (i for i in range(span.start, span.end) if not example.is_html[i])
+    first = [example.tokens[i] for i in islice(words, max(map(len, APPARATUS)))]
+    return any(first[: len(words)] == list(words) for words in APPARATUS)
 
 
 def _hypotheses(found: Pairs, scores: WindowScores, max_pieces: int) -> FloatArray:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nq.config import ChoiceWeights, DecisionConfig
-from nq.postprocess.choice import alternatives, choose, evidence, scaled
+from nq.formats.pages import from_text, with_question
+from nq.postprocess.choice import alternatives, blocks, choose, evidence, scaled
 from nq.records import AnswerType, Candidate, Example, Span, WindowScores, YesNo
 from tests.postprocess import made
 
@@ -142,3 +143,11 @@ def test_evidence_of_no_window_is_empty() -> None:
     scores = made.window_scores(made.logits(1, False, n_windows=0), 8, text_only=True)
     assert len(evidence(example, scores, MAX_PIECES).blocks) == 0
     assert alternatives(example, scores, DecisionConfig(), 3) == ()
+
+
+def test_what_stands_below_an_article_is_no_block() -> None:
+    texts = ["lakes are deep", "^ Jump up to : Lakes", "Jump up ^ Lakes", "Jump to : lakes"]
+    page = from_text("\n\n".join([*texts, "This page was last edited on 1 May 2018"]))
+    example = with_question(page, "how deep")
+    held, starts = blocks(example), [candidate.span.start for candidate in example.candidates]
+    assert [int(held[start]) for start in starts] == [0, -1, -1, 3, -1]
