@@ -134,9 +134,11 @@ def answer(args: argparse.Namespace) -> int:
         name=f"{job.profile} · {Path(job.files[0]).name}",
         profile=str(job.profile),
         enabled=not args.no_track,
+        later=True,
     ) as tracked:
         with commandline.bar("predict", "windows") as bar:
-            report = run(job, 0 if args.json else args.show, bar, lambda: tracked.run_id)
+            rows = 0 if args.json else args.show
+            report = run(job, rows, bar, lambda: tracked.run_id, tracked.open)
             found = _parity(job, args, report)
         record(tracked, job, report, found)
     if args.json:

@@ -163,6 +163,7 @@ def run(
     rows: int = 0,
     on_windows: OnWindows = lambda done, total: None,
     run_id: Callable[[], str | None] = lambda: None,
+    on_loaded: Callable[[], None] = lambda: None,
 ) -> Report:
     """Answers, scores and writes everything into the run's folder.
 
@@ -171,10 +172,11 @@ def run(
         rows: how many rows of the readable table to keep.
         on_windows: told how many windows were scored just now, and how many there are.
         run_id: of the tracked run, kept with the metrics; asked for at the end.
+        on_loaded: told when the model is loaded, after which Python has little to do.
     """
     started = time.perf_counter()
     report = Report(str(job.profile), Path())
-    scored = score_windows(job, report, on_windows)
+    scored = score_windows(job, report, on_windows, on_loaded)
     (report.output / JOB).unlink(missing_ok=True)
     _answer(job, scored, report, rows)
     clear(report.output / SCORES)
@@ -230,7 +232,10 @@ class Scored:
 
 
 def score_windows(
-    job: Job, report: Report, on_windows: OnWindows = lambda done, total: None
+    job: Job,
+    report: Report,
+    on_windows: OnWindows = lambda done, total: None,
+    on_loaded: Callable[[], None] = lambda: None,
 ) -> Scored:
     """Prepares and scores all windows, going on where an equal job was interrupted.
 
@@ -238,6 +243,7 @@ def score_windows(
         job: what is asked.
         report: gets the run's folder, device, windows and the time of each phase.
         on_windows: told how many windows were scored just now, and how many there are.
+        on_loaded: told when the model is loaded.
     """
     inputs.check_files(job.files)
     key = job.request.key()
@@ -253,6 +259,7 @@ def score_windows(
 
                 check = Recheck(made, job.profile, job.decision)
             predictor = made.predictor(job.profile)
+        on_loaded()
         with report.timed("preprocess_s"):
             prepared = prepare_windows()
     report.windows = prepared.windows

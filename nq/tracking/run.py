@@ -51,6 +51,7 @@ def start(
     source: str = "nq.answer",
     tags: Mapping[str, Any] | None = None,
     system_metrics: bool = True,
+    later: bool = False,
 ) -> Iterator[Run]:
     """One run of the tracking store, open for the length of a ``with`` block.
 
@@ -69,6 +70,7 @@ def start(
         source: The command that the run is of.
         tags: More tags, beside those of the machine and the installed versions.
         system_metrics: Whether to sample processor, memory and GPU, where psutil is installed.
+        later: Not to begin before :meth:`Run.open`, or when there is something to record.
     """
     run = Run(
         uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI,
@@ -78,6 +80,8 @@ def start(
         if enabled:
             known = run_tags(source, profile) | dict(tags or {})
             run._in_background(lambda: run._open(name, known, system_metrics))
+            if not later:
+                run.open()
         yield run
     except BaseException as error:
         run._ended_by(error)
@@ -149,6 +153,11 @@ class Run:
         self._monitor: Any = None
         self._lost = False
         self._status = "FINISHED"
+
+    def open(self) -> None:
+        """Begins to open the run in the background, where that was to wait."""
+        if self._opening is not None and self._opening.ident is None:
+            self._opening.start()
 
     @property
     def run_id(self) -> str | None:
@@ -229,10 +238,10 @@ class Run:
 
     def _in_background(self, action: Callable[[], None]) -> None:
         self._opening = threading.Thread(target=action, name="mlflow-open", daemon=True)
-        self._opening.start()
 
     def _wait_until_open(self) -> None:
         if self._opening is not None:
+            self.open()
             self._opening.join()
             self._opening = None
 

@@ -83,3 +83,11 @@ def test_tensorflow_that_is_missing_or_broken(
     assert (found.returncode, found.stdout) == (1, "")
     assert found.stderr.startswith(f"nq: error: {line}")
     assert found.stderr.count("\n") == 1
+
+
+def test_what_tensorflow_brings_is_not_collected_again_and_again() -> None:
+    found = in_python(
+        "import gc; from nq.model.runtime import import_tensorflow; import_tensorflow(); "
+        "print(gc.isenabled(), gc.get_freeze_count() > 100_000, len(gc.get_objects()) < 10_000)"
+    )
+    assert found.stdout == "True True True\n"

@@ -186,6 +186,17 @@ def test_a_run_opens_while_other_work_goes_on(
             assert run.run_id is not None
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_run_that_is_to_open_later_does(store: str, asked: bool) -> None:
+    with start(store, later=True, system_metrics=False) as run:
+        assert not any(thread.name == "mlflow-open" for thread in threading.enumerate())
+        if asked:
+            run.open()
+            run.open()
+        run.metrics({"a": 1.0})
+    assert stored(run).data.metrics == {"a": 1.0}
+
+
 @pytest.mark.parametrize(
     ("error", "status", "reason"),
     [
