@@ -58,13 +58,19 @@ def _never_collected() -> Iterator[None]:
 
 @contextlib.contextmanager
 def held_stderr() -> Iterator[None]:
-    """Holds back what anyone, C++ included, writes to stderr; shows it if the body fails."""
+    """Holds back what anyone, C++ included, writes to stderr; shows it if the body fails.
+
+    An interrupt is no failure.
+    """
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
         try:
             yield
+        except KeyboardInterrupt:
+            _give_back(kept)
+            raise
         except BaseException:
             _give_back(kept)
             _replay(held)

@@ -44,6 +44,13 @@ def test_held_stderr_is_shown_if_it_fails(capfd: pytest.CaptureFixture[str]) -> 
     assert capfd.readouterr().err == "cause\n"
 
 
+def test_held_stderr_is_dropped_if_it_is_interrupted(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), runtime.held_stderr():
+        write("noise\n")
+        raise KeyboardInterrupt
+    assert capfd.readouterr().err == ""
+
+
 IMPORT = (
     "import argparse, sys; from nq import commandline; "
     "from nq.model.runtime import import_tensorflow; p = argparse.ArgumentParser(); "
