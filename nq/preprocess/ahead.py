@@ -2,7 +2,7 @@
 
 The process makes the folder that ``prepare`` would make, and tells nothing but its progress: if
 it fails, the folder is not there, and whoever needs it prepares it and learns why. It ends when
-the process that started it does, however that ends.
+the process that started it does, however that ends, and hears of Ctrl-C from that one alone.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ def ahead(
         yield lambda: prepare(request, output, workers)
         return
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__],
+        [sys.executable, "-P", "-m", __name__],  # -P: no module of the working folder
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": python_path()},
+        start_new_session=True,  # a terminal sends Ctrl-C to all that share one
     )
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it died: prepared here then
@@ -70,10 +71,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def main() -> int:
     """The process: reads what to prepare from its standard input, and prepares it."""
-    request, output, workers = pickle.load(sys.stdin.buffer)
-    threading.Thread(target=_interrupt_when_alone, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
     try:
-        prepare(request, output, workers)
+        try:
+            request, output, workers = pickle.load(sys.stdin.buffer)
+            threading.Thread(target=_interrupt_when_alone, daemon=True).start()
+            prepare(request, output, workers)
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends now anyway
     except BaseException:  # who waits will find nothing, and the same error
         return 1
     return 0

@@ -37,6 +37,20 @@ with ahead(request, Path(sys.argv[3])):
     print(psutil.Process().children()[0].pid, flush=True)
     time.sleep(600)
 """
+INTERRUPTED = """
+import sys, time
+from pathlib import Path
+from nq.config import WindowConfig
+from nq.preprocess.ahead import ahead
+from nq.preprocess.job import Request
+request = Request((sys.argv[1],), sys.argv[2], WindowConfig(max_seq_length=48, max_query_length=12))
+try:
+    with ahead(request, Path(sys.argv[3])):
+        print("begun", flush=True)
+        time.sleep(600)
+except KeyboardInterrupt:
+    print("ended")
+"""
 
 
 def request(folder: Path, examples: int = 20) -> Request:
@@ -96,11 +110,45 @@ def test_who_waits_no_longer_leaves_nothing(
     assert capfd.readouterr() == ("", "")
 
 
-def test_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+def test_modules_of_the_working_folder_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = request(tmp_path)
+    (tmp_path / "pickle.py").write_text("raise SystemExit('a script of the user')")
+    monkeypatch.chdir(tmp_path)
+    with ahead(asked, tmp_path / "out") as wait:
+        assert wait().reused
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("delay_s", [0.1, 0.2, 0.4])  # the process still imports
+def test_ctrl_c_is_told_by_the_process_that_started_it(tmp_path: Path, delay_s: float) -> None:
+    asked = request(tmp_path, 5000)
+    command = [sys.executable, "-c", INTERRUPTED, *asked.files, asked.tokenizer]
+    parent = subprocess.Popen(
+        [*command, str(tmp_path / "out")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "begun\n"
+    time.sleep(delay_s)
+    os.killpg(parent.pid, signal.SIGINT)  # as a terminal does
+    assert parent.communicate(timeout=PATIENCE_S) == ("ended\n", "")
+
+
+@pytest.mark.parametrize("before", ["", "trap '' INT; "])  # as for a job in a shell's background
+def test_ends_with_the_process_that_started_it(tmp_path: Path, before: str) -> None:
     asked = request(tmp_path, 5000)
     command = [sys.executable, "-c", LEFT_ALONE, *asked.files, asked.tokenizer]
     parent = subprocess.Popen(
-        [*command, str(tmp_path / "out")], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        ["sh", "-c", f'{before}exec "$@"', "sh", *command, str(tmp_path / "out")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
