@@ -144,7 +144,7 @@ def _worker_command(part: Path) -> str:
     python = f"env PYTHONPATH={shlex.quote(python_path())} {shlex.quote(sys.executable)}"
     return (
         f"trap '' INT; echo $$ >> {pids}; "
-        f"exec {python} -m {WORKER_MODULE} < /dev/null >> {chatter} 2>&1"
+        f"exec {python} -P -m {WORKER_MODULE} < /dev/null >> {chatter} 2>&1"
     )
 
 

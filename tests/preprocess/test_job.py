@@ -175,6 +175,14 @@ def test_two_workers_write_the_same_records(asked: Request, out: Path) -> None:
     }
 
 
+def test_workers_take_no_modules_of_the_working_folder(
+    asked: Request, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pickle.py").write_text("raise SystemExit('a script of the user')")
+    monkeypatch.chdir(tmp_path)
+    assert prepare(asked, out, workers=2).examples
+
+
 def test_training_records(asked: Request, out: Path) -> None:
     training = replace(asked, training=(0.5, 7))
     prepared = prepare(training, out)
