@@ -21,7 +21,7 @@ from nq.replies import describe, show
 if TYPE_CHECKING:
     from nq.answerer import Answerer
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("nq.ask")  # as __main__ it would not be ours
 
 STDIN = "-"
 BOLD = ("\033[1m", "\033[0m")
@@ -57,7 +57,11 @@ def parser() -> argparse.ArgumentParser:
         help="of a jsonl file: the page of the record with this number (from 1) or example_id",
     )
     parser.add_argument(
-        "--top", type=_count, default=3, metavar="N", help="runners-up to show (default: 3)"
+        "--top",
+        type=commandline.count,
+        default=3,
+        metavar="N",
+        help="runners-up to show (default: 3)",
     )
     options.add_profile(parser)
     options.add_model(parser)
@@ -67,19 +71,14 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"must be at least 0, got {value}")
-    return value
-
-
 def ask(args: argparse.Namespace) -> int:
     """Runs the command."""
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):  # a locale may lack what a page is written in
             stream.reconfigure(errors="replace")
     question, path = _asked(args)
+    if sys.stdin is None and (question is None or path == STDIN):
+        raise commandline.UsageError("standard input is closed; give a question and a file")
     page = _read(path, args.record)
     import_tensorflow()
     from nq.answerer import answerer
@@ -124,8 +123,6 @@ def _read(path: str, record: str | None) -> Page:
         return pages.read_page(path, record)
     if record is not None:
         raise commandline.UsageError("--record is for a jsonl file, not for standard input")
-    if sys.stdin is None:
-        raise commandline.UsageError("standard input is closed; give a page in a file")
     if sys.stdin.isatty():
         log.info("reading the page from standard input; Ctrl-D ends it")
     return pages.decode_page(sys.stdin.buffer.read(), "standard input")

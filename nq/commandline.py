@@ -82,9 +82,17 @@ def settings(base: type[S] | S, args: argparse.Namespace) -> S:
 
 def positive(text: str) -> int:
     """An argument type: a whole number from 1 on."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    return count(text, least=1)
+
+
+def count(text: str, least: int = 0) -> int:
+    """An argument type: a whole number from 0 on, or from ``least``."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+    if value < least:
+        raise argparse.ArgumentTypeError(f"must be at least {least}, got {value}")
     return value
 
 
@@ -128,6 +136,7 @@ def run(
         pass_on: keep options that the parser does not know as ``args.unknown``.
     """
     verbose = False
+    _reopen_closed()
     try:
         args = parser.parse_args(argv) if not pass_on else _parse_known(parser, argv)
         verbose = args.verbose
@@ -148,6 +157,20 @@ def run(
             traceback.print_exc()
         print(f"nq: error: {explain(error)}", file=sys.stderr)
         return FAILED
+
+
+def _reopen_closed() -> None:
+    """Sends to nowhere what is written to a stream that was closed (``>&-``).
+
+    Otherwise the next file that is opened would take its number, and what C++ writes to it.
+    """
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
 
 
 def _parse_known(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:

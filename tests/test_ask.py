@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from nq.ask import main
 from tests import making
 
+ROOT = Path(__file__).parents[1]
 PAGE = """<!doctype html><title>Skerry Point</title><nav><p>Home</p></nav>
 <h1>Skerry Point lighthouse</h1>
 <p>The lighthouse stands on a rock off the northern coast. It was designed by the engineer
@@ -142,6 +144,7 @@ def test_bad_pages_are_one_line(
         (["--interactive", "who", "PAGE"], "give it a page in a file"),
         (["who", "--record", "2"], "--record is for a jsonl file"),
         (["who", "PAGE", "--top", "-1"], "must be at least 0"),
+        (["who", "PAGE", "--top", "x"], "must be a whole number, got 'x'"),
         (["who", "PAGE", "--profile", "fast"], "unknown optimization 'fast'"),
         (["who", "PAGE", "--doc-stride", "0"], "doc_stride must be at least 1"),
     ],
@@ -155,6 +158,30 @@ def test_wrong_usage(
     assert not out
     assert message in err
     assert err.startswith("usage: nq ask")
+
+
+@pytest.mark.parametrize("given", [["who"], ["who", "-"], ["--interactive", "PAGE"]])
+def test_closed_standard_input(
+    given: list[str],
+    page: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main([str(page) if argument == "PAGE" else argument for argument in given]) == 2
+    assert "standard input is closed; give a question and a file" in capsys.readouterr().err
+
+
+def test_what_is_not_read_is_told_by_our_name(page: Path, tiny_model: Path) -> None:
+    command = [sys.executable, "-m", "nq.ask", "why", str(page), "--max-contexts", "2"]
+    found = subprocess.run(
+        [*command, "--model", str(tiny_model), "--profile", "baseline"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stderr.startswith("nq: warning: the last 1 blocks of the page are not read")
 
 
 def test_a_folder_without_a_model(

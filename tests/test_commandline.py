@@ -161,6 +161,20 @@ def test_a_reader_that_went_away() -> None:
     assert (found.returncode, found.stderr) == (1, "")
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed(tmp_path: Path, closed: str) -> None:
+    code = (
+        "import os, sys; from tests.test_commandline import *\n"
+        "def command(args):\n"
+        f"    kept = open({str(tmp_path / 'kept')!r}, 'wb'); os.write(1, b'a'); os.write(2, b'b')\n"
+        "    print('out'); print('err', file=sys.stderr); sys.stderr.flush(); return 0\n"
+        "sys.exit(commandline.run(command, parser(), []))"
+    )
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", code]
+    assert subprocess.run(shell, cwd=ROOT, check=False, capture_output=True).returncode == 0
+    assert (tmp_path / "kept").read_bytes() == b""
+
+
 # --- output -------------------------------------------------------------------------------
 
 

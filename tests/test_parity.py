@@ -78,7 +78,7 @@ def test_a_tolerance_that_is_no_share_is_wrong_usage(
     tolerance: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tmp_path, tiny_model, f"--tolerance={tolerance}") == 2
-    assert "--tolerance" in capsys.readouterr().err
+    assert "--tolerance: must be a share, from 0 to 1, got" in capsys.readouterr().err
 
 
 def test_the_other_run_is_made_once(
