@@ -36,7 +36,7 @@ STYLE = """
   --track: #2b2f34; --right: #4fa5ab; --wrong: #dd7666; --extra: #d9ab52; --missed: #978ec4;
   --null: #50555b; } }
 * { box-sizing: border-box }
-body { margin: 0 auto; max-width: 88rem; padding: 2.5rem 1.5rem 4rem; background: var(--paper);
+body { margin: 0 auto; max-width: 92rem; padding: 2.5rem 1.5rem 4rem; background: var(--paper);
   color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.7rem; font-weight: 600; margin: 0 }
 h2 { font-size: 1.2rem; font-weight: 600; margin: 2.8rem 0 .2rem }
@@ -44,7 +44,7 @@ h3 { font-size: .95rem; font-weight: 600; margin: 0 0 .7rem }
 p { margin: .2rem 0 .9rem; color: var(--quiet); max-width: 60rem }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: .8rem 0;
   font-size: .9rem } dt { color: var(--quiet) } dd { margin: 0; overflow-wrap: anywhere }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(38rem, 100%), 1fr));
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(44rem, 100%), 1fr));
   gap: 1rem }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 8px;
   padding: 1.1rem 1.2rem; margin-bottom: 1rem; overflow-x: auto }
@@ -62,7 +62,7 @@ th:first-child, td:first-child { text-align: left; padding-left: 0 }
 td:last-child, th:last-child { padding-right: 0 }
 .bar { min-width: 6rem }
 td { white-space: nowrap } td.text { white-space: normal }
-th.text, td.text { text-align: left; overflow-wrap: anywhere }
+th.text, td.text { text-align: left; overflow-wrap: anywhere; min-width: 9rem }
 .quiet { color: var(--quiet) }
 .track { display: flex; height: .62rem; margin-top: .4rem; border-radius: 3px; overflow: hidden;
   background: var(--track); position: relative }

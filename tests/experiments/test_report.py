@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import html
 import json
+import shutil
+import subprocess
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -149,3 +152,29 @@ def test_sources_that_not_every_record_has() -> None:
     told = report([named, found], {})
     assert [s.value for s in told.splits["source"]] == ["not said", "zoo"]
     assert "source" not in report([found], {}).splits
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+MEASURED = """<script>document.title = JSON.stringify([
+  Math.max(...[...document.querySelectorAll(".card")].map(c => c.scrollWidth - c.clientWidth)),
+  Math.min(...[...document.querySelectorAll("td.text")].map(c => c.clientWidth))])</script>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium that draws the page")
+@pytest.mark.parametrize("width", [400, 1280, 1472, 1920])
+def test_no_column_is_cut_off_and_none_squeezed(tmp_path: Path, width: int) -> None:
+    found = [case(verdict(Outcome.WRONG, lost=Stage.DECISION), n) for n in range(1000)]
+    for one in found:
+        one.traits["tokens of the page"] = "20,000 to 49,999"
+    shown = page(report(found, {})).replace("</body>", MEASURED + "</body>")
+    (tmp_path / "page.html").write_text(shown, encoding="utf-8")
+    arguments = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={width},900"]
+    drawn = subprocess.run(
+        [str(CHROMIUM), *arguments, "--dump-dom", (tmp_path / "page.html").as_uri()],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    hidden, narrowest = json.loads(drawn.stdout.split("<title>")[1].split("</title>")[0])
+    assert narrowest > 100
+    assert hidden == 0 or width < 500  # a telephone scrolls
