@@ -326,10 +326,9 @@ def save_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
             shutil.copyfile(source, folder / name)
     lowercase = getattr(tokenizer, "lowercase", None)
     if lowercase is not None:
-        said = {"do_lower_case": lowercase}
-        if hasattr(tokenizer, "keep_accents"):
-            said["keep_accents"] = tokenizer.keep_accents
-        _write_json(folder / "tokenizer_config.json", said)
+        others = ("keep_accents", "strip_accents", "tokenize_chinese_chars")
+        said = {name: getattr(tokenizer, name) for name in others if hasattr(tokenizer, name)}
+        _write_json(folder / "tokenizer_config.json", {"do_lower_case": lowercase, **said})
 
 
 def save_settings(folder: str | Path, settings: ModelSettings) -> None:

@@ -41,19 +41,18 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
 
 def _from_file(path: Path, folder: Path, compat: str) -> Tokenizer:
     config = _tokenizer_config(folder)
-    lowercase = _flag(config, "do_lower_case")
     kind = _kind(path)
     if kind == "WordPiece":
         from nq.preprocess.wordpiece import OriginalWordPieceTokenizer, WordPieceTokenizer
 
         chosen = WordPieceTokenizer if compat == "ours" else OriginalWordPieceTokenizer
-        return chosen(path, lowercase=_json_lowercase(path) if lowercase is None else lowercase)
+        return chosen(path, **_cleaning(path, config))
     if compat != "ours":
         raise ValueError(f"{path}: compat {compat!r} is for WordPiece only, use 'ours'")
     if kind == "SentencePiece":
         from nq.preprocess.sentencepiece import SentencePieceTokenizer
 
-        accents = _flag(config, "keep_accents")
+        lowercase, accents = _flag(config, "do_lower_case"), _flag(config, "keep_accents")
         if _is_albert(folder):
             lowercase, accents = lowercase is not False, bool(accents)
         return SentencePieceTokenizer(path, lowercase, accents)
@@ -69,20 +68,38 @@ def _kind(path: Path) -> str:
     if path.suffix != ".json":
         return "WordPiece"
     if path.name == "vocab.json":
-        return "BPE"
+        return "any"
     from nq.preprocess.library import read_json
 
-    return str(read_json(path)["model"].get("type"))
+    values = read_json(path)
+    model = values["model"]
+    untyped = "WordPiece" if "max_input_chars_per_word" in model else ""  # older files
+    is_wordpiece = model.get("type", untyped) == "WordPiece"
+    return "WordPiece" if is_wordpiece and _is_berts(values) else "any"
 
 
-def _json_lowercase(path: Path) -> bool | None:
-    """What a ``tokenizer.json`` says on case; ``None`` for a ``vocab.txt``."""
-    if path.suffix != ".json":
-        return None
-    from nq.preprocess.library import read_json
+def _is_berts(values: dict[str, Any]) -> bool:
+    """Whether text is prepared as BERT does it; no steps at all are taken for BERT's."""
+    steps = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}
+    return all(
+        (values.get(step) or {"type": own}).get("type") == own for step, own in steps.items()
+    )
 
-    value = (read_json(path).get("normalizer") or {}).get("lowercase")
-    return None if value is None else bool(value)
+
+def _cleaning(path: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """What is done to text before WordPiece; the config counts, then a ``tokenizer.json``."""
+    own: dict[str, Any] = {}
+    if path.suffix == ".json":
+        from nq.preprocess.library import read_json
+
+        own = read_json(path).get("normalizer") or {}
+    lowercase = _flag(config, "do_lower_case")
+    chinese = config.get("tokenize_chinese_chars", own.get("handle_chinese_chars"))
+    return {
+        "lowercase": _flag(own, "lowercase") if lowercase is None else lowercase,
+        "strip_accents": _flag({**own, **config}, "strip_accents"),
+        "tokenize_chinese_chars": chinese is not False,
+    }
 
 
 def _is_albert(folder: Path) -> bool:
@@ -115,6 +132,6 @@ def tokenizer_digest(tokenizer: Tokenizer) -> str:
     for name, path in sorted(tokenizer.files.items()):
         total.update(name.encode())
         total.update(path.read_bytes())
-    for setting in ("lowercase", "keep_accents"):
+    for setting in ("lowercase", "keep_accents", "strip_accents", "tokenize_chinese_chars"):
         total.update(str(getattr(tokenizer, setting, "")).encode())
     return total.hexdigest()

@@ -22,7 +22,7 @@ _BRACKETED = re.compile(r"^\[[^ ]*\]$")
 
 
 def read_vocab(path: Path) -> dict[str, int]:
-    """Piece -> id (row - 1); of a piece that stands twice the last row counts.
+    """Piece -> id (row - 1), added ones too; of a piece that stands twice the last row counts.
 
     Raises:
         ValueError: the file is no BERT vocabulary.
@@ -32,7 +32,9 @@ def read_vocab(path: Path) -> dict[str, int]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not a BERT vocab.txt: {error}") from error
     if path.suffix == ".json":
-        vocab: dict[str, int] = json.loads(text)["model"]["vocab"]
+        values = json.loads(text)
+        added = {token["content"]: int(token["id"]) for token in values.get("added_tokens") or ()}
+        vocab: dict[str, int] = values["model"]["vocab"] | added
     else:
         vocab = {row.strip(): i for i, row in enumerate(text.rstrip().split("\n"))}
     missing = [p for p in ("[CLS]", "[SEP]", "[UNK]", "[PAD]") if p not in vocab]
@@ -62,14 +64,23 @@ class WordPieceTokenizer(Tokenizer):
         vocab_file: BERT's ``vocab.txt``, with or without BERT-Joint's markers, or a
             ``tokenizer.json`` of this kind.
         lowercase: as the vocabulary is; by default where no piece of it has capitals.
+        strip_accents: by default where ``lowercase``.
+        tokenize_chinese_chars: each Chinese character is a word of its own.
     """
 
-    def __init__(self, vocab_file: str | Path, lowercase: bool | None = None) -> None:
+    def __init__(
+        self,
+        vocab_file: str | Path,
+        lowercase: bool | None = None,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
+    ) -> None:
         super().__init__()
         path = Path(vocab_file)
         vocab = read_vocab(path)
         self.files = {path.name if path.suffix == ".json" else "vocab.txt": path}
         self.lowercase = _is_lowercase(vocab) if lowercase is None else lowercase
+        self.strip_accents, self.tokenize_chinese_chars = strip_accents, tokenize_chinese_chars
         self.cls_id, self.sep_id = vocab["[CLS]"], vocab["[SEP]"]
         self.pad_id, self.unk_id = vocab["[PAD]"], vocab["[UNK]"]
         unused = [i for p, i in vocab.items() if p.startswith("[unused") and i >= FIRST_MARKER_ROW]
@@ -81,7 +92,11 @@ class WordPieceTokenizer(Tokenizer):
             vocab, unk_token="[UNK]", max_input_chars_per_word=_longest_word(path)
         )
         self._backend = Backend(self._model)
-        self._backend.normalizer = BertNormalizer(lowercase=self.lowercase)
+        self._backend.normalizer = BertNormalizer(
+            lowercase=self.lowercase,
+            strip_accents=strip_accents,
+            handle_chinese_chars=tokenize_chinese_chars,
+        )
         self._backend.pre_tokenizer = BertPreTokenizer()
 
     def piece_id(self, piece: str) -> int | None:

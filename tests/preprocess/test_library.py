@@ -135,6 +135,60 @@ def test_a_wordpiece_json_says_how_long_words_may_be(folders: dict[str, Path]) -
     assert (len(short) > 1, long) == (True, (tokenizer.unk_id,))
 
 
+def rewritten(folder: Path, new: Path, **values: Any) -> Path:
+    """The folder's tokenizer.json with other values."""
+    changed = json.loads((folder / "tokenizer.json").read_bytes()) | values
+    (new / "tokenizer.json").write_text(json.dumps(changed), encoding="utf-8")
+    return new
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "pre_tokenizer"),
+    [
+        (normalizers.BertNormalizer(lowercase=True, strip_accents=False), None),
+        (normalizers.BertNormalizer(lowercase=False, strip_accents=True), None),
+        (normalizers.BertNormalizer(lowercase=False, handle_chinese_chars=False), None),
+        (normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]), None),
+        (normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()),
+    ],
+)
+def test_a_wordpiece_json_says_how_text_is_prepared(
+    folders: dict[str, Path], tmp_path: Path, normalizer: Any, pre_tokenizer: Any
+) -> None:
+    made = Library.from_file(str(folders["wordpiece"] / "tokenizer.json"))
+    made.normalizer = normalizer
+    made.pre_tokenizer = pre_tokenizer or pre_tokenizers.BertPreTokenizer()
+    made.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = load_tokenizer(tmp_path)
+    for page in TEXT[:3]:
+        pieces = list(itertools.chain.from_iterable(tokenizer.encode(page.split(" "))))
+        assert pieces == made.encode(page, add_special_tokens=False).ids
+
+
+def test_an_older_wordpiece_json_does_not_say_its_kind(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    model = json.loads((folders["wordpiece"] / "tokenizer.json").read_bytes())["model"]
+    del model["type"]
+    rewritten(folders["wordpiece"], tmp_path, model=model)
+    assert type(load_tokenizer(tmp_path)) is WordPieceTokenizer
+
+
+def test_pieces_that_were_added_to_a_wordpiece_json_have_their_ids(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    made = Library.from_file(str(folders["wordpiece"] / "tokenizer.json"))
+    size = made.get_vocab_size()
+    made.add_special_tokens([*MARKERS])
+    made.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = load_tokenizer(tmp_path)
+    assert (tokenizer.pieces, tokenizer.vocab_size) == (size + len(MARKERS),) * 2
+    assert [tokenizer.marker_id(marker) for marker in MARKERS] == [
+        *range(size, size + len(MARKERS))
+    ]
+    assert special_ids(tokenizer).isdisjoint(tokenizer.encode(["[Q]"])[0])
+
+
 def test_the_two_files_and_the_one_are_the_same_tokenizer(folders: dict[str, Path]) -> None:
     two, one = load_tokenizer(folders["byte-level"]), load_tokenizer(folders["byte-level-json"])
     words = " ".join(PAGES).split(" ")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from nq.formats.inputs import read_examples
+from nq.model.checkpoint import save_tokenizer
 from nq.preprocess import tokenizer as tokenizer_module
 from nq.preprocess.sentencepiece import SentencePieceTokenizer
 from nq.preprocess.tokenizer import MARKERS, Tokenizer
@@ -195,6 +198,31 @@ def test_case_is_as_the_config_says_or_as_the_vocabulary_is(
     assert spelled(load_tokenizer(tmp_path, "kisialiou"), "Ice") == [pieces]
 
 
+@pytest.mark.parametrize(
+    ("config", "pieces"),
+    [
+        ({"do_lower_case": True}, [["cafe"], ["中", "文"]]),
+        ({"do_lower_case": True, "strip_accents": None}, [["cafe"], ["中", "文"]]),
+        ({"do_lower_case": True, "strip_accents": False}, [["café"], ["中", "文"]]),
+        ({"do_lower_case": False, "strip_accents": True}, [["Cafe"], ["中", "文"]]),
+        ({"do_lower_case": False, "tokenize_chinese_chars": False}, [["Café"], ["中文"]]),
+    ],
+)
+def test_accents_and_chinese_are_treated_as_the_config_says(
+    tmp_path: Path, config: dict[str, Any], pieces: list[list[str]]
+) -> None:
+    rows = [*CASED_ROWS, "café", "cafe", "Café", "Cafe", "中", "文", "中文"]
+    write_rows(tmp_path / "vocab.txt", rows)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    tokenizer = load_tokenizer(tmp_path)
+    assert spelled(tokenizer, "Café", "中文") == pieces
+    (tmp_path / "saved").mkdir()
+    save_tokenizer(tmp_path / "saved", tokenizer)
+    again = load_tokenizer(tmp_path / "saved")
+    assert again.encode(["Café", "中文"]) == tokenizer.encode(["Café", "中文"])
+    assert tokenizer_digest(again) == tokenizer_digest(tokenizer)
+
+
 # --- SentencePiece
 
 
@@ -297,11 +325,11 @@ def test_a_config_that_is_no_json_object(tmp_path: Path) -> None:
 def test_the_digest_knows_kind_case_and_content(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "vocab.txt", CASED_ROWS)
     made = [WordPieceTokenizer(path, True), WordPieceTokenizer(path, False),
-            OriginalWordPieceTokenizer(path, True)]  # fmt: skip
+            WordPieceTokenizer(path, True, False), OriginalWordPieceTokenizer(path)]  # fmt: skip
     digests = {tokenizer_digest(tokenizer) for tokenizer in made}
     assert tokenizer_digest(WordPieceTokenizer(path, True)) in digests
     write_rows(path, [*CASED_ROWS, "##ice"])
-    assert len({*digests, tokenizer_digest(WordPieceTokenizer(path, True))}) == 4
+    assert len({*digests, tokenizer_digest(WordPieceTokenizer(path, True))}) == 5
 
 
 # --- real data
