@@ -101,7 +101,8 @@ class LibraryTokenizer(Tokenizer):
         if template and template["type"] == "TemplateProcessing":
             kinds = [next(iter(item.items())) for item in template["pair"]]
             first, second = (i for i, (kind, _) in enumerate(kinds) if kind == "Sequence")
-            return second - first - 1, kinds[second][1]["type_id"] == 1
+            if second - first > 1:  # a template that was given for one text alone has none
+                return second - first - 1, kinds[second][1]["type_id"] == 1
         like_roberta = self.cls_id == self._pieces.get("<s>")
         return (2, False) if like_roberta else (1, True)
 

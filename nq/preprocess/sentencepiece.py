@@ -12,6 +12,7 @@ from nq.preprocess.tokenizer import SPECIAL, Pieces, Tokenizer, marker_ids
 
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
 FAIRSEQ_FILE = "sentencepiece.bpe.model"
+KNOWN_FILES = (FAIRSEQ_FILE, "sentencepiece.model")  # XLM-RoBERTa's and RemBERT's
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -40,7 +41,7 @@ class SentencePieceTokenizer(Tokenizer):
         path = Path(model_file)
         fairseq = path.name == FAIRSEQ_FILE
         self._file = path
-        self.files = {FAIRSEQ_FILE if fairseq else "spiece.model": path}
+        self.files = {path.name if path.name in KNOWN_FILES else "spiece.model": path}
         self.lowercase = lowercase
         self.keep_accents = not lowercase if keep_accents is None else keep_accents
         try:

@@ -19,6 +19,11 @@ NAMES = (
     "vocab.json",
 )
 
+SPIECE_DEFAULTS = {
+    "albert": {"do_lower_case": True, "keep_accents": False},
+    "rembert": {"do_lower_case": False, "keep_accents": True},
+}
+
 
 def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
     """The tokenizer whose files lie in ``folder`` (``folder`` may be such a file itself).
@@ -52,10 +57,11 @@ def _from_file(path: Path, folder: Path, compat: str) -> Tokenizer:
     if kind == "SentencePiece":
         from nq.preprocess.sentencepiece import SentencePieceTokenizer
 
-        lowercase, accents = _flag(config, "do_lower_case"), _flag(config, "keep_accents")
-        if _is_albert(folder):
-            lowercase, accents = lowercase is not False, bool(accents)
-        return SentencePieceTokenizer(path, lowercase, accents)
+        said = {name: value for name, value in config.items() if value is not None}
+        says = {**SPIECE_DEFAULTS.get(_model_type(folder), {}), **said}
+        return SentencePieceTokenizer(
+            path, _flag(says, "do_lower_case"), _flag(says, "keep_accents")
+        )
     from nq.preprocess.library import LibraryTokenizer
 
     return LibraryTokenizer(path)
@@ -102,12 +108,12 @@ def _cleaning(path: Path, config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _is_albert(folder: Path) -> bool:
+def _model_type(folder: Path) -> str:
     config = folder / "config.json"
     try:
-        return config.is_file() and json.loads(config.read_bytes())["model_type"] == "albert"
+        return str(json.loads(config.read_bytes())["model_type"]) if config.is_file() else ""
     except (ValueError, KeyError, TypeError):
-        return False  # whoever reads the config says so
+        return ""  # whoever reads the config says so
 
 
 def _tokenizer_config(folder: Path) -> dict[str, Any]:

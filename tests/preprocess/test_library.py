@@ -189,6 +189,19 @@ def test_pieces_that_were_added_to_a_wordpiece_json_have_their_ids(
     assert special_ids(tokenizer).isdisjoint(tokenizer.encode(["[Q]"])[0])
 
 
+def test_a_template_for_one_text_alone_has_the_usual_separators(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    one = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    made = Library.from_file(str(folders["unigram"] / "tokenizer.json"))
+    made.post_processor = one
+    made.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = load_tokenizer(tmp_path)
+    assert (tokenizer.separators, tokenizer.segments) == (2, False)
+
+
 def test_the_two_files_and_the_one_are_the_same_tokenizer(folders: dict[str, Path]) -> None:
     two, one = load_tokenizer(folders["byte-level"]), load_tokenizer(folders["byte-level-json"])
     words = " ".join(PAGES).split(" ")
@@ -335,6 +348,16 @@ def test_an_alberts_words_lose_case_and_accents(
     )
     assert load_tokenizer(tmp_path).encode(["Rivér"]) == plain.encode(["Rivér"])
     assert isinstance(albert, SentencePieceTokenizer)
+
+
+def test_a_remberts_quotes_are_evened_out(spiece_models: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copyfile(spiece_models["plain-unigram"], tmp_path / "sentencepiece.model")
+    plain = load_tokenizer(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "rembert"}', encoding="utf-8")
+    rembert = load_tokenizer(tmp_path)
+    words = ["``ice", "Rivér", "river''"]
+    assert rembert.encode(words) == plain.encode(['"ice', "Rivér", 'river"'])
+    assert set(rembert.files) == {"sentencepiece.model"}
 
 
 # --- live, where transformers is installed
