@@ -8,8 +8,9 @@ is how much more likely the model holds it than "no answer" in that window,
 
 in which the normalisers of the three softmaxes cancel. Hypotheses that say the same add up:
 the evidence of a block, or of one answer in it, is the log-sum-exp over all of its windows and
-positions. What words block and question share counts too (``overlap``). Two softmaxes follow,
-whose weights are ``config.ChoiceWeights``:
+positions. A model without a head for types (all its type logits are 0) says neither yes nor no:
+both would outweigh any one span. What words block and question share counts too (``overlap``).
+Two softmaxes follow, whose weights are ``config.ChoiceWeights``:
 
     P(block) over the blocks of the page and "no answer",
     P(option | block) over its short spans, yes, no and "the whole block".
@@ -42,6 +43,7 @@ from nq.records import (
 )
 
 KINDS = (AnswerType.SHORT, AnswerType.LONG, AnswerType.YES, AnswerType.NO)
+_WITHOUT_TYPES = KINDS[:2]
 _YES_NO = {AnswerType.YES: YesNo.YES, AnswerType.NO: YesNo.NO}
 _LISTS = ("<Ul>", "<Ol>", "<Dl>")
 _SHORT = KINDS.index(AnswerType.SHORT)
@@ -77,7 +79,7 @@ class Evidence:
         features: ``[B, len(BLOCK_FEATURES)]``.
         found: all pairs that lie in one block.
         pair_block: ``[P]`` which row of ``blocks`` each pair lies in.
-        likely: ``[len(KINDS), P]`` evidence of each pair as each kind of answer.
+        likely: ``[K, P]`` evidence of each pair as each of the first K of ``KINDS``.
     """
 
     blocks: IntArray
@@ -100,7 +102,7 @@ class Evidence:
         distinct, which = np.unique(spans[short], axis=0, return_inverse=True)
         evidence = _logsumexp_by(likely[_SHORT, short], which.reshape(-1), len(distinct))
         best = likely.argmax(axis=1)
-        others = [i for i in range(len(KINDS)) if i != _SHORT]
+        others = [i for i in range(len(likely)) if i != _SHORT]
         kinds = np.array([AnswerType.SHORT] * len(distinct) + [KINDS[i] for i in others])
         all_evidence = np.append(evidence, [_logsumexp(likely[i]) for i in others])
         length = np.append(np.log1p(distinct[:, 1] - distinct[:, 0]), [0.0] * len(others))
@@ -223,9 +225,10 @@ def _is_apparatus(example: Example, span: Span) -> bool:
 
 
 def _hypotheses(found: Pairs, scores: WindowScores, max_pieces: int) -> FloatArray:
-    """``[len(KINDS), P]`` evidence; -inf for a short answer that is too long."""
+    """``[K, P]`` evidence; -inf for a short answer that is too long."""
     types = scores.type_logits.astype(np.float64)
-    gain = types[:, KINDS] - types[:, [AnswerType.UNKNOWN]]
+    kinds = KINDS if types.any() else _WITHOUT_TYPES
+    gain = types[:, kinds] - types[:, [AnswerType.UNKNOWN]]
     likely = found.score + gain[found.window].T
     likely[_SHORT, found.end_pos - found.start_pos >= max_pieces] = -np.inf
     return np.asarray(likely)

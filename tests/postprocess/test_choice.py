@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import defaultdict
 
@@ -26,6 +27,9 @@ Said = tuple[int, AnswerType, Span | None]
 def hypotheses(example: Example, scores: WindowScores) -> dict[Said, float]:
     """What the page may be said to answer, each with the sum of its likelihood ratios."""
     total: dict[Said, float] = defaultdict(float)
+    kinds = [AnswerType.SHORT, AnswerType.LONG]
+    if scores.type_logits.any():
+        kinds += [AnswerType.YES, AnswerType.NO]
     for w in range(len(scores)):
         for i, start in enumerate(scores.start_doc[w].tolist()):
             for j, end in enumerate(scores.end_doc[w].tolist()):
@@ -37,7 +41,7 @@ def hypotheses(example: Example, scores: WindowScores) -> dict[Said, float]:
                     continue
                 score = float(scores.start_logit[w, i]) + float(scores.end_logit[w, j])
                 score -= float(scores.cls_logit[w].sum(dtype=np.float64))
-                for kind in (AnswerType.SHORT, AnswerType.LONG, AnswerType.YES, AnswerType.NO):
+                for kind in kinds:
                     short = kind is AnswerType.SHORT
                     if short and pieces > MAX_PIECES:
                         continue
@@ -77,12 +81,29 @@ def test_unlearnt_weights_take_the_model_at_its_word(seed: int, ties: bool) -> N
 
 
 @chance
+@given(seeds)
+def test_a_model_without_types_says_neither_yes_nor_no(seed: int) -> None:
+    example, scores = page(seed)
+    scores = dataclasses.replace(scores, type_logits=0 * scores.type_logits)
+    said = hypotheses(example, scores)
+    for one in alternatives(example, scores, DecisionConfig(), 100):
+        block = next(b for b, *_ in said if example.candidates[b].span == one.long)
+        spans = {span: value for (b, _, span), value in said.items() if b == block and span}
+        assert one.yes_no is YesNo.NONE
+        assert bool(one.shorts) == bool(spans)
+        for span in one.shorts:
+            assert spans[span] == pytest.approx(max(spans.values()), rel=1e-6)
+
+
+@chance
 @given(seeds, st.booleans())
 def test_the_short_answer_lies_in_its_block(seed: int, ties: bool) -> None:
     example, scores = page(seed, ties)
     for one in alternatives(example, scores, DecisionConfig(), 100):
         assert all(one.long.contains(span) for span in one.shorts)
-        assert bool(one.shorts) != (one.yes_no is not YesNo.NONE)
+        yes_no = one.yes_no is not YesNo.NONE
+        assert not (one.shorts and yes_no)
+        assert one.shorts or yes_no or not scores.type_logits.any()
         assert 0 < one.short_probability <= one.long_probability < 1
 
 
