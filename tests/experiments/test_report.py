@@ -163,9 +163,9 @@ MEASURED = """<script>document.title = JSON.stringify([
 @pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium that draws the page")
 @pytest.mark.parametrize("width", [400, 1280, 1472, 1920])
 def test_no_column_is_cut_off_and_none_squeezed(tmp_path: Path, width: int) -> None:
-    found = [case(verdict(Outcome.WRONG, lost=Stage.DECISION), n) for n in range(1000)]
-    for one in found:
-        one.traits["tokens of the page"] = "20,000 to 49,999"
+    told = verdict(Outcome.WRONG, lost=Stage.DECISION)
+    traits = {"tokens of the page": "20,000 to 49,999"}
+    found = [Case(n, "who", traits, told, told) for n in range(1000)]
     shown = page(report(found, {})).replace("</body>", MEASURED + "</body>")
     (tmp_path / "page.html").write_text(shown, encoding="utf-8")
     arguments = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={width},900"]
