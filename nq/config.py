@@ -6,6 +6,7 @@ The command line and the README's tables are made from these fields and their he
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
@@ -223,9 +224,11 @@ class TrainConfig(Settings):
     )
 
     def __post_init__(self) -> None:
-        _check(self.epochs > 0, f"epochs must be above 0, got {self.epochs}")
+        for name in ("epochs", "learning_rate"):
+            value = getattr(self, name)
+            _check(0 < value < math.inf, f"{name} must be above 0 and finite, got {value}")
         _check(self.batch_size >= 1, f"batch_size must be at least 1, got {self.batch_size}")
-        _check(self.learning_rate > 0, f"learning_rate must be above 0, got {self.learning_rate}")
         _check(0 <= self.warmup < 1, f"warmup must be in [0, 1), got {self.warmup}")
+        _check(0 <= self.dropout < 1, f"dropout must be in [0, 1), got {self.dropout}")
         _check(0 <= self.negatives <= 1, f"negatives must be in [0, 1], got {self.negatives}")
         _check(self.save_every >= 1, f"save_every must be at least 1, got {self.save_every}")

@@ -35,8 +35,12 @@ def parser() -> argparse.ArgumentParser:
         help="model folder of any kind to start from: of ours, of Hugging Face's, of Google's",
     )
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="model folder")
-    parser.add_argument("--limit", type=int, metavar="N", help="read the first N records only")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes for preprocessing")
+    parser.add_argument(
+        "--limit", type=commandline.positive, metavar="N", help="read the first N records only"
+    )
+    parser.add_argument(
+        "--workers", type=commandline.positive, metavar="N", help="processes for preprocessing"
+    )
     parser.add_argument("--card", type=Path, metavar="FILE", help="model card to put into it")
     parser.add_argument(
         "--compact", action="store_true", help="word table in 8 bits, the rest in float16"

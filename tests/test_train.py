@@ -47,14 +47,34 @@ def curve(store: str) -> list[int]:
     return sorted(point.step for point in points)
 
 
+@pytest.mark.parametrize("negatives", ["0", "1"])  # nobody said that there is no answer
 def test_nothing_to_train_on_is_one_line(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    negatives: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = json.loads(bundled_sample().read_text(encoding="utf-8").splitlines()[0])
     del record["annotations"]
     data = tmp_path / "without.jsonl"
     data.write_text(json.dumps(record), encoding="utf-8")
     arguments = ["--data", str(data), "--init", str(tiny_model), "--output", str(tmp_path / "made")]
-    sizes = ["--max-seq-length", "32", "--max-query-length", "8", "--negatives", "0"]
+    sizes = ["--max-seq-length", "32", "--max-query-length", "8", "--negatives", negatives]
     assert console(["train", *arguments, *sizes]) == 1
     assert "annotations" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--limit=0", "--limit: must be at least 1, got 0"),
+        ("--limit=-3", "--limit: must be at least 1, got -3"),
+        ("--workers=-1", "--workers: must be at least 1, got -1"),
+        ("--epochs=inf", "epochs must be above 0 and finite, got inf"),
+        ("--learning-rate=inf", "learning_rate must be above 0 and finite, got inf"),
+        ("--dropout=1", "dropout must be in [0, 1), got 1.0"),
+    ],
+)
+def test_absurd_values_are_wrong_usage(
+    option: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = ["--data", "some.jsonl", "--init", "model", "--output", str(tmp_path / "made")]
+    assert console(["train", *folders, option]) == 2
+    assert message in capsys.readouterr().err

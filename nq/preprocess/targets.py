@@ -29,13 +29,15 @@ def target(example: Example, found: Sequence[Context], config: WindowConfig) -> 
     """The target as a range of words; ``NO_TARGET`` if the contexts do not hold the answer.
 
     An answer in a nested candidate or beyond the last context becomes no target in every
-    mode (the originals label a wrong place). ``None`` is a page that the originals leave
-    out of the training, in their modes only.
+    mode (the originals label a wrong place). ``None`` is a page to leave out of the
+    training: one that nobody annotated, or in the originals' modes one that they leave out.
     """
+    ours = config.compat == "ours"
+    if ours and example.annotations is None:
+        return None
     annotation = chosen_annotation(example.annotations or ())
     if annotation is None:
         return NO_TARGET
-    ours = config.compat == "ours"
     shorts = sorted(annotation.shorts) if ours else annotation.shorts
     first = 0
     for context in found:

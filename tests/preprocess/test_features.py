@@ -241,7 +241,7 @@ def test_negatives_are_as_frequent_as_asked_and_differ_by_seed_and_page(
     wordpiece: WordPieceTokenizer,
 ) -> None:
     def kept(number: int, seed: int) -> list[int]:
-        example = Example(number, "", long.tokens, long.is_html, long.candidates)
+        example = Example(number, "", long.tokens, long.is_html, long.candidates, ())
         return list(training_features(example, wordpiece, SMALL, 0.02, seed).windows)
 
     long = page(f"<P> {'ice ' * 5000}</P>")
