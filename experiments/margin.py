@@ -261,10 +261,12 @@ def compare(args: argparse.Namespace) -> int:
         job = Job(
             files, model, profile, windows, own.decision, args.batch_size, folder, limit=args.limit
         )
-        with commandline.bar("predict", "windows") as bar:
-            scored = score_windows(job, Report(args.profile, folder), bar)
-        with commandline.bar("compare", "pages") as bar:
-            result = measure(read_pages(scored, args.half, bar), args.margins, args.most)
+        with (
+            commandline.bar("predict", "windows") as bar,
+            score_windows(job, Report(args.profile, folder), bar) as scored,
+            commandline.bar("compare", "pages") as compared,
+        ):
+            result = measure(read_pages(scored, args.half, compared), args.margins, args.most)
     if args.json:
         commandline.print_json(result)
     else:

@@ -20,7 +20,7 @@ import orjson
 from nq.config import DecisionConfig, WindowConfig
 from nq.formats import inputs, outputs
 from nq.formats.predictions import encode_prediction, write_predictions
-from nq.formats.results import AGAIN, Results, clear, move, write_part
+from nq.formats.results import AGAIN, Results, alone, clear, move, write_part
 from nq.model import checkpoint
 from nq.model.profile import Profile
 from nq.model.runtime import import_tensorflow
@@ -176,18 +176,18 @@ def run(
     """
     started = time.perf_counter()
     report = Report(str(job.profile), Path())
-    scored = score_windows(job, report, on_windows, on_loaded)
-    (report.output / JOB).unlink(missing_ok=True)
-    _answer(job, scored, report, rows)
-    clear(report.output / SCORES)
-    if job.keep_scores:
-        move(scored.folder, report.output / SCORES)
-    scored.clear()  # only an interrupted run is gone on with
-    report.time["total_s"] = time.perf_counter() - started
-    report.run_id = run_id()
-    text = orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2)
-    (report.output / METRICS).write_bytes(text + b"\n")
-    _write_job(job, scored, report.output)
+    with score_windows(job, report, on_windows, on_loaded) as scored:
+        (report.output / JOB).unlink(missing_ok=True)
+        _answer(job, scored, report, rows)
+        clear(report.output / SCORES)
+        if job.keep_scores:
+            move(scored.folder, report.output / SCORES)
+        scored.clear()  # only an interrupted run is gone on with
+        report.time["total_s"] = time.perf_counter() - started
+        report.run_id = run_id()
+        text = orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2)
+        (report.output / METRICS).write_bytes(text + b"\n")
+        _write_job(job, scored, report.output)
     return report
 
 
@@ -231,13 +231,16 @@ class Scored:
         clear(self.folder)
 
 
+@contextmanager
 def score_windows(
     job: Job,
     report: Report,
     on_windows: OnWindows = lambda done, total: None,
     on_loaded: Callable[[], None] = lambda: None,
-) -> Scored:
+) -> Iterator[Scored]:
     """Prepares and scores all windows, going on where an equal job was interrupted.
+
+    Until the block ends no other run may write to the run's folder.
 
     Args:
         job: what is asked.
@@ -246,10 +249,22 @@ def score_windows(
         on_loaded: told when the model is loaded.
     """
     inputs.check_files(job.files)
+    checkpoint.check(job.model)
     key = job.request.key()
     asked = _asked(job, key)
     report.output = job.output or job.root / _run_name(job, asked)
-    report.output.mkdir(parents=True, exist_ok=True)
+    with alone(report.output):
+        yield _score(job, key, asked, report, on_windows, on_loaded)
+
+
+def _score(
+    job: Job,
+    key: str,
+    asked: dict[str, Any],
+    report: Report,
+    on_windows: OnWindows,
+    on_loaded: Callable[[], None],
+) -> Scored:
     check = None
     with ahead(job.request, _windows_folder(job, key), job.workers) as prepare_windows:
         with report.timed("load_s"):

@@ -74,12 +74,15 @@ def tune(args: argparse.Namespace) -> int:
     }
     if not gold:
         raise ValueError(f"no annotations in {', '.join(files)}: give annotated data to learn from")
-    with commandline.bar("predict", "windows") as bar:
-        scored = score_windows(job, Report(str(args.profile), Path()), bar)
-    decision, predictions = learn(scored, gold)
-    save_settings(args.model, replace(own, decision=decision))
-    if not args.keep_scores:
-        scored.clear()
+    report = Report(str(args.profile), Path())
+    with (
+        commandline.bar("predict", "windows") as bar,
+        score_windows(job, report, bar) as scored,
+    ):
+        decision, predictions = learn(scored, gold)
+        save_settings(args.model, replace(own, decision=decision))
+        if not args.keep_scores:
+            scored.clear()
     result = {
         "long_threshold": decision.long_threshold,
         "short_threshold": decision.short_threshold,

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -308,6 +309,34 @@ def test_model_without_tokenizer(tiny_model: Path, tmp_path: Path) -> None:
     done = command("--model", model, "--no-track", folder=tmp_path)
     assert done.returncode == 1
     assert "no tokenizer" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "says"),
+    [
+        ("config.json", lambda data: b"{", "config.json is not JSON"),
+        ("model.safetensors", lambda data: data[:-100], "model.safetensors is damaged"),
+        ("config.json", lambda data: data.replace(b'layers": 2', b'layers": 3'), "lacks 16 of the"),
+        (
+            "config.json",
+            lambda data: data.replace(b'hidden_size": 8', b'hidden_size": 16'),
+            "has shape",
+        ),
+    ],
+)
+def test_a_damaged_model_leaves_nothing_half_made(
+    tiny_model: Path, tmp_path: Path, file: str, change: Callable[[bytes], bytes], says: str
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(tiny_model, model)
+    data = (model / file).read_bytes()
+    (model / file).write_bytes(change(data))
+    assert change(data) != data
+    done = command("--model", model, "--no-track", "--limit", 3, folder=tmp_path)
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not [path for path in tmp_path.glob("runs/*") if not path.name.startswith("windows-")]
 
 
 def test_without_tensorflow_one_line_says_what_to_install(tmp_path: Path) -> None:

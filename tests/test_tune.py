@@ -46,7 +46,8 @@ def learnt(tiny_model: Path, tmp_path: Path) -> Callable[[Callable[[int], bool]]
             for _, example in answered_examples(job)
             if example.annotations
         }
-        return tune.learn(score_windows(job, Report("baseline", Path())), gold)
+        with score_windows(job, Report("baseline", Path())) as scored:
+            return tune.learn(scored, gold)
 
     return learn
 

@@ -8,27 +8,73 @@ computed again lies in parts of a shard ``AGAIN`` and counts instead of what was
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import glob
 import json
+import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
+from nq.errors import RunError
 from nq.records import WindowScores
 
 KEYS = ("example_keys", "window_ids")
 READ = "read"
 SCORES = tuple(WindowScores.__slots__)
 REQUEST = "request.json"
+LOCK = ".nq-run.lock"
 DIGITS = 12
 PARTS_IN_MEMORY = 8
 AGAIN = Path("again")
 
 Part = Mapping[str, np.ndarray[Any, Any]]
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keeps other runs out of a folder, which is made, and goes again if it is empty then.
+
+    Raises:
+        RunError: another run is there.
+    """
+    lock = None
+    while lock is None:
+        with contextlib.suppress(FileExistsError):  # of a file the opening of the lock tells
+            folder.mkdir(parents=True)
+        lock = _lock(folder / LOCK)
+    try:
+        yield
+    finally:
+        (folder / LOCK).unlink(missing_ok=True)
+        lock.close()
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _lock(path: Path) -> IO[str] | None:
+    """The file, locked; ``None`` if it was that of a run that has just ended."""
+    try:
+        lock = path.open("w")
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock.fileno()), path.stat()):
+            return lock
+    except BlockingIOError as error:
+        lock.close()
+        raise RunError(
+            f"another run writes to {path.parent}; wait for it, or give another folder"
+        ) from error
+    except FileNotFoundError:
+        pass
+    lock.close()
+    return None
 
 
 def claim(folder: Path, request: Mapping[str, Any]) -> None:

@@ -105,6 +105,18 @@ def load_config(folder: str | Path) -> ModelConfig:
         raise ValueError(f"{path}: {error}") from error
 
 
+def check(folder: str | Path) -> None:
+    """Looks at what can be wrong with a folder before TensorFlow is there.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged, or config and weights are of different models.
+    """
+    config = load_config(folder)
+    if weight_files(folder)[0].suffix == ".safetensors":
+        read_tensors(folder).table(config)
+
+
 def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
     """``config`` with a word table that has a row for each of the tokenizer's ids.
 

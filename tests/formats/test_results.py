@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,11 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nq.errors import RunError
 from nq.formats.results import (
     AGAIN,
     PARTS_IN_MEMORY,
     SCORES,
     Results,
+    alone,
     claim,
     clear,
     move,
@@ -183,6 +186,39 @@ def test_claiming_removes_parts_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "half.tmp").touch()
     claim(tmp_path, {"model": "b"})
     assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", "request.json"}
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
+    with alone(tmp_path / "run"), alone(tmp_path / "other"):
+        with pytest.raises(RunError, match="another run writes"), alone(tmp_path / "run"):
+            pass
+        (tmp_path / "other" / "kept").touch()
+    assert [p.name for p in tmp_path.rglob("*")] == ["other", "kept"]
+    with pytest.raises(FileNotFoundError, match="of the block"), alone(tmp_path / "run"):
+        raise FileNotFoundError("of the block")
+    with alone(tmp_path / "run"):
+        pass
+
+
+def test_of_many_runs_one_at_a_time_has_the_folder(tmp_path: Path) -> None:
+    inside, most, refused = list[int](), list[int](), list[int]()
+
+    def run(number: int) -> None:
+        for _ in range(200):
+            try:
+                with alone(tmp_path / "run"):
+                    inside.append(number)
+                    most.append(len(inside))
+                    inside.pop()
+            except RunError:
+                refused.append(number)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(most) == 1 and len(most) + len(refused) == 800 and not any(tmp_path.iterdir())
 
 
 def test_results_move_with_all_they_need(tmp_path: Path) -> None:
