@@ -32,7 +32,7 @@ from nq.records import Example, ExampleId, IntArray, Prediction, WindowScores
 from nq.scoring import Scorekeeper
 
 if TYPE_CHECKING:
-    from nq.pipeline import Scored
+    from nq.scored import Scored
 
 MARGINS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0)
 PARTS = ("long", "short", "yes_no")
@@ -250,8 +250,9 @@ def compare(args: argparse.Namespace) -> int:
     if profile.changes.refine:
         raise commandline.UsageError("every window is to be read: leave refine out of --profile")
     from nq.formats import inputs
+    from nq.job import Job, Report
     from nq.model.checkpoint import load_settings
-    from nq.pipeline import Job, Report, score_windows
+    from nq.scored import score_windows
 
     model = args.model or bundled_model()
     own = load_settings(model)

@@ -22,8 +22,8 @@ from nq import commandline
 from nq.errors import RunError
 from nq.formats import inputs
 from nq.formats.fields import RecordError
-from nq.pipeline import answered_examples
 from nq.records import Example, Span
+from nq.scored import answered_examples
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, ""))

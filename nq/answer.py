@@ -17,8 +17,8 @@ from nq.formats import outputs
 from nq.model.profile import Profile
 
 if TYPE_CHECKING:
+    from nq.job import Job, Report
     from nq.parity import Parity
-    from nq.pipeline import Job, Report
 
 SAMPLE_ROWS = 40
 
@@ -121,7 +121,8 @@ def _formats(text: str) -> tuple[str, ...]:
 
 def answer(args: argparse.Namespace) -> int:
     """Runs the command."""
-    from nq.pipeline import DEAD_LETTERS, run
+    from nq.job import DEAD_LETTERS
+    from nq.pipeline import run
     from nq.summary import parity_line, record, summary
 
     job = _job(args)
@@ -171,8 +172,8 @@ def _parity(job: Job, args: argparse.Namespace, report: Report) -> Parity | None
 
 def _job(args: argparse.Namespace) -> Job:
     from nq.formats import inputs
+    from nq.job import Job
     from nq.model.checkpoint import load_settings
-    from nq.pipeline import Job
 
     model = args.model or bundled_model()
     own = load_settings(model)

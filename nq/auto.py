@@ -28,8 +28,9 @@ import orjson
 
 from nq import __version__
 from nq.errors import RunError
+from nq.job import Job
 from nq.model.profile import OPENVINO, PACKAGES, Profile
-from nq.pipeline import Job, loader, prepared_windows, weights_digest
+from nq.scored import loader, prepared_windows, weights_digest
 
 log = logging.getLogger(__name__)
 

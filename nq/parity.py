@@ -16,7 +16,7 @@ import orjson
 
 from eval import labels
 from nq.formats.results import Results, shards
-from nq.pipeline import METRICS, PREDICTIONS, SCORES
+from nq.job import METRICS, PREDICTIONS, SCORES
 from nq.records import FloatArray, WindowScores
 
 F1 = ("micro_f1", "long-answer-f1", "short-answer-f1")

@@ -7,8 +7,8 @@ from pathlib import Path
 from nq import tracking
 from nq.formats import inputs, outputs
 from nq.formats.shown import cut
+from nq.job import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, Job, Report
 from nq.parity import Parity
-from nq.pipeline import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, Job, Report
 
 QUALITY = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
 

@@ -19,8 +19,8 @@ from nq import commandline, options
 from nq.config import ChoiceWeights, DecisionConfig
 
 if TYPE_CHECKING:
-    from nq.pipeline import Scored
     from nq.postprocess.learning import Lesson
+    from nq.scored import Scored
 
 ROUNDED = 4
 SLACK = 0.005
@@ -53,8 +53,9 @@ def parser() -> argparse.ArgumentParser:
 def tune(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.formats import inputs
+    from nq.job import Job, Report
     from nq.model.checkpoint import load_settings, save_settings
-    from nq.pipeline import Job, Report, answered_examples, score_windows
+    from nq.scored import answered_examples, score_windows
     from nq.scoring import gold_label
 
     own = load_settings(args.model)

@@ -18,10 +18,11 @@ import sentencepiece
 from eval import labels
 from nq.bundle import bundled_model, bundled_sample
 from nq.config import DECISIONS, DecisionConfig, ModelConfig, WindowConfig
+from nq.job import Job, Report
 from nq.model import checkpoint, joint
 from nq.model.checkpoint import load_settings
 from nq.model.profile import THESIS, Profile, profiles
-from nq.pipeline import Job, Report, run
+from nq.pipeline import run
 from nq.preprocess.vocabulary import load_tokenizer
 from tests import making
 

@@ -13,9 +13,10 @@ from nq.bundle import bundled_sample
 from nq.formats import inputs
 from nq.formats.pages import from_text, with_question
 from nq.formats.predictions import encode_prediction
+from nq.job import PREDICTIONS, Job
 from nq.model.checkpoint import load_settings
 from nq.model.profile import Profile
-from nq.pipeline import PREDICTIONS, Job, run
+from nq.pipeline import run
 from nq.records import Example
 
 QUESTIONS = 3

@@ -11,9 +11,9 @@ import pytest
 from nq import auto
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig
+from nq.job import Job
 from nq.model.checkpoint import load_settings
 from nq.model.profile import PACKAGES, Profile
-from nq.pipeline import Job
 
 
 @pytest.fixture

@@ -16,9 +16,10 @@ from nq.bundle import bundled_sample
 from nq.errors import RunError
 from nq.formats import inputs
 from nq.formats.predictions import encode_prediction
+from nq.job import PREDICTIONS, Job, Report
 from nq.model.checkpoint import load_settings
 from nq.model.profile import Profile
-from nq.pipeline import PREDICTIONS, Job, Report, run
+from nq.pipeline import run
 from nq.records import Example
 
 QUESTIONS = 6

@@ -16,13 +16,14 @@ from nq.errors import RunError
 from nq.formats import inputs
 from nq.formats.fields import RecordError
 from nq.formats.results import Results, shards
-from nq.pipeline import JOB, METRICS, PREDICTIONS, RESULTS, SCORES, Job, answered_examples
+from nq.job import JOB, METRICS, PREDICTIONS, RESULTS, SCORES, Job
 from nq.postprocess.answers import pairs
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
 from nq.preprocess.tokenizer import Tokenizer
 from nq.preprocess.vocabulary import load_tokenizer, tokenizer_digest
 from nq.records import Example, WindowScores
+from nq.scored import answered_examples
 
 Place = tuple[int, int]
 """Input file and line."""

@@ -1,0 +1,243 @@
+"""files of questions -> windows -> scores, on disk: gone on with where a run was interrupted.
+
+Memory stays flat: nothing here holds more than one page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+
+from nq.formats import inputs
+from nq.formats.results import AGAIN, Results, alone, clear, write_part
+from nq.model import checkpoint
+from nq.model.runtime import import_tensorflow
+from nq.postprocess.decision import DECISIONS
+from nq.preprocess.ahead import ahead
+from nq.preprocess.job import Prepared, prepare
+from nq.preprocess.vocabulary import load_tokenizer
+from nq.records import DeadLetter, Example, ExampleId, Source, WindowScores
+
+if TYPE_CHECKING:
+    from nq.model.loading import Loader
+    from nq.model.predictor import Predictor
+    from nq.recheck import Recheck
+from nq.job import RESULTS, Job, Report
+
+OnWindows = Callable[[int, int], None]
+"""Told how many windows were scored just now, and how many there are."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The scores of a job's windows, on disk; iterating yields each example with its own.
+
+    Args:
+        job: what was asked.
+        prepared: the windows.
+        folder: of the scores.
+        duplicates: filled while iterating: records whose ``example_id`` was there before.
+    """
+
+    job: Job
+    prepared: Prepared
+    folder: Path
+    duplicates: list[DeadLetter] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[tuple[Example, WindowScores]]:
+        self.duplicates.clear()
+        results = Results(self.folder, self.prepared.shards)
+        for source, example in _unique(_examples(self.job), self.duplicates):
+            yield example, results[source.file_index, source.line]
+
+    def clear(self) -> None:
+        """Removes the scores."""
+        clear(self.folder)
+
+
+@contextmanager
+def score_windows(
+    job: Job,
+    report: Report,
+    on_windows: OnWindows = lambda done, total: None,
+    on_loaded: Callable[[], None] = lambda: None,
+) -> Iterator[Scored]:
+    """Prepares and scores all windows, going on where an equal job was interrupted.
+
+    Until the block ends no other run may write to the run's folder.
+
+    Args:
+        job: what is asked.
+        report: gets the run's folder, device, windows and the time of each phase.
+        on_windows: told how many windows were scored just now, and how many there are.
+        on_loaded: told when the model is loaded.
+    """
+    inputs.check_files(job.files)
+    checkpoint.check(job.model)
+    asked = _asked(job)
+    report.output = _named(job, asked)
+    with alone(report.output):
+        yield _score(job, asked, report, on_windows, on_loaded)
+
+
+def _score(
+    job: Job,
+    asked: dict[str, Any],
+    report: Report,
+    on_windows: OnWindows,
+    on_loaded: Callable[[], None],
+) -> Scored:
+    check = None
+    folder = _windows_folder(job, asked["windows"])
+    with ahead(job.request, folder, job.workers) as prepare_windows:
+        with report.timed("load_s"):
+            made = loader(job)
+            if job.profile.changes.recheck:
+                from nq.recheck import Recheck
+
+                check = Recheck(made, job.profile, job.decision)
+            predictor = made.predictor(job.profile)
+        on_loaded()
+        with report.timed("preprocess_s"):
+            prepared = prepare_windows()
+    report.windows = prepared.windows
+    scored = Scored(job, prepared, _predict(predictor, asked, prepared, report, on_windows))
+    if check:
+        with report.timed("recheck_s"):
+            report.rechecked = _recheck(scored, check)
+    return scored
+
+
+def _recheck(scored: Scored, check: Recheck) -> int:
+    """Computes close calls again, beside their first scores; how many there were.
+
+    An interrupted run has kept those that it did.
+    """
+    results = Results(scored.folder, scored.prepared.shards)
+    done = sum(len(results[key]) for key in results.again)
+    for source, example in answered_examples(scored.job):
+        key = source.file_index, source.line
+        found = None if key in results.again else check.scores(example, results[key])
+        if found:
+            keys = np.full((len(found["window_ids"]), 2), key, np.int32)
+            write_part(scored.folder, AGAIN, done, {**found, "example_keys": keys})
+            done += len(keys)
+            results.again.add(key)
+    return len(results.again)
+
+
+def prepared_windows(job: Job) -> Prepared:
+    """The windows of a job, made now if they are not there."""
+    return prepare(job.request, _windows_folder(job, job.request.key()), job.workers)
+
+
+def _windows_folder(job: Job, key: str) -> Path:
+    return (job.output or job.root) / f"windows-{key}"
+
+
+def weights_digest(model: Path) -> str:
+    """Changes with the weights in a model folder."""
+    return "+".join(inputs.digest(str(path)) for path in checkpoint.weight_files(model))
+
+
+def loader(job: Job) -> Loader:
+    """Makes predictors of a job's model, under any profile."""
+    import_tensorflow()
+    from nq.model.batches import Shape
+    from nq.model.loading import Loader
+    from nq.model.predict import some_windows
+
+    shape = Shape(job.batch_size, job.windows.max_seq_length)
+    return Loader(
+        job.model,
+        load_tokenizer(job.model, job.windows.compat),
+        job.windows,
+        job.decision.rule,
+        job.batch_size,
+        lambda: some_windows(prepared_windows(job).shards, shape),
+    )
+
+
+def _asked(job: Job) -> dict[str, Any]:
+    """What makes scores comparable; an equal request goes on where one was interrupted."""
+    wanted = DECISIONS[job.decision.rule]
+    return {
+        "windows": job.request.key(),
+        "weights": weights_digest(job.model),
+        "profile": str(job.profile),
+        "batch_size": job.batch_size,
+        "positions": [wanted.k, wanted.text_only],
+        **({"decision": job.decision.to_dict()} if job.profile.changes.recheck else {}),
+    }
+
+
+def output_folder(job: Job) -> Path:
+    """The folder of a run: that of the job, or one named by all that its results depend on."""
+    return _named(job, _asked(job))
+
+
+def _named(job: Job, asked: dict[str, Any]) -> Path:
+    text = orjson.dumps([asked, job.decision.to_dict()], option=orjson.OPT_SORT_KEYS)
+    return job.output or job.root / f"{job.profile}-{hashlib.sha256(text).hexdigest()[:10]}"
+
+
+def _predict(
+    predictor: Predictor,
+    asked: dict[str, Any],
+    prepared: Prepared,
+    report: Report,
+    on_windows: OnWindows,
+) -> Path:
+    """Scores every window; the folder of the results."""
+    from nq.model import predict
+
+    report.device, report.precision = predictor.engine.device, predictor.engine.precision
+    folder = report.output / RESULTS
+    timing = predict.predict(
+        predictor, prepared.shards, folder, asked, lambda done: on_windows(done, prepared.windows)
+    )
+    report.time["compile_s"] = timing.compile_s
+    report.time["warmup_s"] = timing.warmup_s
+    report.time["predict_s"] = timing.steady_s
+    report.resumed_windows = timing.resumed_windows
+    report.read_windows = timing.read_windows
+    report.float32_windows = timing.float32_windows
+    report.windows_per_s = timing.windows_per_s
+    return folder
+
+
+def _examples(job: Job) -> Iterator[tuple[Source, Example]]:
+    """The good records of the input, in order; the bad ones are dead letters already."""
+    left = job.limit
+    for index, path in enumerate(job.files):
+        for source, item in inputs.read_examples(path, index, limit=left):
+            if left is not None:
+                left -= 1
+            if isinstance(item, Example):
+                yield source, item
+
+
+def answered_examples(job: Job) -> Iterator[tuple[Source, Example]]:
+    """The examples that a run of ``job`` answers, each once, in order."""
+    return _unique(_examples(job), [])
+
+
+def _unique(
+    examples: Iterator[tuple[Source, Example]], duplicates: list[DeadLetter]
+) -> Iterator[tuple[Source, Example]]:
+    """The first example of every id; later ones become dead letters."""
+    seen: set[ExampleId] = set()
+    for source, example in examples:
+        if example.example_id in seen:
+            reason = f"example_id {example.example_id} was there before"
+            duplicates.append(DeadLetter(source, reason, example.question))
+        else:
+            seen.add(example.example_id)
+            yield source, example
