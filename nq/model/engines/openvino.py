@@ -68,7 +68,7 @@ class Engine:
         """Post-training quantization, calibrated on real windows, each without its padding.
 
         Left out are the products that lose most by it: those of gelu, whose outliers stretch the
-        scale, and the heads. Together they make up two fifths of the drift and a fifth of the speed.
+        scale, and the heads. They make up two fifths of the drift, and a fifth of the speed.
         """
         rows = self.task.calibration()
         names = [given.any_name for given in model.inputs]
