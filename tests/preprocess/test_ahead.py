@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -58,6 +59,17 @@ def request(folder: Path, examples: int = 20) -> Request:
     return Request((str(data),), str(write_vocab(folder)), CONFIG)
 
 
+def children() -> list[psutil.Process]:
+    """The processes that prepare ahead; other tests may have left others."""
+    return [p for p in psutil.Process().children() if is_ahead(p)]
+
+
+def is_ahead(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+        return module.__name__ in process.cmdline()
+    return False
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.glob("*.*") if p.name != "manifest.json"}
 
@@ -65,14 +77,14 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_makes_what_prepare_makes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     asked = request(tmp_path)
     with ahead(asked, tmp_path / "one") as wait:
-        assert len(psutil.Process().children()) == 1
+        assert len(children()) == 1
         found = wait()
     made = prepare(asked, tmp_path / "other")
     assert contents(tmp_path / "one") == contents(tmp_path / "other")
     assert (found.examples, found.windows, found.dead_letters) == (20, made.windows, 1)
     assert found.reused  # the other process made it
     assert capfd.readouterr() == ("", "")
-    assert not psutil.Process().children()
+    assert not children()
 
 
 def test_what_is_there_takes_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +107,7 @@ def test_fails_as_prepare_does(tmp_path: Path, capfd: pytest.CaptureFixture[str]
 def test_a_process_that_died_is_made_good(tmp_path: Path) -> None:
     asked = request(tmp_path)
     with ahead(asked, tmp_path / "out") as wait:
-        psutil.Process().children()[0].kill()
+        children()[0].kill()
         assert not wait().reused
 
 
@@ -105,7 +117,7 @@ def test_who_waits_no_longer_leaves_nothing(
     asked = request(tmp_path, 5000)
     with ahead(asked, tmp_path / "out"):
         until(lambda: list(tmp_path.glob("out/.unfinished-*/progress")))
-    assert not psutil.Process().children()
+    assert not children()
     assert [p.name for p in (tmp_path / "out").iterdir()] == [LOCK]
     assert capfd.readouterr() == ("", "")
 
