@@ -39,12 +39,13 @@ with ahead(request, Path(sys.argv[3])):
     time.sleep(600)
 """
 INTERRUPTED = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from nq.config import WindowConfig
 from nq.preprocess.ahead import ahead
 from nq.preprocess.job import Request
 request = Request((sys.argv[1],), sys.argv[2], WindowConfig(max_seq_length=48, max_query_length=12))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # where it was ignored
 try:
     with ahead(request, Path(sys.argv[3])):
         print("begun", flush=True)
