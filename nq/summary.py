@@ -91,7 +91,7 @@ def summary(report: Report, parity: Parity | None = None, how_to_open: str | Non
     else:
         lines.append("no annotations in the data: answered, not scored")
     if report.metrics and report.without_gold:
-        lines.append(f"{report.without_gold} examples have no annotations and were not scored")
+        lines.append(f"not scored, for want of annotations: {report.without_gold}")
     phases = "   ".join(
         f"{name.removesuffix('_s')} {spent:.1f}" for name, spent in report.time.items()
     )
