@@ -30,6 +30,7 @@ from nq import __version__
 from nq.errors import RunError
 from nq.job import Job
 from nq.model.profile import OPENVINO, PACKAGES, Profile
+from nq.model.runtime import import_tensorflow
 from nq.scored import loader, prepared_windows, weights_digest
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class Trial:
 
 def choose(job: Job) -> Profile:
     """The profile for ``job``, whose own profile does not matter; says what it saw."""
+    import_tensorflow()
     key, cache = _key(job), _cache()
     known = _read(cache).get(key)
     if known:

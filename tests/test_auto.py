@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ from nq.config import DecisionConfig
 from nq.job import Job
 from nq.model.checkpoint import load_settings
 from nq.model.profile import PACKAGES, Profile
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -70,3 +74,11 @@ def test_other_windows_are_another_choice(job: Job) -> None:
 
     other = replace(job, windows=replace(job.windows, max_seq_length=24))
     assert auto._key(job) != auto._key(other) != auto._key(replace(job, batch_size=5))
+
+
+def test_it_tells_its_own_lines_alone(job: Job, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "nq.answer", "--profile", "auto", "--limit", "2", "--json"]
+    places = ["--model", str(job.model), "--root", str(tmp_path), "--no-track"]
+    done = subprocess.run([*command, *places], cwd=ROOT, capture_output=True, text=True, check=True)
+    lines = done.stderr.splitlines()
+    assert len(lines) > 3 and all(line.startswith("nq: ") for line in lines)
