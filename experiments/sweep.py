@@ -57,7 +57,7 @@ class Row:
         cold_s: seconds of the first process from start to end, without preprocessing.
         warm_s: seconds that all windows take at the steady speed, and what is computed again.
         change: of ``warm_s`` against baseline, -0.5 for half the time.
-        windows_per_s, examples_per_s: steady speed, medians.
+        windows_per_s, examples_per_s: speeds by ``warm_s``.
         micro_f1: at the stored thresholds; ``None`` without gold.
         changed_share: of the answers, against baseline.
         max_drift: of a logit, against baseline.

@@ -7,14 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from nq.config import DecisionConfig, WindowConfig
 from nq.model.profile import Profile
 from nq.preprocess.job import Request
 
-if TYPE_CHECKING:
-    pass
 PREDICTIONS, METRICS, DEAD_LETTERS = "predictions.json", "metrics.json", "dead_letters.jsonl"
 JOB, RESULTS, SCORES = "job.json", "results", "scores"
 

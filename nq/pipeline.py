@@ -8,23 +8,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from nq.formats import outputs
 from nq.formats.predictions import encode_prediction, write_predictions
 from nq.formats.results import clear, move
+from nq.job import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, SCORES, Job, Report, Row
 from nq.postprocess.decision import DECISIONS, decide, weighed
 from nq.preprocess.job import encode_dead_letter
 from nq.preprocess.prepared import MANIFEST
 from nq.records import Example, Prediction, YesNo
-from nq.scoring import Scorekeeper
-
-if TYPE_CHECKING:
-    pass
-from nq.job import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, SCORES, Job, Report, Row
 from nq.scored import OnWindows, Scored, output_folder, score_windows
+from nq.scoring import Scorekeeper
 
 
 def run(

@@ -17,6 +17,7 @@ import orjson
 
 from nq.formats import inputs
 from nq.formats.results import AGAIN, Results, alone, clear, write_part
+from nq.job import RESULTS, Job, Report
 from nq.model import checkpoint
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import DECISIONS
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from nq.model.loading import Loader
     from nq.model.predictor import Predictor
     from nq.recheck import Recheck
-from nq.job import RESULTS, Job, Report
 
 OnWindows = Callable[[int, int], None]
 """Told how many windows were scored just now, and how many there are."""
