@@ -157,6 +157,7 @@ class ChoiceWeights(Settings):
     overlap: float = option(0.0, "of the words that block and question share, by BM25")
     table: float = option(0.0, "added for a table")
     list: float = option(0.0, "added for a list")
+    place: float = option(0.0, "of log(n) of the n-th block of its type, on whole pages")
     null: float = option(0.0, "of no answer")
     short_evidence: float = option(1.0, "of an option's evidence")
     short_length: float = option(0.0, "of log(tokens) of a span")
@@ -170,7 +171,7 @@ class ChoiceWeights(Settings):
 
     def block_vector(self) -> tuple[float, ...]:
         """In the order of the features of a block."""
-        return self.evidence, self.overlap, self.table, self.list
+        return self.evidence, self.overlap, self.table, self.list, self.place
 
     def option_vector(self) -> tuple[float, ...]:
         """In the order of the features of an option."""

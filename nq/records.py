@@ -20,6 +20,14 @@ FloatArray = NDArray[np.floating[Any]]
 
 ExampleId = int | str
 
+BLOCK_TYPES = {
+    "<P>": "Paragraph",
+    "<Table>": "Table",
+    "<Ul>": "List",
+    "<Ol>": "List",
+    "<Dl>": "List",
+}
+
 
 class AnswerType(enum.IntEnum):
     """What a window's target is; the order is that of the type logits (BERT-Joint)."""
@@ -122,6 +130,10 @@ class Example:
             self.tokens[i] if n == 0 or self.touch(inside[n - 1], i) else " " + self.tokens[i]
             for n, i in enumerate(inside)
         )
+
+    def block_type(self, block: Span) -> str:
+        """Paragraph, Table, List or Other, by the tag that ``block`` begins with."""
+        return BLOCK_TYPES.get(self.tokens[block.start], "Other")
 
     def touch(self, token: int, following: int) -> bool:
         """Whether the bytes of ``following`` begin where those of ``token`` end."""

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from nq.preprocess.contexts import TYPES
 from nq.records import Annotation, Context, Example, Span, YesNo
 
 NONE, OTHER = "none", "other"
@@ -137,4 +136,4 @@ def traits(
 
 
 def _kind(example: Example, block: Span) -> str:
-    return TYPES.get(example.tokens[block.start], OTHER).lower()
+    return example.block_type(block).lower()

@@ -9,7 +9,8 @@ is how much more likely the model holds it than "no answer" in that window,
 in which the normalisers of the three softmaxes cancel. Hypotheses that say the same add up:
 the evidence of a block, or of one answer in it, is the log-sum-exp over all of its windows and
 positions. A model without a head for types (all its type logits are 0) says neither yes nor no:
-both would outweigh any one span. What words block and question share counts too (``overlap``).
+both would outweigh any one span. What words block and question share counts too (``overlap``), and
+where on its page a block stands (``place``).
 Two softmaxes follow, whose weights are ``config.ChoiceWeights``:
 
     P(block) over the blocks of the page and "no answer",
@@ -30,6 +31,7 @@ import numpy as np
 from nq.config import ChoiceWeights, DecisionConfig
 from nq.postprocess.answers import Pairs, pairs
 from nq.postprocess.overlap import overlap
+from nq.postprocess.place import place
 from nq.records import (
     Alternative,
     AnswerType,
@@ -45,7 +47,6 @@ from nq.records import (
 KINDS = (AnswerType.SHORT, AnswerType.LONG, AnswerType.YES, AnswerType.NO)
 _WITHOUT_TYPES = KINDS[:2]
 _YES_NO = {AnswerType.YES: YesNo.YES, AnswerType.NO: YesNo.NO}
-_LISTS = ("<Ul>", "<Ol>", "<Dl>")
 _SHORT = KINDS.index(AnswerType.SHORT)
 APPARATUS = (("^",), ("Jump", "up"), ("This", "page", "was", "last", "edited"))
 
@@ -132,13 +133,14 @@ def evidence(example: Example, scores: WindowScores, max_pieces: int) -> Evidenc
     pair_block = pair_block.reshape(-1)
     total = np.logaddexp.reduce(likely, axis=0) if len(found) else np.empty(0)
     together = _logsumexp_by(total, pair_block, len(present))
-    tags = [example.tokens[example.candidates[i].span.start] for i in present]
+    types = [example.block_type(example.candidates[i].span) for i in present]
     features = np.column_stack(
         [
             together,
             overlap(example, present.tolist()),
-            [tag == "<Table>" for tag in tags],
-            [tag in _LISTS for tag in tags],
+            [kind == "Table" for kind in types],
+            [kind == "List" for kind in types],
+            place(example, present.tolist()),
         ]
     )
     return Evidence(present, features, found, pair_block, likely)

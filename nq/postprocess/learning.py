@@ -3,7 +3,8 @@
 Each page gives a lesson to both softmaxes of ``nq.postprocess.choice``: which blocks are right
 (none: "no answer" is), and which options of the right block are. The loss is the negative
 logarithm of the probability that falls on what is right, with a pull towards the weights that
-take the model at its word, so that a few hundred pages are enough.
+take the model at its word and expect answers where they usually stand (``nq.postprocess.place``),
+so that a few hundred pages are enough, of whatever kind: what they do not show stays as expected.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from scipy.optimize import minimize
 
 from nq.config import ChoiceWeights
 from nq.postprocess.choice import Evidence, Options
+from nq.postprocess.place import USUAL
 from nq.records import AnswerType, Example, FloatArray, IntArray, Span, YesNo
 
 PULL = 1.0
 ANNOTATORS_NEEDED = 2
-BLOCK = ("evidence", "overlap", "table", "list", "null")
+BLOCK = ("evidence", "overlap", "table", "list", "place", "null")
 OPTION = ("short_evidence", "short_length", "whole", "yes", "no")
 _YES_NO = {AnswerType.YES: YesNo.YES, AnswerType.NO: YesNo.NO}
 
@@ -94,9 +96,9 @@ def fit(blocks: Sequence[Lesson], options: Sequence[Lesson]) -> ChoiceWeights:
     """The weights of both softmaxes; scaling is left as it is.
 
     Args:
-        blocks, options: the lessons; without any the weights stay as they are.
+        blocks, options: the lessons; without any the weights stay as expected.
     """
-    weights = _fitted(ChoiceWeights(), BLOCK, blocks)
+    weights = _fitted(USUAL, BLOCK, blocks)
     return _fitted(weights, OPTION, options)
 
 

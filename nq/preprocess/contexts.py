@@ -18,7 +18,6 @@ from nq.config import WindowConfig
 from nq.records import Candidate, Context, Example
 
 NULL_CONTEXT = Context(-1, "[NoLongAnswer]", (), ())
-TYPES = {"<Table>": "Table", "<P>": "Paragraph", "<Ul>": "List", "<Ol>": "List", "<Dl>": "List"}
 _ORIGINAL_BLANKS = re.compile("[ \t\r\n\u202f]+")
 
 
@@ -66,7 +65,7 @@ def contexts(example: Example, config: WindowConfig) -> list[Context]:
         words, doc = _text(example, candidate, html)
         if not any(word.strip() for word in words):
             continue
-        kind = TYPES.get(example.tokens[candidate.span.start], "Other")
+        kind = example.block_type(candidate.span)
         counts[kind] = min(counts[kind] + 1, config.max_position)
         found.append(Context(index, f"[{kind}={counts[kind]}]", words, doc))
     return found

@@ -134,7 +134,7 @@ def test_below_a_threshold_nothing_is_said(seed: int, long: float, short: float)
 
 
 @pytest.mark.parametrize(
-    ("name", "block"), [("table", 1), ("list", 2), ("overlap", 3), ("null", None)]
+    ("name", "block"), [("table", 1), ("list", 2), ("overlap", 3), ("place", 3), ("null", None)]
 )
 def test_a_weight_moves_the_choice_its_way(name: str, block: int | None) -> None:
     tags = ["<P>", "<Table>", "<Ul>", "<P>"]

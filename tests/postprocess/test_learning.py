@@ -23,6 +23,7 @@ from nq.postprocess.learning import (
     right_options,
     scaling,
 )
+from nq.postprocess.place import USUAL
 from nq.records import Annotation, AnswerType, Example, Prediction, Span, YesNo
 from tests.postprocess import made
 
@@ -117,7 +118,7 @@ def lessons(names: tuple[str, ...], truth: ChoiceWeights, n: int) -> list[Lesson
 
 def test_fitting_finds_the_weights_behind_the_data() -> None:
     truth = ChoiceWeights(
-        evidence=0.6, overlap=0.8, table=-1.0, list=0.3, null=1.5,
+        evidence=0.6, overlap=0.8, table=-1.0, list=0.3, place=-0.5, null=1.5,
         short_evidence=0.7, short_length=-0.4, whole=0.5, yes=-0.6, no=0.2,
     )  # fmt: skip
     found = fit(lessons(BLOCK, truth, 3000), lessons(OPTION, truth, 3000))
@@ -126,7 +127,17 @@ def test_fitting_finds_the_weights_behind_the_data() -> None:
 
 
 def test_without_lessons_nothing_is_learnt() -> None:
-    assert fit([], []) == ChoiceWeights()
+    assert fit([], []) == USUAL
+
+
+def test_what_the_pages_do_not_show_stays_as_expected() -> None:
+    truth = ChoiceWeights(evidence=0.6, overlap=0.8, null=1.5)
+    seen = lessons(BLOCK, truth, 500)
+    unseen = [BLOCK.index(name) for name in ("table", "list", "place")]
+    for lesson in seen:
+        lesson.features[:, unseen] = 0
+    found = fit(seen, [])
+    assert (found.table, found.list, found.place) == (USUAL.table, USUAL.list, USUAL.place)
 
 
 def test_an_impossible_choice_spoils_nothing() -> None:
