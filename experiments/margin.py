@@ -1,4 +1,4 @@
-"""How much of a page has to be read: what each margin of ``refine`` saves and what it costs.
+"""How much of a page has to be read: what each ``NEAR`` of ``refine`` saves and what it costs.
 
     python -m experiments.margin --data dev.jsonl.gz --max-seq-length 512 --doc-stride 128
 
@@ -19,13 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nq import commandline
+import numpy as np
+
+from nq import commandline, refine
 from nq.bundle import bundled_model
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import RunError
 from nq.formats.predictions import encode_prediction
-from nq.formats.results import SCORES
-from nq.model import refine
+from nq.formats.results import READ, SCORES
 from nq.model.profile import Profile
 from nq.postprocess.decision import decide
 from nq.records import Example, ExampleId, IntArray, Prediction, WindowScores
@@ -34,7 +35,7 @@ from nq.scoring import Scorekeeper
 if TYPE_CHECKING:
     from nq.scored import Scored
 
-MARGINS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0)
+MARGINS = (0.0, 1.0, 2.0, refine.NEAR, 4.0, 6.0)
 PARTS = ("long", "short", "yes_no")
 F1 = {"long": "long-answer-f1", "short": "short-answer-f1", "micro": "micro_f1"}
 REMAINDERS = {"even": 0, "odd": 1}
@@ -53,13 +54,6 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--margins", nargs="+", type=_margin, default=MARGINS, metavar="X", help="to be compared"
-    )
-    parser.add_argument(
-        "--most",
-        type=commandline.positive,
-        default=refine.MOST,
-        metavar="N",
-        help=f"windows of a page that are read again in detail, at most (default: {refine.MOST})",
     )
     parser.add_argument(
         "--half",
@@ -104,14 +98,17 @@ class Page:
         """The prediction by all windows."""
         return decide(self.example, self.scores, self.decision)
 
-    def refined(self, margin: float, most: int | None) -> tuple[Prediction, int]:
+    def refined(self, margin: float) -> tuple[Prediction, int]:
         """The prediction under ``refine``, and how many windows it rests on."""
 
-        def look_up(windows: IntArray) -> refine.Columns:
+        def look_up(windows: IntArray) -> dict[str, np.ndarray[Any, Any]]:
             return {name: getattr(self.scores, name)[windows] for name in SCORES}
 
         everything = [slice(0, len(self.scores))]
-        columns, read = refine.read(look_up, self.token_map, everything, margin, most)
+        columns = refine.read(
+            look_up, self.token_map, [self.example], everything, self.decision, margin
+        )
+        read = columns.pop(READ)
         key = read.tobytes()
         if key not in self._decided:
             self._decided[key] = decide(self.example, WindowScores(**columns), self.decision)
@@ -160,13 +157,12 @@ def changes(found: Prediction, whole: Prediction) -> list[str]:
     return [part for part, equal in zip(PARTS, same, strict=True) if not equal]
 
 
-def measure(pages: Iterable[Page], margins: Sequence[float], most: int | None) -> dict[str, Any]:
+def measure(pages: Iterable[Page], margins: Sequence[float]) -> dict[str, Any]:
     """What every margin reads and changes.
 
     Args:
         pages: whose windows were all read.
-        margins: see ``nq.model.refine.read``.
-        most: likewise.
+        margins: ``near`` of ``nq.refine.read``.
 
     Returns:
         How many ``questions`` and ``windows``, the ``f1`` of reading them all, and for each of
@@ -177,7 +173,7 @@ def measure(pages: Iterable[Page], margins: Sequence[float], most: int | None) -
         whole = page.decided()
         plain.add(page.example, whole, whole, len(page.scores))
         for margin, tally in tallies.items():
-            found, windows = page.refined(margin, most)
+            found, windows = page.refined(margin)
             tally.add(page.example, found, whole, windows)
     if not plain.questions:
         raise RunError("no example of that half in the data; give --half all, or more data")
@@ -267,7 +263,7 @@ def compare(args: argparse.Namespace) -> int:
             score_windows(job, Report(args.profile, folder), bar) as scored,
             commandline.bar("compare", "pages") as compared,
         ):
-            result = measure(read_pages(scored, args.half, compared), args.margins, args.most)
+            result = measure(read_pages(scored, args.half, compared), args.margins)
     if args.json:
         commandline.print_json(result)
     else:

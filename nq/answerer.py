@@ -10,15 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
+from nq import refine
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
 from nq.formats import inputs
 from nq.formats.results import SCORES
 from nq.model.engine import Rows
 from nq.model.loading import Loader
-from nq.model.predictor import Predictor, rows_of, score_features
+from nq.model.predictor import Columns, Predictor, rows_of
 from nq.model.profile import Profile
-from nq.postprocess.decision import decide, weighed
+from nq.postprocess.decision import check, decide, weighed
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
 from nq.preprocess.tokenizer import Tokenizer
@@ -48,10 +49,15 @@ class Answerer:
         found = features(example, self.tokenizer, self.windows)
         if len(found) > LONG_WAIT_WINDOWS:
             log.info("a long page: %d windows to read", len(found))
-        scores = score_features(self.predictor, found)
+        rows = rows_of(found)
+        if self.predictor.profile.changes.refine:
+            columns = refine.scores(self.predictor, rows, [example], self.decision)
+        else:
+            columns = self.predictor.scores(rows)
+        scores = _scores(columns)
         again = self.recheck and self.recheck.scores(example, scores)
         if again:
-            scores = WindowScores(**{name: again[name] for name in SCORES})
+            scores = _scores(again)
         others = weighed(example, scores, self.decision)
         return Reply(decide(example, scores, self.decision), tuple(others(limit)) if others else ())
 
@@ -78,6 +84,7 @@ def answerer(
         decision: how scores become answers.
         batch_size: windows in a batch; few, because a short page fills no more.
     """
+    check(decision.rule, profile.names)
     tokenizer = load_tokenizer(folder, windows.compat)
     loader = Loader(
         folder,
@@ -91,6 +98,10 @@ def answerer(
     predictor = loader.predictor(profile)
     with predictor.ready():
         yield Answerer(tokenizer, predictor, windows, decision, recheck)
+
+
+def _scores(columns: Columns) -> WindowScores:
+    return WindowScores(**{name: columns[name] for name in SCORES})
 
 
 def _sample_rows(tokenizer: Tokenizer, windows: WindowConfig) -> Rows:

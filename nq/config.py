@@ -158,6 +158,7 @@ class ChoiceWeights(Settings):
     table: float = option(0.0, "added for a table")
     list: float = option(0.0, "added for a list")
     place: float = option(0.0, "of log(n) of the n-th block of its type, on whole pages")
+    most_evidence: float = option(1000.0, "that is to be expected of a block")
     null: float = option(0.0, "of no answer")
     short_evidence: float = option(1.0, "of an option's evidence")
     short_length: float = option(0.0, "of log(tokens) of a span")

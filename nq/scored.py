@@ -15,20 +15,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
+from nq.errors import RunError
 from nq.formats import inputs
 from nq.formats.results import AGAIN, Results, alone, clear, write_part
 from nq.job import RESULTS, Job, Report
 from nq.model import checkpoint
 from nq.model.runtime import import_tensorflow
-from nq.postprocess.decision import DECISIONS
+from nq.postprocess.decision import DECISIONS, check
 from nq.preprocess.ahead import ahead
 from nq.preprocess.job import Prepared, prepare
 from nq.preprocess.vocabulary import load_tokenizer
-from nq.records import DeadLetter, Example, ExampleId, Source, WindowScores
+from nq.records import DeadLetter, Example, ExampleId, IntArray, Source, WindowScores
 
 if TYPE_CHECKING:
+    from nq.model.engine import Rows
     from nq.model.loading import Loader
-    from nq.model.predictor import Predictor
+    from nq.model.predictor import Columns, Predictor
     from nq.recheck import Recheck
 
 OnWindows = Callable[[int, int], None]
@@ -81,6 +83,7 @@ def score_windows(
     """
     inputs.check_files(job.files)
     checkpoint.check(job.model)
+    check(job.decision.rule, job.profile.names)
     asked = _asked(job)
     report.output = _named(job, asked)
     with alone(report.output):
@@ -108,7 +111,7 @@ def _score(
         with report.timed("preprocess_s"):
             prepared = prepare_windows()
     report.windows = prepared.windows
-    scored = Scored(job, prepared, _predict(predictor, asked, prepared, report, on_windows))
+    scored = Scored(job, prepared, _predict(predictor, job, prepared, asked, report, on_windows))
     if check:
         with report.timed("recheck_s"):
             report.rechecked = _recheck(scored, check)
@@ -167,14 +170,14 @@ def loader(job: Job) -> Loader:
 
 def _asked(job: Job) -> dict[str, Any]:
     """What makes scores comparable; an equal request goes on where one was interrupted."""
-    wanted = DECISIONS[job.decision.rule]
+    wanted, changes = DECISIONS[job.decision.rule], job.profile.changes
     return {
         "windows": job.request.key(),
         "weights": weights_digest(job.model),
         "profile": str(job.profile),
         "batch_size": job.batch_size,
         "positions": [wanted.k, wanted.text_only],
-        **({"decision": job.decision.to_dict()} if job.profile.changes.recheck else {}),
+        **({"decision": job.decision.to_dict()} if changes.recheck or changes.refine else {}),
     }
 
 
@@ -190,8 +193,9 @@ def _named(job: Job, asked: dict[str, Any]) -> Path:
 
 def _predict(
     predictor: Predictor,
-    asked: dict[str, Any],
+    job: Job,
     prepared: Prepared,
+    asked: dict[str, Any],
     report: Report,
     on_windows: OnWindows,
 ) -> Path:
@@ -201,7 +205,12 @@ def _predict(
     report.device, report.precision = predictor.engine.device, predictor.engine.precision
     folder = report.output / RESULTS
     timing = predict.predict(
-        predictor, prepared.shards, folder, asked, lambda done: on_windows(done, prepared.windows)
+        predictor,
+        prepared.shards,
+        folder,
+        asked,
+        lambda done: on_windows(done, prepared.windows),
+        **_refined(predictor, job),
     )
     report.time["compile_s"] = timing.compile_s
     report.time["warmup_s"] = timing.warmup_s
@@ -211,6 +220,42 @@ def _predict(
     report.float32_windows = timing.float32_windows
     report.windows_per_s = timing.windows_per_s
     return folder
+
+
+def _refined(predictor: Predictor, job: Job) -> dict[str, Any]:
+    """How ``predict`` is to score windows under ``refine``: of many pages, for full batches."""
+    if not job.profile.changes.refine:
+        return {}
+    from nq import refine
+    from nq.model.predict import PART_BATCHES
+
+    pages = _Pages(job)
+
+    def score(rows: Rows, on_windows: Callable[[int], None]) -> Columns:
+        examples = pages(rows["example_keys"])
+        return refine.scores(predictor, rows, examples, job.decision, on_windows)
+
+    return {"score": score, "part_batches": refine.PARTS_AT_ONCE * PART_BATCHES}
+
+
+class _Pages:
+    """The examples of a job by file and line, found fastest in their order."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._ahead, self._at = job, _examples(job), (-1, -1)
+
+    def __call__(self, keys: IntArray) -> list[Example]:
+        """Those of the windows with these keys ``[N, 2]``, each once."""
+        return [self._find((file, line)) for file, line in dict.fromkeys(map(tuple, keys.tolist()))]
+
+    def _find(self, key: tuple[int, int]) -> Example:
+        if key <= self._at:
+            self._ahead = _examples(self._job)
+        for source, example in self._ahead:
+            self._at = source.file_index, source.line
+            if self._at == key:
+                return example
+        raise RunError(f"line {key[1]} of {self._job.files[key[0]]} is no example any more")
 
 
 def _examples(job: Job) -> Iterator[tuple[Source, Example]]:

@@ -24,6 +24,9 @@ from nq.model.predictor import Columns, Predictor
 PART_BATCHES = 16
 CALIBRATION = 64
 
+Score = Callable[[Columns, Callable[[int], None]], Columns]
+"""Rows of windows, and who is told how many were done; the columns of their scores."""
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -65,6 +68,8 @@ def predict(
     folder: Path,
     request: dict[str, Any],
     on_windows: Callable[[int], None] = lambda n: None,
+    score: Score | None = None,
+    part_batches: int = PART_BATCHES,
 ) -> Timing:
     """Scores all shards into ``folder``, going on where an equal request was interrupted.
 
@@ -74,6 +79,8 @@ def predict(
         folder: for the results; parts of another request in it are removed.
         request: what makes results comparable: features, model, profile, batch size …
         on_windows: told how many windows were done.
+        score: how windows of whole examples get their scores, if not by ``predictor.scores``.
+        part_batches: a part holds so many batches, or a little more.
 
     Raises:
         ArithmeticError: logits are not finite; names the window.
@@ -87,8 +94,8 @@ def predict(
             resumed += done
             on_windows(done)
             started = time.perf_counter()
-            for rows in parts(shard, predictor.shape, done):
-                found = predictor.scores(rows, on_windows)
+            for rows in parts(shard, predictor.shape, done, part_batches):
+                found = (score or predictor.scores)(rows, on_windows)
                 write_part(folder, shard, done, {**found, **{n: rows[n] for n in KEYS}})
                 done += len(rows["window_ids"])
                 windows += len(rows["window_ids"])
@@ -105,15 +112,18 @@ def predict(
     )
 
 
-def parts(shard: Path, shape: Shape, skip: int = 0) -> Iterator[Columns]:
+def parts(
+    shard: Path, shape: Shape, skip: int = 0, part_batches: int = PART_BATCHES
+) -> Iterator[Columns]:
     """The windows of a shard from number ``skip`` on, in parts of whole examples.
 
     Args:
         shard: TFRecords of windows, those of an example one after the other.
-        shape: a part holds ``PART_BATCHES`` batches of it, or a little more.
+        shape: of a batch.
         skip: at the beginning of an example.
+        part_batches: a part holds so many batches, or a little more.
     """
-    features, least = spec(shape.length, training=False), PART_BATCHES * shape.batch_size
+    features, least = spec(shape.length, training=False), part_batches * shape.batch_size
 
     def decode(serialized: Any) -> Any:
         parsed = tf.io.parse_example(serialized, features)

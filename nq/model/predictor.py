@@ -20,12 +20,12 @@ import numpy as np
 import tensorflow as tf
 
 from nq.errors import RunError
-from nq.formats.results import READ, SCORES
-from nq.model import batches, engine, refine
+from nq.formats.results import SCORES
+from nq.model import batches, engine
 from nq.model.batches import Batch, Shape
 from nq.model.engine import COLUMNS, Rows, Step, Task
 from nq.model.profile import grappler_options
-from nq.records import Features, IntArray, WindowScores
+from nq.records import Features, IntArray
 
 log = logging.getLogger(__name__)
 
@@ -70,31 +70,15 @@ class Predictor:
             yield
 
     def scores(self, rows: Rows, on_windows: Callable[[int], None] = lambda n: None) -> Columns:
-        """The columns ``SCORES`` and ``READ`` of so many windows as there are, in their order.
+        """The columns ``SCORES`` of so many windows as there are, in their order.
 
         Args:
-            rows: the windows of whole examples, those of an example one after the other, with
-                ``window_ids``.
+            rows: the windows, with ``window_ids``.
             on_windows: told how many windows were done just now.
 
         Raises:
             ArithmeticError: logits are not finite, not even in float32; names the window.
         """
-        if not self.profile.changes.refine:
-            return {**self._scores(rows, on_windows), READ: np.ones(len(rows["window_ids"]), bool)}
-        starts = np.flatnonzero(rows["window_ids"][:, 0] == 0)
-        ends = [*starts[1:].tolist(), len(rows["window_ids"])]
-        examples = [slice(a, b) for a, b in zip(starts.tolist(), ends, strict=True)]
-
-        def score(windows: IntArray) -> Columns:
-            return self._scores({n: rows[n][windows] for n in rows}, on_windows)
-
-        found, read = refine.read(score, rows["token_map"], examples)
-        on_windows(int((~read).sum()))
-        return {**found, READ: read}
-
-    def _scores(self, rows: Rows, on_windows: Callable[[int], None]) -> Columns:
-        """Batch by batch, back in order."""
         found: list[tuple[IntArray, Sequence[Any]]] = []
         for batch in self._plan(rows["input_mask"]):
             found.append((batch.rows, self._checked(batch, rows)))
@@ -126,7 +110,7 @@ class Predictor:
             self._spare = self.in_float32()
         self.float32_windows += len(batch.rows)
         with self._spare.ready():
-            again = self._spare._scores({n: x[batch.rows] for n, x in rows.items()}, lambda n: None)
+            again = self._spare.scores({n: x[batch.rows] for n, x in rows.items()})
         return [again[name] for name in SCORES]
 
     def _run(self, batch: Batch, rows: Rows) -> Sequence[Any]:
@@ -209,13 +193,3 @@ def rows_of(features: Features) -> Columns:
     """The windows of one example as ``parts`` gives those of many."""
     ids = np.stack([features.windows, np.full_like(features.windows, features.n_windows)], axis=1)
     return {**{name: getattr(features, name) for name in COLUMNS}, "window_ids": ids}
-
-
-def score_features(predictor: Predictor, features: Features) -> WindowScores:
-    """Scores all windows of one example in memory; call it while the predictor is ``ready``.
-
-    Raises:
-        ArithmeticError: logits are not finite; names the window.
-    """
-    found = predictor.scores(rows_of(features))
-    return WindowScores(**{name: found[name] for name in SCORES})

@@ -122,8 +122,7 @@ OPTIMIZATIONS = {
         ),
         Optimization(
             "refine",
-            "reads windows that hardly overlap first, and the others only where they may change "
-            "the answer",
+            "reads of each page only those windows that may change its answer",
             {"refine": True},
         ),
         Optimization(
@@ -154,8 +153,8 @@ OPTIMIZATIONS = {
             "recheck",
             "answers that were a close call are decided again by all windows in float32",
             {"recheck": True},
-            needs=("mixed", "refine", "int8"),
-            why="all windows are read in float32 anyway",
+            needs=("mixed", "int8"),
+            why="all is computed in float32 anyway",
         ),
     )
 }

@@ -52,13 +52,47 @@ APPARATUS = (("^",), ("Jump", "up"), ("This", "page", "was", "last", "edited"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Blocks:
+    """The blocks of a page, and what is known of them before anything is read.
+
+    Args:
+        of_token: ``[T]`` which of them each document token lies in, -1 for none.
+        candidates: ``[B]`` their indices; blocks without a word are left out.
+        features: ``[B, 4]`` those of ``Evidence`` but the first.
+    """
+
+    of_token: IntArray
+    candidates: IntArray
+    features: FloatArray
+
+    @classmethod
+    def of(cls, example: Example) -> Blocks:
+        """Those of a page."""
+        of_token = blocks(example)
+        found = np.unique(of_token[(of_token >= 0) & ~np.array(example.is_html, np.bool_)])
+        types = [example.block_type(example.candidates[i].span) for i in found]
+        features = [
+            overlap(example, found.tolist()),
+            np.array([kind == "Table" for kind in types], np.float64),
+            np.array([kind == "List" for kind in types], np.float64),
+            place(example, found.tolist()),
+        ]
+        held = np.where(np.isin(of_token, found), of_token, -1)
+        return cls(held, found, np.column_stack(features))
+
+    def utility(self, weights: ChoiceWeights) -> FloatArray:
+        """``[B]`` what is known of each, as its probability counts it."""
+        return self.features @ weights.block_vector()[1:]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Options:
     """What one block may say in short.
 
     Args:
         kinds: ``[O]`` ``AnswerType`` of each.
         spans: ``[O]`` the document tokens that it rests on, start and inclusive end ``[O, 2]``.
-        features: ``[O, len(OPTION_FEATURES)]``.
+        features: ``[O, 5]`` in the order of ``ChoiceWeights.option_vector``.
     """
 
     kinds: IntArray
@@ -77,7 +111,7 @@ class Evidence:
 
     Args:
         blocks: ``[B]`` indices of candidates, those with a hypothesis only.
-        features: ``[B, len(BLOCK_FEATURES)]``.
+        features: ``[B, 5]`` in the order of ``ChoiceWeights.block_vector``.
         found: all pairs that lie in one block.
         pair_block: ``[P]`` which row of ``blocks`` each pair lies in.
         likely: ``[K, P]`` evidence of each pair as each of the first K of ``KINDS``.
@@ -115,35 +149,29 @@ class Evidence:
         )
 
 
-def evidence(example: Example, scores: WindowScores, max_pieces: int) -> Evidence:
+def evidence(
+    example: Example, scores: WindowScores, max_pieces: int, page: Blocks | None = None
+) -> Evidence:
     """What all windows of an example say, by block.
 
     Args:
         example: the page.
         scores: of all its windows.
         max_pieces: length of a short answer at most.
+        page: its blocks, if they are at hand.
     """
-    of_token = blocks(example)
+    page = page or Blocks.of(example)
     found = pairs(scores)
-    first = of_token[found.start_doc]
-    inside = (first >= 0) & (first == of_token[found.end_doc])
+    first = page.of_token[found.start_doc]
+    inside = (first >= 0) & (first == page.of_token[found.end_doc])
     found, first = found.where(inside), first[inside]
     likely = _hypotheses(found, scores, max_pieces)
     present, pair_block = np.unique(first, return_inverse=True)
     pair_block = pair_block.reshape(-1)
     total = np.logaddexp.reduce(likely, axis=0) if len(found) else np.empty(0)
     together = _logsumexp_by(total, pair_block, len(present))
-    types = [example.block_type(example.candidates[i].span) for i in present]
-    features = np.column_stack(
-        [
-            together,
-            overlap(example, present.tolist()),
-            [kind == "Table" for kind in types],
-            [kind == "List" for kind in types],
-            place(example, present.tolist()),
-        ]
-    )
-    return Evidence(present, features, found, pair_block, likely)
+    known = page.features[np.searchsorted(page.candidates, present)]
+    return Evidence(present, np.column_stack([together, known]), found, pair_block, likely)
 
 
 def choose(example: Example, scores: WindowScores, config: DecisionConfig) -> Prediction:

@@ -7,19 +7,23 @@ import math
 import numpy as np
 
 from nq.config import DecisionConfig
-from nq.postprocess.choice import alternative, evidence, log_odds
+from nq.postprocess.choice import Evidence, alternative, evidence, log_odds
 from nq.records import AnswerType, Example, FloatArray, WindowScores
 
 
 def closeness(example: Example, scores: WindowScores, config: DecisionConfig) -> float:
-    """The least change of a log odds that makes the default decision another one.
+    """The least change of a log odds that makes the default decision another one."""
+    return distance(example, evidence(example, scores, config.max_answer_length), config)
+
+
+def distance(example: Example, found: Evidence, config: DecisionConfig) -> float:
+    """The same of what the windows are found to say.
 
     Log odds are those of the best block against the next, of its best short answer against the
     next, and of the probability of each against its threshold; what is not given does not have to
     beat others. Infinite where a page has nothing to answer.
     """
     weights = config.weights
-    found = evidence(example, scores, config.max_answer_length)
     blocks = found.probabilities(weights)
     if not len(blocks):
         return math.inf

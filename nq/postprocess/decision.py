@@ -15,13 +15,14 @@ kisialiou/NQ ``src/utils/utils.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from nq.config import DecisionConfig
+from nq.errors import RunError
 from nq.postprocess.answers import pairs
 from nq.postprocess.choice import alternatives, choose
 from nq.postprocess.closeness import closeness
@@ -30,6 +31,8 @@ from nq.records import Alternative, Example, Prediction, Span, Weighed, WindowSc
 BERT_JOINT_K, KISIALIOU_K, DEFAULT_K = 10, 5, 20
 KISIALIOU_LONG, KISIALIOU_SHORT = 3.0, 8.0
 NO_SCORE = -10000.0
+BY_CLOSENESS = ("recheck", "refine")
+"""Optimizations that go by how close a decision is."""
 
 Rule = Callable[[Example, WindowScores, DecisionConfig], Prediction]
 Alternatives = Callable[[Example, WindowScores, DecisionConfig, int], Sequence[Alternative]]
@@ -102,6 +105,20 @@ DECISIONS = {
     "bert-joint": Decision(bert_joint, BERT_JOINT_K, text_only=False),
     "kisialiou": Decision(kisialiou, KISIALIOU_K, text_only=True),
 }
+
+
+def check(rule: str, optimizations: Collection[str]) -> None:
+    """Whether a rule tells what those optimizations go by.
+
+    Raises:
+        RunError: it does not.
+    """
+    wanted = [name for name in BY_CLOSENESS if name in optimizations]
+    if wanted and DECISIONS[rule].closeness is None:
+        raise RunError(
+            f"decision {rule} does not tell close calls: leave {' and '.join(wanted)} out of the "
+            "profile, or take --decision default"
+        )
 
 
 def decide(example: Example, scores: WindowScores, config: DecisionConfig) -> Prediction:

@@ -21,6 +21,7 @@ from nq.postprocess.place import USUAL
 from nq.records import AnswerType, Example, FloatArray, IntArray, Span, YesNo
 
 PULL = 1.0
+ROUNDED = 4
 ANNOTATORS_NEEDED = 2
 BLOCK = ("evidence", "overlap", "table", "list", "place", "null")
 OPTION = ("short_evidence", "short_length", "whole", "yes", "no")
@@ -93,13 +94,17 @@ def _needed(example: Example) -> int:
 
 
 def fit(blocks: Sequence[Lesson], options: Sequence[Lesson]) -> ChoiceWeights:
-    """The weights of both softmaxes; scaling is left as it is.
+    """The weights of both softmaxes and the highest evidence; scaling is left as it is.
 
     Args:
         blocks, options: the lessons; without any the weights stay as expected.
     """
-    weights = _fitted(USUAL, BLOCK, blocks)
-    return _fitted(weights, OPTION, options)
+    weights = _fitted(_fitted(USUAL, BLOCK, blocks), OPTION, options)
+    if not blocks:
+        return weights
+    evidence = BLOCK.index("evidence")
+    most = max(float(lesson.features[:, evidence].max()) for lesson in blocks)
+    return replace(weights, most_evidence=round(most, ROUNDED))
 
 
 def _fitted(start: ChoiceWeights, names: Sequence[str], lessons: Sequence[Lesson]) -> ChoiceWeights:
@@ -123,7 +128,9 @@ def _fitted(start: ChoiceWeights, names: Sequence[str], lessons: Sequence[Lesson
 
     origin = np.array([getattr(start, name) for name in names])
     found = minimize(loss, origin, jac=True, method="L-BFGS-B").x
-    return replace(start, **{n: round(float(v), 4) for n, v in zip(names, found, strict=True)})
+    return replace(
+        start, **{n: round(float(v), ROUNDED) for n, v in zip(names, found, strict=True)}
+    )
 
 
 def scaling(probabilities: Sequence[float], right: Sequence[bool]) -> tuple[float, float]:
@@ -139,4 +146,4 @@ def scaling(probabilities: Sequence[float], right: Sequence[bool]) -> tuple[floa
         return value, np.array([miss @ odds + PULL * (w[0] - 1), miss.sum() + PULL * w[1]])
 
     scale, shift = minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B").x
-    return round(max(float(scale), 1e-3), 4), round(float(shift), 4)
+    return round(max(float(scale), 1e-3), ROUNDED), round(float(shift), ROUNDED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 from experiments.margin import PARTS, Page, Tally, main, measure, table
 from nq.bundle import bundled_sample
 from nq.cli import console
-from nq.config import DecisionConfig
+from nq.config import ChoiceWeights, DecisionConfig
 from nq.errors import RunError
-from nq.model.refine import MARGIN
+from nq.model.checkpoint import load_settings, save_settings
 from nq.records import Annotation, Prediction, Span, YesNo
+from nq.refine import NEAR
 from tests.postprocess import made
 
 N = 4
@@ -32,6 +34,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = (json.loads(line) | {"example_id": i} for line, i in zip(lines, ids, strict=True))
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     return path
+
+
+@pytest.fixture
+def choosy(tiny_model: Path, tmp_path: Path) -> Path:
+    """A model for whose decision the words of the question count more than what it reads."""
+    folder = shutil.copytree(tiny_model, tmp_path / "choosy")
+    settings = load_settings(folder)
+    weights = ChoiceWeights(overlap=3.0, most_evidence=2.0)
+    decision = replace(settings.decision, weights=weights)
+    save_settings(folder, replace(settings, decision=decision))
+    return folder
 
 
 def compared(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
@@ -52,13 +65,11 @@ def answered(data: Path, model: Path, folder: Path, profile: str) -> tuple[dict[
 
 
 def test_it_tells_what_runs_under_refine_would_have_found(
-    data: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, choosy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plain, whole = answered(data, tiny_model, tmp_path / "plain", "baseline")
-    refined, found = answered(data, tiny_model, tmp_path / "refined", "refine")
-    result = compared(
-        capsys, "--data", data, "--model", tiny_model, "--half", "all", "--margins", MARGIN
-    )
+    plain, whole = answered(data, choosy, tmp_path / "plain", "baseline")
+    refined, found = answered(data, choosy, tmp_path / "refined", "refine")
+    result = compared(capsys, "--data", data, "--model", choosy, "--half", "all", "--margins", NEAR)
     (told,) = result["margins"]
     assert (result["questions"], result["windows"]) == (N, plain["windows"])
     assert 0 < told["read"] == refined["read_windows"] / plain["windows"] < 1
@@ -73,13 +84,14 @@ def test_it_tells_what_runs_under_refine_would_have_found(
 
 
 def test_scores_that_are_kept_are_not_made_again(
-    data: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, choosy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    always = ("--data", data, "--model", tiny_model, "--output", tmp_path, "--doc-stride", 4)
-    even = compared(capsys, *always, "--margins", 8, 0, "--most", 9)
-    scores = {path: path.stat().st_mtime_ns for path in (tmp_path / "results").iterdir()}
+    kept = tmp_path / "kept"
+    always = ("--data", data, "--model", choosy, "--output", kept, "--doc-stride", 4)
+    even = compared(capsys, *always, "--margins", 8, 0)
+    scores = {path: path.stat().st_mtime_ns for path in (kept / "results").iterdir()}
     odd = compared(capsys, *always, "--margins", 0, "--half", "odd")
-    assert scores == {path: path.stat().st_mtime_ns for path in (tmp_path / "results").iterdir()}
+    assert scores == {path: path.stat().st_mtime_ns for path in (kept / "results").iterdir()}
     assert (even["questions"], odd["questions"]) == (2, 1)
     assert [row["margin"] for row in even["margins"]] == [0, 8]
     narrow, wide = (row["read"] for row in even["margins"])
@@ -115,7 +127,7 @@ def pages(draw: st.DrawFn) -> list[Page]:
 
 @given(pages(), st.lists(st.floats(0, 30), min_size=1, max_size=3))
 def test_shares_are_shares(some: list[Page], margins: list[float]) -> None:
-    result = measure(some, margins, 4)
+    result = measure(some, margins)
     assert [row["margin"] for row in result["margins"]] == sorted(set(margins))
     gold = any(page.example.annotations for page in some)
     assert bool(result["f1"]) == gold
@@ -142,4 +154,4 @@ def test_an_answer_that_changes_is_counted_by_its_parts() -> None:
 
 def test_no_page_is_an_error() -> None:
     with pytest.raises(RunError, match="no example of that half"):
-        measure([], [0.0], 4)
+        measure([], [0.0])

@@ -70,7 +70,7 @@ def test_each_profile_prints_and_parses_back(profile: Profile) -> None:
         ("mixed+onnx", "ONNX Runtime has no bfloat16 for a CPU"),
         ("int8", "int8 needs openvino or onnx: TensorFlow has no fast 8-bit products"),
         ("grappler+int8+mixed", "int8 needs openvino or onnx"),
-        ("recheck+xla", "recheck needs mixed or refine or int8: all windows are read in float32"),
+        ("recheck+xla", "recheck needs mixed or int8: all is computed in float32 anyway"),
     ],
 )
 def test_what_cannot_be_combined_is_an_error_that_says_why(text: str, reason: str) -> None:
@@ -83,7 +83,7 @@ def test_no_profile_holds_what_cannot_be_combined() -> None:
     found = profiles.profiles()
     plain = [profile for profile in found if "recheck" not in profile.names]
     assert len(plain) == len(set(plain)) == 4 * (2**4 + 4 + 2)
-    inexact = [profile for profile in plain if profile.names & {"mixed", "refine", "int8"}]
+    inexact = [profile for profile in plain if profile.names & {"mixed", "int8"}]
     assert set(found) == {*plain, *(Profile(p.names | {"recheck"}) for p in inexact)}
     for text in map(str, found):
         names = set(text.split("+"))

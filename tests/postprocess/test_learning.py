@@ -130,6 +130,12 @@ def test_without_lessons_nothing_is_learnt() -> None:
     assert fit([], []) == USUAL
 
 
+def test_the_highest_evidence_is_kept() -> None:
+    seen = lessons(BLOCK, ChoiceWeights(), 20)
+    highest = max(lesson.features[:, BLOCK.index("evidence")].max() for lesson in seen)
+    assert fit(seen, []).most_evidence == pytest.approx(highest, abs=1e-4)
+
+
 def test_what_the_pages_do_not_show_stays_as_expected() -> None:
     truth = ChoiceWeights(evidence=0.6, overlap=0.8, null=1.5)
     seen = lessons(BLOCK, truth, 500)
