@@ -220,7 +220,7 @@ def read_pages(scored: Scored, half: str, on_page: Callable[[int, int], None]) -
         if in_half(example.example_id, half):
             token_map = features(example, tokenizer, job.windows).token_map
             yield Page(example, scores, token_map, job.decision)
-        on_page(1, scored.prepared.examples)
+        on_page(1, scored.examples)
 
 
 def table(result: dict[str, Any]) -> str:

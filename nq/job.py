@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from nq.config import DecisionConfig, WindowConfig
 from nq.model.profile import Profile
-from nq.preprocess.job import Request
+from nq.preprocess.prepared import Request, portions
 
 PREDICTIONS, METRICS, DEAD_LETTERS = "predictions.json", "metrics.json", "dead_letters.jsonl"
 JOB, RESULTS, SCORES = "job.json", "results", "scores"
@@ -50,9 +50,9 @@ class Job:
     formats: tuple[str, ...] = ()
 
     @property
-    def request(self) -> Request:
-        """What preprocessing is asked for."""
-        return Request(self.files, str(self.model), self.windows, self.limit)
+    def requests(self) -> tuple[Request, ...]:
+        """What preprocessing is asked for, one portion after the other."""
+        return portions(Request(self.files, str(self.model), self.windows, self.limit))
 
     def to_dict(self) -> dict[str, Any]:
         """What a result depends on, as plain values; paths hold in any working folder."""

@@ -96,7 +96,8 @@ def _answer(job: Job, scored: Scored, report: Report, rows: int) -> None:
 
 
 def _write_dead_letters(scored: Scored, output: Path) -> int:
-    lines = scored.prepared.dead_letter_file.read_text(encoding="utf-8").splitlines()
+    files = [portion.dead_letter_file for portion in scored.prepared]
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     lines += map(encode_dead_letter, scored.duplicates)
     (output / DEAD_LETTERS).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return len(lines)
@@ -104,8 +105,10 @@ def _write_dead_letters(scored: Scored, output: Path) -> int:
 
 def _write_job(job: Job, scored: Scored, output: Path) -> None:
     """What the run was asked for, with the digests of what it read; marks it as finished."""
-    manifest = orjson.loads((scored.prepared.folder / MANIFEST).read_bytes())
-    asked = {"job": job.to_dict(), "request": manifest["request"]}
+    manifests = [orjson.loads((p.folder / MANIFEST).read_bytes()) for p in scored.prepared]
+    requests = [manifest["request"] for manifest in manifests]
+    inputs = [one for request in requests for one in request["inputs"]]
+    asked = {"job": job.to_dict(), "request": {**requests[0], "inputs": inputs}}
     (output / JOB).write_bytes(orjson.dumps(asked, option=orjson.OPT_INDENT_2) + b"\n")
 
 

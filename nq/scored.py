@@ -6,7 +6,7 @@ Memory stays flat: nothing here holds more than one page.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from nq.model import checkpoint
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import DECISIONS, check
 from nq.preprocess.ahead import ahead
-from nq.preprocess.job import Prepared, prepare
+from nq.preprocess.job import Prepared, Request, prepare
 from nq.preprocess.vocabulary import load_tokenizer
 from nq.records import DeadLetter, Example, ExampleId, IntArray, Source, WindowScores
 
@@ -43,19 +43,29 @@ class Scored:
 
     Args:
         job: what was asked.
-        prepared: the windows.
+        prepared: the windows, portion by portion.
         folder: of the scores.
         duplicates: filled while iterating: records whose ``example_id`` was there before.
     """
 
     job: Job
-    prepared: Prepared
+    prepared: list[Prepared]
     folder: Path
     duplicates: list[DeadLetter] = field(default_factory=list)
 
+    @property
+    def examples(self) -> int:
+        """How many there are."""
+        return sum(portion.examples for portion in self.prepared)
+
+    def results(self) -> Results:
+        """The scores by example."""
+        shards = tuple(shard for portion in self.prepared for shard in portion.shards)
+        return Results(self.folder, shards)
+
     def __iter__(self) -> Iterator[tuple[Example, WindowScores]]:
         self.duplicates.clear()
-        results = Results(self.folder, self.prepared.shards)
+        results = self.results()
         for source, example in _unique(_examples(self.job), self.duplicates):
             yield example, results[source.file_index, source.line]
 
@@ -98,8 +108,8 @@ def _score(
     on_loaded: Callable[[], None],
 ) -> Scored:
     check = None
-    folder = _windows_folder(job, asked["windows"])
-    with ahead(job.request, folder, job.workers) as prepare_windows:
+    work = [(request, _windows_folder(job, request)) for request in job.requests]
+    with ahead(work, job.workers) as portions:
         with report.timed("load_s"):
             made = loader(job)
             if job.profile.changes.recheck:
@@ -108,10 +118,7 @@ def _score(
                 check = Recheck(made, job.profile, job.decision)
             predictor = made.predictor(job.profile)
         on_loaded()
-        with report.timed("preprocess_s"):
-            prepared = prepare_windows()
-    report.windows = prepared.windows
-    scored = Scored(job, prepared, _predict(predictor, job, prepared, asked, report, on_windows))
+        scored = _predict(predictor, job, portions, asked, report, on_windows)
     if check:
         with report.timed("recheck_s"):
             report.rechecked = _recheck(scored, check)
@@ -123,7 +130,7 @@ def _recheck(scored: Scored, check: Recheck) -> int:
 
     An interrupted run has kept those that it did.
     """
-    results = Results(scored.folder, scored.prepared.shards)
+    results = scored.results()
     done = sum(len(results[key]) for key in results.again)
     for source, example in answered_examples(scored.job):
         key = source.file_index, source.line
@@ -137,12 +144,13 @@ def _recheck(scored: Scored, check: Recheck) -> int:
 
 
 def prepared_windows(job: Job) -> Prepared:
-    """The windows of a job, made now if they are not there."""
-    return prepare(job.request, _windows_folder(job, job.request.key()), job.workers)
+    """The first windows of a job, made now if they are not there."""
+    request = job.requests[0]
+    return prepare(request, _windows_folder(job, request), job.workers)
 
 
-def _windows_folder(job: Job, key: str) -> Path:
-    return (job.output or job.root) / f"windows-{key}"
+def _windows_folder(job: Job, request: Request) -> Path:
+    return (job.output or job.root) / f"windows-{request.key()}"
 
 
 def weights_digest(model: Path) -> str:
@@ -172,7 +180,7 @@ def _asked(job: Job) -> dict[str, Any]:
     """What makes scores comparable; an equal request goes on where one was interrupted."""
     wanted, changes = DECISIONS[job.decision.rule], job.profile.changes
     return {
-        "windows": job.request.key(),
+        "windows": "+".join(request.key() for request in job.requests),
         "weights": weights_digest(job.model),
         "profile": str(job.profile),
         "batch_size": job.batch_size,
@@ -194,22 +202,38 @@ def _named(job: Job, asked: dict[str, Any]) -> Path:
 def _predict(
     predictor: Predictor,
     job: Job,
-    prepared: Prepared,
+    portions: Iterable[Prepared],
     asked: dict[str, Any],
     report: Report,
     on_windows: OnWindows,
-) -> Path:
-    """Scores every window; the folder of the results."""
+) -> Scored:
+    """Scores every window, as they are made."""
     from nq.model import predict
 
     report.device, report.precision = predictor.engine.device, predictor.engine.precision
-    folder = report.output / RESULTS
+    scored = Scored(job, [], report.output / RESULTS)
+    waiting = iter(portions)
+
+    def next_portion() -> Prepared | None:
+        with report.timed("preprocess_s"):
+            return next(waiting, None)
+
+    first = next_portion()  # an engine in 8 bits looks at its windows when it is made
+
+    def shards() -> Iterator[Path]:
+        portion = first
+        while portion:
+            scored.prepared.append(portion)
+            report.windows += portion.windows
+            yield from portion.shards
+            portion = next_portion()
+
     timing = predict.predict(
         predictor,
-        prepared.shards,
-        folder,
+        shards(),
+        scored.folder,
         asked,
-        lambda done: on_windows(done, prepared.windows),
+        lambda done: on_windows(done, report.windows),
         **_refined(predictor, job),
     )
     report.time["compile_s"] = timing.compile_s
@@ -219,7 +243,7 @@ def _predict(
     report.read_windows = timing.read_windows
     report.float32_windows = timing.float32_windows
     report.windows_per_s = timing.windows_per_s
-    return folder
+    return scored
 
 
 def _refined(predictor: Predictor, job: Job) -> dict[str, Any]:

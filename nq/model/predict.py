@@ -7,7 +7,7 @@ on behind its last part.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ class Timing:
 
 def predict(
     predictor: Predictor,
-    shards: Sequence[Path],
+    shards: Iterable[Path],
     folder: Path,
     request: dict[str, Any],
     on_windows: Callable[[int], None] = lambda n: None,
@@ -75,7 +75,7 @@ def predict(
 
     Args:
         predictor: model and profile.
-        shards: TFRecord files of windows.
+        shards: TFRecord files of windows, each looked at when those before it are done.
         folder: for the results; parts of another request in it are removed.
         request: what makes results comparable: features, model, profile, batch size …
         on_windows: told how many windows were done.

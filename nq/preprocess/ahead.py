@@ -1,7 +1,8 @@
-"""Preprocessing in a process of its own, while this one imports TensorFlow and loads a model.
+"""Preprocessing in a process of its own, while this one loads a model and predicts.
 
-The process makes the folder that ``prepare`` would make, and tells nothing but its progress: if
-it fails, the folder is not there, and whoever needs it prepares it and learns why. It ends when
+The process makes the folders that ``prepare`` would make, one after the other, and tells nothing
+but its progress: if it fails, a folder is not there, and whoever needs it prepares it and learns
+why. It ends when
 the process that started it does, however that ends, and hears of Ctrl-C from that one alone.
 """
 
@@ -14,7 +15,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nq.preprocess.job import Prepared, Request, prepare
@@ -22,19 +24,28 @@ from nq.preprocess.prepared import find_completed
 from nq.preprocess.processes import python_path
 
 PATIENCE_S = 10.0
+POLL_S = 0.02
+
+
+Work = Sequence[tuple[Request, Path]]
+"""What to prepare, and where."""
 
 
 @contextlib.contextmanager
-def ahead(
-    request: Request, output: Path, workers: int | None = None
-) -> Iterator[Callable[[], Prepared]]:
-    """Begins to prepare windows; yields what waits for them, and raises as ``prepare`` does.
+def ahead(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepared]]:
+    """Begins to prepare windows; yields what waits for each, and raises as ``prepare`` does.
 
     Args:
-        request, output, workers: as for ``prepare``.
+        work: what ``prepare`` would be asked for, one after the other.
+        workers: as for ``prepare``.
     """
-    if find_completed(output, request.describe()):
-        yield lambda: prepare(request, output, workers)
+    described = [request.describe() for request, _ in work]
+
+    def missing(number: int) -> bool:
+        return find_completed(work[number][1], described[number]) is None
+
+    if not any(map(missing, range(len(work)))):
+        yield (prepare(*one, workers) for one in work)
         return
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", __name__],  # -P: no module of the working folder
@@ -45,15 +56,17 @@ def ahead(
     )
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it died: prepared here then
-        pickle.dump((request, output, workers), process.stdin)
+        pickle.dump((work, workers), process.stdin)
         process.stdin.flush()
 
-    def wait() -> Prepared:
-        process.wait()
-        return prepare(request, output, workers)
+    def wait() -> Iterator[Prepared]:
+        for number, one in enumerate(work):
+            while process.poll() is None and missing(number):
+                time.sleep(POLL_S)
+            yield prepare(*one, workers)
 
     try:
-        yield wait
+        yield wait()
     finally:
         _end(process)
 
@@ -74,9 +87,10 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
     try:
         try:
-            request, output, workers = pickle.load(sys.stdin.buffer)
+            work, workers = pickle.load(sys.stdin.buffer)
             threading.Thread(target=_interrupt_when_alone, daemon=True).start()
-            prepare(request, output, workers)
+            for request, output in work:
+                prepare(request, output, workers)
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends now anyway
     except BaseException:  # who waits will find nothing, and the same error

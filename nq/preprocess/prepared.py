@@ -1,6 +1,6 @@
 """What a preprocessing job is asked for, and the folder it leaves behind.
 
-windows-00000-of-00002.tfrecord …   the shards
+windows-00000-of-00002.tfrecord …   the shards; of a later portion, windows-N-… by its first file
 dead_letters.jsonl                  bad records: file, line, reason, excerpt
 manifest.json                       the request, counts, and the shards with their sizes
 COMPLETED                           written last; without it nothing here is reused
@@ -19,7 +19,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ COMPLETED = "COMPLETED"
 MANIFEST = "manifest.json"
 DEAD_LETTERS = "dead_letters.jsonl"
 SHARD_PATTERN = "windows-*.tfrecord"
+PORTION_BYTES = 64 << 20
 LOCK = ".nq-preprocess.lock"
 UNFINISHED = ".unfinished-"
 MAX_NAMES_SHOWN = 3
@@ -52,6 +53,7 @@ class Request:
         windows: how pages become windows.
         limit: read at most so many records in all.
         training: ``(negatives, seed)`` for training features, ``None`` for inference.
+        first_file: number of the first file, where others belong to another request.
     """
 
     files: tuple[str, ...]
@@ -59,6 +61,7 @@ class Request:
     windows: WindowConfig
     limit: int | None = None
     training: tuple[float, int] | None = None
+    first_file: int = 0
 
     def describe(self) -> dict[str, Any]:
         """The request as the manifest keeps it, with digests in place of paths."""
@@ -70,12 +73,30 @@ class Request:
             "windows": self.windows.to_dict(),
             "limit": self.limit,
             "training": list(self.training) if self.training else None,
+            **({"first_file": self.first_file} if self.first_file else {}),
         }
 
     def key(self) -> str:
         """A short name for the request's content."""
         text = json.dumps(self.describe(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def portions(request: Request) -> tuple[Request, ...]:
+    """Requests for its files, some at a time, so that the first windows are there soon.
+
+    What a limit leaves of each file shows only in all of them: such a request stays whole.
+    """
+    if request.limit is not None:
+        return (request,)
+    found, first, size = list[Request](), 0, 0
+    for i, path in enumerate(request.files, start=1):
+        size += os.path.getsize(path)
+        if size >= PORTION_BYTES or i == len(request.files):
+            number = request.first_file + first
+            found.append(replace(request, files=request.files[first:i], first_file=number))
+            first, size = i, 0
+    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -56,11 +56,12 @@ def add(pipeline: Any, request: Request, work: Sequence[Share], part: Path, prog
         pipeline
         | "Shares" >> beam.Create(work)
         | "Reshuffle" >> beam.Reshuffle()
-        | "Read" >> beam.FlatMap(_read, request.files, _limits(request))
+        | "Read" >> beam.FlatMap(_read, request, _limits(request))
         | "Features" >> beam.ParDo(_ToWindows(request, progress)).with_outputs(_DEAD, main="rows")
     )
+    name = f"windows-{request.first_file}" if request.first_file else "windows"
     _ = made.rows | "Write" >> beam.io.WriteToTFRecord(
-        str(part / "windows"), file_name_suffix=".tfrecord"
+        str(part / name), file_name_suffix=".tfrecord"
     )
     _ = (
         made[_DEAD]
@@ -82,10 +83,12 @@ def _limits(request: Request) -> list[int | None]:
 
 
 def _read(
-    share: Share, files: Sequence[str], limits: Sequence[int | None]
+    share: Share, request: Request, limits: Sequence[int | None]
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     file, i, n = share
-    return inputs.read_examples(files[file], file, (i, n), limits[file])
+    return inputs.read_examples(
+        request.files[file], request.first_file + file, (i, n), limits[file]
+    )
 
 
 class _ToWindows(beam.DoFn):  # type: ignore[misc]

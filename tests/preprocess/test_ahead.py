@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -18,7 +19,7 @@ from nq.errors import RunError
 from nq.preprocess import ahead as module
 from nq.preprocess.ahead import ahead
 from nq.preprocess.job import Request, prepare
-from nq.preprocess.prepared import LOCK
+from nq.preprocess.prepared import COMPLETED, LOCK
 from tests.making import simplified, write_lines, write_vocab
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +33,7 @@ from nq.preprocess.ahead import ahead
 from nq.preprocess.job import Request
 import psutil
 request = Request((sys.argv[1],), sys.argv[2], WindowConfig(max_seq_length=48, max_query_length=12))
-with ahead(request, Path(sys.argv[3])):
+with ahead([(request, Path(sys.argv[3]))]):
     while not list(Path(sys.argv[3]).glob(".unfinished-*/progress")):
         time.sleep(0.01)
     print(psutil.Process().children()[0].pid, flush=True)
@@ -47,7 +48,7 @@ from nq.preprocess.job import Request
 request = Request((sys.argv[1],), sys.argv[2], WindowConfig(max_seq_length=48, max_query_length=12))
 signal.signal(signal.SIGINT, signal.default_int_handler)  # where it was ignored
 try:
-    with ahead(request, Path(sys.argv[3])):
+    with ahead([(request, Path(sys.argv[3]))]):
         print("begun", flush=True)
         time.sleep(600)
 except KeyboardInterrupt:
@@ -77,9 +78,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_makes_what_prepare_makes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     asked = request(tmp_path)
-    with ahead(asked, tmp_path / "one") as wait:
+    with ahead([(asked, tmp_path / "one")]) as made_ahead:
         assert len(children()) == 1
-        found = wait()
+        (found,) = made_ahead
     made = prepare(asked, tmp_path / "other")
     assert contents(tmp_path / "one") == contents(tmp_path / "other")
     assert (found.examples, found.windows, found.dead_letters) == (20, made.windows, 1)
@@ -88,35 +89,54 @@ def test_makes_what_prepare_makes(tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert not children()
 
 
+def test_the_first_portion_is_there_while_another_is_made(tmp_path: Path) -> None:
+    first, second = (request(folder, n) for folder, n in ((tmp_path, 20), (made(tmp_path), 3000)))
+    second = replace(second, first_file=1)
+    with ahead([(first, tmp_path / "one"), (second, tmp_path / "two")]) as found:
+        assert next(found).examples == 20
+        assert len(children()) == 1 and not (tmp_path / "two" / COMPLETED).exists()
+        later = next(found)
+        assert later.examples == 3000 and later.reused
+        assert [path.name for path in later.shards] == ["windows-1-00000-of-00001.tfrecord"]
+
+
+def made(folder: Path) -> Path:
+    (folder / "second").mkdir()
+    return folder / "second"
+
+
 def test_what_is_there_takes_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = request(tmp_path)
     made = prepare(asked, tmp_path / "out")
     monkeypatch.delattr(module, "subprocess")
-    with ahead(asked, tmp_path / "out") as wait:
-        assert wait().shards == made.shards
+    with ahead([(asked, tmp_path / "out")]) as found:
+        assert [one.shards for one in found] == [made.shards]
 
 
 def test_fails_as_prepare_does(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     asked = request(tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").touch()
-    with ahead(asked, tmp_path / "out") as wait, pytest.raises(RunError, match="holds other files"):
-        wait()
+    with (
+        ahead([(asked, tmp_path / "out")]) as found,
+        pytest.raises(RunError, match="holds other files"),
+    ):
+        next(found)
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_process_that_died_is_made_good(tmp_path: Path) -> None:
     asked = request(tmp_path)
-    with ahead(asked, tmp_path / "out") as wait:
+    with ahead([(asked, tmp_path / "out")]) as found:
         children()[0].kill()
-        assert not wait().reused
+        assert not next(found).reused
 
 
 def test_who_waits_no_longer_leaves_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     asked = request(tmp_path, 5000)
-    with ahead(asked, tmp_path / "out"):
+    with ahead([(asked, tmp_path / "out")]):
         until(lambda: list(tmp_path.glob("out/.unfinished-*/progress")))
     assert not children()
     assert [p.name for p in (tmp_path / "out").iterdir()] == [LOCK]
@@ -129,8 +149,8 @@ def test_modules_of_the_working_folder_are_not_taken(
     asked = request(tmp_path)
     (tmp_path / "pickle.py").write_text("raise SystemExit('a script of the user')")
     monkeypatch.chdir(tmp_path)
-    with ahead(asked, tmp_path / "out") as wait:
-        assert wait().reused
+    with ahead([(asked, tmp_path / "out")]) as found:
+        assert next(found).reused
     assert capfd.readouterr() == ("", "")
 
 
