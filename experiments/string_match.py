@@ -20,10 +20,10 @@ from eval import labels
 from experiments.errors.finished import Finished, read_finished
 from nq import commandline
 from nq.errors import RunError
+from nq.examples import answered_examples
 from nq.formats import inputs
 from nq.formats.fields import RecordError
 from nq.records import Example, Span
-from nq.scored import answered_examples
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, ""))

@@ -1,7 +1,7 @@
 """A run held against another one of the same questions: did the answers stay?
 
 Drift is the largest difference of a logit: of [CLS], of the types, and of the best start and
-end of each window that both runs computed (``refine`` infers some).
+end of each window that both runs computed (``refine`` leaves some out).
 """
 
 from __future__ import annotations

@@ -50,10 +50,10 @@ class Level:
     sure: float
 
 
-LEVELS = (Level(1.0, 0.3), Level(2.0, 0.2), Level(3.0, 0.1), Level(5.0, 0.0))
+LEVELS: tuple[Level, ...] = (Level(1.0, 0.3), Level(2.0, 0.2), Level(3.0, 0.1), Level(5.0, 0.0))
 NEAR = 3.0
 AT_ONCE = 4
-PARTS_AT_ONCE = 8
+PARTS_AT_ONCE = 16
 OVERLAP = 0.125
 
 
@@ -117,11 +117,11 @@ def read(
         windows = np.sort(np.concatenate(parts))
         if not len(windows):
             return table
-        found = score(windows)
-        for name in SCORES:
-            shape = len(token_map), *found[name].shape[1:]
-            nothing = np.full(shape, -1 if name.endswith("_doc") else 0, found[name].dtype)
-            table.setdefault(name, nothing)[windows] = found[name]
+        for name, rows in score(windows).items():
+            if name not in table:
+                shape = len(token_map), *rows.shape[1:]
+                table[name] = np.full(shape, -1 if name.endswith("_doc") else 0, rows.dtype)
+            table[name][windows] = rows
         table[READ][windows] = True
 
 
@@ -140,7 +140,7 @@ class Reading:
         self._bound = np.where(self._holds, known, -np.inf).max(axis=1, initial=-np.inf)
         first = coarse(held)
         self._left = first[np.argsort(-self._bound[first], kind="stable")]
-        self._levels = list(LEVELS)
+        self._levels = LEVELS
 
     def wanted(self, table: Columns, page: slice) -> IntArray:
         """The windows to read next, none if the page is done.
@@ -149,6 +149,9 @@ class Reading:
             table: the columns of all windows that were read.
             page: where the windows of this page are in it.
         """
+        nothing = np.empty(0, np.int64)
+        if not self._levels:
+            return nothing
         read = table[READ][page]
         self._left = self._left[~read[self._left]]
         if not read.any():
@@ -165,10 +168,9 @@ class Reading:
                 wanted = np.flatnonzero(self._holds[:, near].any(axis=1) & ~read)
             if len(wanted):
                 return wanted
-            if distance(self.example, found, self.decision) >= self._levels[0].sure:
-                break
-            self._levels.pop(0)
-        return np.empty(0, np.int64)
+            sure = distance(self.example, found, self.decision) >= self._levels[0].sure
+            self._levels = () if sure else self._levels[1:]
+        return nothing
 
     def _next(self, bound: float) -> IntArray:
         """The weightiest windows of those that hardly overlap, if they can weigh so much."""

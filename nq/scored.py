@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from nq.errors import RunError
+from nq.examples import ByPlace, answered_examples, examples, unique
 from nq.formats import inputs
 from nq.formats.results import AGAIN, Results, alone, clear, write_part
 from nq.job import RESULTS, Job, Report
@@ -25,7 +25,7 @@ from nq.postprocess.decision import DECISIONS, check
 from nq.preprocess.ahead import ahead
 from nq.preprocess.job import Prepared, Request, prepare
 from nq.preprocess.vocabulary import load_tokenizer
-from nq.records import DeadLetter, Example, ExampleId, IntArray, Source, WindowScores
+from nq.records import DeadLetter, Example, WindowScores
 
 if TYPE_CHECKING:
     from nq.model.engine import Rows
@@ -66,7 +66,7 @@ class Scored:
     def __iter__(self) -> Iterator[tuple[Example, WindowScores]]:
         self.duplicates.clear()
         results = self.results()
-        for source, example in _unique(_examples(self.job), self.duplicates):
+        for source, example in unique(examples(self.job), self.duplicates):
             yield example, results[source.file_index, source.line]
 
     def clear(self) -> None:
@@ -253,60 +253,10 @@ def _refined(predictor: Predictor, job: Job) -> dict[str, Any]:
     from nq import refine
     from nq.model.predict import PART_BATCHES
 
-    pages = _Pages(job)
+    pages = ByPlace(job)
 
     def score(rows: Rows, on_windows: Callable[[int], None]) -> Columns:
-        examples = pages(rows["example_keys"])
-        return refine.scores(predictor, rows, examples, job.decision, on_windows)
+        asked = pages(rows["example_keys"])
+        return refine.scores(predictor, rows, asked, job.decision, on_windows)
 
     return {"score": score, "part_batches": refine.PARTS_AT_ONCE * PART_BATCHES}
-
-
-class _Pages:
-    """The examples of a job by file and line, found fastest in their order."""
-
-    def __init__(self, job: Job) -> None:
-        self._job, self._ahead, self._at = job, _examples(job), (-1, -1)
-
-    def __call__(self, keys: IntArray) -> list[Example]:
-        """Those of the windows with these keys ``[N, 2]``, each once."""
-        return [self._find((file, line)) for file, line in dict.fromkeys(map(tuple, keys.tolist()))]
-
-    def _find(self, key: tuple[int, int]) -> Example:
-        if key <= self._at:
-            self._ahead = _examples(self._job)
-        for source, example in self._ahead:
-            self._at = source.file_index, source.line
-            if self._at == key:
-                return example
-        raise RunError(f"line {key[1]} of {self._job.files[key[0]]} is no example any more")
-
-
-def _examples(job: Job) -> Iterator[tuple[Source, Example]]:
-    """The good records of the input, in order; the bad ones are dead letters already."""
-    left = job.limit
-    for index, path in enumerate(job.files):
-        for source, item in inputs.read_examples(path, index, limit=left):
-            if left is not None:
-                left -= 1
-            if isinstance(item, Example):
-                yield source, item
-
-
-def answered_examples(job: Job) -> Iterator[tuple[Source, Example]]:
-    """The examples that a run of ``job`` answers, each once, in order."""
-    return _unique(_examples(job), [])
-
-
-def _unique(
-    examples: Iterator[tuple[Source, Example]], duplicates: list[DeadLetter]
-) -> Iterator[tuple[Source, Example]]:
-    """The first example of every id; later ones become dead letters."""
-    seen: set[ExampleId] = set()
-    for source, example in examples:
-        if example.example_id in seen:
-            reason = f"example_id {example.example_id} was there before"
-            duplicates.append(DeadLetter(source, reason, example.question))
-        else:
-            seen.add(example.example_id)
-            yield source, example

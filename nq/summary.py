@@ -97,7 +97,7 @@ def summary(report: Report, parity: Parity | None = None, how_to_open: str | Non
     )
     lines.append(f"seconds: {phases}   ({report.windows_per_s:.1f} windows/s)")
     if report.read_windows < report.windows - report.resumed_windows:
-        lines.append(f"{report.read_windows} of the windows were read, the others inferred")
+        lines.append(f"{report.read_windows} of the windows were read, the others left out")
     if report.float32_windows:
         lines.append(f"{report.float32_windows} windows were computed again in float32")
     if report.rechecked:

@@ -52,10 +52,11 @@ def parser() -> argparse.ArgumentParser:
 
 def tune(args: argparse.Namespace) -> int:
     """Runs the command."""
+    from nq.examples import answered_examples
     from nq.formats import inputs
     from nq.job import Job, Report
     from nq.model.checkpoint import load_settings, save_settings
-    from nq.scored import answered_examples, score_windows
+    from nq.scored import score_windows
     from nq.scoring import gold_label
 
     own = load_settings(args.model)

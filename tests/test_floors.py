@@ -14,7 +14,7 @@ FLOORS = (
     ("nq.commandline", "nq.tracking", "nq.replies"),
     ("nq.preprocess", "nq.postprocess"),
     ("nq.model", "nq.scoring", "nq.recheck", "nq.refine"),
-    ("nq.job", "nq.scored", "nq.pipeline", "nq.answerer", "nq.options"),
+    ("nq.job", "nq.examples", "nq.scored", "nq.pipeline", "nq.answerer", "nq.options"),
     ("nq.parity", "nq.auto", "nq.summary"),
     ("nq.answer", "nq.ask", "nq.train", "nq.tune", "nq.convert"),
     ("nq.cli",),

@@ -14,10 +14,11 @@ from eval import labels
 from nq import tune
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig
+from nq.examples import answered_examples
 from nq.job import Job, Report
 from nq.model.checkpoint import load_settings
 from nq.model.profile import Profile
-from nq.scored import answered_examples, score_windows
+from nq.scored import score_windows
 from nq.scoring import gold_label
 
 NOBODY = {

@@ -13,6 +13,7 @@ from eval import labels
 from experiments.errors.losses import Case, Kept, judge, verdicts
 from experiments.errors.traits import traits
 from nq.errors import RunError
+from nq.examples import answered_examples
 from nq.formats import inputs
 from nq.formats.fields import RecordError
 from nq.formats.results import Results, shards
@@ -23,7 +24,6 @@ from nq.preprocess.features import features
 from nq.preprocess.tokenizer import Tokenizer
 from nq.preprocess.vocabulary import load_tokenizer, tokenizer_digest
 from nq.records import Example, WindowScores
-from nq.scored import answered_examples
 
 Place = tuple[int, int]
 """Input file and line."""

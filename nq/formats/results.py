@@ -182,7 +182,7 @@ class Results:
         return iter(self._groups)
 
     def read(self, key: tuple[int, int]) -> np.ndarray[Any, Any]:
-        """``[W]`` which windows of an example the model computed, and did not infer."""
+        """``[W]`` which windows of an example the model computed, and did not leave out."""
         start, end = self._groups[key]
         return self._index_rows[start:end, 6] > 0
 
