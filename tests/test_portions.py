@@ -48,9 +48,11 @@ def left(report: Report) -> tuple[object, object, object]:
     )
 
 
+@pytest.mark.parametrize("profile", ["baseline", "refine"])
 def test_portions_find_what_one_request_finds(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str
 ) -> None:
+    job = replace(job, profile=Profile.parse(profile))
     assert len(job.requests) == 1
     whole = run(job)
     monkeypatch.setattr(prepared, "PORTION_BYTES", 1)
