@@ -35,7 +35,7 @@ from nq.scoring import Scorekeeper
 if TYPE_CHECKING:
     from nq.scored import Scored
 
-MARGINS = (0.0, 1.0, 2.0, refine.NEAR, 4.0, 6.0)
+MARGINS = (0.0, 1.0, 2.0, refine.NEAR, 3.0, 5.0)
 PARTS = ("long", "short", "yes_no")
 F1 = {"long": "long-answer-f1", "short": "short-answer-f1", "micro": "micro_f1"}
 REMAINDERS = {"even": 0, "odd": 1}
@@ -106,7 +106,12 @@ class Page:
 
         everything = [slice(0, len(self.scores))]
         columns = refine.read(
-            look_up, self.token_map, [self.example], everything, self.decision, margin
+            look_up,
+            self.token_map,
+            [self.example],
+            everything,
+            self.decision,
+            refine.levels(margin),
         )
         read = columns.pop(READ)
         key = read.tobytes()

@@ -5,10 +5,10 @@ stands, which words it shares with the question: ``choice.Blocks``) bounds what 
 evidence has a highest value. So, for each page:
 
 1. windows that hardly overlap, those with the weightiest blocks first, as long as one of them can
-   come within ``Level.far`` of the best choice so far, "no answer" included;
-2. all windows that hold a block within ``NEAR`` of the best choice, since they may say otherwise;
-3. both again with a greater ``far``, until the decision is at least ``Level.sure`` away from
-   another one (``nq.postprocess.closeness``).
+   come within ``far`` of the best choice so far, "no answer" included;
+2. all windows that hold a block within ``near`` of the best choice, since they may say otherwise;
+3. both again on the next of ``levels``, until the decision is at least ``sure`` away from another
+   one (``nq.postprocess.closeness``); all windows, if it never is.
 
 A window that is not read says nothing. What ``NEAR`` saves and what it costs, ``python -m
 experiments.margin`` tells.
@@ -43,15 +43,24 @@ class Level:
 
     Args:
         far: a window is left out if its blocks stay further below the best choice.
-        sure: the page is done if no other answer is nearer.
+        near: blocks less far below it are read in all their windows.
+        sure: the page is done if no other answer is nearer; else it is read more carefully, in the
+            end as a whole.
     """
 
     far: float
+    near: float
     sure: float
 
 
-LEVELS: tuple[Level, ...] = (Level(1.0, 0.3), Level(2.0, 0.2), Level(3.0, 0.1), Level(5.0, 0.0))
-NEAR = 3.0
+NEAR = 2.5
+
+
+def levels(near: float = NEAR) -> tuple[Level, ...]:
+    """From a page that leaves no doubt to one that leaves much."""
+    return tuple(Level(far, near, sure) for far, sure in ((1, 0.3), (2, 0.1), (3, 0.06), (4, 0.04)))
+
+
 AT_ONCE = 4
 PARTS_AT_ONCE = 16
 OVERLAP = 0.125
@@ -90,7 +99,7 @@ def read(
     examples: Sequence[Example],
     pages: Sequence[slice],
     decision: DecisionConfig,
-    near: float = NEAR,
+    careful: Sequence[Level] = levels(),
 ) -> Columns:
     """Scores of the windows of some pages, of most of them without reading them.
 
@@ -100,13 +109,13 @@ def read(
         examples: the pages.
         pages: the windows of each page.
         decision: what is to be decided.
-        near: see above.
+        careful: how carefully, from the first level on.
 
     Returns:
         The columns ``SCORES`` and ``READ`` of all windows.
     """
     readings = [
-        Reading(example, token_map[page], decision, near)
+        Reading(example, token_map[page], decision, careful)
         for example, page in zip(examples, pages, strict=True)
     ]
     table: Columns = {READ: np.zeros(len(token_map), np.bool_)}
@@ -129,9 +138,14 @@ class Reading:
     """Which windows of one page to read next."""
 
     def __init__(
-        self, example: Example, token_map: IntArray, decision: DecisionConfig, near: float = NEAR
+        self,
+        example: Example,
+        token_map: IntArray,
+        decision: DecisionConfig,
+        careful: Sequence[Level],
     ) -> None:
-        self.example, self.decision, self.near = example, decision, near
+        self.example, self.decision = example, decision
+        self._levels, self._done = list(careful), False
         self.blocks = Blocks.of(example)
         held = text(token_map)
         self._holds = _holds(held, self.blocks)
@@ -140,7 +154,6 @@ class Reading:
         self._bound = np.where(self._holds, known, -np.inf).max(axis=1, initial=-np.inf)
         first = coarse(held)
         self._left = first[np.argsort(-self._bound[first], kind="stable")]
-        self._levels = LEVELS
 
     def wanted(self, table: Columns, page: slice) -> IntArray:
         """The windows to read next, none if the page is done.
@@ -149,9 +162,8 @@ class Reading:
             table: the columns of all windows that were read.
             page: where the windows of this page are in it.
         """
-        nothing = np.empty(0, np.int64)
-        if not self._levels:
-            return nothing
+        if self._done:
+            return np.empty(0, np.int64)
         read = table[READ][page]
         self._left = self._left[~read[self._left]]
         if not read.any():
@@ -161,16 +173,19 @@ class Reading:
         weights = self.decision.weights
         utility = found.features @ weights.block_vector()
         best = utility.max(initial=weights.null)
-        near = np.isin(self.blocks.candidates, found.blocks[utility > best - self.near])
-        while self._levels:
-            wanted = self._next(best - self._levels[0].far)
+        while self._levels and not self._done:
+            level = self._levels[0]
+            wanted = self._next(best - level.far)
             if not len(wanted):
+                near = np.isin(self.blocks.candidates, found.blocks[utility > best - level.near])
                 wanted = np.flatnonzero(self._holds[:, near].any(axis=1) & ~read)
             if len(wanted):
                 return wanted
-            sure = distance(self.example, found, self.decision) >= self._levels[0].sure
-            self._levels = () if sure else self._levels[1:]
-        return nothing
+            self._done = distance(self.example, found, self.decision) >= level.sure
+            self._levels.pop(0)
+        wanted = np.empty(0, np.int64) if self._done else np.flatnonzero(~read)
+        self._done = True
+        return wanted
 
     def _next(self, bound: float) -> IntArray:
         """The weightiest windows of those that hardly overlap, if they can weigh so much."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ROUNDED = 4
 SLACK = 0.005
+GAP = 0.002
 FOLDS = 5
 
 
@@ -185,18 +186,26 @@ def thresholds(gold: Gold, predictions: Predictions) -> tuple[float, float]:
 
 
 def _threshold(decisions: Sequence[nq_eval.Decision]) -> float:
-    """The middle of the widest gap between scores whose F1 is within ``SLACK`` of the best.
+    """Of the gaps between scores whose F1 is within ``SLACK`` of the best the likeliest one.
 
-    Close to a score, the slightest drift of the arithmetic would give or drop that answer.
+    That is the middle of the one nearest to half of the best F1, which is the best threshold of
+    probabilities (Lipton, Elkan and Naryanaswamy 2014): what a few examples say alone may lie
+    anywhere on a plateau. ``GAP`` wide if there is such a one, since close to a score the slightest
+    drift of the arithmetic would give or drop that answer.
     """
     points = nq_eval.sweep(decisions)
-    enough = nq_eval.best(points).f1 - SLACK
+    best = nq_eval.best(points).f1
     gaps = [
         (above.threshold - below.threshold, (above.threshold + below.threshold) / 2)
         for above, below in itertools.pairwise(points)
-        if above.f1 >= enough
+        if above.f1 >= best - SLACK
     ]
-    return round(max(gaps)[1], ROUNDED) if gaps else points[0].threshold
+    if not gaps:
+        return points[0].threshold
+    enough = min(GAP, max(gaps)[0])
+    wide = [middle for width, middle in gaps if width >= enough]
+    nearest: float = min(wide, key=lambda middle: abs(middle - best / 2))
+    return round(nearest, ROUNDED)
 
 
 def worth(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> dict[str, Any]:

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from eval import labels
+from eval import labels, nq_eval
 from nq import tune
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig
@@ -87,3 +89,29 @@ def test_each_even_example_lies_in_one_fold_and_no_other_in_any() -> None:
     folds = [tune._fold(i) for i in range(-40, 40)]
     assert set(folds[::2]) == set(range(tune.FOLDS))
     assert set(folds[1::2]) == {tune._fold("6a")} == {None}
+
+
+decisions = st.builds(
+    nq_eval.Decision,
+    has_gold=st.booleans(),
+    predicted=st.just(True),
+    correct=st.booleans(),
+    score=st.integers(10, 990).map(lambda n: n / 1000),
+)
+
+
+@given(st.lists(decisions, min_size=2, max_size=40))
+def test_a_threshold_is_a_gap_as_good_as_the_best(found: list[nq_eval.Decision]) -> None:
+    points = nq_eval.sweep(found)
+    best = nq_eval.best(points).f1
+    threshold = tune._threshold(found)
+    above = [point for point in points if point.threshold >= threshold]
+    if len(points) > 1 and max(p.f1 for p in points[:-1]) >= best - tune.SLACK:
+        assert above[-1].f1 >= best - tune.SLACK
+
+
+def test_of_equally_good_thresholds_the_likeliest_is_taken() -> None:
+    right = [nq_eval.Decision(True, True, True, 0.9 - i / 1000) for i in range(300)]
+    wrong = [nq_eval.Decision(False, True, False, score) for score in (0.5, 0.3, 0.1)]
+    assert nq_eval.best(nq_eval.sweep([*right, *wrong])).f1 == 1.0
+    assert tune._threshold([*right, *wrong]) == pytest.approx(0.55, abs=1e-3)

@@ -22,6 +22,8 @@ from nq.records import AnswerType, Example, FloatArray, IntArray, Span, YesNo
 
 PULL = 1.0
 ROUNDED = 4
+MOST = 99.9
+"""Percentile of evidence beyond which none is expected."""
 ANNOTATORS_NEEDED = 2
 BLOCK = ("evidence", "overlap", "table", "list", "place", "null")
 OPTION = ("short_evidence", "short_length", "whole", "yes", "no")
@@ -94,7 +96,7 @@ def _needed(example: Example) -> int:
 
 
 def fit(blocks: Sequence[Lesson], options: Sequence[Lesson]) -> ChoiceWeights:
-    """The weights of both softmaxes and the highest evidence; scaling is left as it is.
+    """The weights of both softmaxes and the highest evidence to expect; scaling is left as it is.
 
     Args:
         blocks, options: the lessons; without any the weights stay as expected.
@@ -103,8 +105,8 @@ def fit(blocks: Sequence[Lesson], options: Sequence[Lesson]) -> ChoiceWeights:
     if not blocks:
         return weights
     evidence = BLOCK.index("evidence")
-    most = max(float(lesson.features[:, evidence].max()) for lesson in blocks)
-    return replace(weights, most_evidence=round(most, ROUNDED))
+    seen = np.concatenate([lesson.features[:, evidence] for lesson in blocks])
+    return replace(weights, most_evidence=round(float(np.percentile(seen, MOST)), ROUNDED))
 
 
 def _fitted(start: ChoiceWeights, names: Sequence[str], lessons: Sequence[Lesson]) -> ChoiceWeights:

@@ -130,10 +130,11 @@ def test_without_lessons_nothing_is_learnt() -> None:
     assert fit([], []) == USUAL
 
 
-def test_the_highest_evidence_is_kept() -> None:
-    seen = lessons(BLOCK, ChoiceWeights(), 20)
-    highest = max(lesson.features[:, BLOCK.index("evidence")].max() for lesson in seen)
-    assert fit(seen, []).most_evidence == pytest.approx(highest, abs=1e-4)
+def test_hardly_any_evidence_is_more_than_expected() -> None:
+    seen = lessons(BLOCK, ChoiceWeights(), 500)
+    evidence = np.concatenate([lesson.features[:, BLOCK.index("evidence")] for lesson in seen])
+    most = fit(seen, []).most_evidence
+    assert 0 < (evidence > most).mean() <= 0.0015
 
 
 def test_what_the_pages_do_not_show_stays_as_expected() -> None:
