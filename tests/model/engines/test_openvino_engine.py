@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
+import openvino
 from openvino import Node
 
-from nq.model.engine import Task
-from nq.model.engines.openvino import Engine
+from nq.model.engine import COLUMNS, Task
+from nq.model.engines.openvino import Engine, products_apart
+from nq.model.export import export
 from nq.model.network import Network
 from nq.model.predictor import rows_of
-from nq.model.profile import Profile
+from nq.model.profile import OPENVINO, Profile
 from nq.model.selection import Selection
 from tests import tiny
 
@@ -28,6 +33,29 @@ def test_in_8_bits_are_all_products_but_those_of_gelu_and_the_heads() -> None:
     assert found[True] == {f"layer_{i}_{name}" for i in layers for name in eight}
     heads = {"span_output", "pooler", "type_output"}
     assert found[False] == {f"layer_{i}_output" for i in layers} | heads
+
+
+def test_products_apart_give_what_one_gave(tmp_path: Path) -> None:
+    network = Network(tiny.SHAPE, tiny.model())
+    export(network.wired(False), tmp_path / "model.xml", OPENVINO)
+    core = openvino.Core()
+    one = core.read_model(str(tmp_path / "model.xml"))
+    apart = one.clone()
+    products_apart(apart)
+    kinds = [[node.get_type_name() for node in model.get_ops()] for model in (one, apart)]
+    assert kinds[0].count("Split") == tiny.SHAPE.num_hidden_layers and "Split" not in kinds[1]
+    more = 2 * tiny.SHAPE.num_hidden_layers
+    assert kinds[1].count("MatMul") == kinds[0].count("MatMul") + more
+    features = tiny.features(1, 6, 16)
+    rows = {name: getattr(features, name).astype(np.int32) for name in COLUMNS[:3]}
+    exact = {"INFERENCE_PRECISION_HINT": "f32"}
+    found = []
+    for model in (one, apart):
+        compiled = core.compile_model(model, "CPU", exact)
+        given = {node.any_name: rows[node.any_name] for node in model.inputs}
+        found.append([value for _, value in sorted(compiled(given).to_dict().items(), key=str)])
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-5)
 
 
 def kinds_above(node: Node) -> set[str]:
