@@ -155,9 +155,9 @@ class ChoiceWeights(Settings):
 
     evidence: float = option(1.0, "of a block's evidence")
     overlap: float = option(0.0, "of the words that block and question share, by BM25")
-    table: float = option(0.0, "added for a table")
-    list: float = option(0.0, "added for a list")
-    place: float = option(0.0, "of log(n) of the n-th block of its type, on whole pages")
+    table: float = option(0.0, "added for a table of a whole page")
+    list: float = option(0.0, "added for a list of a whole page")
+    place: float = option(0.0, "of log(n) of the n-th block of its type of a whole page")
     most_evidence: float = option(1000.0, "that is to be expected of a block")
     null: float = option(0.0, "of no answer")
     short_evidence: float = option(1.0, "of an option's evidence")

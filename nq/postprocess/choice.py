@@ -71,14 +71,9 @@ class Blocks:
         of_token = blocks(example)
         found = np.unique(of_token[(of_token >= 0) & ~np.array(example.is_html, np.bool_)])
         types = [example.block_type(example.candidates[i].span) for i in found]
-        features = [
-            overlap(example, found.tolist()),
-            np.array([kind == "Table" for kind in types], np.float64),
-            np.array([kind == "List" for kind in types], np.float64),
-            place(example, found.tolist()),
-        ]
         held = np.where(np.isin(of_token, found), of_token, -1)
-        return cls(held, found, np.column_stack(features))
+        features = np.column_stack([overlap(example, found.tolist()), place(types)])
+        return cls(held, found, features)
 
     def utility(self, weights: ChoiceWeights) -> FloatArray:
         """``[B]`` what is known of each, as its probability counts it."""

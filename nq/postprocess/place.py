@@ -8,30 +8,36 @@ table. The share of the n-th falls as a power of n (the figures: ``python -m exp
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 
 from nq.config import ChoiceWeights
-from nq.records import Example, FloatArray
+from nq.records import FloatArray
 
 USUAL = ChoiceWeights(table=-1.73, list=-3.04, place=-1.71)
 """What a decision expects of places before it has learnt better."""
 
 
-def place(example: Example, candidates: Iterable[int]) -> FloatArray:
-    """Log of n for the n-th block of its type, of each of those top-level candidates.
+WHOLE = 20
+"""Blocks of a page at least; fewer are an excerpt, of which nobody knows where it stood."""
 
-    Blocks without a word are not counted. All 0 where the page has blocks of one type only: what
-    is a mere collection of paragraphs need not be in the order of a page.
+
+def place(types: Sequence[str]) -> FloatArray:
+    """``[B, 3]`` whether a block is a table, a list, and log of n for the n-th of its type.
+
+    All 0 for an excerpt, and where all blocks are of one type: what is a mere collection of
+    paragraphs need not be in the order of a page.
+
+    Args:
+        types: of the blocks of a page, in their order.
     """
+    if len(types) < WHOLE or len(set(types)) < 2:
+        return np.zeros((len(types), 3))
     counts: Counter[str] = Counter()
-    number: dict[int, int] = {}
-    for index, candidate in enumerate(example.candidates):
-        span = candidate.span
-        if candidate.top_level and not all(example.is_html[span.start : span.end]):
-            kind = example.block_type(span)
-            counts[kind] += 1
-            number[index] = counts[kind]
-    whole = len(counts) > 1
-    return np.array([np.log(number[i]) if whole else 0.0 for i in candidates], np.float64)
+    numbers = []
+    for kind in types:
+        counts[kind] += 1
+        numbers.append(counts[kind])
+    kinds = np.array(types)
+    return np.column_stack([kinds == "Table", kinds == "List", np.log(numbers)])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from nq.config import ChoiceWeights, DecisionConfig
 from nq.formats.pages import from_text, with_question
+from nq.postprocess import place
 from nq.postprocess.choice import alternatives, blocks, choose, evidence, scaled
 from nq.records import AnswerType, Candidate, Example, Span, WindowScores, YesNo
 from tests.postprocess import made
@@ -136,7 +137,10 @@ def test_below_a_threshold_nothing_is_said(seed: int, long: float, short: float)
 @pytest.mark.parametrize(
     ("name", "block"), [("table", 1), ("list", 2), ("overlap", 3), ("place", 3), ("null", None)]
 )
-def test_a_weight_moves_the_choice_its_way(name: str, block: int | None) -> None:
+def test_a_weight_moves_the_choice_its_way(
+    name: str, block: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, "WHOLE", 4)
     tags = ["<P>", "<Table>", "<Ul>", "<P>"]
     tokens = [
         word for i, tag in enumerate(tags) for word in (tag, "one", "who" if i == 3 else "two")
