@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +27,7 @@ from nq.job import PREDICTIONS, Job, Report
 from nq.model.checkpoint import load_settings
 from nq.model.profile import Profile
 from nq.pipeline import run
+from nq.postprocess import place
 from nq.postprocess.answers import pairs
 from nq.postprocess.choice import Blocks, evidence
 from nq.postprocess.closeness import closeness
@@ -35,6 +37,14 @@ from nq.records import Candidate, Example, IntArray, Span, WindowScores
 from tests.postprocess import made
 
 LENGTH, OFFSET, K = 14, 2, 4
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_pages_are_whole() -> Iterator[None]:
+    """Else where a block stands would count on none of these."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, "WHOLE", 2)
+        yield
 
 
 def page(draw: np.random.Generator) -> IntArray:
