@@ -1,9 +1,11 @@
 """example -> target: what training wants found, from the annotations (SPEC of BERT-Joint).
 
 The first annotation by candidate index that has short answers, else the first; several
-short answers merge to one span, from the first of the page to the last (the originals go
-by the order of the file); yes and no count only without short answers; without any the
-target is the whole block.
+short answers merge to one span, from the first in the file to the last; yes and no count only
+without short answers; without any the target is the whole block.
+
+Ours differs where several short answers lie far apart: merged, they were a span that nobody
+would answer. It takes the first of the page, with those that follow it as in a list.
 """
 
 from __future__ import annotations
@@ -13,6 +15,9 @@ from collections.abc import Sequence
 from nq.config import WindowConfig
 from nq.preprocess.contexts import split_again
 from nq.records import Annotation, AnswerType, Context, Example, Span, Target, YesNo
+
+LIST_GAP = 2
+"""Words between two items of a list at most: a comma and ``and``."""
 
 NO_TARGET = Target(AnswerType.UNKNOWN, 0, 0)
 _YES_NO = {YesNo.YES: AnswerType.YES, YesNo.NO: AnswerType.NO}
@@ -38,30 +43,41 @@ def target(example: Example, found: Sequence[Context], config: WindowConfig) -> 
     annotation = chosen_annotation(example.annotations or ())
     if annotation is None:
         return NO_TARGET
-    shorts = sorted(annotation.shorts) if ours else annotation.shorts
+    short = _short(annotation.shorts, ours)
     first = 0
     for context in found:
         first += len(context.markers)
         if context.candidate == annotation.candidate:
             block = example.candidates[context.candidate].span
-            wanted = _within(block, context, first, shorts, annotation.yes_no)
+            wanted = _within(block, context, first, short, annotation.yes_no)
             return wanted if ours else _placed_again(wanted, found)
         first += len(context.words)
     return NO_TARGET
 
 
-def _within(
-    block: Span, context: Context, first: int, shorts: Sequence[Span], yes_no: YesNo
-) -> Target:
+def _within(block: Span, context: Context, first: int, short: Span | None, yes_no: YesNo) -> Target:
     """The target inside the context of ``block``, whose first word is word ``first``."""
-    if not shorts:
+    if short is None:
         kind = _YES_NO.get(yes_no, AnswerType.LONG)
         return Target(kind, first, first + len(context.words) - 1)
-    span = Span(shorts[0].start, shorts[-1].end)
-    inside = [i for i, doc in enumerate(context.doc) if span.start <= doc < span.end]
-    if not inside or not block.contains(span):
+    inside = [i for i, doc in enumerate(context.doc) if short.start <= doc < short.end]
+    if not inside or not block.contains(short):
         return NO_TARGET
     return Target(AnswerType.SHORT, first + inside[0], first + inside[-1])
+
+
+def _short(shorts: Sequence[Span], ours: bool) -> Span | None:
+    """The one span that several short answers become."""
+    if not shorts:
+        return None
+    if not ours:
+        return Span(shorts[0].start, shorts[-1].end)
+    first = min(shorts)
+    end = first.end
+    for short in sorted(shorts):
+        if short.start - end <= LIST_GAP:
+            end = max(end, short.end)
+    return Span(first.start, end)
 
 
 def _placed_again(wanted: Target, found: Sequence[Context]) -> Target | None:

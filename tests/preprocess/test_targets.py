@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 
 from nq.config import WindowConfig
 from nq.preprocess.contexts import contexts, words
-from nq.preprocess.targets import NO_TARGET, chosen_annotation, target
+from nq.preprocess.targets import LIST_GAP, NO_TARGET, chosen_annotation, target
 from nq.records import Annotation, AnswerType, Example, Span, Target, YesNo
 from tests.preprocess.made import few, page, pages
 
@@ -42,6 +43,23 @@ def test_several_short_answers_are_one_span_without_the_tags() -> None:
     merged = (AnswerType.SHORT, ["it", "floats", "it", "melts"])
     assert found(page(PAGE, long=1, shorts=shorts)) == merged
     assert found(page(PAGE, long=1, shorts=shorts[::-1])) == merged
+
+
+def test_of_short_answers_far_apart_the_first_of_the_page_is_wanted() -> None:
+    example = page("<P> Ann and Bo , then later with the help of Al </P>", long=0)
+    apart, list_, both = [(10, 11), (1, 2)], [(1, 2), (3, 4)], [(11, 12), (3, 4), (1, 2)]
+    words_ = {}
+    for name, shorts in (("apart", apart), ("list", list_), ("both", both)):
+        short = page(" ".join(example.tokens), long=0, shorts=shorts)
+        words_[name] = found(short)[1], found(short, BERT_JOINT)[1]
+    assert words_["apart"][0] == ["Ann"]
+    assert words_["list"] == (["Ann", "and", "Bo"],) * 2
+    assert words_["both"][0] == ["Ann", "and", "Bo"]
+
+
+def test_of_short_answers_in_each_other_the_longest_is_wanted() -> None:
+    shorts = [(4, 5), (2, 5), (3, 4)]
+    assert found(page(PAGE, long=0, shorts=shorts))[1] == ["ice", "is", "cold"]
 
 
 @pytest.mark.parametrize("short", [(6, 16), (7, 15), (6, 14), (8, 16)])
@@ -113,7 +131,10 @@ def test_a_target_is_what_the_annotation_says(example: Example) -> None:
     assert example.candidates[chosen.candidate].top_level
     span = example.candidates[chosen.candidate].span
     if chosen.shorts:
-        span = Span(chosen.shorts[0].start, chosen.shorts[-1].end)
+        covered = sorted({i for short in chosen.shorts for i in range(short.start, short.end)})
+        gaps = [b - a - 1 for a, b in pairwise(covered)]
+        last = next((i for i, gap in enumerate(gaps) if gap > LIST_GAP), len(gaps))
+        span = Span(covered[0], covered[last] + 1)
     gold = [i for i in range(span.start, span.end) if not example.is_html[i]]
     assert words(contexts(example, OURS), OURS).doc[it.first : it.last + 1] == gold
 
