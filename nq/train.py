@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 import time
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from nq.config import TrainConfig, WindowConfig
 from nq.model.runtime import import_tensorflow
 
 STEPS_TOLD_TOGETHER, LAST_STEPS = 50, 100
+CURVE = "train/loss"
 PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
 
@@ -93,6 +95,13 @@ def train(args: argparse.Namespace) -> int:
         f"{prepared.examples} examples, {prepared.windows} windows; start with fresh weights for "
         f"{', '.join(report.fresh) or 'nothing'}"
     )
+    params = {
+        "init": args.init.name,
+        "data": ", ".join(Path(file).name for file in request.files),
+        "limit": args.limit,
+        **{f"train.{k}": v for k, v in config.to_dict().items()},
+        **{f"windows.{k}": v for k, v in windows.to_dict().items()},
+    }
     started = time.perf_counter()
     with (
         tracking.start(
@@ -101,21 +110,14 @@ def train(args: argparse.Namespace) -> int:
             name=f"train {args.output.name}",
             source="nq.train",
             enabled=not args.no_track,
+            unfinished=work / f"{_digest(params)}.mlflow_run",
         ) as tracked,
         tqdm(unit=" steps", disable=None) as bar,
     ):
-        tracked.params(
-            {
-                "init": args.init.name,
-                "data": ", ".join(Path(file).name for file in request.files),
-                "limit": args.limit,
-                **{f"train.{k}": v for k, v in config.to_dict().items()},
-                **{f"windows.{k}": v for k, v in windows.to_dict().items()},
-            }
-        )
+        tracked.params(params)
         progress = Progress(bar, tracked)
         losses = fit(model, data, config, work, progress)
-        tracked.curve("train/loss", losses[: len(losses) - progress.told])  # before a kill
+        progress.complete(losses)
         loss = float(np.mean(losses[-LAST_STEPS:]))
         tracked.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
     checkpoint.save(
@@ -147,13 +149,12 @@ def train(args: argparse.Namespace) -> int:
 
 
 class Progress:
-    """What a training tells as it goes: a bar, or lines where there is no terminal, and a curve.
-
-    ``told`` is the number of steps that are in the curve.
-    """
+    """What a training tells as it goes: a bar, or lines where there is no terminal, and a curve."""
 
     def __init__(self, bar: Any, tracked: tracking.Run) -> None:
-        self.bar, self.tracked, self.told = bar, tracked, 0
+        self.bar, self.tracked = bar, tracked
+        self._before = tracked.last_step(CURVE)
+        self._first: int | None = None
         self._untold: list[float] = []
 
     def __call__(self, step: int, total: int, loss: float) -> None:
@@ -164,15 +165,27 @@ class Progress:
         if step % STEPS_TOLD_TOGETHER and step < total:
             return
         n = len(self._untold)
-        self.tracked.curve("train/loss", self._untold, step + 1 - n)
+        new = min(n, step - self._before)  # an interrupted run has told some of them
+        if new > 0:
+            self.tracked.curve(CURVE, self._untold[n - new :], step + 1 - new)
+            self._first = self._first or step + 1 - new
         if self.bar.disable:
             _say(f"step {step} of {total}, loss {sum(self._untold) / n:.3f}")
-        self.told += n
         self._untold = []
+
+    def complete(self, losses: Sequence[float]) -> None:
+        """Adds to the curve what was trained before an interruption and not told then."""
+        end = len(losses) if self._first is None else self._first - 1
+        self.tracked.curve(CURVE, losses[self._before : end], self._before + 1)
 
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+def _digest(values: dict[str, Any]) -> str:
+    """A short name, the same for the same settings."""
+    return hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()[:12]
 
 
 def _card(args: argparse.Namespace, config: TrainConfig) -> str:

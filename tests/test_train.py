@@ -1,8 +1,12 @@
 """The commands that make a model: train, then tune, then answer with it."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
+import mlflow.entities
 import pytest
 from mlflow import MlflowClient
 
@@ -40,11 +44,39 @@ def test_train_tune_answer(
 
 def curve(store: str) -> list[int]:
     """The steps of the loss curve of the only run in the store."""
+    run = only_run(store)
+    points = MlflowClient(store).get_metric_history(run.info.run_id, "train/loss")
+    return sorted(point.step for point in points)
+
+
+def only_run(store: str) -> mlflow.entities.Run:
+    """The run of a store that has one."""
     client = MlflowClient(store)
     experiment = client.get_experiment_by_name("nq")
     (run,) = client.search_runs([experiment.experiment_id])
-    points = client.get_metric_history(run.info.run_id, "train/loss")
-    return sorted(point.step for point in points)
+    return run
+
+
+def test_a_killed_training_goes_on_in_its_run(tiny_model: Path, tmp_path: Path) -> None:
+    arguments = ["--data", str(bundled_sample()), "--init", str(tiny_model), "--output", "made"]
+    sizes = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
+    recipe = ["--epochs", "30", "--batch-size", "8", "--save-every", "30", "--limit", "20"]
+    command = [sys.executable, "-m", "nq.train", *arguments, *sizes, *recipe]
+    with subprocess.Popen([*command, "--json"], cwd=tmp_path, stderr=subprocess.PIPE) as killed:
+        assert killed.stderr is not None
+        for line in killed.stderr:
+            if line.startswith(b"step 50 "):
+                break
+        killed.kill()
+    assert killed.returncode == -signal.SIGKILL
+    store = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    assert only_run(store).info.status == "RUNNING"
+    done = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, check=True)
+    steps = json.loads(done.stdout)["steps"]
+    assert steps > 60
+    assert only_run(store).info.status == "FINISHED"
+    assert curve(store) == list(range(1, steps + 1))
+    assert not list((tmp_path / "made" / "training").glob("*.mlflow_run"))
 
 
 @pytest.mark.parametrize("negatives", ["0", "1"])  # nobody said that there is no answer

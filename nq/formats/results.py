@@ -8,19 +8,17 @@ computed again lies in parts of a shard ``AGAIN`` and counts instead of what was
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import glob
 import json
-import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from nq.errors import RunError
+from nq.locks import locked
 from nq.records import WindowScores
 
 KEYS = ("example_keys", "window_ids")
@@ -42,39 +40,13 @@ def alone(folder: Path) -> Iterator[None]:
     Raises:
         RunError: another run is there.
     """
-    lock = None
-    while lock is None:
-        with contextlib.suppress(FileExistsError):  # of a file the opening of the lock tells
-            folder.mkdir(parents=True)
-        lock = _lock(folder / LOCK)
-    try:
-        yield
-    finally:
-        (folder / LOCK).unlink(missing_ok=True)
-        lock.close()
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-
-
-def _lock(path: Path) -> IO[str] | None:
-    """The file, locked; ``None`` if it was that of a run that has just ended."""
-    try:
-        lock = path.open("w")
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(lock.fileno()), path.stat()):
-            return lock
-    except BlockingIOError as error:
-        lock.close()
-        raise RunError(
-            f"another run writes to {path.parent}; wait for it, or give another folder"
-        ) from error
-    except FileNotFoundError:
-        pass
-    lock.close()
-    return None
+    with locked(folder / LOCK, "another run"):
+        try:
+            yield
+        finally:
+            (folder / LOCK).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def claim(folder: Path, request: Mapping[str, Any]) -> None:

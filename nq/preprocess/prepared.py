@@ -11,7 +11,6 @@ COMPLETED                           written last; without it nothing here is reu
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import glob
 import hashlib
 import json
@@ -29,6 +28,7 @@ from nq import __version__
 from nq.config import WindowConfig
 from nq.errors import RunError
 from nq.formats import inputs
+from nq.locks import locked
 from nq.preprocess.vocabulary import load_tokenizer, tokenizer_digest
 from nq.records import DeadLetter
 
@@ -171,13 +171,7 @@ def claimed(folder: Path) -> Iterator[None]:
         raise RunError(
             f"{folder} holds other files ({_some(others)}); give an empty or a new folder"
         )
-    with (folder / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RunError(
-                f"another job writes to {folder}; wait for it, or give another folder"
-            ) from error
+    with locked(folder / LOCK, "another job"):
         yield
 
 

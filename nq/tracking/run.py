@@ -52,6 +52,7 @@ def start(
     tags: Mapping[str, Any] | None = None,
     system_metrics: bool = True,
     later: bool = False,
+    unfinished: Path | None = None,
 ) -> Iterator[Run]:
     """One run of the tracking store, open for the length of a ``with`` block.
 
@@ -71,10 +72,13 @@ def start(
         tags: More tags, beside those of the machine and the installed versions.
         system_metrics: Whether to sample processor, memory and GPU, where psutil is installed.
         later: Not to begin before :meth:`Run.open`, or when there is something to record.
+        unfinished: File that names the run until it is finished; a run that it names is gone on
+            with, however it was interrupted.
     """
     run = Run(
         uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI,
         experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or DEFAULT_EXPERIMENT,
+        unfinished,
     )
     try:
         if enabled:
@@ -143,9 +147,10 @@ class Run:
         experiment: Name of the experiment.
     """
 
-    def __init__(self, uri: str, experiment: str):
+    def __init__(self, uri: str, experiment: str, unfinished: Path | None = None):
         self.uri = uri
         self.experiment = experiment
+        self._unfinished = unfinished
         self._run_id: str | None = None
         self._experiment_id: str | None = None
         self._opening: threading.Thread | None = None
@@ -191,6 +196,17 @@ class Run:
         now = int(time.time() * 1000)
         points = [(safe_name(name), v, now, step) for step, v in enumerate(values, first_step)]
         self._log("metrics", "Metric", [p for p in points if math.isfinite(p[1])])
+
+    def last_step(self, name: str) -> int:
+        """The last step of a curve that was recorded; 0 where there is none."""
+        steps = [0]
+
+        def ask() -> None:
+            points = self._client.get_metric_history(self.run_id, safe_name(name))
+            steps.extend(point.step for point in points)
+
+        self._try("cannot read a curve", ask)
+        return max(steps)
 
     def dataset(
         self, name: str, path: str | os.PathLike[str], digest: str, context: str = "evaluation"
@@ -272,9 +288,32 @@ class Run:
         uri = store.absolute(self.uri)
         self._client = MlflowClient(uri)
         self._experiment_id = store.experiment_id(self._client, self.experiment, uri)
-        known = dict(texts(tags, TAG_LIMIT))
-        run = self._client.create_run(self._experiment_id, run_name=name, tags=known)
-        self._run_id = run.info.run_id
+        self._run_id = self._interrupted()
+        if self._run_id is None:
+            known = dict(texts(tags, TAG_LIMIT))
+            run = self._client.create_run(self._experiment_id, run_name=name, tags=known)
+            self._run_id = run.info.run_id
+        if self._unfinished:
+            self._unfinished.parent.mkdir(parents=True, exist_ok=True)
+            self._unfinished.write_text(f"{self._run_id}\n", encoding="utf-8")
+
+    def _interrupted(self) -> str | None:
+        """The run to go on with, running again; ``None`` where there is none in this experiment."""
+        from mlflow.exceptions import MlflowException
+
+        if self._unfinished is None or not self._unfinished.is_file():
+            return None
+        run_id = self._unfinished.read_text(encoding="utf-8").strip()
+        try:
+            run = self._client.get_run(run_id)
+            if run.info.experiment_id != self._experiment_id:
+                return None
+            self._client.update_run(run_id, status="RUNNING")
+            if "error" in run.data.tags:
+                self._client.delete_tag(run_id, "error")
+        except MlflowException:  # deleted, or of another store
+            return None
+        return run_id
 
     def _watch(self) -> None:
         """Sample the machine in the background; a run without these figures is one as well."""
@@ -312,6 +351,8 @@ class Run:
                 lambda: self._client.set_terminated(self.run_id, self._status),
                 store.LAST_S if self._lost else store.patience(),
             )
+        if self._unfinished and self._status == "FINISHED":
+            self._unfinished.unlink(missing_ok=True)
 
     def _log(self, field: str, kind: str, items: Sequence[tuple[Any, ...]], *more: Any) -> None:
         """Write entities of one kind, each made from an item and what is common to all."""

@@ -229,6 +229,41 @@ def test_a_command_can_fail_without_an_exception(store: str) -> None:
     assert stored(run).data.tags["error"] == "3 bad records"
 
 
+def test_an_interrupted_run_is_gone_on_with(store: str, tmp_path: Path) -> None:
+    file = tmp_path / "training" / "run"
+    with pytest.raises(ValueError, match="out of"), start(store, unfinished=file) as first:
+        first.curve("loss", [3.0, 2.0])
+        raise ValueError("out of memory")
+    assert stored(first).info.status == "FAILED"
+    with start(store, unfinished=file) as second:
+        assert second.last_step("loss") == 2
+        assert second.last_step("none") == 0
+        assert stored(second).info.status == "RUNNING"
+    assert second.run_id == first.run_id
+    assert stored(second).info.status == "FINISHED"
+    assert "error" not in stored(second).data.tags
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("left", ["deleted", "elsewhere", "nonsense"])
+def test_a_run_that_is_not_there_is_begun_anew(left: str, store: str, tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    file = tmp_path / "run"
+    experiment = "another" if left == "elsewhere" else None
+    with contextlib.suppress(KeyboardInterrupt), start(store, experiment, unfinished=file) as first:
+        raise KeyboardInterrupt
+    if left == "deleted":
+        MlflowClient(store).delete_run(first.run_id)
+    if left == "nonsense":
+        file.write_text("../\0")
+    with start(store, unfinished=file) as second:
+        assert second.run_id == file.read_text().strip()
+    assert second.run_id != first.run_id
+    assert stored(first).info.status == "KILLED"
+    assert stored(second).info.status == "FINISHED"
+
+
 # ------------------------------------------------------------------------ how to see it
 
 
