@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -21,7 +22,8 @@ def distance(example: Example, found: Evidence, config: DecisionConfig) -> float
 
     Log odds are those of the best block against the next, of its best short answer against the
     next, and of the probability of each against its threshold; what is not given does not have to
-    beat others. Infinite where a page has nothing to answer.
+    beat others, unless their short answer would be given. Infinite where a page has nothing to
+    answer.
     """
     weights = config.weights
     blocks = found.probabilities(weights)
@@ -34,10 +36,29 @@ def distance(example: Example, found: Evidence, config: DecisionConfig) -> float
     gaps = [abs(long), abs(short)]
     if long >= 0 or short >= 0:
         gaps.append(_lead(blocks))
+    else:
+        gaps += _others(example, found, config, blocks, min(gaps))
     if short >= 0:
         options = found.options(row)
         gaps.append(_lead(options.probabilities(weights)[options.kinds != AnswerType.LONG]))
     return min(gaps)
+
+
+def _others(
+    example: Example, found: Evidence, config: DecisionConfig, blocks: FloatArray, within: float
+) -> Iterator[float]:
+    """The change under which each other block is the best one, and gives its short answer.
+
+    Args:
+        blocks: ``[B]`` P(block).
+        within: only changes less than this.
+    """
+    for row in np.argsort(-blocks, kind="stable")[1:].tolist():
+        behind = float(np.log(blocks.max() / blocks[row])) if blocks[row] > 0 else math.inf
+        if behind >= within:
+            return
+        it = alternative(example, found, row, float(blocks[row]), config.weights)
+        yield max(behind, log_odds(config.short_threshold) - log_odds(it.short_probability))
 
 
 def _lead(probabilities: FloatArray) -> float:

@@ -6,13 +6,14 @@ import dataclasses
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nq.config import ChoiceWeights, DecisionConfig
-from nq.postprocess.choice import alternatives, choose
+from nq.config import DecisionConfig
+from nq.postprocess.choice import alternatives, choose, log_odds
 from nq.postprocess.closeness import closeness
-from nq.records import Example, WindowScores
+from nq.records import Candidate, Example, Span, WindowScores
 from tests.postprocess import made
 
 LOGITS = ("start_logit", "end_logit", "cls_logit", "type_logits")
@@ -67,14 +68,25 @@ def test_at_a_threshold_nothing_is_closer(seed: int, of_long: bool) -> None:
 
 
 def test_of_two_equal_blocks_each_is_as_good() -> None:
-    nothing_said = ChoiceWeights(evidence=0.0, overlap=0.0)
-    pages = [page(seed) for seed in range(20)]
-    found = [
-        closeness(example, scores, DecisionConfig(weights=nothing_said))
-        for example, scores in pages
-        if len(alternatives(example, scores, DecisionConfig(), 2)) > 1
-    ]
-    assert found and max(found) == 0
+    tokens = ["<P>", "one", "two"] * 2
+    candidates = [Candidate(Span(0, 3), True), Candidate(Span(3, 6), True)]
+    example = Example(1, "who", tokens, [token == "<P>" for token in tokens], candidates)
+    flat = made.Logits(
+        np.zeros((1, 5)), np.zeros((1, 5)), np.zeros((1, 5)), np.array([[-1, 1, 2, 4, 5]])
+    )
+    scores = made.window_scores(flat, 4, text_only=True)
+    assert closeness(example, scores, DecisionConfig()) == 0
+
+
+def test_another_block_may_have_an_answer_to_give() -> None:
+    example, scores = page(74190557)
+    config = DecisionConfig(long_threshold=0.75, short_threshold=0.5)
+    best, other = alternatives(example, scores, config, 2)
+    assert best.long_probability < 0.75 and best.short_probability < 0.2
+    assert 0.4 < other.short_probability < 0.5
+    assert closeness(example, scores, config) == pytest.approx(
+        log_odds(0.5) - log_odds(other.short_probability)
+    )
 
 
 def test_a_page_with_nothing_to_say_is_never_close() -> None:
