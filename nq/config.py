@@ -153,14 +153,14 @@ class ChoiceWeights(Settings):
     As they stand here they take the model at its word.
     """
 
-    evidence: float = option(1.0, "of a block's evidence")
+    evidence: float = option(1.0, "of what the model says for a block")
     overlap: float = option(0.0, "of the words that block and question share, by BM25")
     table: float = option(0.0, "added for a table of a whole page")
     list: float = option(0.0, "added for a list of a whole page")
     place: float = option(0.0, "of log(n) of the n-th block of its type of a whole page")
-    most_evidence: float = option(1000.0, "that is to be expected of a block")
+    most_evidence: float = option(1000.0, "that is to be expected of a block, so weighed")
     null: float = option(0.0, "of no answer")
-    short_evidence: float = option(1.0, "of an option's evidence")
+    short_evidence: float = option(1.0, "of what it says for an option")
     short_length: float = option(0.0, "of log(tokens) of a span")
     whole: float = option(0.0, "added for no short answer, only the block")
     yes: float = option(0.0, "added for yes")
@@ -171,12 +171,12 @@ class ChoiceWeights(Settings):
     short_shift: float = option(0.0, "added to them")
 
     def block_vector(self) -> tuple[float, ...]:
-        """In the order of the features of a block."""
-        return self.evidence, self.overlap, self.table, self.list, self.place
+        """Of what is known of a block without reading, in the order of its features."""
+        return self.overlap, self.table, self.list, self.place
 
     def option_vector(self) -> tuple[float, ...]:
-        """In the order of the features of an option."""
-        return self.short_evidence, self.short_length, self.whole, self.yes, self.no
+        """Of what an option is, in the order of its features."""
+        return self.short_length, self.whole, self.yes, self.no
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ class Reading:
         held = text(token_map)
         self._holds = _holds(held, self.blocks)
         weights = decision.weights
-        known = self.blocks.utility(weights) + max(weights.evidence, 0.0) * weights.most_evidence
+        known = self.blocks.utility(weights) + weights.most_evidence
         self._bound = np.where(self._holds, known, -np.inf).max(axis=1, initial=-np.inf)
         first = coarse(held)
         self._left = first[np.argsort(-self._bound[first], kind="stable")]
@@ -171,7 +171,7 @@ class Reading:
         scores = WindowScores(**{name: table[name][page][read] for name in SCORES})
         found = evidence(self.example, scores, self.decision.max_answer_length, self.blocks)
         weights = self.decision.weights
-        utility = found.features @ weights.block_vector()
+        utility = found.utility(weights)
         best = utility.max(initial=weights.null)
         while self._levels and not self._done:
             level = self._levels[0]

@@ -217,11 +217,10 @@ def test_what_was_read_stays_and_the_others_say_nothing(book: Book) -> None:
 def test_what_may_change_the_answer_was_read(book: Book, near: float) -> None:
     found, known = book.read(near)
     weights = book.decision.weights
-    vector = np.array(weights.block_vector())
     for example, page in zip(book.examples, book.pages, strict=True):
         read = [n for n in range(page.start, page.stop) if n in known]
         said = evidence(example, rows(found, np.array(read)), 30)
-        utility = said.features @ vector
+        utility = said.utility(weights)
         best = max([weights.null, *utility.tolist()])
         close = {b for b, u in zip(said.blocks.tolist(), utility, strict=True) if u > best - near}
         sure = closeness(example, rows(found, np.array(read)), book.decision)
@@ -233,7 +232,7 @@ def test_what_may_change_the_answer_was_read(book: Book, near: float) -> None:
         prior = dict(
             zip(
                 page_blocks.candidates.tolist(),
-                page_blocks.features @ vector[1:] + weights.evidence * weights.most_evidence,
+                page_blocks.utility(weights) + weights.most_evidence,
                 strict=True,
             )
         )
@@ -273,7 +272,7 @@ def test_a_page_is_done_once_its_answer_is_sure() -> None:
     types = np.zeros((n, 5), np.float32)
     doc = np.where(np.arange(4) == 0, -1, token_map)
     scores = made.window_scores(made.Logits(start, start, types, doc), 2, text_only=True)
-    weights = ChoiceWeights(evidence=0.5, place=-3.0, most_evidence=20.0)
+    weights = ChoiceWeights(evidence=0.5, place=-3.0, most_evidence=10.0)
     decision = DecisionConfig(weights=weights, long_threshold=0.5, short_threshold=0.1)
     book = Book(doc, [slice(0, n)], [example], scores, decision)
     found, known = book.read()

@@ -6,12 +6,14 @@ is how much more likely the model holds it than "no answer" in that window,
     log P(start, end, type) - log P([CLS], [CLS], UNKNOWN)
         = (start + end logit) - ([CLS] start + end logit) + type logit - UNKNOWN logit,
 
-in which the normalisers of the three softmaxes cancel. Hypotheses that say the same add up:
-the evidence of a block, or of one answer in it, is the log-sum-exp over all of its windows and
-positions. A model without a head for types (all its type logits are 0) says neither yes nor no:
-both would outweigh any one span. What words block and question share counts too (``overlap``), and
-where on its page a block stands (``place``).
-Two softmaxes follow, whose weights are ``config.ChoiceWeights``:
+in which the normalisers of the three softmaxes cancel. A model that learnt its training data by
+heart is too sure: evidence counts as much as held-out data show (a temperature, the inverse of
+``ChoiceWeights.evidence``). What a window says for a block is the log-sum-exp over its positions
+there; of several windows, which are no independent witnesses, the one that says most speaks. For
+one answer in a block all of its hypotheses add up. A model without a head for types (all its type
+logits are 0) says neither yes nor no: both would outweigh any one span. What words block and
+question share counts too (``overlap``), and where on its page a block stands (``place``). Two
+softmaxes follow, whose weights are ``config.ChoiceWeights``:
 
     P(block) over the blocks of the page and "no answer",
     P(option | block) over its short spans, yes, no and "the whole block".
@@ -58,7 +60,7 @@ class Blocks:
     Args:
         of_token: ``[T]`` which of them each document token lies in, -1 for none.
         candidates: ``[B]`` their indices; blocks without a word are left out.
-        features: ``[B, 4]`` those of ``Evidence`` but the first.
+        features: ``[B, 4]`` in the order of ``ChoiceWeights.block_vector``.
     """
 
     of_token: IntArray
@@ -77,7 +79,28 @@ class Blocks:
 
     def utility(self, weights: ChoiceWeights) -> FloatArray:
         """``[B]`` what is known of each, as its probability counts it."""
-        return self.features @ weights.block_vector()[1:]
+        return self.features @ weights.block_vector()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hypotheses:
+    """What the model says for each of some choices, window by window.
+
+    Args:
+        evidence: ``[H]`` of each hypothesis.
+        reading: ``[H]`` which of R readings it belongs to: what one window says for one choice.
+        choice: ``[R]`` the choice of each reading, rising; each choice has one at least.
+    """
+
+    evidence: FloatArray
+    reading: IntArray
+    choice: IntArray
+
+    def said(self, weight: float) -> FloatArray:
+        """``[N]`` for each choice by the window that says most, evidence counted ``weight``."""
+        readings = _logsumexp_by(weight * self.evidence, self.reading, len(self.choice))
+        _, first = np.unique(self.choice, return_index=True)
+        return np.asarray(np.maximum.reduceat(readings, first)) if len(first) else np.empty(0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,17 +110,19 @@ class Options:
     Args:
         kinds: ``[O]`` ``AnswerType`` of each.
         spans: ``[O]`` the document tokens that it rests on, start and inclusive end ``[O, 2]``.
-        features: ``[O, 5]`` in the order of ``ChoiceWeights.option_vector``.
+        evidence: ``[O]`` of all hypotheses of each.
+        features: ``[O, 4]`` in the order of ``ChoiceWeights.option_vector``.
     """
 
     kinds: IntArray
     spans: IntArray
+    evidence: FloatArray
     features: FloatArray
 
     def probabilities(self, weights: ChoiceWeights) -> FloatArray:
         """``[O]`` P(option | block)."""
-        utility = self.features @ weights.option_vector()
-        return _softmax(utility)
+        said = weights.short_evidence * self.evidence
+        return _softmax(said + self.features @ weights.option_vector())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +131,7 @@ class Evidence:
 
     Args:
         blocks: ``[B]`` indices of candidates, those with a hypothesis only.
-        features: ``[B, 5]`` in the order of ``ChoiceWeights.block_vector``.
+        features: ``[B, 4]`` in the order of ``ChoiceWeights.block_vector``.
         found: all pairs that lie in one block.
         pair_block: ``[P]`` which row of ``blocks`` each pair lies in.
         likely: ``[K, P]`` evidence of each pair as each of the first K of ``KINDS``.
@@ -118,10 +143,22 @@ class Evidence:
     pair_block: IntArray
     likely: FloatArray
 
+    @property
+    def hypotheses(self) -> Hypotheses:
+        """Of the blocks."""
+        _, pair = possible = np.nonzero(np.isfinite(self.likely))
+        window = self.found.window[pair]
+        windows = int(window.max(initial=0)) + 1
+        keys, reading = np.unique(self.pair_block[pair] * windows + window, return_inverse=True)
+        return Hypotheses(self.likely[possible], reading.reshape(-1), keys // windows)
+
+    def utility(self, weights: ChoiceWeights) -> FloatArray:
+        """``[B]`` log P(block), but for a constant of the page."""
+        return self.hypotheses.said(weights.evidence) + self.features @ weights.block_vector()
+
     def probabilities(self, weights: ChoiceWeights) -> FloatArray:
         """``[B]`` P(block); what is missing to 1 is P("no answer")."""
-        utility = self.features @ weights.block_vector()
-        return _softmax(np.append(utility, weights.null))[:-1]
+        return _softmax(np.append(self.utility(weights), weights.null))[:-1]
 
     def options(self, row: int) -> Options:
         """The options of the block in that row."""
@@ -130,17 +167,17 @@ class Evidence:
         short = np.isfinite(likely[_SHORT])
         spans = np.column_stack([found.start_doc, found.end_doc])
         distinct, which = np.unique(spans[short], axis=0, return_inverse=True)
-        evidence = _logsumexp_by(likely[_SHORT, short], which.reshape(-1), len(distinct))
+        together = _logsumexp_by(likely[_SHORT, short], which.reshape(-1), len(distinct))
         best = likely.argmax(axis=1)
         others = [i for i in range(len(likely)) if i != _SHORT]
         kinds = np.array([AnswerType.SHORT] * len(distinct) + [KINDS[i] for i in others])
-        all_evidence = np.append(evidence, [_logsumexp(likely[i]) for i in others])
         length = np.append(np.log1p(distinct[:, 1] - distinct[:, 0]), [0.0] * len(others))
         flags = [kinds == kind for kind in KINDS[1:]]
         return Options(
             kinds,
             np.concatenate([distinct, spans[best[others]]]),
-            np.column_stack([all_evidence, length, *flags]),
+            np.append(together, np.logaddexp.reduce(likely[others], axis=1)),
+            np.column_stack([length, *flags]),
         )
 
 
@@ -162,11 +199,8 @@ def evidence(
     found, first = found.where(inside), first[inside]
     likely = _hypotheses(found, scores, max_pieces)
     present, pair_block = np.unique(first, return_inverse=True)
-    pair_block = pair_block.reshape(-1)
-    total = np.logaddexp.reduce(likely, axis=0) if len(found) else np.empty(0)
-    together = _logsumexp_by(total, pair_block, len(present))
     known = page.features[np.searchsorted(page.candidates, present)]
-    return Evidence(present, np.column_stack([together, known]), found, pair_block, likely)
+    return Evidence(present, known, found, pair_block.reshape(-1), likely)
 
 
 def choose(example: Example, scores: WindowScores, config: DecisionConfig) -> Prediction:
@@ -262,10 +296,6 @@ def _hypotheses(found: Pairs, scores: WindowScores, max_pieces: int) -> FloatArr
 def _softmax(utility: FloatArray) -> FloatArray:
     powers = np.exp(utility - utility.max())
     return np.asarray(powers / powers.sum())
-
-
-def _logsumexp(values: FloatArray) -> float:
-    return float(np.logaddexp.reduce(values))
 
 
 def _logsumexp_by(values: FloatArray, group: IntArray, n: int) -> FloatArray:

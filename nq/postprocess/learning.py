@@ -16,12 +16,15 @@ import numpy as np
 from scipy.optimize import minimize
 
 from nq.config import ChoiceWeights
-from nq.postprocess.choice import Evidence, Options
+from nq.postprocess.choice import Evidence, Hypotheses, Options
 from nq.postprocess.place import USUAL
 from nq.records import AnswerType, Example, FloatArray, IntArray, Span, YesNo
 
 PULL = 1.0
 ROUNDED = 4
+IMPOSSIBLE = -1e6
+LEAST = 1e-3
+"""Evidence counts for something: more of it is never a reason against a choice."""
 MOST = 99.9
 """Percentile of evidence beyond which none is expected."""
 ANNOTATORS_NEEDED = 2
@@ -35,10 +38,12 @@ class Lesson:
     """What can be chosen from, and what of it is right.
 
     Args:
+        hypotheses: what the model says for each of N choices.
         features: ``[N, F]`` of each choice.
         right: ``[N]`` whether it is right; at least one is.
     """
 
+    hypotheses: Hypotheses
     features: FloatArray
     right: IntArray
 
@@ -48,10 +53,16 @@ def block_lesson(example: Example, found: Evidence) -> Lesson | None:
     gold = gold_longs(example)
     spans = [example.candidates[i].span for i in found.blocks.tolist()]
     right = np.array([*(span in gold for span in spans), not gold])
-    none = np.zeros((1, found.features.shape[1]))
-    columns = np.concatenate([found.features, none])
-    is_null = np.arange(len(columns)) == len(spans)
-    return Lesson(np.column_stack([columns, is_null]), right) if right.any() else None
+    if not right.any():
+        return None
+    said, null = found.hypotheses, len(spans)
+    hypotheses = Hypotheses(
+        np.append(said.evidence, 0.0),
+        np.append(said.reading, len(said.choice)),
+        np.append(said.choice, null),
+    )
+    columns = np.concatenate([found.features, np.zeros((1, found.features.shape[1]))])
+    return Lesson(hypotheses, np.column_stack([columns, np.arange(null + 1) == null]), right)
 
 
 def option_lesson(example: Example, found: Evidence) -> Lesson | None:
@@ -64,9 +75,11 @@ def option_lesson(example: Example, found: Evidence) -> Lesson | None:
     ]
     if not rows:
         return None
-    options = found.options(max(rows, key=lambda row: float(found.features[row, 0])))
+    said = found.hypotheses.said(1.0)
+    options = found.options(max(rows, key=lambda row: float(said[row])))
     right = right_options(example, options)
-    return Lesson(options.features, right) if right.any() else None
+    one_each = Hypotheses(options.evidence, np.arange(len(right)), np.arange(len(right)))
+    return Lesson(one_each, options.features, right) if right.any() else None
 
 
 def gold_longs(example: Example) -> set[Span]:
@@ -104,35 +117,71 @@ def fit(blocks: Sequence[Lesson], options: Sequence[Lesson]) -> ChoiceWeights:
     weights = _fitted(_fitted(USUAL, BLOCK, blocks), OPTION, options)
     if not blocks:
         return weights
-    evidence = BLOCK.index("evidence")
-    seen = np.concatenate([lesson.features[:, evidence] for lesson in blocks])
-    return replace(weights, most_evidence=round(float(np.percentile(seen, MOST)), ROUNDED))
+    said = [lesson.hypotheses.said(weights.evidence)[:-1] for lesson in blocks]
+    most = float(np.percentile(np.concatenate(said), MOST))
+    return replace(weights, most_evidence=round(most, ROUNDED))
 
 
 def _fitted(start: ChoiceWeights, names: Sequence[str], lessons: Sequence[Lesson]) -> ChoiceWeights:
+    """The first of the weights counts evidence, the others the features."""
     if not lessons:
         return start
-    sizes = [len(lesson.right) for lesson in lessons]
-    first = np.cumsum([0, *sizes[:-1]])
+    sizes = np.array([len(lesson.right) for lesson in lessons])
+    first = np.cumsum(sizes) - sizes
     features = np.concatenate([lesson.features for lesson in lessons])
-    features = np.where(np.isfinite(features), features, -1e6)
     right = np.concatenate([lesson.right for lesson in lessons]).astype(bool)
+    said = _Said([lesson.hypotheses for lesson in lessons], first)
 
     def loss(w: FloatArray) -> tuple[float, FloatArray]:
-        utility = features @ w
+        evidence, slope = said(w[0])
+        utility = evidence + features @ w[1:]
         total = np.logaddexp.reduceat(utility, first)
         good = np.logaddexp.reduceat(np.where(right, utility, -np.inf), first)
         pull = PULL / 2 * float(((w - origin) ** 2).sum())
         everything = np.exp(utility - np.repeat(total, sizes))
         wanted = np.where(right, np.exp(utility - np.repeat(good, sizes)), 0.0)
-        gradient = (everything - wanted) @ features + PULL * (w - origin)
+        columns = np.column_stack([slope, features])
+        gradient = (everything - wanted) @ columns + PULL * (w - origin)
         return float((total - good).sum()) + pull, gradient
 
     origin = np.array([getattr(start, name) for name in names])
-    found = minimize(loss, origin, jac=True, method="L-BFGS-B").x
+    bounds = [(LEAST, None), *[(None, None)] * (len(names) - 1)]
+    found = minimize(loss, origin, jac=True, method="L-BFGS-B", bounds=bounds).x
     return replace(
         start, **{n: round(float(v), ROUNDED) for n, v in zip(names, found, strict=True)}
     )
+
+
+class _Said:
+    """``Hypotheses.said`` of all lessons at once, with its derivative by the weight.
+
+    Args:
+        lessons: the hypotheses of each.
+        first: the number of each one's first choice.
+    """
+
+    def __init__(self, lessons: Sequence[Hypotheses], first: IntArray) -> None:
+        readings = np.cumsum([0, *(len(one.choice) for one in lessons)])
+        pairs = list(zip(lessons, readings, first, strict=False))
+        reading = np.concatenate([one.reading + at for one, at, _ in pairs])
+        order = np.argsort(reading, kind="stable")
+        evidence = np.concatenate([one.evidence for one in lessons])[order]
+        self.evidence = np.maximum(evidence, IMPOSSIBLE)
+        self.of_choice = np.bincount(np.concatenate([one.choice + at for one, _, at in pairs]))
+        of_reading = np.bincount(reading)
+        self.begin, self.reading = np.cumsum(of_reading) - of_reading, reading[order]
+        self.first = np.cumsum(self.of_choice) - self.of_choice
+        self.highest = np.maximum.reduceat(self.evidence, self.begin)
+
+    def __call__(self, weight: float) -> tuple[FloatArray, FloatArray]:
+        powers = np.exp(weight * (self.evidence - self.highest[self.reading]))
+        total = np.add.reduceat(powers, self.begin)
+        mean = np.add.reduceat(powers * self.evidence, self.begin) / total
+        readings = weight * self.highest + np.log(total)
+        said = np.maximum.reduceat(readings, self.first)
+        speaks = np.flatnonzero(readings == np.repeat(said, self.of_choice))
+        one_each = np.searchsorted(speaks, self.first)
+        return said, mean[speaks[one_each]]
 
 
 def scaling(probabilities: Sequence[float], right: Sequence[bool]) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import defaultdict
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -25,9 +26,8 @@ Said = tuple[int, AnswerType, Span | None]
 """Block, type, and the span if the type is short."""
 
 
-def hypotheses(example: Example, scores: WindowScores) -> dict[Said, float]:
-    """What the page may be said to answer, each with the sum of its likelihood ratios."""
-    total: dict[Said, float] = defaultdict(float)
+def ratios(example: Example, scores: WindowScores) -> Iterator[tuple[int, Said, float]]:
+    """Each window, what it may say, and the logarithm of the likelihood ratio."""
     kinds = [AnswerType.SHORT, AnswerType.LONG]
     if scores.type_logits.any():
         kinds += [AnswerType.YES, AnswerType.NO]
@@ -48,9 +48,25 @@ def hypotheses(example: Example, scores: WindowScores) -> dict[Said, float]:
                         continue
                     types = scores.type_logits[w]
                     gain = float(types[kind]) - float(types[AnswerType.UNKNOWN])
-                    span = Span(start, end + 1) if short else None
-                    total[block, kind, span] += math.exp(score + gain)
+                    yield w, (block, kind, Span(start, end + 1) if short else None), score + gain
+
+
+def hypotheses(example: Example, scores: WindowScores) -> dict[Said, float]:
+    """What the page may be said to answer, each with the sum of its likelihood ratios."""
+    total: dict[Said, float] = defaultdict(float)
+    for _, said, ratio in ratios(example, scores):
+        total[said] += math.exp(ratio)
     return total
+
+
+def strengths(example: Example, scores: WindowScores, weight: float) -> dict[int, float]:
+    """Of each block the highest sum of a window, each ratio to the power of ``weight``."""
+    total: dict[tuple[int, int], float] = defaultdict(float)
+    for window, (block, *_), ratio in ratios(example, scores):
+        total[block, window] += math.exp(weight * ratio)
+    return {
+        block: max(value for (b, _), value in total.items() if b == block) for block, _ in total
+    }
 
 
 def block_of(example: Example, token: int) -> int:
@@ -66,19 +82,22 @@ def page(seed: int, ties: bool = False) -> tuple[Example, WindowScores]:
 
 
 @chance
-@given(seeds, st.booleans())
-def test_unlearnt_weights_take_the_model_at_its_word(seed: int, ties: bool) -> None:
+@given(seeds, st.booleans(), st.one_of(st.just(1.0), st.floats(0.01, 2)))
+def test_blocks_and_options_are_weighed(seed: int, ties: bool, weight: float) -> None:
     example, scores = page(seed, ties)
-    said = hypotheses(example, scores)
-    everything = 1 + sum(said.values())
-    found = alternatives(example, scores, DecisionConfig(), 100)
-    assert len(found) == len({block for block, *_ in said})
+    said, strong = hypotheses(example, scores), strengths(example, scores, weight)
+    everything = 1 + sum(strong.values())
+    weights = ChoiceWeights(evidence=weight)
+    found = alternatives(example, scores, DecisionConfig(weights=weights), 100)
+    assert len(found) == len(strong)
     for one in found:
-        block = next(b for b, *_ in said if example.candidates[b].span == one.long)
+        block = next(b for b in strong if example.candidates[b].span == one.long)
+        likely = strong[block] / everything
+        assert one.long_probability == pytest.approx(likely, abs=1e-6)
         mine = {key: value for key, value in said.items() if key[0] == block}
-        assert one.long_probability == pytest.approx(sum(mine.values()) / everything, abs=1e-6)
         answers = [value for key, value in mine.items() if key[1] is not AnswerType.LONG]
-        assert one.short_probability == pytest.approx(max(answers) / everything, abs=1e-6)
+        share = max(answers) / sum(mine.values())
+        assert one.short_probability == pytest.approx(likely * share, abs=1e-6)
 
 
 @chance

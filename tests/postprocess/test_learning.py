@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eval import labels, nq_eval
 from nq.config import ChoiceWeights
 from nq.formats.predictions import encode_prediction
-from nq.postprocess.choice import evidence, scaled
+from nq.postprocess.choice import Hypotheses, evidence, scaled
 from nq.postprocess.learning import (
     BLOCK,
     OPTION,
@@ -106,13 +106,18 @@ def test_a_lesson_has_something_right_in_it(seed: int) -> None:
 def lessons(names: tuple[str, ...], truth: ChoiceWeights, n: int) -> list[Lesson]:
     """Pages on which what is right was drawn with the probabilities of ``truth``."""
     draw = np.random.default_rng(7)
-    weights = np.array([getattr(truth, name) for name in names])
+    counted, *weights = (getattr(truth, name) for name in names)
     found = []
     for _ in range(n):
-        features = draw.normal(0, 1.5, (6, len(names)))
-        powers = np.exp(features @ weights)
+        choice = np.sort(np.append(np.arange(6), draw.integers(0, 6, 4)))
+        reading = draw.permutation(np.append(np.arange(10), draw.integers(0, 10, 6)))
+        said = Hypotheses(draw.normal(0, 2, len(reading)), reading, choice)
+        features = draw.normal(0, 1.5, (6, len(weights)))
+        says = [np.exp(counted * said.evidence[reading == r]).sum() for r in range(10)]
+        most = [max(s for s, c in zip(says, choice, strict=True) if c == one) for one in range(6)]
+        powers = most * np.exp(features @ weights)
         right = np.arange(6) == draw.choice(6, p=powers / powers.sum())
-        found.append(Lesson(features, right))
+        found.append(Lesson(said, features, right))
     return found
 
 
@@ -132,15 +137,16 @@ def test_without_lessons_nothing_is_learnt() -> None:
 
 def test_hardly_any_evidence_is_more_than_expected() -> None:
     seen = lessons(BLOCK, ChoiceWeights(), 500)
-    evidence = np.concatenate([lesson.features[:, BLOCK.index("evidence")] for lesson in seen])
-    most = fit(seen, []).most_evidence
+    found = fit(seen, [])
+    said = [lesson.hypotheses.said(found.evidence)[:-1] for lesson in seen]
+    evidence, most = np.concatenate(said), found.most_evidence
     assert 0 < (evidence > most).mean() <= 0.0015
 
 
 def test_what_the_pages_do_not_show_stays_as_expected() -> None:
     truth = ChoiceWeights(evidence=0.6, overlap=0.8, null=1.5)
     seen = lessons(BLOCK, truth, 500)
-    unseen = [BLOCK.index(name) for name in ("table", "list", "place")]
+    unseen = [BLOCK.index(name) - 1 for name in ("table", "list", "place")]
     for lesson in seen:
         lesson.features[:, unseen] = 0
     found = fit(seen, [])
@@ -148,8 +154,8 @@ def test_what_the_pages_do_not_show_stays_as_expected() -> None:
 
 
 def test_an_impossible_choice_spoils_nothing() -> None:
-    features = np.array([[1.0, 0, 0, 0, 0], [-np.inf, 0, 0, 0, 0]])
-    found = fit([], [Lesson(features, np.array([True, False]))])
+    said = Hypotheses(np.array([1.0, -np.inf]), np.arange(2), np.arange(2))
+    found = fit([], [Lesson(said, np.zeros((2, 4)), np.array([True, False]))])
     assert all(np.isfinite(getattr(found, name)) for name in OPTION)
 
 
