@@ -58,7 +58,7 @@ NEAR = 2.5
 
 def levels(near: float = NEAR) -> tuple[Level, ...]:
     """From a page that leaves no doubt to one that leaves much."""
-    return tuple(Level(far, near, sure) for far, sure in ((1, 0.3), (2, 0.1), (3, 0.06), (4, 0.04)))
+    return tuple(Level(far, near, sure) for far, sure in ((0, 0.3), (1, 0.1), (2, 0.06), (3, 0.04)))
 
 
 AT_ONCE = 4
