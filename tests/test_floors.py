@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FLOORS = (
     ("nq", "nq.errors", "nq.bundle"),
-    ("nq.records", "nq.config"),
+    ("nq.records", "nq.config", "nq.locks"),
     ("nq.formats", "eval"),
     ("nq.commandline", "nq.tracking", "nq.replies"),
     ("nq.preprocess", "nq.postprocess"),
