@@ -65,6 +65,7 @@ def train(args: argparse.Namespace) -> int:
     from nq.formats import inputs
     from nq.model import checkpoint, joint
     from nq.model.data import read_columns
+    from nq.model.training import identity
     from nq.model.training import train as fit
     from nq.model.training_windows import TrainingWindows
     from nq.preprocess.job import Request, prepare
@@ -110,7 +111,7 @@ def train(args: argparse.Namespace) -> int:
             name=f"train {args.output.name}",
             source="nq.train",
             enabled=not args.no_track,
-            unfinished=work / f"{_digest(params)}.mlflow_run",
+            unfinished=work / f"{_digest(identity(model, data, config))}.mlflow_run",
         ) as tracked,
         tqdm(unit=" steps", disable=None) as bar,
     ):
@@ -184,7 +185,7 @@ def _say(text: str) -> None:
 
 
 def _digest(values: dict[str, Any]) -> str:
-    """A short name, the same for the same settings."""
+    """A short name, the same for the same values."""
     return hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()[:12]
 
 

@@ -13,6 +13,7 @@ from mlflow import MlflowClient
 from nq.bundle import bundled_sample
 from nq.cli import console
 from nq.model.checkpoint import load_settings
+from nq.train import STEPS_TOLD_TOGETHER, Progress
 
 
 def test_train_tune_answer(
@@ -77,6 +78,41 @@ def test_a_killed_training_goes_on_in_its_run(tiny_model: Path, tmp_path: Path) 
     assert only_run(store).info.status == "FINISHED"
     assert curve(store) == list(range(1, steps + 1))
     assert not list((tmp_path / "made" / "training").glob("*.mlflow_run"))
+
+
+def test_other_content_under_the_same_name_is_another_run(
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    records = bundled_sample().read_text(encoding="utf-8").splitlines(keepends=True)
+    arguments = ["--data", "data.jsonl", "--init", str(tiny_model), "--output", "made", "--json"]
+    sizes = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
+    recipe = ["--epochs", "20", "--batch-size", "8", "--tracking-uri", "sqlite:///runs.db"]
+    command = ["train", *arguments, *sizes, *recipe]
+    tell = Progress.__call__
+
+    def interrupted(self: Progress, step: int, total: int, loss: float) -> None:
+        tell(self, step, total, loss)
+        if step == STEPS_TOLD_TOGETHER:
+            raise KeyboardInterrupt
+
+    Path("data.jsonl").write_text("".join(records[:20]), encoding="utf-8")
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "__call__", interrupted)
+        assert console(command) == 130
+    capsys.readouterr()
+    Path("data.jsonl").write_text("".join(records[20:]), encoding="utf-8")
+    assert console(command) == 0
+    steps = json.loads(capsys.readouterr().out)["steps"]
+    client = MlflowClient("sqlite:///runs.db")
+    experiment = client.get_experiment_by_name("nq")
+    runs = {run.info.status: run for run in client.search_runs([experiment.experiment_id])}
+    assert sorted(runs) == ["FINISHED", "KILLED"]
+    points = client.get_metric_history(runs["FINISHED"].info.run_id, "train/loss")
+    assert sorted(point.step for point in points) == list(range(1, steps + 1))
 
 
 @pytest.mark.parametrize("negatives", ["0", "1"])  # nobody said that there is no answer

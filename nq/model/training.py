@@ -56,6 +56,12 @@ def compile_for_training(model: keras.Model, config: TrainConfig, total_steps: i
     )
 
 
+def identity(model: keras.Model, windows: TrainingWindows, config: TrainConfig) -> dict[str, Any]:
+    """All that a training depends on; an equal one is gone on with where it was interrupted."""
+    start = digest(variable.numpy() for variable in model.weights)
+    return {**config.to_dict(), "windows": windows.digest(), "start": start}
+
+
 def train(
     model: keras.Model,
     windows: TrainingWindows,
@@ -63,7 +69,7 @@ def train(
     folder: Path,
     on_step: Callable[[int, int, float], None] = lambda step, total, loss: None,
 ) -> list[float]:
-    """Trains, going on from the state that an interrupted run of the same settings left.
+    """Trains, going on from the state that an interrupted run of the same ``identity`` left.
 
     Args:
         model: a fresh or initialised model; trained in place.
@@ -84,10 +90,10 @@ def train(
         raise ValueError(
             f"{len(windows)} training windows do not fill one batch of {config.batch_size}"
         )
+    same = identity(model, windows, config)
     compile_for_training(model, config, sampling.total)
     model.optimizer.build(model.trainable_variables)
-    start = digest(variable.numpy() for variable in model.weights)
-    state = _State(folder, model, {**config.to_dict(), "windows": windows.digest(), "start": start})
+    state = _State(folder, model, same)
     done, losses = state.restore()
     for step, rows in sampling.after(done):
         model.reset_metrics()
