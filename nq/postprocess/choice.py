@@ -87,8 +87,9 @@ class Hypotheses:
     """What the model says for each of some choices, window by window.
 
     Args:
-        evidence: ``[H]`` of each hypothesis.
-        reading: ``[H]`` which of R readings it belongs to: what one window says for one choice.
+        evidence: ``[H]`` of each hypothesis, finite.
+        reading: ``[H]`` which of R readings it belongs to, rising: what one window says for one
+            choice. Each has one at least.
         choice: ``[R]`` the choice of each reading, rising; each choice has one at least.
     """
 
@@ -98,9 +99,24 @@ class Hypotheses:
 
     def said(self, weight: float) -> FloatArray:
         """``[N]`` for each choice by the window that says most, evidence counted ``weight``."""
-        readings = _logsumexp_by(weight * self.evidence, self.reading, len(self.choice))
-        _, first = np.unique(self.choice, return_index=True)
-        return np.asarray(np.maximum.reduceat(readings, first)) if len(first) else np.empty(0)
+        return self.said_and_slope(weight)[0]
+
+    def said_and_slope(self, weight: float) -> tuple[FloatArray, FloatArray]:
+        """The same, and its derivative by the weight ``[N]``.
+
+        Args:
+            weight: above 0.
+        """
+        if not len(self.reading):
+            return np.empty(0), np.empty(0)
+        begin = _firsts(self.reading)
+        highest = np.maximum.reduceat(self.evidence, begin)
+        powers = np.exp(weight * (self.evidence - highest[self.reading]))
+        total = np.add.reduceat(powers, begin)
+        mean = np.add.reduceat(powers * self.evidence, begin) / total
+        readings = weight * highest + np.log(total)
+        speaks = np.lexsort((-readings, self.choice))[_firsts(self.choice)]
+        return readings[speaks], mean[speaks]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,8 +165,11 @@ class Evidence:
         _, pair = possible = np.nonzero(np.isfinite(self.likely))
         window = self.found.window[pair]
         windows = int(window.max(initial=0)) + 1
-        keys, reading = np.unique(self.pair_block[pair] * windows + window, return_inverse=True)
-        return Hypotheses(self.likely[possible], reading.reshape(-1), keys // windows)
+        keys = self.pair_block[pair] * windows + window
+        order = np.argsort(keys, kind="stable")
+        of_reading, reading = np.unique(keys[order], return_inverse=True)
+        said = self.likely[possible][order]
+        return Hypotheses(said, reading.reshape(-1), of_reading // windows)
 
     def utility(self, weights: ChoiceWeights) -> FloatArray:
         """``[B]`` log P(block), but for a constant of the page."""
@@ -296,6 +315,11 @@ def _hypotheses(found: Pairs, scores: WindowScores, max_pieces: int) -> FloatArr
 def _softmax(utility: FloatArray) -> FloatArray:
     powers = np.exp(utility - utility.max())
     return np.asarray(powers / powers.sum())
+
+
+def _firsts(groups: IntArray) -> IntArray:
+    """Where each group begins; ``groups`` rise."""
+    return np.flatnonzero(np.diff(groups, prepend=-1))
 
 
 def _logsumexp_by(values: FloatArray, group: IntArray, n: int) -> FloatArray:

@@ -130,10 +130,10 @@ def _fitted(start: ChoiceWeights, names: Sequence[str], lessons: Sequence[Lesson
     first = np.cumsum(sizes) - sizes
     features = np.concatenate([lesson.features for lesson in lessons])
     right = np.concatenate([lesson.right for lesson in lessons]).astype(bool)
-    said = _Said([lesson.hypotheses for lesson in lessons], first)
+    together = _together(lessons)
 
     def loss(w: FloatArray) -> tuple[float, FloatArray]:
-        evidence, slope = said(w[0])
+        evidence, slope = together.said_and_slope(w[0])
         utility = evidence + features @ w[1:]
         total = np.logaddexp.reduceat(utility, first)
         good = np.logaddexp.reduceat(np.where(right, utility, -np.inf), first)
@@ -152,36 +152,16 @@ def _fitted(start: ChoiceWeights, names: Sequence[str], lessons: Sequence[Lesson
     )
 
 
-class _Said:
-    """``Hypotheses.said`` of all lessons at once, with its derivative by the weight.
-
-    Args:
-        lessons: the hypotheses of each.
-        first: the number of each one's first choice.
-    """
-
-    def __init__(self, lessons: Sequence[Hypotheses], first: IntArray) -> None:
-        readings = np.cumsum([0, *(len(one.choice) for one in lessons)])
-        pairs = list(zip(lessons, readings, first, strict=False))
-        reading = np.concatenate([one.reading + at for one, at, _ in pairs])
-        order = np.argsort(reading, kind="stable")
-        evidence = np.concatenate([one.evidence for one in lessons])[order]
-        self.evidence = np.maximum(evidence, IMPOSSIBLE)
-        self.of_choice = np.bincount(np.concatenate([one.choice + at for one, _, at in pairs]))
-        of_reading = np.bincount(reading)
-        self.begin, self.reading = np.cumsum(of_reading) - of_reading, reading[order]
-        self.first = np.cumsum(self.of_choice) - self.of_choice
-        self.highest = np.maximum.reduceat(self.evidence, self.begin)
-
-    def __call__(self, weight: float) -> tuple[FloatArray, FloatArray]:
-        powers = np.exp(weight * (self.evidence - self.highest[self.reading]))
-        total = np.add.reduceat(powers, self.begin)
-        mean = np.add.reduceat(powers * self.evidence, self.begin) / total
-        readings = weight * self.highest + np.log(total)
-        said = np.maximum.reduceat(readings, self.first)
-        speaks = np.flatnonzero(readings == np.repeat(said, self.of_choice))
-        one_each = np.searchsorted(speaks, self.first)
-        return said, mean[speaks[one_each]]
+def _together(lessons: Sequence[Lesson]) -> Hypotheses:
+    """The hypotheses of all lessons, choices numbered on; what is impossible is only unlikely."""
+    all_of = [lesson.hypotheses for lesson in lessons]
+    readings = np.cumsum([0, *(len(one.choice) for one in all_of)])
+    choices = np.cumsum([0, *(len(lesson.right) for lesson in lessons)])
+    return Hypotheses(
+        np.maximum(np.concatenate([one.evidence for one in all_of]), IMPOSSIBLE),
+        np.concatenate([one.reading + n for one, n in zip(all_of, readings, strict=False)]),
+        np.concatenate([one.choice + n for one, n in zip(all_of, choices, strict=False)]),
+    )
 
 
 def scaling(probabilities: Sequence[float], right: Sequence[bool]) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nq.config import ChoiceWeights, DecisionConfig
 from nq.formats.pages import from_text, with_question
 from nq.postprocess import place
-from nq.postprocess.choice import alternatives, blocks, choose, evidence, scaled
+from nq.postprocess.choice import Hypotheses, alternatives, blocks, choose, evidence, scaled
 from nq.records import AnswerType, Candidate, Example, Span, WindowScores, YesNo
 from tests.postprocess import made
 
@@ -180,6 +180,18 @@ def test_scaling_keeps_order_and_range(p: float, scale: float, shift: float) -> 
     assert 0 <= scaled(p, scale, shift) <= 1
     assert scaled(p, scale, shift) <= scaled(min(1.0, p + 0.1), scale, shift)
     assert scaled(p, 1.0, 0.0) == pytest.approx(p, abs=1e-8)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**32 - 1), st.floats(0.01, 3))
+def test_the_slope_is_that_of_what_is_said(seed: int, weight: float) -> None:
+    draw = np.random.default_rng(seed)
+    choice = np.sort(np.append(np.arange(4), draw.integers(0, 4, 3)))
+    reading = np.sort(np.append(np.arange(7), draw.integers(0, 7, 5)))
+    found = Hypotheses(draw.normal(0, 3, len(reading)), reading, choice)
+    step = 1e-6
+    around = (found.said(weight + step) - found.said(weight - step)) / (2 * step)
+    assert found.said_and_slope(weight)[1] == pytest.approx(around, abs=1e-5)
 
 
 def test_evidence_of_no_window_is_empty() -> None:

@@ -110,7 +110,7 @@ def lessons(names: tuple[str, ...], truth: ChoiceWeights, n: int) -> list[Lesson
     found = []
     for _ in range(n):
         choice = np.sort(np.append(np.arange(6), draw.integers(0, 6, 4)))
-        reading = draw.permutation(np.append(np.arange(10), draw.integers(0, 10, 6)))
+        reading = np.sort(np.append(np.arange(10), draw.integers(0, 10, 6)))
         said = Hypotheses(draw.normal(0, 2, len(reading)), reading, choice)
         features = draw.normal(0, 1.5, (6, len(weights)))
         says = [np.exp(counted * said.evidence[reading == r]).sum() for r in range(10)]
