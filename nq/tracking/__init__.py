@@ -13,7 +13,8 @@ True
 
 from __future__ import annotations
 
-from nq.tracking.run import DEFAULT_EXPERIMENT, DEFAULT_URI, Run, attach, how_to_open, start
+from nq.tracking.address import DEFAULT_EXPERIMENT, DEFAULT_URI, how_to_open
+from nq.tracking.run import Run, attach, start
 from nq.tracking.values import colour
 
 __all__ = ["DEFAULT_EXPERIMENT", "DEFAULT_URI", "Run", "attach", "colour", "how_to_open", "start"]

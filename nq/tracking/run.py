@@ -1,4 +1,4 @@
-"""A run of the tracking store: opened in the background, written to, closed; and its address."""
+"""A run of the tracking store: opened in the background, written to, closed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ import json
 import logging
 import math
 import os
-import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from nq.tracking import store
+from nq.tracking import address, store
 from nq.tracking.values import (
     DATASET_LIMIT,
     DIGEST_LIMIT,
@@ -30,9 +28,6 @@ from nq.tracking.values import (
 )
 
 log = logging.getLogger(__name__)
-
-DEFAULT_URI = "sqlite:///mlflow.db"
-DEFAULT_EXPERIMENT = "nq"
 
 SAMPLING_S = 3.0
 """Seconds from one sample of the system metrics to the next."""
@@ -76,8 +71,8 @@ def start(
             with, however it was interrupted.
     """
     run = Run(
-        uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI,
-        experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or DEFAULT_EXPERIMENT,
+        address.store_uri(uri),
+        address.experiment_name(experiment),
         unfinished,
     )
     try:
@@ -107,36 +102,10 @@ def attach(
     Returns:
         The line that tells how to see the run; ``None`` where it could not be reached.
     """
-    run = Run(uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI, "")
+    run = Run(address.store_uri(uri), "")
     run._reopen(run_id)
     run.artifacts(paths)
     return None if run._lost else run.how_to_open()
-
-
-def how_to_open(uri: str, experiment_id: str | None = None, run_id: str | None = None) -> str:
-    """The line that tells how to see a run, or the runs of an experiment side by side.
-
-    >>> how_to_open("http://tracking:5000", "1", "ab12")
-    'http://tracking:5000/#/experiments/1/runs/ab12?workflowType=machine_learning'
-    >>> how_to_open("sqlite:///mlflow.db")  # doctest: +NORMALIZE_WHITESPACE
-    'mlflow ui --backend-store-uri sqlite:///mlflow.db
-     (then open http://127.0.0.1:5000/#/experiments?workflowType=machine_learning)'
-    """
-    page = "/#/experiments"
-    if experiment_id is not None:
-        page += f"/{experiment_id}/runs" + (f"/{run_id}" if run_id else "")
-    page += "?workflowType=machine_learning"
-    if experiment_id is not None and run_id is None:
-        page += "&compareRunsMode=CHART"
-    uri = store.without_password(uri)
-    if _is_http(uri):
-        return uri.rstrip("/") + page
-    command = f"mlflow ui --backend-store-uri {shlex.quote(uri)}"
-    return f"{command} (then open http://127.0.0.1:5000{page})"
-
-
-def _is_http(uri: str) -> bool:
-    return urlsplit(uri).scheme in ("http", "https")
 
 
 class Run:
@@ -248,7 +217,9 @@ class Run:
 
     def how_to_open(self) -> str | None:
         """The line that tells how to see this run; ``None`` where there is none."""
-        return how_to_open(self.uri, self.experiment_id, self.run_id) if self.run_id else None
+        if self.run_id is None:
+            return None
+        return address.how_to_open(self.uri, self.experiment_id, self.run_id)
 
     # ------------------------------------------------------------------------ inside
 
