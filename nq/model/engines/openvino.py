@@ -26,7 +26,10 @@ OUTPUTS = ("start_logits", "end_logits", "type_logits")
 
 
 class Engine:
-    """Compiles the exported network once for each shape."""
+    """Compiles the exported network once for each shape.
+
+    For windows that are full the mask is a constant, of which OpenVINO leaves nothing.
+    """
 
     device = "CPU"
 
@@ -37,12 +40,13 @@ class Engine:
         self.precision = "int8" if profile.changes.int8 else profile.precision("CPU")
         self._hint = HINTS[profile.precision("CPU")]
         self._core = openvino.Core()
-        self._exported: dict[bool, Any] = {}
+        self._exported: Any = None
 
     def compiled(self, shape: Shape) -> Step:
         """See ``nq.model.engine.Engine``."""
-        full = shape.full and self.precision != "int8"  # which would be calibrated once more
-        model = self._model(full).clone()
+        model = self._model().clone()
+        if shape.full:
+            set_input(model, "input_mask", np.ones((shape.batch_size, shape.length), np.int32))
         names = [given.any_name for given in model.inputs]
         model.reshape({name: [shape.batch_size, shape.length] for name in names})
         options = {"INFERENCE_PRECISION_HINT": self._hint, "PERFORMANCE_HINT": "LATENCY"}
@@ -56,16 +60,16 @@ class Engine:
 
         return selected(logits, self.task.selection, shape)
 
-    def _model(self, full: bool) -> Any:
+    def _model(self) -> Any:
         """The exported network; in 8 bits where the profile says so."""
-        if full not in self._exported:
+        if self._exported is None:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "model.xml"
-                export(self.task.network.wired(full), path, OPENVINO)
+                export(self.task.network.model, path, OPENVINO)
                 model = self._core.read_model(str(path), str(path.with_suffix(".bin")))
                 products_apart(model)
-                self._exported[full] = self._in_8_bits(model) if self.precision == "int8" else model
-        return self._exported[full]
+                self._exported = self._in_8_bits(model) if self.precision == "int8" else model
+        return self._exported
 
     def _in_8_bits(self, model: Any) -> Any:
         """Post-training quantization, calibrated on real windows, each without its padding.
@@ -105,6 +109,15 @@ class Engine:
             raise ProfileNotInForceError(
                 self.task.profile, "types of the matrix products", sorted(found), asked
             )
+
+
+def set_input(model: Any, name: str, value: Any) -> None:
+    """Makes an input of the model a constant, in place."""
+    from openvino import opset13 as op
+
+    given = model.input(name).get_node()
+    given.output(0).replace(op.constant(value).output(0))
+    model.remove_parameter(given)
 
 
 def products_apart(model: Any) -> None:

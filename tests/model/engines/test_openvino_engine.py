@@ -9,7 +9,7 @@ import openvino
 from openvino import Node
 
 from nq.model.engine import COLUMNS, Task
-from nq.model.engines.openvino import Engine, products_apart
+from nq.model.engines.openvino import Engine, products_apart, set_input
 from nq.model.export import export
 from nq.model.network import Network
 from nq.model.predictor import rows_of
@@ -22,7 +22,7 @@ def test_in_8_bits_are_all_products_but_those_of_gelu_and_the_heads() -> None:
     rows = rows_of(tiny.features(1, 6, 16))
     network = Network(tiny.SHAPE, tiny.model())
     profile = Profile.parse("openvino+int8")
-    model = Engine(Task(network, profile, Selection(2, True), lambda: rows))._model(False)
+    model = Engine(Task(network, profile, Selection(2, True), lambda: rows))._model()
     found: dict[bool, set[str]] = {True: set(), False: set()}
     for product in model.get_ops():
         if product.get_type_name() == "MatMul":
@@ -37,7 +37,7 @@ def test_in_8_bits_are_all_products_but_those_of_gelu_and_the_heads() -> None:
 
 def test_products_apart_give_what_one_gave(tmp_path: Path) -> None:
     network = Network(tiny.SHAPE, tiny.model())
-    export(network.wired(False), tmp_path / "model.xml", OPENVINO)
+    export(network.model, tmp_path / "model.xml", OPENVINO)
     core = openvino.Core()
     one = core.read_model(str(tmp_path / "model.xml"))
     apart = one.clone()
@@ -62,3 +62,25 @@ def kinds_above(node: Node) -> set[str]:
     """Types of the numbers that a constant is computed from."""
     above = [value.get_node() for value in node.input_values()]
     return {node.get_element_type().get_type_name()}.union(*map(kinds_above, above))
+
+
+def test_of_a_constant_mask_nothing_is_left(tmp_path: Path) -> None:
+    export(Network(tiny.SHAPE, tiny.model()).model, tmp_path / "model.xml", OPENVINO)
+    core = openvino.Core()
+    masked = core.read_model(str(tmp_path / "model.xml"))
+    full = masked.clone()
+    set_input(full, "input_mask", np.ones((2, 16), np.int32))
+    rows, found, kinds = tiny.rows([16, 16], 16), [], []
+    for model in (masked, full):
+        model.reshape({node.any_name: [2, 16] for node in model.inputs})
+        compiled = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        given = {node.any_name: rows[node.any_name] for node in model.inputs}
+        outputs = compiled(given)
+        found.append({node.any_name: outputs[node] for node in compiled.outputs})
+        ops = compiled.get_runtime_model().get_ordered_ops()
+        kinds.append([op.get_rt_info()["layerType"].value for op in ops])
+    assert {node.any_name for node in full.inputs} == {"input_ids", "segment_ids"}
+    assert kinds[1].count("Input") == kinds[0].count("Input") - 1
+    assert "Convert" in kinds[0] and "Convert" not in kinds[1]  # of the mask to a float
+    for name, value in found[0].items():
+        np.testing.assert_allclose(found[1][name], value, atol=1e-6)
