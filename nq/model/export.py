@@ -1,4 +1,4 @@
-"""A model in the formats of other runtimes: SavedModel, ONNX and OpenVINO, by Keras' own export."""
+"""A model in the formats of other runtimes: SavedModel and ONNX, by Keras' own export."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import numpy as np
 from nq.errors import RunError
 
 ONNX_FILE = "model.onnx"
-SAVEDMODEL, ONNX, OPENVINO = "tf_saved_model", "onnx", "openvino"
-WRITERS = {SAVEDMODEL: (), ONNX: ("onnx", "tf2onnx"), OPENVINO: ("openvino",)}
+SAVEDMODEL, ONNX = "tf_saved_model", "onnx"
+WRITERS = {SAVEDMODEL: (), ONNX: ("onnx", "tf2onnx")}
 
 
 def need(extra: str, packages: Sequence[str]) -> None:

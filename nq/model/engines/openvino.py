@@ -1,22 +1,21 @@
-"""OpenVINO: the network through Keras' export, in float32, bfloat16 or calibrated 8 bits."""
+"""OpenVINO: the traced network converted in memory; float32, bfloat16 or calibrated 8 bits."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import logging
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from nq.model.batches import Shape
 from nq.model.engine import Rows, Step, Task
 from nq.model.engines.exported import selected
-from nq.model.export import export
-from nq.model.profile import OPENVINO, ProfileNotInForceError
+from nq.model.profile import ProfileNotInForceError
 
 HINTS = {"float32": "f32", "bfloat16": "bf16"}
 RUNTIME = {"float32": "f32", "bfloat16": "bf16", "int8": "i8"}
@@ -26,7 +25,7 @@ OUTPUTS = ("start_logits", "end_logits", "type_logits")
 
 
 class Engine:
-    """Compiles the exported network once for each shape.
+    """Compiles the converted network once for each shape.
 
     For windows that are full the mask is a constant, of which OpenVINO leaves nothing.
     """
@@ -40,7 +39,7 @@ class Engine:
         self.precision = "int8" if profile.changes.int8 else profile.precision("CPU")
         self._hint = HINTS[profile.precision("CPU")]
         self._core = openvino.Core()
-        self._exported: Any = None
+        self._converted: Any = None
 
     def compiled(self, shape: Shape) -> Step:
         """See ``nq.model.engine.Engine``."""
@@ -61,15 +60,12 @@ class Engine:
         return selected(logits, self.task.selection, shape)
 
     def _model(self) -> Any:
-        """The exported network; in 8 bits where the profile says so."""
-        if self._exported is None:
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "model.xml"
-                export(self.task.network.model, path, OPENVINO)
-                model = self._core.read_model(str(path), str(path.with_suffix(".bin")))
-                products_apart(model)
-                self._exported = self._in_8_bits(model) if self.precision == "int8" else model
-        return self._exported
+        """The network; in 8 bits where the profile says so."""
+        if self._converted is None:
+            model = converted(self.task.network.model)
+            products_apart(model)
+            self._converted = self._in_8_bits(model) if self.precision == "int8" else model
+        return self._converted
 
     def _in_8_bits(self, model: Any) -> Any:
         """Post-training quantization, calibrated on real windows, each without its padding.
@@ -109,6 +105,19 @@ class Engine:
             raise ProfileNotInForceError(
                 self.task.profile, "types of the matrix products", sorted(found), asked
             )
+
+
+def converted(model: Any) -> Any:
+    """A Keras model of any batch and length as one of OpenVINO."""
+    import openvino
+
+    given = {one.name: tf.TensorSpec(one.shape, one.dtype, one.name) for one in model.inputs}
+    step = tf.function(lambda rows: model(rows, training=False), [given], autograph=False)
+    made = openvino.convert_model(step.get_concrete_function())
+    for one in made.inputs:
+        one.get_tensor().set_names({one.any_name.removesuffix(":0")})
+    gc.collect()  # the trace and what it was converted from hold each other
+    return made
 
 
 def set_input(model: Any, name: str, value: Any) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import openvino
 from openvino import Node
 
 from nq.model.engine import COLUMNS, Task
-from nq.model.engines.openvino import Engine, products_apart, set_input
-from nq.model.export import export
+from nq.model.engines.openvino import Engine, converted, products_apart, set_input
 from nq.model.network import Network
 from nq.model.predictor import rows_of
-from nq.model.profile import OPENVINO, Profile
+from nq.model.profile import Profile
 from nq.model.selection import Selection
 from tests import tiny
 
@@ -35,11 +32,9 @@ def test_in_8_bits_are_all_products_but_those_of_gelu_and_the_heads() -> None:
     assert found[False] == {f"layer_{i}_output" for i in layers} | heads
 
 
-def test_products_apart_give_what_one_gave(tmp_path: Path) -> None:
+def test_products_apart_give_what_one_gave() -> None:
     network = Network(tiny.SHAPE, tiny.model())
-    export(network.model, tmp_path / "model.xml", OPENVINO)
-    core = openvino.Core()
-    one = core.read_model(str(tmp_path / "model.xml"))
+    core, one = openvino.Core(), converted(network.model)
     apart = one.clone()
     products_apart(apart)
     kinds = [[node.get_type_name() for node in model.get_ops()] for model in (one, apart)]
@@ -64,10 +59,8 @@ def kinds_above(node: Node) -> set[str]:
     return {node.get_element_type().get_type_name()}.union(*map(kinds_above, above))
 
 
-def test_of_a_constant_mask_nothing_is_left(tmp_path: Path) -> None:
-    export(Network(tiny.SHAPE, tiny.model()).model, tmp_path / "model.xml", OPENVINO)
-    core = openvino.Core()
-    masked = core.read_model(str(tmp_path / "model.xml"))
+def test_of_a_constant_mask_nothing_is_left() -> None:
+    core, masked = openvino.Core(), converted(tiny.model())
     full = masked.clone()
     set_input(full, "input_mask", np.ones((2, 16), np.int32))
     rows, found, kinds = tiny.rows([16, 16], 16), [], []
