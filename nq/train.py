@@ -111,7 +111,7 @@ def train(args: argparse.Namespace) -> int:
             name=f"train {args.output.name}",
             source="nq.train",
             enabled=not args.no_track,
-            unfinished=work / f"{_digest(identity(model, data, config))}.mlflow_run",
+            unfinished=work / f"{_digest(params | identity(model, data, config))}.mlflow_run",
         ) as tracked,
         tqdm(unit=" steps", disable=None) as bar,
     ):
