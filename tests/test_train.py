@@ -90,7 +90,8 @@ def test_other_content_under_the_same_name_is_another_run(
     records = bundled_sample().read_text(encoding="utf-8").splitlines(keepends=True)
     arguments = ["--data", "data.jsonl", "--init", str(tiny_model), "--output", "made", "--json"]
     sizes = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
-    recipe = ["--epochs", "20", "--batch-size", "8", "--tracking-uri", "sqlite:///runs.db"]
+    store = f"sqlite:///{tmp_path / 'runs.db'}"
+    recipe = ["--epochs", "20", "--batch-size", "8", "--tracking-uri", store]
     command = ["train", *arguments, *sizes, *recipe]
     tell = Progress.__call__
 
@@ -107,7 +108,7 @@ def test_other_content_under_the_same_name_is_another_run(
     Path("data.jsonl").write_text("".join(records[20:]), encoding="utf-8")
     assert console(command) == 0
     steps = json.loads(capsys.readouterr().out)["steps"]
-    client = MlflowClient("sqlite:///runs.db")
+    client = MlflowClient(store)
     experiment = client.get_experiment_by_name("nq")
     runs = {run.info.status: run for run in client.search_runs([experiment.experiment_id])}
     assert sorted(runs) == ["FINISHED", "KILLED"]
