@@ -15,6 +15,8 @@ from nq.cli import console
 from nq.model.checkpoint import load_settings
 from nq.train import STEPS_TOLD_TOGETHER, Progress
 
+SIZES = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
+
 
 def test_train_tune_answer(
     tiny_model: Path,
@@ -24,11 +26,10 @@ def test_train_tune_answer(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     data = ["--data", str(bundled_sample()), "--json"]
-    sizes = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
     recipe = ["--epochs", "1", "--batch-size", "8", "--save-every", "5"]
     start = ["--init", str(tiny_model), "--output", "made", "--limit", "20", "--compact"]
     start += ["--tracking-uri", "sqlite:///runs.db"]
-    assert console(["train", *data, *sizes, *recipe, *start]) == 0
+    assert console(["train", *data, *SIZES, *recipe, *start]) == 0
     trained = json.loads(capsys.readouterr().out)
     assert (trained["examples"], trained["dead_letters"]) == (20, 0)
     assert trained["loss"] > 0
@@ -60,9 +61,8 @@ def only_run(store: str) -> mlflow.entities.Run:
 
 def test_a_killed_training_goes_on_in_its_run(tiny_model: Path, tmp_path: Path) -> None:
     arguments = ["--data", str(bundled_sample()), "--init", str(tiny_model), "--output", "made"]
-    sizes = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
     recipe = ["--epochs", "30", "--batch-size", "8", "--save-every", "30", "--limit", "20"]
-    command = [sys.executable, "-m", "nq.train", *arguments, *sizes, *recipe]
+    command = [sys.executable, "-m", "nq.train", *arguments, *SIZES, *recipe]
     with subprocess.Popen([*command, "--json"], cwd=tmp_path, stderr=subprocess.PIPE) as killed:
         assert killed.stderr is not None
         for line in killed.stderr:
@@ -89,10 +89,9 @@ def test_other_content_under_the_same_name_is_another_run(
     monkeypatch.chdir(tmp_path)
     records = bundled_sample().read_text(encoding="utf-8").splitlines(keepends=True)
     arguments = ["--data", "data.jsonl", "--init", str(tiny_model), "--output", "made", "--json"]
-    sizes = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
     store = f"sqlite:///{tmp_path / 'runs.db'}"
     recipe = ["--epochs", "20", "--batch-size", "8", "--tracking-uri", store]
-    command = ["train", *arguments, *sizes, *recipe]
+    command = ["train", *arguments, *SIZES, *recipe]
     tell = Progress.__call__
 
     def interrupted(self: Progress, step: int, total: int, loss: float) -> None:
