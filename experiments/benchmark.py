@@ -26,9 +26,9 @@ from typing import Any
 
 import orjson
 
-from nq import commandline
+from nq.commands import terminal
 from nq.config import ModelConfig, WindowConfig
-from nq.model.profile import Profile
+from nq.inference.profile import Profile
 from nq.model.runtime import import_tensorflow
 
 PREDECESSOR_WINDOWS_PER_CPU_S = 110
@@ -36,7 +36,7 @@ ROUNDS = 3
 TINY = ModelConfig(hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16)
 MEASURE = """
 import resource, sys
-from nq.cli import console
+from nq.commands.main import console
 code = console(sys.argv[1:])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
 raise SystemExit(code)
@@ -49,12 +49,12 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", nargs="+", required=True, metavar="FILE")
     parser.add_argument("--model", type=Path, metavar="DIR", help="default: the bundled model")
     parser.add_argument("--profile", default="grappler")
-    parser.add_argument("--batch-size", type=commandline.positive, default=16, metavar="N")
+    parser.add_argument("--batch-size", type=terminal.positive, default=16, metavar="N")
     parser.add_argument(
-        "--windows", type=commandline.positive, default=320, metavar="N", help="windows in a round"
+        "--windows", type=terminal.positive, default=320, metavar="N", help="windows in a round"
     )
     parser.add_argument("--no-memory", action="store_true", help="leave the slow part out")
-    commandline.add_common(parser)
+    terminal.add_common(parser)
     return parser
 
 
@@ -63,7 +63,7 @@ def preprocessing(files: Sequence[str], model: Path, windows: WindowConfig) -> d
     from nq.formats.inputs import read_examples
     from nq.formats.tfrecord import encode_records
     from nq.preprocess.features import features
-    from nq.preprocess.vocabulary import load_tokenizer
+    from nq.preprocess.tokenizers.load import load_tokenizer
     from nq.records import Example
 
     tokenizer, done = load_tokenizer(model), 0
@@ -84,12 +84,13 @@ def prediction(
 ) -> dict[str, Any]:
     """The loop against the bare step, and postprocessing against the loop."""
     from nq.formats.inputs import read_examples
-    from nq.formats.results import Results
-    from nq.model import checkpoint, loading, predict
+    from nq.inference import loading, predict
+    from nq.model import checkpoint
     from nq.postprocess.decision import decide
-    from nq.preprocess.job import Request, prepare
-    from nq.preprocess.vocabulary import load_tokenizer
+    from nq.preprocess.prepare import Request, prepare
+    from nq.preprocess.tokenizers.load import load_tokenizer
     from nq.records import Example
+    from nq.runs.score_store import Results
 
     own = checkpoint.load_settings(model)
     prepared = prepare(Request(tuple(files), str(model), own.windows), folder / "windows")
@@ -161,7 +162,7 @@ def _first_records(shard: Path, path: Path, count: int) -> Path:
 def _tiny_model(model: Path, folder: Path) -> Path:
     """Two narrow layers with the tokenizer and the windows of ``model``."""
     from nq.model import checkpoint, joint
-    from nq.preprocess.vocabulary import load_tokenizer
+    from nq.preprocess.tokenizers.load import load_tokenizer
 
     own = checkpoint.load_settings(model)
     checkpoint.save(folder, joint.build(TINY, 8), TINY, load_tokenizer(model), own, "tiny")
@@ -195,13 +196,13 @@ def benchmark(args: argparse.Namespace) -> int:
         result |= prediction(args, files, model, folder)
         if not args.no_memory:
             result |= memory(files, model, folder)
-    commandline.print_result(result, args.json)
+    terminal.print_result(result, args.json)
     return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    return commandline.run(benchmark, parser(), argv)
+    return terminal.run(benchmark, parser(), argv)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from nq.postprocess.overlap import WORD, B, K
+from nq.postprocess.bm25 import WORD, B, K
 from nq.records import FloatArray
 
 Record = dict[str, Any]
@@ -99,7 +99,7 @@ def _placed(texts: Sequence[str], start: int) -> Iterator[Record]:
 
 
 class Index:
-    """BM25 over many texts; see ``nq.postprocess.overlap`` for the formula."""
+    """BM25 over many texts; see ``nq.postprocess.bm25`` for the formula."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts

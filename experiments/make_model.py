@@ -32,10 +32,10 @@ from typing import Any
 import orjson
 
 from experiments.distractors import lengthened
-from nq import commandline
-from nq import train as nq_train
-from nq import tune as nq_tune
 from nq.bundle import bundled_model
+from nq.commands import terminal
+from nq.commands import train as nq_train
+from nq.commands import tune as nq_tune
 from nq.model.runtime import import_tensorflow
 
 WIKI = ("nq", "boolq", "squad2", "squadshifts-wiki", "timeqa")
@@ -103,7 +103,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with train/, dev/")
     parser.add_argument("--output", type=Path, default=Path("runs/model"), metavar="DIR")
-    commandline.add_common(parser)
+    terminal.add_common(parser)
     return parser
 
 
@@ -132,7 +132,7 @@ def mean(one: Path, other: Path, output: Path) -> None:
     """A compact model folder with the mean of the weights of two folders of one shape."""
     import_tensorflow()
     from nq.model import checkpoint, joint
-    from nq.preprocess.vocabulary import load_tokenizer
+    from nq.preprocess.tokenizers.load import load_tokenizer
 
     tokenizer = load_tokenizer(one)
     shape = checkpoint.with_room_for(checkpoint.load_config(one), tokenizer)
@@ -191,7 +191,7 @@ def _start(folder: Path) -> Path:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    return commandline.run(make, parser(), argv)
+    return terminal.run(make, parser(), argv)
 
 
 if __name__ == "__main__":

@@ -21,21 +21,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nq import commandline, refine
 from nq.bundle import bundled_model
+from nq.commands import terminal
 from nq.config import DecisionConfig, WindowConfig
-from nq.errors import RunError
+from nq.errors import Error
 from nq.formats.predictions import encode_prediction
-from nq.formats.results import READ, SCORES
-from nq.model.profile import Profile
+from nq.inference import prune
+from nq.inference.profile import Profile
 from nq.postprocess.decision import decide
-from nq.records import Example, ExampleId, IntArray, Prediction, WindowScores
-from nq.scoring import Scorekeeper
+from nq.records import READ, SCORE_COLUMNS, Example, ExampleId, IntArray, Prediction, WindowScores
+from nq.runs.scoring import Scorekeeper
 
 if TYPE_CHECKING:
-    from nq.scored import Scored
+    from nq.runs.scored import Scored
 
-MARGINS = (0.0, 1.0, 2.0, refine.NEAR, 3.0, 5.0)
+MARGINS = (0.0, 1.0, 2.0, prune.NEAR, 3.0, 5.0)
 PARTS = ("long", "short", "yes_no")
 F1 = {"long": "long-answer-f1", "short": "short-answer-f1", "micro": "micro_f1"}
 REMAINDERS = {"even": 0, "odd": 1}
@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--data", nargs="+", required=True, metavar="FILE")
     parser.add_argument("--model", type=Path, metavar="DIR", help="default: the bundled model")
-    commandline.add_settings(
+    terminal.add_settings(
         parser, WindowConfig, only=("max_seq_length", "doc_stride"), show_default=False
     )
     parser.add_argument(
@@ -66,14 +66,14 @@ def parser() -> argparse.ArgumentParser:
         default="mixed+grappler+buckets",
         help="to read all windows under (default: mixed+grappler+buckets)",
     )
-    parser.add_argument("--batch-size", type=commandline.positive, default=16, metavar="N")
+    parser.add_argument("--batch-size", type=terminal.positive, default=16, metavar="N")
     parser.add_argument(
-        "--limit", type=commandline.positive, metavar="N", help="the first N records only"
+        "--limit", type=terminal.positive, metavar="N", help="the first N records only"
     )
     parser.add_argument(
         "--output", type=Path, metavar="DIR", help="keep windows and scores here for another time"
     )
-    commandline.add_common(parser)
+    terminal.add_common(parser)
     return parser
 
 
@@ -102,16 +102,16 @@ class Page:
         """The prediction under ``refine``, and how many windows it rests on."""
 
         def look_up(windows: IntArray) -> dict[str, np.ndarray[Any, Any]]:
-            return {name: getattr(self.scores, name)[windows] for name in SCORES}
+            return {name: getattr(self.scores, name)[windows] for name in SCORE_COLUMNS}
 
         everything = [slice(0, len(self.scores))]
-        columns = refine.read(
+        columns = prune.read(
             look_up,
             self.token_map,
             [self.example],
             everything,
             self.decision,
-            refine.levels(margin),
+            prune.levels(margin),
         )
         read = columns.pop(READ)
         key = read.tobytes()
@@ -167,7 +167,7 @@ def measure(pages: Iterable[Page], margins: Sequence[float]) -> dict[str, Any]:
 
     Args:
         pages: whose windows were all read.
-        margins: ``near`` of ``nq.refine.read``.
+        margins: ``near`` of ``nq.inference.prune.read``.
 
     Returns:
         How many ``questions`` and ``windows``, the ``f1`` of reading them all, and for each of
@@ -181,7 +181,7 @@ def measure(pages: Iterable[Page], margins: Sequence[float]) -> dict[str, Any]:
             found, windows = page.refined(margin)
             tally.add(page.example, found, whole, windows)
     if not plain.questions:
-        raise RunError("no example of that half in the data; give --half all, or more data")
+        raise Error("no example of that half in the data; give --half all, or more data")
     f1 = plain.f1()
     return {
         "questions": plain.questions,
@@ -217,7 +217,7 @@ def read_pages(scored: Scored, half: str, on_page: Callable[[int, int], None]) -
         on_page: told of each example that is done, and how many there are.
     """
     from nq.preprocess.features import features
-    from nq.preprocess.vocabulary import load_tokenizer
+    from nq.preprocess.tokenizers.load import load_tokenizer
 
     job = scored.job
     tokenizer = load_tokenizer(job.model, job.windows.compat)
@@ -249,28 +249,28 @@ def compare(args: argparse.Namespace) -> int:
     """Runs the command."""
     profile = Profile.parse(args.profile)
     if profile.changes.refine:
-        raise commandline.UsageError("every window is to be read: leave refine out of --profile")
+        raise terminal.UsageError("every window is to be read: leave refine out of --profile")
     from nq.formats import inputs
-    from nq.job import Job, Report
     from nq.model.checkpoint import load_settings
-    from nq.scored import score_windows
+    from nq.runs.job import Job, Report
+    from nq.runs.scored import score_windows
 
     model = args.model or bundled_model()
     own = load_settings(model)
-    windows = commandline.settings(own.windows, args)
+    windows = terminal.settings(own.windows, args)
     files = tuple(inputs.find_files(args.data))
     with _folder(args.output) as folder:
         job = Job(
             files, model, profile, windows, own.decision, args.batch_size, folder, limit=args.limit
         )
         with (
-            commandline.bar("predict", "windows") as bar,
+            terminal.bar("predict", "windows") as bar,
             score_windows(job, Report(args.profile, folder), bar) as scored,
-            commandline.bar("compare", "pages") as compared,
+            terminal.bar("compare", "pages") as compared,
         ):
             result = measure(read_pages(scored, args.half, compared), args.margins)
     if args.json:
-        commandline.print_json(result)
+        terminal.print_json(result)
     else:
         print(table(result))
     return 0
@@ -288,7 +288,7 @@ def _folder(output: Path | None) -> Iterator[Path]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    return commandline.run(compare, parser(), argv)
+    return terminal.run(compare, parser(), argv)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 From training features in BERT-Joint's format, whose markers ``[ContextId=i] [Type=n]`` tell which
 block holds an answer: how many questions are answered in the n-th block of each type, and the
-weights of ``nq.postprocess.place`` that fit them best,
+weights of ``nq.postprocess.position_prior`` that fit them best,
 
     P(type, n) ~ exp(weight of the type + place * log n),    n from 1 to 50.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 
-from nq import commandline
+from nq.commands import terminal
 from nq.config import WindowConfig
 from nq.model.runtime import import_tensorflow
 from nq.records import FloatArray
@@ -41,13 +41,13 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("features", nargs="+", metavar="FILE", help="TFRecords for training")
     parser.add_argument("--vocab", type=Path, required=True, metavar="FILE", help="their pieces")
-    commandline.add_common(parser)
+    terminal.add_common(parser)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    return commandline.run(measure, parser(), argv)
+    return terminal.run(measure, parser(), argv)
 
 
 def measure(args: argparse.Namespace) -> int:
@@ -59,7 +59,7 @@ def measure(args: argparse.Namespace) -> int:
     counts = Counter(found)
     weights = dict(zip((*TYPES, "place"), fit(counts).round(2).tolist(), strict=True))
     shown = {f"{kind} {n}": counts[kind, n] for kind in TYPES for n in range(1, SHOWN + 1)}
-    commandline.print_result({"questions": len(found), **shown, **weights}, args.json)
+    terminal.print_result({"questions": len(found), **shown, **weights}, args.json)
     return 0
 
 

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import orjson
 
-from eval import labels
 from experiments.errors.finished import Finished, read_finished
-from nq import commandline
-from nq.errors import RunError
-from nq.examples import answered_examples
+from nq.commands import terminal
+from nq.errors import Error
+from nq.evaluation import labels
 from nq.formats import inputs
 from nq.formats.fields import RecordError
 from nq.records import Example, Span
+from nq.runs.examples import answered_examples
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, ""))
@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
         "record's 'answers'.",
     )
     parser.add_argument("run", type=Path, metavar="RUN_DIR", help="folder that nq answer wrote")
-    commandline.add_common(parser)
+    terminal.add_common(parser)
     return parser
 
 
@@ -59,7 +59,7 @@ def match(args: argparse.Namespace) -> int:
         for example, gold in with_answers(run)
     ]
     if not found:
-        raise RunError(f"no record that {args.run} was made from has 'answers' to compare with")
+        raise Error(f"no record that {args.run} was made from has 'answers' to compare with")
     right = sum(normalized(said) in map(normalized, gold) for said, gold in found)
     result = {
         "questions": len(found),
@@ -67,7 +67,7 @@ def match(args: argparse.Namespace) -> int:
         "matched": right,
         "share": right / len(found),
     }
-    commandline.print_result(result, args.json)
+    terminal.print_result(result, args.json)
     return 0
 
 
@@ -99,7 +99,7 @@ def answer_text(example: Example, label: labels.Label) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    return commandline.run(match, parser(), argv)
+    return terminal.run(match, parser(), argv)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nq import commandline, tracking
-from nq.errors import RunError
-from nq.model.profile import BASELINE, THESIS, Profile, profiles
+from nq import tracking
+from nq.commands import terminal
+from nq.errors import Error
+from nq.inference.profile import BASELINE, THESIS, Profile, profiles
 
 BEYOND = (
     "mixed+grappler+buckets",
@@ -41,7 +42,7 @@ BEYOND = (
 )
 MEASURE = """
 import resource, sys
-from nq.cli import console
+from nq.commands.main import console
 code = console(["answer", *sys.argv[1:]])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
 raise SystemExit(code)
@@ -93,10 +94,10 @@ def parser() -> argparse.ArgumentParser:
         metavar="P",
         help="default: the thesis' eight and what goes beyond, as far as it is installed",
     )
-    parser.add_argument("--rounds", type=commandline.positive, default=3, metavar="N")
+    parser.add_argument("--rounds", type=terminal.positive, default=3, metavar="N")
     parser.add_argument("--output", type=Path, default=Path("runs/sweep"), metavar="DIR")
-    commandline.add_tracking(parser)
-    commandline.add_common(parser)
+    terminal.add_tracking(parser)
+    terminal.add_common(parser)
     return parser
 
 
@@ -106,7 +107,7 @@ def sweep(args: argparse.Namespace) -> int:
     common = ["--data", *args.data, "--root", str(args.output), "--json", "--no-track"]
     common += ["--against", BASELINE, *args.unknown]
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-    with commandline.bar("sweep", "runs") as bar:
+    with terminal.bar("sweep", "runs") as bar:
         for _ in range(args.rounds):
             for name in names:
                 found[name].append(measured(name, common))
@@ -116,7 +117,7 @@ def sweep(args: argparse.Namespace) -> int:
     if not args.no_track:
         _record(args, rows)
     if args.json:
-        commandline.print_json({"rows": [asdict(row) for row in rows]})
+        terminal.print_json({"rows": [asdict(row) for row in rows]})
     else:
         print(table(rows))
         print(f"written to {args.output}/sweep.json and sweep.png")
@@ -139,7 +140,7 @@ def measured(profile: str, arguments: Sequence[str]) -> dict[str, Any]:
     """One run of ``nq answer`` in a process of its own: its report, wall time and memory.
 
     Raises:
-        RunError: it failed; tells its last line.
+        Error: it failed; tells its last line.
     """
     command = [sys.executable, "-c", MEASURE, "--profile", profile, *arguments]
     started = time.perf_counter()
@@ -148,7 +149,7 @@ def measured(profile: str, arguments: Sequence[str]) -> dict[str, Any]:
     lines = done.stderr.strip().splitlines()
     if done.returncode:
         told = [line for line in lines if line.startswith("nq: error")] or lines[-1:]
-        raise RunError(f"profile {profile}: {' '.join(told)}")
+        raise Error(f"profile {profile}: {' '.join(told)}")
     report: dict[str, Any] = json.loads(done.stdout)
     return {**report, "wall_s": wall, "memory_mb": int(lines[-1]) / 1024}
 
@@ -264,7 +265,7 @@ def _record(args: argparse.Namespace, rows: Sequence[Row]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    return commandline.run(sweep, parser(), argv, pass_on=True)
+    return terminal.run(sweep, parser(), argv, pass_on=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """``python -m nq`` is the console script."""
 
-from nq.cli import console
+from nq.commands.main import console
 
 raise SystemExit(console())

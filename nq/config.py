@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 COMPAT_MODES = ("ours", "bert-joint", "kisialiou")
-DECISIONS = ("default", "bert-joint", "kisialiou")
+DECISION_RULES = ("default", "bert-joint", "kisialiou")
 
 
 def option(default: Any, help: str, **extra: Any) -> Any:
@@ -147,8 +147,8 @@ class ModelConfig(Settings):
 
 
 @dataclass(frozen=True)
-class ChoiceWeights(Settings):
-    """Weights of the default decision (``nq.postprocess.choice``), found by ``nq tune``.
+class RankingWeights(Settings):
+    """Weights of the default decision (``nq.postprocess.ranking``), found by ``nq tune``.
 
     As they stand here they take the model at its word.
     """
@@ -183,22 +183,22 @@ class ChoiceWeights(Settings):
 class DecisionConfig(Settings):
     """How scores become answers; a model folder carries its own weights and thresholds."""
 
-    rule: str = option("default", "which decision is taken", choices=DECISIONS)
+    rule: str = option("default", "which decision is taken", choices=DECISION_RULES)
     max_answer_length: int = option(30, "pieces of a short answer at most")
     long_threshold: float = option(0.0, "long answers score at least this much")
     short_threshold: float = option(0.0, "short and yes/no answers score at least this much")
-    weights: ChoiceWeights = field(default_factory=ChoiceWeights)
+    weights: RankingWeights = field(default_factory=RankingWeights)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """As for all settings; ``weights`` is a mapping of its own."""
-        weights = ChoiceWeights.from_dict(values.get("weights", {}))
+        weights = RankingWeights.from_dict(values.get("weights", {}))
         return super().from_dict({**values, "weights": weights})
 
     def __post_init__(self) -> None:
         _check(
-            self.rule in DECISIONS,
-            f"unknown decision {self.rule!r}; known are {', '.join(DECISIONS)}",
+            self.rule in DECISION_RULES,
+            f"unknown decision {self.rule!r}; known are {', '.join(DECISION_RULES)}",
         )
         _check(
             self.max_answer_length >= 1,

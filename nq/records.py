@@ -254,8 +254,13 @@ class WindowScores:
         return len(self.start_pos)
 
 
+SCORE_COLUMNS = tuple(WindowScores.__slots__)
+READ = "read"
+"""Column beside the scores: whether the model computed a window, or left it out."""
+
+
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScoredSpan:
     """One scored pair of a start and an end: a place in a window, a span of the page."""
 
     span: Span

@@ -1,4 +1,4 @@
-"""Tiny folders that tests share; see ``tests.tiny``."""
+"""Tiny folders that tests share; see ``tests.tiny_models``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests import tiny
+from tests import tiny_models
 
 # No test is timed; continuous integration draws the same examples each time.
 hypothesis.settings.register_profile(
@@ -34,7 +34,7 @@ def logging_as_before() -> Iterator[None]:
 def tiny_vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ``vocab.txt`` of letters, a few words and the markers by name."""
     path = tmp_path_factory.mktemp("tiny-vocab") / "vocab.txt"
-    path.write_text("\n".join(tiny.VOCABULARY) + "\n", encoding="utf-8")
+    path.write_text("\n".join(tiny_models.VOCABULARY) + "\n", encoding="utf-8")
     return path
 
 
@@ -43,14 +43,14 @@ def tiny_model(tiny_vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     """A complete model folder; read it, do not write into it."""
     from nq.config import WindowConfig
     from nq.model import checkpoint
-    from nq.preprocess.wordpiece import WordPieceTokenizer
+    from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 
     folder = tmp_path_factory.mktemp("tiny-model")
     windows = WindowConfig(max_seq_length=32, doc_stride=8, max_query_length=8)
     checkpoint.save(
         folder,
-        tiny.model(),
-        tiny.SHAPE,
+        tiny_models.model(),
+        tiny_models.SHAPE,
         WordPieceTokenizer(tiny_vocab),
         checkpoint.ModelSettings(windows),
         "# A tiny model for tests\n",

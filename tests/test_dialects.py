@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from nq.bundle import bundled_sample
-from nq.cli import console
+from nq.commands.main import console
 from nq.formats import inputs
 from nq.records import Example
-from tests.formats.rows import row, write
+from tests.formats.hugging_face_rows import row, write
 from tests.formats.test_tydi import made
-from tests.making import write_lines
+from tests.nq_records import write_lines
 
 QUESTIONS = 3
 

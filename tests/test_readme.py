@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from eval import nq_eval
-from nq.cli import COMMANDS
-from nq.model.profile import BASELINE, BASELINE_HELP, OPTIMIZATIONS
+from nq.commands.main import COMMANDS
+from nq.evaluation import nq_eval
+from nq.inference.profile import BASELINE, BASELINE_HELP, OPTIMIZATIONS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nq import commandline, tracking
-from nq.errors import RunError
+from nq import tracking
+from nq.commands import terminal
+from nq.errors import Error
 
 if TYPE_CHECKING:
     from experiments.errors.finished import Finished
@@ -48,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
         "--tracking-uri", metavar="U", help="MLflow store or server; default: sqlite:///mlflow.db"
     )
     group.add_argument("--no-track", action="store_true", help="do not add the page to the run")
-    commandline.add_common(parser)
+    terminal.add_common(parser)
     return parser
 
 
@@ -62,10 +63,10 @@ def errors(args: argparse.Namespace) -> int:
 
     files = inputs.find_files(args.data) if args.data else None
     run = read_finished(args.run, files, args.model)
-    with commandline.bar("analyse", "examples") as bar:
+    with terminal.bar("analyse", "examples") as bar:
         found = list(cases(run, bar))
     if not found:
-        raise RunError(
+        raise Error(
             "no record of the run's data has annotations, so nothing is right or wrong; "
             "answer annotated questions (train or dev)"
         )
@@ -77,7 +78,7 @@ def errors(args: argparse.Namespace) -> int:
     if run.run_id and not args.no_track:
         where = tracking.attach([output], run.run_id, args.tracking_uri)
     if args.json:
-        commandline.print_json(told.to_dict() | {"page": str(output), "run_id": run.run_id})
+        terminal.print_json(told.to_dict() | {"page": str(output), "run_id": run.run_id})
     else:
         print(text(told), f"\nwritten to {output}", sep="\n")
         if where:
@@ -100,7 +101,7 @@ def _describe(run: Finished) -> dict[str, str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    return commandline.run(errors, parser(), argv)
+    return terminal.run(errors, parser(), argv)
 
 
 if __name__ == "__main__":

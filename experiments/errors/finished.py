@@ -9,21 +9,21 @@ from typing import Any
 
 import orjson
 
-from eval import labels
 from experiments.errors.losses import Case, Kept, judge, verdicts
 from experiments.errors.traits import traits
-from nq.errors import RunError
-from nq.examples import answered_examples
+from nq.errors import Error
+from nq.evaluation import labels
 from nq.formats import inputs
 from nq.formats.fields import RecordError
-from nq.formats.results import Results, shards
-from nq.job import JOB, METRICS, PREDICTIONS, RESULTS, SCORES, Job
-from nq.postprocess.answers import pairs
+from nq.postprocess.spans import pairs
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
-from nq.preprocess.tokenizer import Tokenizer
-from nq.preprocess.vocabulary import load_tokenizer, tokenizer_digest
+from nq.preprocess.tokenizers.base import Tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import Example, WindowScores
+from nq.runs.examples import answered_examples
+from nq.runs.job import JOB, METRICS, PREDICTIONS, RESULTS, SCORES, Job
+from nq.runs.score_store import Results, shards
 
 Place = tuple[int, int]
 """Input file and line."""
@@ -63,7 +63,7 @@ def read_finished(
         model: where the model folder lies now, if it was moved.
 
     Raises:
-        RunError: the folder is no run, half a run, or what it was made from has changed.
+        Error: the folder is no run, half a run, or what it was made from has changed.
     """
     asked = _read_json(folder, JOB)
     try:
@@ -71,16 +71,16 @@ def read_finished(
         described = asked["request"]
         digests, tokenizer_was = [i["sha256"] for i in described["inputs"]], described["tokenizer"]
     except (LookupError, TypeError, ValueError) as error:
-        raise RunError(
+        raise Error(
             f"{folder / JOB} is of another version of nq ({error}); answer the questions again"
         ) from error
     job = replace(job, files=tuple(files or job.files), model=model or job.model)
     _check_files(job, digests)
     if not job.model.is_dir():
-        raise RunError(f"{job.model} is there no more; give the model's new folder with --model")
+        raise Error(f"{job.model} is there no more; give the model's new folder with --model")
     tokenizer = load_tokenizer(job.model, job.windows.compat)
     if tokenizer_digest(tokenizer) != tokenizer_was:
-        raise RunError(
+        raise Error(
             f"the tokenizer in {job.model} is not the one of the run; give the run's with --model"
         )
     scores, metrics = folder / SCORES, _read_json(folder, METRICS)
@@ -96,36 +96,34 @@ def read_finished(
 
 def _read_json(folder: Path, name: str) -> dict[str, Any]:
     if not folder.is_dir():
-        raise RunError(f"{folder} is no folder; give one that nq answer wrote")
+        raise Error(f"{folder} is no folder; give one that nq answer wrote")
     if not (folder / name).is_file():
         if (folder / RESULTS).is_dir():
-            raise RunError(
+            raise Error(
                 f"the run in {folder} has not ended; give its nq answer command again, "
                 "it goes on where it stopped"
             )
-        raise RunError(
+        raise Error(
             f"{folder} holds no {name}: it is no run of nq answer, or one of an older version; "
             "answer the questions again with --keep-scores"
         )
     try:
         found = orjson.loads((folder / name).read_bytes())
     except orjson.JSONDecodeError as error:
-        raise RunError(
-            f"{folder / name} is broken ({error}); answer the questions again"
-        ) from error
+        raise Error(f"{folder / name} is broken ({error}); answer the questions again") from error
     if not isinstance(found, dict):
-        raise RunError(f"{folder / name} holds no JSON object; answer the questions again")
+        raise Error(f"{folder / name} holds no JSON object; answer the questions again")
     return found
 
 
 def _check_files(job: Job, digests: list[str]) -> None:
     if len(job.files) != len(digests):
-        raise RunError(f"the run read {len(digests)} data files, --data names {len(job.files)}")
+        raise Error(f"the run read {len(digests)} data files, --data names {len(job.files)}")
     for path, digest in zip(job.files, digests, strict=True):
         if not Path(path).is_file():
-            raise RunError(f"{path} is there no more; give the data's new place with --data")
+            raise Error(f"{path} is there no more; give the data's new place with --data")
         if inputs.digest(path) != digest:
-            raise RunError(
+            raise Error(
                 f"{path} is not what the run read: its content is another; give the run's data "
                 "with --data, or answer the questions again"
             )
@@ -139,13 +137,13 @@ def cases(run: Finished, on_example: Callable[[int, int], None]) -> Iterator[Cas
         on_example: told of each example that is done, and how many there are.
 
     Raises:
-        RunError: the predictions are not those of the data.
+        Error: the predictions are not those of the data.
     """
     found_sources = sources(run.job)
     for source, example in answered_examples(run.job):
         place = source.file_index, source.line
         if example.example_id not in run.predictions:
-            raise RunError(
+            raise Error(
                 f"{run.folder / PREDICTIONS} has no example {example.example_id} of "
                 f"{source.path}, line {source.line}; answer the questions again"
             )

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eval import nq_eval
-from eval.labels import Label
-from nq.postprocess.answers import Pairs
-from nq.postprocess.choice import blocks
+from nq.evaluation import nq_eval
+from nq.evaluation.labels import Label
+from nq.postprocess.ranking import blocks
+from nq.postprocess.spans import Pairs
 from nq.records import Annotation, Context, Example, ExampleId, IntArray, Span, YesNo
-from nq.scoring import gold_label
+from nq.runs.scoring import gold_label
 
 MAX_CHARS = 160
 

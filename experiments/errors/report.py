@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eval.calibration import Bin, expected_calibration_error, reliability
 from experiments.errors.losses import STAGES, Case, Outcome, Stage, Verdict
 from experiments.errors.traits import TRAITS
+from nq.evaluation.calibration import Bin, expected_calibration_error, reliability
 
 KINDS = ("long", "short")
 NOT_SAID = "not said"

@@ -22,9 +22,9 @@ from experiments.peers.flops import peaks, window_gflop
 from experiments.peers.models import BASELINE, PEERS, Peer
 from experiments.peers.processes import Worker, measure
 from experiments.peers.report import Measured, Report, rows, table
-from nq import commandline
+from nq.commands import terminal
 from nq.config import ModelConfig
-from nq.errors import RunError
+from nq.errors import Error
 from nq.model.runtime import import_tensorflow
 
 SHAPES = {"base": ModelConfig()}
@@ -43,25 +43,25 @@ def parser() -> argparse.ArgumentParser:
     model.add_argument("--shape", choices=SHAPES, help="a BERT of that size with random weights")
     parser.add_argument(
         "--max-seq-length",
-        type=commandline.positive,
+        type=terminal.positive,
         metavar="N",
         help="pieces in a window (default: the model's)",
     )
     parser.add_argument(
         "--batch-size",
-        type=commandline.positive,
+        type=terminal.positive,
         metavar="N",
         help="windows in a batch (default: so many that they hold 4096 pieces)",
     )
     parser.add_argument(
         "--windows",
-        type=commandline.positive,
+        type=terminal.positive,
         default=32,
         metavar="N",
         help="full windows in a round, rounded up to whole batches (default: 32)",
     )
     parser.add_argument(
-        "--rounds", type=commandline.positive, default=5, metavar="N", help="(default: 5)"
+        "--rounds", type=terminal.positive, default=5, metavar="N", help="(default: 5)"
     )
     parser.add_argument(
         "--peers",
@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
         help=f"only these, beside {BASELINE}; default: {', '.join(PEERS)}",
     )
     parser.add_argument("--output", type=Path, metavar="DIR", help=f"write {RESULT} there")
-    commandline.add_common(parser)
+    terminal.add_common(parser)
     return parser
 
 
@@ -89,17 +89,17 @@ def peers(args: argparse.Namespace) -> int:
         text = json.dumps(report.to_dict(), indent=2) + "\n"
         (args.output / RESULT).write_text(text, encoding="utf-8")
     if args.json:
-        commandline.print_json(report.to_dict())
+        terminal.print_json(report.to_dict())
     else:
         print(table(report))
-    return commandline.FAILED if report.failed else 0
+    return terminal.FAILED if report.failed else 0
 
 
 def _report(args: argparse.Namespace, files: Sequence[str], folder: Path) -> Report:
     """Everything measured; the files in ``folder`` are of no use later."""
     from experiments.peers import inputs
     from nq.bundle import bundled_model
-    from nq.model.batches import MIN_PIECES
+    from nq.inference.batches import MIN_PIECES
     from nq.model.checkpoint import load_config
 
     model = args.model or bundled_model()
@@ -111,7 +111,7 @@ def _report(args: argparse.Namespace, files: Sequence[str], folder: Path) -> Rep
     task = inputs.task(files, model, windows, batch_size, args.windows, folder)
     there, skipped = available([PEERS[name] for name in PEERS if name in args.peers])
     before = peaks()
-    with commandline.bar("peers", "rounds") as bar:
+    with terminal.bar("peers", "rounds") as bar:
         workers = measure(there, task, args.rounds, None if args.verbose else folder, bar)
     after, gflop = peaks(), window_gflop(load_config(model), length)
     best = {name: max(before[name], after[name]) for name in before}
@@ -141,12 +141,12 @@ def results(workers: Sequence[Worker]) -> tuple[list[Measured], dict[str, str]]:
     """The peers that came through, and why the others did not; the baseline is the first.
 
     Raises:
-        RunError: the baseline failed.
+        Error: the baseline failed.
     """
     failed = {str(worker.peer): worker.failure for worker in workers if worker.failure}
     baseline = workers[0].ready
     if baseline is None or workers[0].failure:
-        raise RunError(f"{workers[0].peer}: {workers[0].failure}")
+        raise Error(f"{workers[0].peer}: {workers[0].failure}")
     windows = baseline.logits.shape[1]
     measured = [
         Measured(
@@ -174,7 +174,7 @@ def _versions(peers: Sequence[Peer]) -> dict[str, str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    return commandline.run(peers, parser(), argv)
+    return terminal.run(peers, parser(), argv)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,16 @@ from pathlib import Path
 import numpy as np
 
 from experiments.peers.models import Task
-from nq import convert
 from nq.bundle import bundled_model
+from nq.commands import convert
 from nq.config import ModelConfig, WindowConfig
-from nq.errors import RunError
-from nq.model import checkpoint, joint, predict
-from nq.model.batches import Shape, by_length
-from nq.model.engine import Rows
-from nq.preprocess.job import Request, prepare
-from nq.preprocess.vocabulary import load_tokenizer
+from nq.errors import Error
+from nq.inference import predict
+from nq.inference.batches import Shape, by_length
+from nq.inference.engine import Rows
+from nq.model import checkpoint, joint
+from nq.preprocess.prepare import Request, prepare
+from nq.preprocess.tokenizers.load import load_tokenizer
 
 
 def random_model(config: ModelConfig, folder: Path) -> Path:
@@ -60,7 +61,7 @@ def task(
         folder: to write into.
 
     Raises:
-        RunError: the pages do not have so many full windows.
+        Error: the pages do not have so many full windows.
     """
     prepared = prepare(Request(tuple(files), str(model), windows), folder / "windows")
     shape = Shape(batch_size, windows.max_seq_length)
@@ -87,7 +88,7 @@ def full_windows(shards: Sequence[Path], shape: Shape, count: int) -> Rows:
     """The first windows without padding.
 
     Raises:
-        RunError: there are fewer.
+        Error: there are fewer.
     """
     found: list[Rows] = []
     missing = count
@@ -97,7 +98,7 @@ def full_windows(shards: Sequence[Path], shape: Shape, count: int) -> Rows:
         missing -= len(full)
         if not missing:
             return {name: np.concatenate([some[name] for some in found]) for name in rows}
-    raise RunError(
+    raise Error(
         f"{count - missing} full windows of {shape.length} pieces in the data, {count} are needed: "
         "give more pages, or ask for fewer windows, smaller batches or a smaller length"
     )

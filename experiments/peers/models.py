@@ -138,13 +138,13 @@ def loaded(peer: Peer, task: Task) -> Iterator[tuple[str, Run]]:
 def _ours(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
     """A predictor from which the logits of all positions leave, not the best alone."""
     import_tensorflow()
-    from nq.model.batches import Shape
-    from nq.model.loading import Loader
-    from nq.model.predict import some_windows
-    from nq.model.predictor import Predictor
-    from nq.model.profile import Profile
-    from nq.model.selection import Selection
-    from nq.preprocess.vocabulary import load_tokenizer
+    from nq.inference.batches import Shape
+    from nq.inference.loading import Loader
+    from nq.inference.predict import some_windows
+    from nq.inference.predictor import Predictor
+    from nq.inference.profile import Profile
+    from nq.inference.top_k import Selection
+    from nq.preprocess.tokenizers.load import load_tokenizer
 
     shape = Shape(task.batch_size, task.windows.max_seq_length)
     loader = Loader(

@@ -10,8 +10,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from nq.files import atomic_write
 from nq.formats import kaggle, nbest
-from nq.formats.whole import whole_file
 from nq.records import Example, Prediction, Weighed
 
 OFFICIAL = "official"
@@ -49,7 +49,7 @@ def write(folder: Path, names: Sequence[str]) -> Iterator[Write]:
             (folder / kind.FILE).unlink(missing_ok=True)
     with contextlib.ExitStack() as stack:
         files = [
-            (FORMATS[name], stack.enter_context(whole_file(folder / FORMATS[name].FILE)))
+            (FORMATS[name], stack.enter_context(atomic_write(folder / FORMATS[name].FILE)))
             for name in names
         ]
         for kind, file in files:

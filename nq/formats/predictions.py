@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from nq.formats.whole import whole_file
+from nq.files import atomic_write
 from nq.records import IntArray, Prediction, Span
 
 
@@ -55,7 +55,7 @@ def byte_span(span: Span, token_bytes: IntArray | None) -> tuple[int, int]:
 def write_predictions(path: Path, predictions: Iterable[dict[str, Any]]) -> None:
     """Streams encoded predictions into ``path``, which is there whole or not at all."""
     separator = b"\n"
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.write(b'{"predictions": [')
         for prediction in predictions:
             file.write(separator + orjson.dumps(prediction))

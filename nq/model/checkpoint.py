@@ -25,7 +25,7 @@ from nq.model import names, weights
 from nq.model.families import decode_config, encode_config, layout_of
 from nq.model.names import Part, Table
 from nq.model.weights import CONFIG, SCALE, TF_CONFIG, WEIGHTS, Weights, tf_prefix, weight_files
-from nq.preprocess.tokenizer import Tokenizer
+from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import FloatArray
 
 __all__ = ["CONFIG", "WEIGHTS", "Weights", "weight_files"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nq.errors import RunError
+from nq.errors import Error
 
 ONNX_FILE = "model.onnx"
 SAVEDMODEL, ONNX = "tf_saved_model", "onnx"
@@ -24,11 +24,11 @@ def need(extra: str, packages: Sequence[str]) -> None:
     """Checks that packages are installed.
 
     Raises:
-        RunError: one is missing; says what to install.
+        Error: one is missing; says what to install.
     """
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
-        raise RunError(f"{' and '.join(missing)} not installed: run pip install 'nq[{extra}]'")
+        raise Error(f"{' and '.join(missing)} not installed: run pip install 'nq[{extra}]'")
 
 
 def export(model: Any, path: Path, kind: str) -> None:
@@ -40,7 +40,7 @@ def export(model: Any, path: Path, kind: str) -> None:
         kind: of ``WRITERS``.
 
     Raises:
-        RunError: a package for it is not installed.
+        Error: a package for it is not installed.
     """
     need(kind, WRITERS[kind])
     path.parent.mkdir(parents=True, exist_ok=True)

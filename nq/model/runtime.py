@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import IO
 
-from nq.errors import RunError
+from nq.errors import Error
 
 INSTALL_TENSORFLOW = "pip install 'nq[cpu]', or 'nq[gpu]' for an NVIDIA GPU"
 
@@ -23,7 +23,7 @@ def import_tensorflow() -> ModuleType:
     again and again, which takes a second of the import and another one at the exit.
 
     Raises:
-        RunError: it is not installed or broken; says what to run.
+        Error: it is not installed or broken; says what to run.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -33,11 +33,11 @@ def import_tensorflow() -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
             raise
-        raise RunError(f"TensorFlow is not installed: {INSTALL_TENSORFLOW}") from error
+        raise Error(f"TensorFlow is not installed: {INSTALL_TENSORFLOW}") from error
     except ImportError as error:
-        raise RunError(f"TensorFlow is broken ({error}): {INSTALL_TENSORFLOW}") from error
+        raise Error(f"TensorFlow is broken ({error}): {INSTALL_TENSORFLOW}") from error
     if not hasattr(tensorflow, "__version__"):  # an empty folder that uninstalling left
-        raise RunError(f"TensorFlow is not installed: {INSTALL_TENSORFLOW}")
+        raise Error(f"TensorFlow is not installed: {INSTALL_TENSORFLOW}")
     module: ModuleType = tensorflow
     return module
 

@@ -22,10 +22,10 @@ from functools import partial
 import numpy as np
 
 from nq.config import DecisionConfig
-from nq.errors import RunError
-from nq.postprocess.answers import pairs
-from nq.postprocess.choice import alternatives, choose
-from nq.postprocess.closeness import closeness
+from nq.errors import Error
+from nq.postprocess.margin import closeness
+from nq.postprocess.ranking import alternatives, choose
+from nq.postprocess.spans import pairs
 from nq.records import Alternative, Example, Prediction, Span, Weighed, WindowScores
 
 BERT_JOINT_K, KISIALIOU_K, DEFAULT_K = 10, 5, 20
@@ -66,7 +66,7 @@ def bert_joint(example: Example, scores: WindowScores, config: DecisionConfig) -
     found = pairs(scores, config.max_answer_length, k=BERT_JOINT_K)
     if not len(found):
         return Prediction(example.example_id)
-    best = found.answer(0)
+    best = found.scored_span(0)
     return Prediction(
         example.example_id,
         long_answer(example, best.span),
@@ -80,7 +80,7 @@ def kisialiou(example: Example, scores: WindowScores, config: DecisionConfig) ->
     """The 2020 port's decision: separate fixed thresholds, any number of short answers."""
     found = pairs(scores, config.max_answer_length, 2, KISIALIOU_K, np.float32)
     found = found.where(found.score > 0)
-    answers = [found.answer(i) for i in range(len(found))]
+    answers = [found.scored_span(i) for i in range(len(found))]
     best: dict[Span, float] = {}
     for answer in answers:
         best.setdefault(answer.span, answer.score)
@@ -98,7 +98,7 @@ def kisialiou(example: Example, scores: WindowScores, config: DecisionConfig) ->
     )
 
 
-DECISIONS = {
+RULES = {
     "default": Decision(
         choose, DEFAULT_K, True, with_bytes=True, alternatives=alternatives, closeness=closeness
     ),
@@ -111,11 +111,11 @@ def check(rule: str, optimizations: Collection[str]) -> None:
     """Whether a rule tells what those optimizations go by.
 
     Raises:
-        RunError: it does not.
+        Error: it does not.
     """
     wanted = [name for name in BY_CLOSENESS if name in optimizations]
-    if wanted and DECISIONS[rule].closeness is None:
-        raise RunError(
+    if wanted and RULES[rule].closeness is None:
+        raise Error(
             f"decision {rule} does not tell close calls: leave {' and '.join(wanted)} out of the "
             "profile, or take --decision default"
         )
@@ -123,10 +123,10 @@ def check(rule: str, optimizations: Collection[str]) -> None:
 
 def decide(example: Example, scores: WindowScores, config: DecisionConfig) -> Prediction:
     """The prediction for one example by the configured rule; there is always one."""
-    return DECISIONS[config.rule].rule(example, scores, config)
+    return RULES[config.rule].rule(example, scores, config)
 
 
 def weighed(example: Example, scores: WindowScores, config: DecisionConfig) -> Weighed | None:
     """Gives the alternatives of one example; ``None`` for a rule that weighs none."""
-    found = DECISIONS[config.rule].alternatives
+    found = RULES[config.rule].alternatives
     return found and partial(found, example, scores, config)

@@ -18,7 +18,7 @@ import numpy as np
 from nq.config import WindowConfig
 from nq.preprocess import contexts as ctx
 from nq.preprocess.targets import NO_TARGET, target
-from nq.preprocess.tokenizer import Tokenizer
+from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.windows import windows
 from nq.records import AnswerType, Example, Features, IntArray, Target
 

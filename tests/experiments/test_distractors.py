@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.distractors import Index, inserted, lengthened, paragraphs, short_answers
-from nq.postprocess.overlap import bm25
-from tests import making
+from nq.postprocess.bm25 import bm25
+from tests import nq_records
 
 NAMES = ["moon", "lake", "deep", "who", "walked", "on", "first"]
 WORDS = st.lists(st.sampled_from(NAMES), max_size=9)
@@ -26,7 +26,7 @@ def text_of(record: dict[str, Any], span: dict[str, Any]) -> list[str]:
     st.lists(WORDS.map(lambda w: " ".join(["<P>", *w, "</P>"])), max_size=4),
 )
 def test_what_was_annotated_is_still_annotated(before: list[str], behind: list[str]) -> None:
-    record = making.simplified()
+    record = nq_records.simplified()
     longer = inserted(record, before, behind)
     assert paragraphs(longer) == [*before, *paragraphs(record), *behind]
     for old, new in zip(record["annotations"], longer["annotations"], strict=True):
@@ -49,9 +49,9 @@ def test_the_index_scores_as_the_decision_does(texts: list[list[str]], question:
 
 
 def test_distractors_share_words_and_neither_answer_nor_are_the_page() -> None:
-    record = making.simplified()
+    record = nq_records.simplified()
     answer = next(iter(short_answers(record)))
-    other = making.simplified(8)
+    other = nq_records.simplified(8)
     own, near, far = "<P> who first walked on the moon </P>", "<P> the moon </P>", "<P> lakes </P>"
     other["document_text"] = " ".join([own, near, far, f"<P> moon {answer} </P>"])
     starts = np.cumsum([0, *(len(t.split(" ")) for t in (own, near, far))]).tolist()

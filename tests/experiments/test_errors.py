@@ -17,10 +17,10 @@ import pytest
 from experiments.errors.__main__ import PAGE, main
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig
-from nq.job import Job, Report
+from nq.inference.profile import Profile
 from nq.model.checkpoint import load_settings
-from nq.model.profile import Profile
-from nq.pipeline import run
+from nq.runs.job import Job, Report
+from nq.runs.run import run
 from nq.tracking.store import import_mlflow
 
 ROOT = Path(__file__).parents[2]

@@ -8,13 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval import nq_eval
-from eval.labels import Label
 from experiments.errors.losses import MAX_CHARS, Kept, Outcome, Stage, verdicts
 from experiments.errors.report import tally
+from nq.evaluation import nq_eval
+from nq.evaluation.labels import Label
 from nq.records import Annotation, Span, YesNo
-from nq.scoring import gold_label
-from tests.experiments.made import FIRST, NOTHING, SECOND, THIRD, annotation, kept, label, page
+from nq.runs.scoring import gold_label
+from tests.experiments.finished_runs import (
+    FIRST,
+    NOTHING,
+    SECOND,
+    THIRD,
+    annotation,
+    kept,
+    label,
+    page,
+)
 
 SHORT = Span(10, 12)
 GOLD = annotation(SECOND, SHORT)

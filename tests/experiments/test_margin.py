@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from experiments.margin import PARTS, Page, Tally, main, measure, table
 from nq.bundle import bundled_sample
-from nq.cli import console
-from nq.config import ChoiceWeights, DecisionConfig
-from nq.errors import RunError
+from nq.commands.main import console
+from nq.config import DecisionConfig, RankingWeights
+from nq.errors import Error
+from nq.inference.prune import NEAR
 from nq.model.checkpoint import load_settings, save_settings
 from nq.records import Annotation, Prediction, Span, YesNo
-from nq.refine import NEAR
-from tests.postprocess import made
+from tests.postprocess import synthetic_pages
 
 N = 4
 
@@ -41,7 +41,7 @@ def choosy(tiny_model: Path, tmp_path: Path) -> Path:
     """A model for whose decision the words of the question count more than what it reads."""
     folder = shutil.copytree(tiny_model, tmp_path / "choosy")
     settings = load_settings(folder)
-    weights = ChoiceWeights(overlap=3.0, most_evidence=2.0)
+    weights = RankingWeights(overlap=3.0, most_evidence=2.0)
     decision = replace(settings.decision, weights=weights)
     save_settings(folder, replace(settings, decision=decision))
     return folder
@@ -116,11 +116,11 @@ def pages(draw: st.DrawFn) -> list[Page]:
     """Pages by chance, some with a gold answer."""
     found = []
     for seed in draw(st.lists(st.integers(0, 999), min_size=1, max_size=3, unique=True)):
-        example, logits = made.example(seed), made.logits(seed, False)
+        example, logits = synthetic_pages.example(seed), synthetic_pages.logits(seed, False)
         if draw(st.booleans()):
             gold = Annotation(Span(0, 9), None, (Span(1, 2),), YesNo.NONE)
             example = replace(example, annotations=(gold,))
-        scores = made.window_scores(logits, 5, True)
+        scores = synthetic_pages.window_scores(logits, 5, True)
         found.append(Page(example, scores, logits.doc, DecisionConfig()))
     return found
 
@@ -142,7 +142,7 @@ def test_shares_are_shares(some: list[Page], margins: list[float]) -> None:
 
 
 def test_an_answer_that_changes_is_counted_by_its_parts() -> None:
-    example, tally = made.example(1), Tally()
+    example, tally = synthetic_pages.example(1), Tally()
     whole = Prediction(1, Span(0, 9), 0.5, (Span(1, 2),), 0.5)
     tally.add(example, replace(whole, long_score=0.1, short_score=0.1), whole, 3)
     assert tally.changed["any"] == 0
@@ -153,5 +153,5 @@ def test_an_answer_that_changes_is_counted_by_its_parts() -> None:
 
 
 def test_no_page_is_an_error() -> None:
-    with pytest.raises(RunError, match="no example of that half"):
+    with pytest.raises(Error, match="no example of that half"):
         measure([], [0.0])

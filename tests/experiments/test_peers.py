@@ -18,9 +18,8 @@ from experiments.peers.models import BASELINE, LOADERS, PEERS, Task, all_logits
 from experiments.peers.processes import measure
 from experiments.peers.report import Measured, Report, rows, table
 from nq.config import ModelConfig, WindowConfig
-from nq.errors import RunError
-from tests import tiny
-from tests.making import simplified, write_lines
+from nq.errors import Error
+from tests.nq_records import simplified, write_lines
 
 ROOT = Path(__file__).parent.parent.parent
 TORCH = ("torch", "transformers")
@@ -137,7 +136,7 @@ def test_a_peer_that_breaks_is_told_and_ends_nobody_else(tmp_path: Path) -> None
     assert not worker.seconds
     assert steps == [(1, 4)] * 4
     assert "Traceback" in (tmp_path / "ours-baseline.log").read_text(encoding="utf-8")
-    with pytest.raises(RunError, match="ours/baseline: FileNotFoundError"):
+    with pytest.raises(Error, match="ours/baseline: FileNotFoundError"):
         command.results([worker, other])
 
 
@@ -166,7 +165,7 @@ def test_a_real_run_of_ours(pages: Path, tiny_model: Path, tmp_path: Path) -> No
     told = json.loads(done.stdout)
     assert json.loads((tmp_path / "out" / "peers.json").read_text("utf-8")) == told
     assert (told["max_seq_length"], told["batch_size"], told["windows"]) == (32, 2, 128)
-    assert told["gflop_per_window"] == pytest.approx(window_gflop(tiny.SHAPE, 32))
+    assert told["gflop_per_window"] == pytest.approx(window_gflop(tiny_model.SHAPE, 32))
     baseline, mixed = told["peers"]
     assert (baseline["name"], baseline["precision"]) == ("ours/baseline", "float32")
     assert (mixed["precision"], mixed["against_best_peer"]) == ("bfloat16", None)

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from experiments import places
-from nq.postprocess.place import USUAL
+from nq.postprocess.position_prior import USUAL
 
 FEATURES = Path(__file__).parents[3] / "shared" / "data" / "google_tfrecord"
 PIECES = ["[PAD]", "[CLS]", "[SEP]", "[ContextId=3]", "[Paragraph=1]", "[Table=2]", "a", "b"]

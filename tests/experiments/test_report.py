@@ -17,7 +17,7 @@ from experiments.errors.losses import Case, Outcome, Stage, Verdict
 from experiments.errors.page import page
 from experiments.errors.report import Report, bounds, calibration, report, tally
 from experiments.errors.text import NO_PROBABILITIES, NO_SCORES, text
-from tests.experiments.made import cases
+from tests.experiments.finished_runs import cases
 
 NAMES = ("right", "wrong", "extra", "missed", "null")
 EVIL = "<script>alert('&\"')</script>\x00\ud800"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from experiments.string_match import main, normalized
 from nq.bundle import bundled_sample
-from nq.cli import console
+from nq.commands.main import console
 
 N = 4
 

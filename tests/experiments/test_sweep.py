@@ -10,8 +10,8 @@ import pytest
 
 from experiments import sweep
 from nq.bundle import bundled_sample
-from nq.errors import RunError
-from nq.model.profile import PACKAGES
+from nq.errors import Error
+from nq.inference.profile import PACKAGES
 
 
 def report(predict_s: float, wall_s: float = 20.0, micro_f1: float | None = 0.5) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def test_a_profile_whose_package_is_missing_is_left_out_and_said(
 
 
 def test_a_run_that_fails_ends_the_sweep_with_its_reason(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"profile mixed: nq: error: .*nowhere"):
+    with pytest.raises(Error, match=r"profile mixed: nq: error: .*nowhere"):
         sweep.measured("mixed", ["--data", str(tmp_path / "nowhere.jsonl"), "--no-track"])
 
 

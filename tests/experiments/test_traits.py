@@ -6,7 +6,7 @@ from experiments.errors.traits import SOURCE, TRAITS, question_word, traits
 from nq.config import WindowConfig
 from nq.preprocess.contexts import contexts
 from nq.records import Annotation, Span, YesNo
-from tests.experiments.made import FIRST, SECOND, THIRD, annotation, page
+from tests.experiments.finished_runs import FIRST, SECOND, THIRD, annotation, page
 
 EVERY = contexts(page(), WindowConfig())
 ONE, TWO = (Span(9, 10),), (Span(9, 10), Span(11, 12))

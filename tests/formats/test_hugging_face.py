@@ -15,18 +15,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from nq.commands.preprocess import main
 from nq.config import WindowConfig
 from nq.formats import inputs
 from nq.formats.fields import RecordError
 from nq.formats.predictions import encode_prediction
-from nq.preprocess.__main__ import main
-from nq.preprocess.job import Request, prepare
+from nq.preprocess.prepare import Request, prepare
 from nq.records import DeadLetter, Example, Prediction
-from nq.scoring import Scorekeeper
-from tests import making
-from tests.formats.rows import SCHEMA, Row, row, same, write
-from tests.making import changed, to_line, write_lines
-from tests.preprocess.made import any_words, pages
+from nq.runs.scoring import Scorekeeper
+from tests import nq_records
+from tests.formats.hugging_face_rows import SCHEMA, Row, row, same, write
+from tests.nq_records import changed, to_line, write_lines
+from tests.preprocess.synthetic_examples import any_words, pages
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 REAL = [
@@ -41,7 +41,7 @@ N_ROWS = 23
 
 
 def made(number: int = 7) -> Row:
-    return row(inputs.decode_example(to_line(making.v1(number, words=3))))
+    return row(inputs.decode_example(to_line(nq_records.v1(number, words=3))))
 
 
 def read(path: Path, **options: Any) -> list[Example | DeadLetter]:
@@ -110,7 +110,7 @@ def test_lists_of_objects_and_json_lines_are_read_as_well(tmp_path: Path) -> Non
 
 def test_a_file_is_told_by_its_bytes_and_found_in_folders(many: Path, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(many.read_bytes())
-    write_lines(tmp_path / "b.parquet", [making.simplified(99)])
+    write_lines(tmp_path / "b.parquet", [nq_records.simplified(99)])
     files = inputs.find_files([str(tmp_path), f"{many.parent}/*.parquet"])
     assert [Path(f).name for f in files] == ["a.jsonl", "b.parquet", "a.parquet"]
     numbers = [e.example_id for f in files for e in examples(Path(f))]
@@ -131,8 +131,8 @@ def test_shares_and_limit_cover_every_row_once(many: Path, n: int, limit: int | 
 
 
 def test_windows_are_those_of_the_same_records_as_lines(tmp_path: Path) -> None:
-    vocab = str(making.write_vocab(tmp_path))
-    records = [making.v1(i) for i in range(7)]
+    vocab = str(nq_records.write_vocab(tmp_path))
+    records = [nq_records.v1(i) for i in range(7)]
     lines = write_lines(tmp_path / "a.jsonl", records)
     rows = [row(inputs.decode_example(to_line(record))) for record in records]
     parquet = write(tmp_path / "b.parquet", rows)
@@ -286,7 +286,7 @@ def test_a_truncated_file_is_one_line(
 def check_refused(
     files: list[Path], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    vocab = making.write_vocab(tmp_path)
+    vocab = nq_records.write_vocab(tmp_path)
     output = tmp_path / "windows"
     code = main(
         [

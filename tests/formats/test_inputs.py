@@ -18,18 +18,18 @@ from nq.config import COMPAT_MODES, WindowConfig
 from nq.formats import inputs
 from nq.formats.fields import RecordError
 from nq.preprocess.features import features, training_features
-from nq.preprocess.vocabulary import load_tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, Span, YesNo
-from tests import making
-from tests.formats.rows import row
-from tests.making import Record, changed, to_line, write_lines
+from tests import nq_records
+from tests.formats.hugging_face_rows import row
+from tests.nq_records import Record, changed, to_line, write_lines
 
 NATIVE = Path(__file__).parents[3] / "shared" / "data" / "native"
-DIALECTS = [making.simplified, making.v1]
+DIALECTS = [nq_records.simplified, nq_records.v1]
 
 
 def hugging_face(**options: Any) -> Record:
-    return row(inputs.decode_example(to_line(making.v1(**options))))
+    return row(inputs.decode_example(to_line(nq_records.v1(**options))))
 
 
 each_dialect = pytest.mark.parametrize("make", DIALECTS)
@@ -75,19 +75,19 @@ def test_reads_every_field(make: Make) -> None:
 
 
 def test_only_v1_has_bytes() -> None:
-    example = inputs.decode_example(to_line(making.v1(words=1)))
+    example = inputs.decode_example(to_line(nq_records.v1(words=1)))
     assert example.token_bytes is not None
     assert np.array_equal(example.token_bytes[:2], [[0, 4], [5, 9]])
     assert example.token_bytes.dtype == np.int64
-    assert inputs.decode_example(to_line(making.simplified())).token_bytes is None
-    record = making.v1()
+    assert inputs.decode_example(to_line(nq_records.simplified())).token_bytes is None
+    record = nq_records.v1()
     for token in record["document_tokens"]:
         del token["start_byte"], token["end_byte"]
     assert inputs.decode_example(to_line(record)).token_bytes is None
 
 
 def test_text_is_split_at_single_blanks_only() -> None:
-    record = making.simplified() | {"document_text": "<P> a  b\u00a0c\u202fd\te <3 </P>"}
+    record = nq_records.simplified() | {"document_text": "<P> a  b\u00a0c\u202fd\te <3 </P>"}
     record |= {"long_answer_candidates": [], "annotations": None}
     example = inputs.decode_example(to_line(record))
     assert example.tokens == ["<P>", "a", "", "b\u00a0c\u202fd\te", "<3", "</P>"]
@@ -112,12 +112,14 @@ def test_gold_is_optional(make: Make, annotations: object) -> None:
     ],
 )
 def test_ids_are_kept(written: int | str, expected: int | str) -> None:
-    found = inputs.decode_example(to_line(making.simplified(number=1) | {"example_id": written}))
+    found = inputs.decode_example(
+        to_line(nq_records.simplified(number=1) | {"example_id": written})
+    )
     assert found.example_id == expected
 
 
 def test_optional_fields() -> None:
-    record = making.v1()
+    record = nq_records.v1()
     del record["question_text"], record["document_title"]
     del record["long_answer_candidates"][1]["top_level"]
     del record["annotations"][0]["yes_no_answer"]
@@ -133,7 +135,7 @@ def test_optional_fields() -> None:
 
 
 def test_a_null_document_of_one_dialect_does_not_hide_the_other() -> None:
-    record = making.simplified() | {"document_tokens": None}
+    record = nq_records.simplified() | {"document_tokens": None}
     assert inputs.decode_example(to_line(record)).tokens[1] == "Moon"
 
 
@@ -241,21 +243,23 @@ def test_fields_that_are_bad(make: Make, path: str, value: object, expected: str
     ],
 )
 def test_v1_tokens_that_are_bad(path: str, value: object, expected: str) -> None:
-    assert expected in reason(changed(making.v1(words=3), path, value))
+    assert expected in reason(changed(nq_records.v1(words=3), path, value))
 
 
 def test_question_tokens_that_are_bad() -> None:
-    record = changed(making.v1(words=3), "question_tokens.1", 5)
+    record = changed(nq_records.v1(words=3), "question_tokens.1", 5)
     del record["question_text"]
     assert "question_tokens[1] must be a string, found an integer" in reason(record)
 
 
 def test_reasons_stay_short() -> None:
     assert (
-        len(reason(changed(making.v1(words=3), "annotations.0.yes_no_answer", "x" * 10**6))) < 200
+        len(reason(changed(nq_records.v1(words=3), "annotations.0.yes_no_answer", "x" * 10**6)))
+        < 200
     )
     assert (
-        len(reason(changed(making.v1(words=3), "annotations.0.yes_no_answer", ["x"] * 10**5))) < 200
+        len(reason(changed(nq_records.v1(words=3), "annotations.0.yes_no_answer", ["x"] * 10**5)))
+        < 200
     )
 
 
@@ -304,7 +308,7 @@ def change(container: Any, key: Any, value: Any) -> None:
 
 @pytest.fixture(scope="module")
 def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return making.write_vocab(tmp_path_factory.mktemp("vocab"))
+    return nq_records.write_vocab(tmp_path_factory.mktemp("vocab"))
 
 
 @settings(deadline=None, max_examples=400)
@@ -361,17 +365,17 @@ def test_any_line_is_an_example_or_a_record_error(line: bytes) -> None:
 
 
 def test_plain_and_gzip_are_told_by_their_bytes(tmp_path: Path) -> None:
-    plain = write_lines(tmp_path / "a.jsonl", [making.simplified(1), making.v1(2)])
-    zipped = write_lines(tmp_path / "b.jsonl.gz", [making.simplified(3)])
+    plain = write_lines(tmp_path / "a.jsonl", [nq_records.simplified(1), nq_records.v1(2)])
+    zipped = write_lines(tmp_path / "b.jsonl.gz", [nq_records.simplified(3)])
     renamed = zipped.rename(tmp_path / "c.jsonl")
     two_members = tmp_path / "d.bin"
-    two_members.write_bytes(renamed.read_bytes() + gzip.compress(to_line(making.v1(4))))
+    two_members.write_bytes(renamed.read_bytes() + gzip.compress(to_line(nq_records.v1(4))))
     assert [*ids(plain), *ids(renamed), *ids(two_members)] == [1, 2, 3, 3, 4]
 
 
 def test_bom_line_ends_and_blank_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    good = to_line(making.simplified())
+    good = to_line(nq_records.simplified())
     path.write_bytes(b"\xef\xbb\xbf" + good + b"\r\n\r\n  \t\n" + good + b"\n\n" + good)
     lines = [(source.line, item) for source, item in inputs.read_examples(str(path), 3)]
     assert [line for line, _ in lines] == [1, 4, 6]
@@ -388,7 +392,8 @@ def test_empty_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["cut", "flipped", "garbage behind", "magic only"])
 def test_a_damaged_gzip_file_gives_what_it_has(tmp_path: Path, damage: str) -> None:
     lines = [
-        making.simplified(i) | {"noise": random.Random(i).randbytes(3000).hex()} for i in range(20)
+        nq_records.simplified(i) | {"noise": random.Random(i).randbytes(3000).hex()}
+        for i in range(20)
     ]
     whole = gzip.compress(b"".join(to_line(line) + b"\n" for line in lines))
     middle = len(whole) // 2
@@ -412,7 +417,7 @@ def test_a_damaged_gzip_file_gives_what_it_has(tmp_path: Path, damage: str) -> N
 
 
 def test_shares_and_limit_cover_every_line_once(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "a.jsonl", [making.simplified(i) for i in range(11)])
+    path = write_lines(tmp_path / "a.jsonl", [nq_records.simplified(i) for i in range(11)])
     assert ids(path, share=(1, 3)) == [1, 4, 7, 10]
     assert sorted(i for n in range(3) for i in ids(path, share=(n, 3))) == list(range(11))
     assert ids(path, limit=4) == [0, 1, 2, 3]
@@ -422,7 +427,7 @@ def test_shares_and_limit_cover_every_line_once(tmp_path: Path) -> None:
 
 def test_an_endless_line_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "MAX_LINE_BYTES", 1 << 20)
-    long, good = b"x" * (5 << 20), to_line(making.simplified())
+    long, good = b"x" * (5 << 20), to_line(nq_records.simplified())
     path = write_lines(tmp_path / "a.jsonl", [good, long, good])
     first, second, third = inputs.read_examples(str(path))
     assert isinstance(first[1], Example)

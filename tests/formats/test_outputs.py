@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from nq.config import DecisionConfig
 from nq.formats import kaggle, nbest, outputs
-from nq.postprocess.decision import DECISIONS, decide, weighed
+from nq.postprocess.decision import RULES, decide, weighed
 from nq.records import Example, Prediction, Span, Weighed, YesNo
 from tests.formats.test_predictions import N_TOKENS, predictions
-from tests.postprocess import made
+from tests.postprocess import synthetic_pages
 
 
 def page(prediction: Prediction, with_bytes: bool = False) -> Example:
@@ -120,12 +120,14 @@ def check(answer: dict[str, object], prediction: Prediction, page: Example, byte
 @settings(deadline=None, max_examples=80)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    rule=st.sampled_from(sorted(DECISIONS)),
+    rule=st.sampled_from(sorted(RULES)),
     threshold=st.sampled_from([0.0, 0.3, 0.6, 1.0]),
 )
 def test_the_first_of_the_n_best_is_the_prediction(seed: int, rule: str, threshold: float) -> None:
-    example, entry = made.example(seed), DECISIONS[rule]
-    scores = made.window_scores(made.logits(seed, ties=False), entry.k, entry.text_only)
+    example, entry = synthetic_pages.example(seed), RULES[rule]
+    scores = synthetic_pages.window_scores(
+        synthetic_pages.logits(seed, ties=False), entry.k, entry.text_only
+    )
     config = DecisionConfig(rule=rule, long_threshold=threshold, short_threshold=threshold)
     prediction = decide(example, scores, config)
     more = weighed(example, scores, config)

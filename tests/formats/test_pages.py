@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.formats import shown
 from nq.formats.html import BLOCKS, from_html
 from nq.formats.pages import decode_page, decode_text, from_text, read_page, with_question
 from nq.records import Page, Span
-from tests import making
+from nq.report import page_text
+from tests import nq_records
 
 TAGS = ("p", "div", "table", "tr", "td", "th", "ul", "ol", "li", "dl", "dd", "h1", "b", "a")
 SOUP = st.lists(
@@ -126,14 +126,14 @@ def test_tags_words_and_candidates_are_those_of_nq() -> None:
     tops = ["<P>", "<P>", "<Table>", "<Tr>", "<Ul>", "<Li>", "<P>"]
     assert found == list(zip(tops, (True, True, True, False, True, False, False), strict=True))
     assert example.title == "The Tower"
-    texts = [shown.text(page, c.span) for c in example.candidates if c.top_level]
+    texts = [page_text.text(page, c.span) for c in example.candidates if c.top_level]
     assert texts == ["It's old (1874).", "Wikipedia says so", "Height | 31 m", "One\nTwo"]
 
 
 def test_a_page_without_blocks_gets_paragraphs() -> None:
     page = from_html("<h1>Title</h1><div>One <b>two</b>.</div><div>Three<br>four.</div>")
     check(page)
-    assert [shown.text(page, c.span) for c in page.example.candidates] == [
+    assert [page_text.text(page, c.span) for c in page.example.candidates] == [
         "One two.",
         "Three four.",
     ]
@@ -164,7 +164,7 @@ def test_text_becomes_paragraphs(text: str) -> None:
 def test_paragraphs_are_parted_by_blank_lines() -> None:
     text = decode_text(b"One\r\ntwo.\r\n \r\nThree.\n\n\n\nFour.", "x.txt")
     page = from_text(text)
-    found = [shown.text(page, c.span) for c in page.example.candidates]
+    found = [page_text.text(page, c.span) for c in page.example.candidates]
     assert found == ["One two.", "Three.", "Four."]
 
 
@@ -230,8 +230,8 @@ def test_binary_data() -> None:
 
 @pytest.fixture
 def records(tmp_path: Path) -> Path:
-    lines = [making.v1(7), making.simplified(8), b"no json", making.simplified(9)]
-    return making.write_lines(tmp_path / "some.jsonl.gz", lines)
+    lines = [nq_records.v1(7), nq_records.simplified(8), b"no json", nq_records.simplified(9)]
+    return nq_records.write_lines(tmp_path / "some.jsonl.gz", lines)
 
 
 def test_records_are_chosen_by_number_or_id(records: Path) -> None:
@@ -239,7 +239,7 @@ def test_records_are_chosen_by_number_or_id(records: Path) -> None:
     for wanted, expected in chosen.items():
         page = read_page(str(records), wanted)
         assert page.example.example_id == expected
-        assert shown.line(page, Span(3, 14)).startswith("the moon landing was in 1969. who")
+        assert page_text.line(page, Span(3, 14)).startswith("the moon landing was in 1969. who")
         asked = with_question(page, "why")
         assert (asked.question, asked.annotations) == ("why", None)
 
@@ -258,10 +258,10 @@ def test_records_of_other_files(tmp_path: Path) -> None:
     text.write_text("words")
     with pytest.raises(ValueError, match="holds no records, so that record 2"):
         read_page(str(text), "2")
-    empty = making.write_lines(tmp_path / "a.jsonl", [])
+    empty = nq_records.write_lines(tmp_path / "a.jsonl", [])
     with pytest.raises(ValueError, match="holds no records"):
         read_page(str(empty))
-    blank = {**making.simplified(), "document_text": "<P> </P>", "long_answer_candidates": []}
+    blank = {**nq_records.simplified(), "document_text": "<P> </P>", "long_answer_candidates": []}
     (tmp_path / "b.jsonl").write_text(json.dumps({**blank, "annotations": []}) + "\n")
     with pytest.raises(ValueError, match="holds no text"):
         read_page(str(tmp_path / "b.jsonl"))
@@ -277,6 +277,6 @@ def test_short_answers_are_marked_where_they_stand() -> None:
     tower = Span(words.index("tower"), words.index("'s"))
     first = page.example.candidates[0].span
     marked = "The (old) »tower«'s keeper, »Tom Hale«."
-    assert shown.text(page, first, [hale, tower]) == marked
-    assert shown.text(page, first, [hale], "[]") == "The (old) tower's keeper, [Tom Hale]."
-    assert shown.line(page, Span(0, len(words))) == "The (old) tower's keeper, Tom Hale. No."
+    assert page_text.text(page, first, [hale, tower]) == marked
+    assert page_text.text(page, first, [hale], "[]") == "The (old) tower's keeper, [Tom Hale]."
+    assert page_text.line(page, Span(0, len(words))) == "The (old) tower's keeper, Tom Hale. No."

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval import labels
+from nq.evaluation import labels
 from nq.formats.predictions import encode_prediction, write_predictions
 from nq.records import Prediction, Span, YesNo
 

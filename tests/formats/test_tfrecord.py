@@ -17,9 +17,9 @@ from nq.config import WindowConfig
 from nq.formats import inputs
 from nq.formats.tfrecord import encode_records, pack_varints
 from nq.preprocess.features import features, training_features
-from nq.preprocess.vocabulary import load_tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Features, IntArray, Source
-from tests import making
+from tests import nq_records
 
 GOOGLE = Path(__file__).parents[3] / "shared" / "data" / "google_tfrecord"
 RECORDS = "nq-train.tfrecords-00000-of-00001"
@@ -136,13 +136,13 @@ def test_neighbouring_ids_collide_but_keys_do_not() -> None:
 
 @pytest.fixture(scope="module")
 def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return making.write_vocab(tmp_path_factory.mktemp("vocab"))
+    return nq_records.write_vocab(tmp_path_factory.mktemp("vocab"))
 
 
 def encode(vocab: Path, compat: str, training: bool) -> tuple[Features, Sequence[bytes]]:
     """A real page's features and records."""
     config = WindowConfig(**CONFIG.to_dict() | {"compat": compat})
-    example = inputs.decode_example(making.to_line(making.simplified()))
+    example = inputs.decode_example(nq_records.to_line(nq_records.simplified()))
     tokenizer = load_tokenizer(vocab, compat)
     if training:
         made = training_features(example, tokenizer, config, negatives=1.0, seed=1)

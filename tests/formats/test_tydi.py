@@ -17,14 +17,14 @@ from nq.formats import inputs, tydi
 from nq.formats.fields import RecordError
 from nq.formats.pages import from_record
 from nq.formats.predictions import byte_span, encode_prediction
-from nq.formats.shown import line
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features, training_features
-from nq.preprocess.vocabulary import load_tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, Prediction, Span, YesNo
-from nq.scoring import Scorekeeper
-from tests import making
-from tests.making import Record, changed, to_line, write_lines
+from nq.report.page_text import line
+from nq.runs.scoring import Scorekeeper
+from tests import nq_records
+from tests.nq_records import Record, changed, to_line, write_lines
 
 SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "native" / "tydiqa-tiny-dev.jsonl.gz"
 LANGUAGES = {
@@ -324,7 +324,7 @@ def test_any_text_and_any_offsets(
 
 @pytest.fixture(scope="module")
 def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return making.write_vocab(tmp_path_factory.mktemp("vocab"))
+    return nq_records.write_vocab(tmp_path_factory.mktemp("vocab"))
 
 
 @settings(deadline=None, max_examples=100)

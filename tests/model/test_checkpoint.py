@@ -20,19 +20,19 @@ from safetensors.numpy import load_file, save_file
 from nq.config import DecisionConfig, ModelConfig, WindowConfig
 from nq.model import checkpoint, joint
 from nq.model.names import BERT, table
-from nq.preprocess.vocabulary import load_tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import FloatArray
-from tests import tiny
+from tests import tiny_models
 
-TABLE = table(tiny.SHAPE)
-TENSORS = tiny.tensors()
+TABLE = table(tiny_models.SHAPE)
+TENSORS = tiny_models.tensors()
 OPTIONAL = ("qa_outputs.weight", "qa_outputs.bias", "type_outputs.weight", "type_outputs.bias")
 
 
 @pytest.fixture(scope="module")
 def built() -> keras.Model:
     """A model to fill again and again."""
-    return joint.build(tiny.SHAPE)
+    return joint.build(tiny_models.SHAPE)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def save(folder: Path, model: keras.Model, like: Path, **options: Any) -> None:
     checkpoint.save(
         folder,
         model,
-        tiny.SHAPE,
+        tiny_models.SHAPE,
         load_tokenizer(like),
         checkpoint.load_settings(like),
         "card",
@@ -68,7 +68,7 @@ def load(folder: Path) -> dict[str, FloatArray]:
 
 
 def test_what_is_saved_in_float32_comes_back_exactly(tiny_model: Path) -> None:
-    expected = weights(tiny.model())
+    expected = weights(tiny_models.model())
     found = load(tiny_model)
     assert found.keys() == expected.keys()
     for path, value in expected.items():
@@ -81,12 +81,12 @@ def test_what_is_saved_in_float32_comes_back_exactly(tiny_model: Path) -> None:
 
 
 def test_a_compact_folder_comes_back_within_its_precision(tiny_model: Path, tmp_path: Path) -> None:
-    save(tmp_path / "compact", tiny.model(), tiny_model, compact=True)
+    save(tmp_path / "compact", tiny_models.model(), tiny_model, compact=True)
     stored = load_file(tmp_path / "compact" / "model.safetensors")
     kinds = {value.dtype.name for name, value in stored.items() if not name.endswith(".scale")}
     assert kinds == {"int8", "float16"}
     found = load(tmp_path / "compact")
-    for path, value in weights(tiny.model()).items():
+    for path, value in weights(tiny_models.model()).items():
         if path == "embeddings/word_embeddings":
             step = np.abs(value).max(axis=1, keepdims=True) / 127
             assert (np.abs(found[path] - value) <= step * 0.51).all()
@@ -96,8 +96,8 @@ def test_a_compact_folder_comes_back_within_its_precision(tiny_model: Path, tmp_
 
 def test_a_compact_folder_saved_again_is_the_same(tiny_model: Path, tmp_path: Path) -> None:
     once, twice = tmp_path / "once", tmp_path / "twice"
-    save(once, tiny.model(), tiny_model, compact=True)
-    model = joint.build(tiny.SHAPE)
+    save(once, tiny_models.model(), tiny_model, compact=True)
+    model = joint.build(tiny_models.SHAPE)
     checkpoint.fill(model, checkpoint.read_tensors(once), TABLE)
     save(twice, model, once, compact=True)
     for name, value in load_file(once / "model.safetensors").items():
@@ -109,8 +109,8 @@ def test_a_folder_can_be_saved_onto_itself(folder: Path) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     checkpoint.save(
         folder,
-        tiny.model(),
-        tiny.SHAPE,
+        tiny_models.model(),
+        tiny_models.SHAPE,
         load_tokenizer(folder),
         checkpoint.load_settings(folder),
         before["README.md"].decode(),
@@ -119,7 +119,7 @@ def test_a_folder_can_be_saved_onto_itself(folder: Path) -> None:
 
 
 def test_settings_and_config_come_back(folder: Path) -> None:
-    assert checkpoint.load_config(folder) == tiny.SHAPE
+    assert checkpoint.load_config(folder) == tiny_models.SHAPE
     wanted = checkpoint.ModelSettings(
         WindowConfig(max_seq_length=128), DecisionConfig("kisialiou", 12, 1.5, -2.0)
     )
@@ -172,11 +172,11 @@ def test_an_encoder_without_heads_and_without_prefix_fills_all_but_the_heads(fol
     }
     plain["embeddings.position_ids"] = np.arange(32)[None]
     save_file(plain, folder / "model.safetensors")
-    model = joint.build(tiny.SHAPE)
+    model = joint.build(tiny_models.SHAPE)
     report = checkpoint.fill(model, checkpoint.read_tensors(folder), TABLE)
     heads = ("span_output/kernel", "span_output/bias", "type_output/kernel", "type_output/bias")
     assert report == checkpoint.LoadReport(heads, ("bert.embeddings.position_ids",))
-    for path, value in weights(tiny.model()).items():
+    for path, value in weights(tiny_models.model()).items():
         if path not in heads:
             np.testing.assert_array_equal(weights(model)[path], value)
 
@@ -190,13 +190,13 @@ def test_old_names_and_half_precision_are_read(folder: Path) -> None:
     assert all(BERT.canonical(old(name)) == name for name in TENSORS)
     save_file(half, folder / "model.safetensors")
     found = load(folder)
-    for path, value in weights(tiny.model()).items():
+    for path, value in weights(tiny_models.model()).items():
         np.testing.assert_allclose(found[path], value, rtol=2**-7)
 
 
 def test_a_word_table_with_too_few_rows_grows_and_says_so(built: keras.Model) -> None:
     name, path = "bert.embeddings.word_embeddings.weight", "embeddings/word_embeddings"
-    rows = tiny.SHAPE.vocab_size - 7
+    rows = tiny_models.SHAPE.vocab_size - 7
     report = checkpoint.fill(built, {**TENSORS, name: TENSORS[name][:rows]}, TABLE)
     assert report == checkpoint.LoadReport((f"{path}[{rows}:]",))
     table = weights(built)[path]
@@ -208,7 +208,7 @@ def test_a_word_table_with_too_few_rows_grows_and_says_so(built: keras.Model) ->
 def test_a_word_table_read_by_rows_is_the_same(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compact: bool
 ) -> None:
-    save(tmp_path / "m", tiny.model(), tiny_model, compact=compact)
+    save(tmp_path / "m", tiny_models.model(), tiny_model, compact=compact)
     tensors, name = (
         checkpoint.read_tensors(tmp_path / "m"),
         "bert.embeddings.word_embeddings.weight",
@@ -216,9 +216,9 @@ def test_a_word_table_read_by_rows_is_the_same(
     whole = tensors[name]
     monkeypatch.setattr("nq.model.weights.CHUNK_BYTES", 7 * 8 * 4)
     blocks = list(tensors.chunks(name))
-    assert [first for first, _ in blocks] == list(range(0, tiny.SHAPE.vocab_size, 7))
+    assert [first for first, _ in blocks] == list(range(0, tiny_models.SHAPE.vocab_size, 7))
     np.testing.assert_array_equal(np.concatenate([block for _, block in blocks]), whole)
-    larger = dataclasses.replace(tiny.SHAPE, vocab_size=tiny.SHAPE.vocab_size + 5)
+    larger = dataclasses.replace(tiny_models.SHAPE, vocab_size=tiny_models.SHAPE.vocab_size + 5)
     model = joint.build(larger, fresh=False)
     report = checkpoint.load(tmp_path / "m", model, larger)
     assert report == checkpoint.LoadReport((f"embeddings/word_embeddings[{len(whole)}:]",))
@@ -230,8 +230,8 @@ def test_a_word_table_read_by_rows_is_the_same(
 def test_heads_that_are_lacking_are_drawn_where_nothing_was(folder: Path) -> None:
     plain = {name: value for name, value in TENSORS.items() if name not in OPTIONAL}
     save_file(plain, folder / "model.safetensors")
-    model = joint.build(tiny.SHAPE, fresh=False)
-    assert checkpoint.load(folder, model, tiny.SHAPE).without_types
+    model = joint.build(tiny_models.SHAPE, fresh=False)
+    assert checkpoint.load(folder, model, tiny_models.SHAPE).without_types
     found = weights(model)
     assert found["span_output/kernel"].std() > 0.005
     assert not found["type_output/kernel"].any()
@@ -286,7 +286,7 @@ def test_a_cut_off_weights_file_is_damaged(folder: Path, keep: int) -> None:
 
 
 def test_an_8_bit_table_without_its_scale_is_damaged(tiny_model: Path, tmp_path: Path) -> None:
-    save(tmp_path / "m", tiny.model(), tiny_model, compact=True)
+    save(tmp_path / "m", tiny_models.model(), tiny_model, compact=True)
     path = tmp_path / "m" / "model.safetensors"
     stored = load_file(path)
     del stored["bert.embeddings.word_embeddings.weight.scale"]

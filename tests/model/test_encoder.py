@@ -13,20 +13,20 @@ from nq.config import ModelConfig
 from nq.model import checkpoint, names
 from nq.model.encoder import ACTIVATIONS, Layers, MaskBias, encoder
 from nq.records import FloatArray
-from tests import tiny
+from tests import tiny_models
 from tests.model.slow_bert import SlowBert
 
 LENGTH = 16
 N_PIECES = (16, 11, 6, 4)
-ROWS = tiny.rows(N_PIECES, LENGTH)
+ROWS = tiny_models.rows(N_PIECES, LENGTH)
 HALF = ("mixed_bfloat16", "mixed_float16")
 
 
-def alone(shape: ModelConfig = tiny.SHAPE, dtype: str = "float32") -> keras.Model:
+def alone(shape: ModelConfig = tiny_models.SHAPE, dtype: str = "float32") -> keras.Model:
     """The encoder without heads, of any batch and length, with the weights of ``tiny``."""
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in ROWS}
     built = keras.Model(inputs, encoder(shape, inputs, Layers(keras.DTypePolicy(dtype), "zeros")))
-    checkpoint.fill(built, tiny.tensors(shape), names.table(shape))
+    checkpoint.fill(built, tiny_models.tensors(shape), names.table(shape))
     return built
 
 
@@ -39,15 +39,15 @@ def encode(model: keras.Model, rows: dict[str, Any]) -> FloatArray:
 @pytest.mark.parametrize(
     "shape",
     [
-        tiny.SHAPE,
-        dataclasses.replace(tiny.SHAPE, hidden_act="gelu_new", num_attention_heads=4),
-        dataclasses.replace(tiny.SHAPE, hidden_act="relu", layer_norm_eps=1e-3),
+        tiny_models.SHAPE,
+        dataclasses.replace(tiny_models.SHAPE, hidden_act="gelu_new", num_attention_heads=4),
+        dataclasses.replace(tiny_models.SHAPE, hidden_act="relu", layer_norm_eps=1e-3),
     ],
     ids=["gelu", "gelu_new", "relu"],
 )
 def test_real_positions_equal_a_slow_bert_that_never_saw_padding(shape: ModelConfig) -> None:
     found = encode(alone(shape), ROWS)
-    slow = SlowBert(tiny.tensors(shape), shape)
+    slow = SlowBert(tiny_models.tensors(shape), shape)
     for row, n in enumerate(N_PIECES):
         expected = slow.encode(ROWS["input_ids"][row], ROWS["segment_ids"][row], n)
         np.testing.assert_allclose(found[row, :n], expected, atol=1e-5)
@@ -101,7 +101,7 @@ def test_exact_and_approximate_gelu_are_told_apart() -> None:
 def test_dropout_acts_in_training_only() -> None:
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in ROWS}
     layers = Layers(keras.DTypePolicy("float32"), "zeros")
-    built = keras.Model(inputs, encoder(tiny.SHAPE, inputs, layers, dropout=0.5))
-    checkpoint.fill(built, tiny.tensors(), names.table(tiny.SHAPE))
+    built = keras.Model(inputs, encoder(tiny_models.SHAPE, inputs, layers, dropout=0.5))
+    checkpoint.fill(built, tiny_models.tensors(), names.table(tiny_models.SHAPE))
     np.testing.assert_array_equal(encode(built, ROWS), encode(alone(), ROWS))
     assert np.abs(np.asarray(built(ROWS, training=True)) - np.asarray(built(ROWS))).max() > 0.1

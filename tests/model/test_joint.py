@@ -10,12 +10,12 @@ import pytest
 
 from nq.model import joint
 from nq.records import FloatArray
-from tests import tiny
+from tests import tiny_models
 from tests.model.slow_bert import SlowBert
 
 LENGTH = 16
 N_PIECES = (16, 11, 6)
-ROWS = tiny.rows(N_PIECES, LENGTH)
+ROWS = tiny_models.rows(N_PIECES, LENGTH)
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -24,8 +24,8 @@ def logits(model: keras.Model, rows: dict[str, Any]) -> dict[str, FloatArray]:
 
 
 def test_logits_equal_a_slow_bert_that_never_saw_padding() -> None:
-    found = logits(tiny.model(), ROWS)
-    slow = SlowBert(tiny.tensors(), tiny.SHAPE)
+    found = logits(tiny_models.model(), ROWS)
+    slow = SlowBert(tiny_models.tensors(), tiny_models.SHAPE)
     for row, n in enumerate(N_PIECES):
         expected = slow.logits(ROWS["input_ids"][row], ROWS["segment_ids"][row], n)
         for name, value in expected.items():
@@ -36,13 +36,13 @@ def test_logits_equal_a_slow_bert_that_never_saw_padding() -> None:
 @pytest.mark.parametrize("dtype", PRECISIONS)
 def test_logits_are_float32_and_finite_in_every_precision(dtype: str) -> None:
     padding = {name: np.concatenate([row, 0 * row]) for name, row in ROWS.items()}
-    for value in logits(tiny.model(dtype=dtype), padding).values():
+    for value in logits(tiny_models.model(dtype=dtype), padding).values():
         assert value.dtype == np.float32
         assert np.isfinite(value).all()
 
 
 def test_names_and_shapes() -> None:
-    model = tiny.model(LENGTH)
+    model = tiny_models.model(LENGTH)
     assert tuple(model.input) == joint.INPUTS
     assert {(i.name, i.shape, i.dtype) for i in model.inputs} == {
         (name, (None, LENGTH), "int32") for name in joint.INPUTS
@@ -55,9 +55,9 @@ def test_names_and_shapes() -> None:
 
 
 def test_full_windows_need_no_mask() -> None:
-    model = tiny.model()
-    full = joint.for_full_windows(model, tiny.SHAPE)
-    rows = tiny.rows([LENGTH, LENGTH], LENGTH)
+    model = tiny_models.model()
+    full = joint.for_full_windows(model, tiny_models.SHAPE)
+    rows = tiny_models.rows([LENGTH, LENGTH], LENGTH)
     expected = logits(model, rows)
     del rows["input_mask"]
     for name, value in logits(full, rows).items():
@@ -66,13 +66,13 @@ def test_full_windows_need_no_mask() -> None:
 
 
 def test_pinned_and_free_shapes_give_the_same_logits() -> None:
-    free, pinned = tiny.model(), tiny.model(LENGTH)
+    free, pinned = tiny_models.model(), tiny_models.model(LENGTH)
     for name, value in logits(pinned, ROWS).items():
         np.testing.assert_allclose(logits(free, ROWS)[name], value, atol=1e-6)
 
 
 def test_more_padding_changes_no_real_logit() -> None:
-    model = tiny.model()
+    model = tiny_models.model()
     wide = {name: np.pad(row, ((0, 0), (0, 13))) for name, row in ROWS.items()}
     found, wider = logits(model, ROWS), logits(model, wide)
     real = ROWS["input_mask"] > 0
@@ -82,7 +82,7 @@ def test_more_padding_changes_no_real_logit() -> None:
 
 
 def test_windows_do_not_see_each_other() -> None:
-    model = tiny.model()
+    model = tiny_models.model()
     whole = logits(model, ROWS)
     for order in ([2, 0, 1], [1]):
         some = logits(model, {name: row[order] for name, row in ROWS.items()})
@@ -91,7 +91,7 @@ def test_windows_do_not_see_each_other() -> None:
 
 
 def test_segments_and_positions_matter() -> None:
-    model = tiny.model()
+    model = tiny_models.model()
     found = logits(model, ROWS)["start_logits"]
     for other in (
         {**ROWS, "segment_ids": 0 * ROWS["segment_ids"]},
@@ -101,14 +101,14 @@ def test_segments_and_positions_matter() -> None:
 
 
 def test_windows_beyond_the_position_table_are_refused() -> None:
-    tiny.model(32)
+    tiny_models.model(32)
     with pytest.raises(ValueError, match="max_seq_length 33 is beyond the model's 32 positions"):
-        joint.build(tiny.SHAPE, 33)
+        joint.build(tiny_models.SHAPE, 33)
 
 
 def test_fresh_weights_follow_from_the_seed() -> None:
     def weights(seed: int) -> dict[str, FloatArray]:
-        built = joint.build(tiny.SHAPE, seed=seed)
+        built = joint.build(tiny_models.SHAPE, seed=seed)
         return {weight.path: weight.numpy() for weight in built.weights}
 
     first, again, other = weights(7), weights(7), weights(8)
@@ -122,5 +122,5 @@ def test_fresh_weights_follow_from_the_seed() -> None:
 
 def test_building_changes_no_global_setting() -> None:
     before = keras.config.dtype_policy().name
-    joint.build(tiny.SHAPE, dtype="mixed_bfloat16")
+    joint.build(tiny_models.SHAPE, dtype="mixed_bfloat16")
     assert keras.config.dtype_policy().name == before

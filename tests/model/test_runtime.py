@@ -52,10 +52,10 @@ def test_held_stderr_is_dropped_if_it_is_interrupted(capfd: pytest.CaptureFixtur
 
 
 IMPORT = (
-    "import argparse, sys; from nq import commandline; "
+    "import argparse, sys; from nq.commands import terminal; "
     "from nq.model.runtime import import_tensorflow; p = argparse.ArgumentParser(); "
-    "commandline.add_common(p); "
-    "sys.exit(commandline.run(lambda a: import_tensorflow() and 0, p, []))"
+    "terminal.add_common(p); "
+    "sys.exit(terminal.run(lambda a: import_tensorflow() and 0, p, []))"
 )
 INSTALL = "pip install 'nq[cpu]', or 'nq[gpu]' for an NVIDIA GPU"
 

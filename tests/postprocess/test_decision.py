@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval import labels
-from nq.config import DECISIONS as RULES
-from nq.config import DecisionConfig
+from nq.config import DECISION_RULES, DecisionConfig
+from nq.evaluation import labels
 from nq.formats.predictions import encode_prediction
-from nq.postprocess.decision import DECISIONS, decide
+from nq.postprocess.decision import RULES, decide
 from nq.records import Candidate, Example, Prediction, Span, YesNo
-from tests.postprocess import made
+from tests.postprocess import synthetic_pages
 
 seeds = st.integers(0, 2**32 - 1)
 chance = settings(deadline=None, max_examples=200)
@@ -24,9 +23,11 @@ Scored = tuple[float, int, int, int, Span]
 """Score, window, start, end, span."""
 
 
-def decided(rule: str, example: Example, found: made.Logits) -> Prediction:
-    wanted = DECISIONS[rule]
-    scores = made.window_scores(found, min(wanted.k, found.doc.shape[1]), wanted.text_only)
+def decided(rule: str, example: Example, found: synthetic_pages.Logits) -> Prediction:
+    wanted = RULES[rule]
+    scores = synthetic_pages.window_scores(
+        found, min(wanted.k, found.doc.shape[1]), wanted.text_only
+    )
     return decide(example, scores, DecisionConfig(rule))
 
 
@@ -49,7 +50,7 @@ def block_around(example: Example, span: Span) -> Span | None:
     return None
 
 
-def original(example: Example, found: made.Logits) -> Prediction:
+def original(example: Example, found: synthetic_pages.Logits) -> Prediction:
     """Top 10 of all but [CLS], then those in text; 1 to 30 pieces; the best; always given."""
     answers: list[Scored] = []
     for window, doc in enumerate(found.doc.tolist()):
@@ -67,7 +68,7 @@ def original(example: Example, found: made.Logits) -> Prediction:
     )
 
 
-def port(example: Example, found: made.Logits) -> Prediction:
+def port(example: Example, found: synthetic_pages.Logits) -> Prediction:
     """Those in text, then top 5; 2 to 30 pieces; thresholds 0, 3 for long, 8 for short."""
     answers: list[Scored] = []
     for window, doc in enumerate(found.doc.tolist()):
@@ -100,14 +101,14 @@ def port(example: Example, found: made.Logits) -> Prediction:
 @chance
 @given(seeds, st.booleans())
 def test_bert_joint_decides_as_the_original(seed: int, ties: bool) -> None:
-    example, found = made.example(seed), made.logits(seed, ties)
+    example, found = synthetic_pages.example(seed), synthetic_pages.logits(seed, ties)
     assert decided("bert-joint", example, found) == original(example, found)
 
 
 @chance
 @given(seeds, st.booleans())
 def test_kisialiou_decides_as_the_2020_port(seed: int, ties: bool) -> None:
-    example, found = made.example(seed), made.logits(seed, ties)
+    example, found = synthetic_pages.example(seed), synthetic_pages.logits(seed, ties)
     assert decided("kisialiou", example, found) == port(example, found)
 
 
@@ -116,11 +117,11 @@ def test_kisialiou_decides_as_the_2020_port(seed: int, ties: bool) -> None:
 
 def one_window(
     start: dict[int, float], end: dict[int, float], length: int = 40, n_text: int = 31
-) -> made.Logits:
+) -> synthetic_pages.Logits:
     """Logits of -1 but for those given; position i is document token i - 1, the last ones none."""
     doc = np.arange(length) - 1
     doc[n_text + 1 :] = -1
-    found = made.Logits(
+    found = synthetic_pages.Logits(
         np.full((1, length), -1, np.float32),
         np.full((1, length), -1, np.float32),
         np.zeros((1, 5), np.float32),
@@ -207,9 +208,9 @@ def test_a_span_outside_every_top_level_block_has_no_long_answer() -> None:
 def test_there_is_one_prediction_that_the_evaluation_takes(
     rule: str, seed: int, ties: bool, long_threshold: float, short_threshold: float
 ) -> None:
-    example, found = made.example(seed), made.logits(seed, ties)
-    wanted = DECISIONS[rule]
-    scores = made.window_scores(found, min(wanted.k, 24), wanted.text_only)
+    example, found = synthetic_pages.example(seed), synthetic_pages.logits(seed, ties)
+    wanted = RULES[rule]
+    scores = synthetic_pages.window_scores(found, min(wanted.k, 24), wanted.text_only)
     config = DecisionConfig(rule, 30, long_threshold, short_threshold)
     prediction = decide(example, scores, config)
     assert prediction == decide(example, scores, config)
@@ -224,7 +225,7 @@ def test_there_is_one_prediction_that_the_evaluation_takes(
 @each_rule
 @pytest.mark.parametrize("n_windows", [0, 2])
 def test_windows_without_text_give_no_answer(rule: str, n_windows: int) -> None:
-    found = made.logits(1, ties=False, n_windows=n_windows)
+    found = synthetic_pages.logits(1, ties=False, n_windows=n_windows)
     found.doc[:] = -1
     assert not decided(rule, PAGE, found).answered
 
@@ -237,4 +238,4 @@ def test_an_example_without_candidates_has_no_long_answer(rule: str) -> None:
 
 
 def test_every_rule_of_the_settings_has_a_decision() -> None:
-    assert tuple(DECISIONS) == RULES
+    assert tuple(RULES) == DECISION_RULES

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sentencepiece import SentencePieceTrainer
 
-from nq.preprocess.tokenizer import MARKERS
-from nq.preprocess.wordpiece import OriginalWordPieceTokenizer, WordPieceTokenizer
-from tests.preprocess.made import LETTERS, SHARED, WORDS, bert_rows, write_rows
+from nq.preprocess.tokenizers.base import MARKERS
+from nq.preprocess.tokenizers.wordpiece import OriginalWordPieceTokenizer, WordPieceTokenizer
+from tests.preprocess.synthetic_examples import LETTERS, SHARED, WORDS, bert_rows, write_rows
 
 
 @pytest.fixture(scope="session")

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from nq.config import WindowConfig
 from nq.formats import nq_v1, simplified
 from nq.preprocess.features import features, training_features
-from nq.preprocess.vocabulary import load_tokenizer
-from nq.preprocess.wordpiece import (
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.preprocess.tokenizers.wordpiece import (
     OriginalWordPieceTokenizer,
     WordPieceTokenizer,
     basic_tokens,
 )
 from nq.records import Example, Features
-from tests.preprocess.made import few, pages, plain_words
+from tests.preprocess.synthetic_examples import few, pages, plain_words
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "compat"
 

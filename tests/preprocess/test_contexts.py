@@ -9,7 +9,7 @@ from hypothesis import given
 from nq.config import WindowConfig
 from nq.preprocess.contexts import NULL_CONTEXT, contexts, split_again, words
 from nq.records import Candidate, Context, Example, Span
-from tests.preprocess.made import ODD_WORDS, few, page, pages
+from tests.preprocess.synthetic_examples import ODD_WORDS, few, page, pages
 
 OURS = WindowConfig()
 

@@ -15,13 +15,20 @@ from nq.config import WindowConfig
 from nq.formats.inputs import read_examples
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features, query, training_features
-from nq.preprocess.sentencepiece import SentencePieceTokenizer
 from nq.preprocess.targets import NO_TARGET, target
-from nq.preprocess.tokenizer import MARKERS, Tokenizer
-from nq.preprocess.vocabulary import load_tokenizer
-from nq.preprocess.wordpiece import WordPieceTokenizer
+from nq.preprocess.tokenizers.base import MARKERS, Tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.preprocess.tokenizers.sentencepiece import SentencePieceTokenizer
+from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 from nq.records import AnswerType, Example, Features
-from tests.preprocess.made import SPECIAL_WORDS, any_words, few, page, pages, plain_words
+from tests.preprocess.synthetic_examples import (
+    SPECIAL_WORDS,
+    any_words,
+    few,
+    page,
+    pages,
+    plain_words,
+)
 
 SMALL = WindowConfig(max_seq_length=24, doc_stride=5, max_query_length=6, max_contexts=6)
 NAMES = ("input_ids", "input_mask", "segment_ids", "token_map")

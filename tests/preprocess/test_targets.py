@@ -12,7 +12,7 @@ from nq.config import WindowConfig
 from nq.preprocess.contexts import contexts, words
 from nq.preprocess.targets import LIST_GAP, NO_TARGET, chosen_annotation, target
 from nq.records import Annotation, AnswerType, Example, Span, Target, YesNo
-from tests.preprocess.made import few, page, pages
+from tests.preprocess.synthetic_examples import few, page, pages
 
 OURS = WindowConfig()
 BERT_JOINT = WindowConfig(compat="bert-joint")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.preprocess.windows import windows
-from tests.preprocess.made import few
+from tests.preprocess.synthetic_examples import few
 
 sizes = st.integers(1, 60)
 

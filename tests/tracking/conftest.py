@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from tests.tracking.made import OURS, FirstRuns
+from tests.tracking.mlflow_stores import OURS, FirstRuns
 
 
 @pytest.fixture(scope="session")

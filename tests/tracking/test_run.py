@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from nq.tracking import attach, colour, how_to_open, start
-from tests.tracking.made import stored, the_warning, use
+from tests.tracking.mlflow_stores import stored, the_warning, use
 
 # ------------------------------------------------------------------------ what is recorded
 

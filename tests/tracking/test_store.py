@@ -14,7 +14,7 @@ import pytest
 
 from nq.tracking import start
 from nq.tracking.store import CALL_S, import_mlflow, patience
-from tests.tracking.made import QUICK_S, FirstRuns, free_port, stored, the_warning, use
+from tests.tracking.mlflow_stores import QUICK_S, FirstRuns, free_port, stored, the_warning, use
 
 # ------------------------------------------------------------------------ what goes wrong
 

@@ -1,0 +1,1 @@
+"""The commands: one file for each, thin callers of the Python API."""

@@ -1,0 +1,131 @@
+"""``python -m nq.preprocess``: questions and pages in, TFRecords of windows out."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nq.bundle import bundled_model
+from nq.commands import terminal
+from nq.config import TrainConfig, WindowConfig
+from nq.errors import Error
+
+if TYPE_CHECKING:
+    from nq.preprocess.store import Prepared
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    parser = argparse.ArgumentParser(
+        prog="nq preprocess",
+        allow_abbrev=False,
+        description="Turns questions and their pages into windows as TFRecords, with a manifest "
+        "beside them. The same request again reuses what is there. Options that are not listed "
+        "go to Apache Beam, such as --runner=DirectRunner.",
+    )
+    parser.add_argument(
+        "--data", nargs="+", required=True, metavar="FILE", help="files, globs or folders"
+    )
+    parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="where to write")
+    tokenizer = parser.add_mutually_exclusive_group()
+    tokenizer.add_argument(
+        "--model", metavar="DIR", help="model folder with the tokenizer (default: the bundled one)"
+    )
+    tokenizer.add_argument(
+        "--tokenizer", metavar="PATH", help="vocab.txt or SentencePiece .model, or its folder"
+    )
+    parser.add_argument(
+        "--limit", type=terminal.positive, metavar="N", help="read the first N records only"
+    )
+    parser.add_argument(
+        "--workers",
+        type=terminal.positive,
+        metavar="N",
+        help="processes (default: one for small input, all cores for large)",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 if a record could not be used"
+    )
+    terminal.add_settings(parser.add_argument_group("windows"), WindowConfig)
+    training = parser.add_argument_group("training")
+    training.add_argument(
+        "--training", action="store_true", help="write windows with targets, from the annotations"
+    )
+    terminal.add_settings(training, TrainConfig, only=("negatives", "seed"))
+    terminal.add_common(parser)
+    return parser
+
+
+def preprocess(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    windows = terminal.settings(WindowConfig, args)
+    sampling = terminal.settings(TrainConfig, args)
+    if args.unknown:
+        _check_for_beam(args.unknown)
+    from nq.formats import inputs
+    from nq.preprocess import prepare
+
+    request = prepare.Request(
+        tuple(inputs.find_files(args.data)),
+        args.tokenizer or args.model or str(bundled_model()),
+        windows,
+        args.limit,
+        (sampling.negatives, sampling.seed) if args.training else None,
+    )
+    prepared = prepare.prepare(request, args.output, args.workers, args.unknown)
+    if args.json:
+        terminal.print_json(to_dict(prepared))
+    else:
+        print(summary(prepared))
+    if args.strict and prepared.dead_letters:
+        first = prepared.first_dead_letter()
+        raise Error(f"{prepared.dead_letters} bad records, the first in {first}")
+    return 0
+
+
+def _check_for_beam(options: Sequence[str]) -> None:
+    from nq.preprocess.beam import runner
+
+    try:
+        runner.check_options(options)
+    except ValueError as error:
+        raise terminal.UsageError(str(error)) from error
+
+
+def to_dict(prepared: Prepared) -> dict[str, Any]:
+    """The result as ``--json`` prints it."""
+    return {
+        "examples": prepared.examples,
+        "windows": prepared.windows,
+        "dead_letters": prepared.dead_letters,
+        "shards": [str(path) for path in prepared.shards],
+        "reused": prepared.reused,
+        "time": {"preprocess_s": prepared.seconds},
+        "output": str(prepared.folder),
+    }
+
+
+def summary(prepared: Prepared) -> str:
+    """The result as a person reads it."""
+    shards = f"{len(prepared.shards)} shard" + ("s" if len(prepared.shards) != 1 else "")
+    made = "reused, made before" if prepared.reused else "made"
+    lines = [
+        f"{prepared.examples} examples, {prepared.windows} windows, "
+        f"{prepared.dead_letters} dead letters",
+        f"{made} in {prepared.seconds:.1f} s: {shards} in {prepared.folder}",
+    ]
+    if prepared.dead_letters:
+        lines.append(f"bad records are in {prepared.dead_letter_file}, the first:")
+        lines.append(f"  {prepared.first_dead_letter()}")
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    return terminal.run(preprocess, parser(), argv, pass_on=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

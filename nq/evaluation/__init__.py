@@ -1,0 +1,1 @@
+"""The official evaluation of Natural Questions; imports nothing else of nq."""

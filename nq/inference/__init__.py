@@ -1,0 +1,1 @@
+"""Windows in, scores out: profiles, engines, batches, and the scorers around them."""

@@ -1,0 +1,79 @@
+"""scores -> answers: the pairs of start and end positions of all windows of an example.
+
+The score of a pair is what both originals use,
+start logit + end logit - (start logit of [CLS] + end logit of [CLS]).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nq.records import FloatArray, IntArray, ScoredSpan, Span, WindowScores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Scored pairs, best first; equal scores by window, then start, then end position.
+
+    Every field is ``[P]``; ``start_doc`` and ``end_doc`` (inclusive) are document tokens.
+    """
+
+    score: FloatArray
+    window: IntArray
+    start_pos: IntArray
+    end_pos: IntArray
+    start_doc: IntArray
+    end_doc: IntArray
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def where(self, keep: Any) -> Pairs:
+        """The pairs for which ``keep`` (mask or indices) holds."""
+        return Pairs(*(getattr(self, name)[keep] for name in self.__slots__))
+
+    def scored_span(self, i: int) -> ScoredSpan:
+        """The i-th pair as a span of the document."""
+        return ScoredSpan(
+            Span(int(self.start_doc[i]), int(self.end_doc[i]) + 1),
+            float(self.score[i]),
+            int(self.window[i]),
+            int(self.start_pos[i]),
+            int(self.end_pos[i]),
+        )
+
+
+def pairs(
+    scores: WindowScores,
+    max_pieces: int | None = None,
+    min_pieces: int = 1,
+    k: int | None = None,
+    dtype: Any = np.float64,
+) -> Pairs:
+    """All pairs of the k best starts and ends of each window that make a span.
+
+    Args:
+        scores: of all windows of an example.
+        max_pieces, min_pieces: length of a span in pieces; no upper limit if ``None``.
+        k: how many positions to pair; by default all that are there.
+        dtype: of the sum; the originals differ.
+    """
+    start_logit = scores.start_logit[:, :k].astype(dtype)
+    end_logit = scores.end_logit[:, :k].astype(dtype)
+    cls = scores.cls_logit.astype(dtype)
+    start_pos, end_pos = scores.start_pos[:, :k, None], scores.end_pos[:, None, :k]
+    length = end_pos - start_pos + 1
+    start_doc, end_doc = scores.start_doc[:, :k, None], scores.end_doc[:, None, :k]
+    valid = (start_doc >= 0) & (end_doc >= start_doc) & (length >= min_pieces)
+    if max_pieces is not None:
+        valid &= length <= max_pieces
+    window, i, j = np.nonzero(valid)
+    score = (start_logit[window, i] + end_logit[window, j]) - (cls[window, 0] + cls[window, 1])
+    start_pos, end_pos = scores.start_pos[window, i], scores.end_pos[window, j]
+    order = np.lexsort((end_pos, start_pos, window, -score))
+    return Pairs(
+        score, window, start_pos, end_pos, scores.start_doc[window, i], scores.end_doc[window, j]
+    ).where(order)

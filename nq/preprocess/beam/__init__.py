@@ -1,0 +1,1 @@
+"""The Apache Beam side of preprocessing."""

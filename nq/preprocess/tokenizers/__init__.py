@@ -1,0 +1,1 @@
+"""Tokenizers: words in, piece ids out, behind one small interface."""

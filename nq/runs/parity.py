@@ -1,0 +1,96 @@
+"""A run held against another one of the same questions: did the answers stay?
+
+Drift is the largest difference of a logit: of [CLS], of the types, and of the best start and
+end of each window that both runs computed (``refine`` leaves some out).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from nq.evaluation import labels
+from nq.records import FloatArray, WindowScores
+from nq.runs.job import METRICS, PREDICTIONS, SCORES
+from nq.runs.score_store import Results, shards
+
+F1 = ("micro_f1", "long-answer-f1", "short-answer-f1")
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How a run differs from the one it was held against.
+
+    Args:
+        against: the other run's profile.
+        answers: predictions compared.
+        changed: how many of them answer something else.
+        max_drift, mean_drift: of the logits; ``None`` where no window was computed by both.
+        f1: difference of each score, ours less theirs; empty without gold.
+    """
+
+    against: str
+    answers: int
+    changed: int
+    max_drift: float | None
+    mean_drift: float | None
+    f1: Mapping[str, float]
+
+    @property
+    def changed_share(self) -> float:
+        """Share of the answers that changed."""
+        return self.changed / self.answers if self.answers else 0.0
+
+    def within(self, tolerance: float) -> bool:
+        """Whether neither the share of changed answers nor an F1 differs by more."""
+        return max(self.changed_share, *map(abs, self.f1.values()), 0.0) <= tolerance
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures as plain values."""
+        return {**asdict(self), "changed_share": self.changed_share}
+
+
+def compare(run: Path, other: Path) -> Parity:
+    """Compares two finished runs, whose scores were kept.
+
+    Raises:
+        ValueError: they did not answer the same questions.
+    """
+    mine, theirs = (labels.read_predictions(folder / PREDICTIONS) for folder in (run, other))
+    if mine.keys() != theirs.keys():
+        raise ValueError(f"{run} and {other} did not answer the same questions")
+    drift = np.concatenate([np.empty(0), *_drifts(run / SCORES, other / SCORES)])
+    ours, others = (orjson.loads((folder / METRICS).read_bytes()) for folder in (run, other))
+    return Parity(
+        others["profile"],
+        len(mine),
+        sum(not _same(mine[key], theirs[key]) for key in mine),
+        float(drift.max()) if len(drift) else None,
+        float(drift.mean()) if len(drift) else None,
+        {n: ours["metrics"][n] - others["metrics"][n] for n in F1 if ours["metrics"]},
+    )
+
+
+def _same(mine: labels.Label, theirs: labels.Label) -> bool:
+    return (mine.long, mine.yes_no) == (theirs.long, theirs.yes_no) and set(
+        mine.short_spans
+    ) == set(theirs.short_spans)
+
+
+def _drifts(mine: Path, theirs: Path) -> Iterator[FloatArray]:
+    """Differences of the logits, example by example."""
+    ours, others = (Results(folder, shards(folder)) for folder in (mine, theirs))
+    for key in ours:
+        both = ours.read(key) & others.read(key)
+        yield np.abs(_logits(ours[key]) - _logits(others[key]))[both].ravel()
+
+
+def _logits(scores: WindowScores) -> FloatArray:
+    """``[W, 9]`` those logits that are there whatever the profile."""
+    best = np.column_stack([scores.start_logit[:, 0], scores.end_logit[:, 0]])
+    return np.concatenate([scores.cls_logit, scores.type_logits, best], axis=1)

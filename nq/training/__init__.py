@@ -1,0 +1,1 @@
+"""Training: which windows each step sees, and the loop over the steps."""

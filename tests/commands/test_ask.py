@@ -1,0 +1,193 @@
+"""``nq ask``: pages, questions and standard input as a person gives them, good and bad."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nq.commands.ask import main
+from tests import nq_records
+
+ROOT = Path(__file__).parents[1]
+PAGE = """<!doctype html><title>Skerry Point</title><nav><p>Home</p></nav>
+<h1>Skerry Point lighthouse</h1>
+<p>The lighthouse stands on a rock off the northern coast. It was designed by the engineer
+<b>Ada Brenn</b> and first lit on 4 May 1874.</p>
+<p>The last keeper, Tom Hale (born 1931), moved to the mainland in 1986.</p>"""
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    path = tmp_path / "page.html"
+    path.write_text(PAGE, encoding="utf-8")
+    return path
+
+
+def give(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    """Makes ``data`` the standard input."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
+
+
+def test_bundled_model_answers(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["who designed the lighthouse", "--top", "1", str(page)]) == 0
+    out = capsys.readouterr().out
+    assert "Ada Brenn (" in out.split("\n")[0]
+    assert "»" in out and "first lit on 4 May 1874." in " ".join(out.split())
+    assert out.count("%  ") <= 1
+
+
+def test_every_question_of_a_dialogue_gets_one_line(
+    page: Path,
+    tiny_model: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    questions = [
+        "who designed the lighthouse",
+        "",
+        "   ",
+        "[CLS] [SEP] [Q]",
+        "מי בנה את המגדלור",
+        "🚢" * 3,
+        "a \x1b[31mred\x00 thing",
+        "the lake " * 2000,
+        "?",
+        "no line end",
+    ]
+    give(monkeypatch, "\n".join(questions).encode() + b"\xff")
+    arguments = ["--interactive", "--json", "--model", str(tiny_model), "--profile", "baseline"]
+    assert main([*arguments, str(page)]) == 0
+    out, err = capsys.readouterr()
+    found = [json.loads(line) for line in out.splitlines()]
+    asked = [" ".join(q.split()) for q in questions if q.strip()]
+    assert [f["question"] for f in found[:-1]] == asked[:-1]
+    assert found[-1]["question"] == "no line end\ufffd"
+    assert err.count("type a question") == 2
+    assert all(len(f["runners_up"]) <= 3 for f in found)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        PAGE.encode(),
+        ("one long line " * 300).encode(),
+        "שלום עולם, זה המגדלור. 😀".encode(),
+        b"caf\xe9",
+        b"<h1>Only a heading</h1>",
+    ],
+)
+def test_pages_of_standard_input(
+    data: bytes,
+    tiny_model: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    give(monkeypatch, data)
+    assert main(["why", "--model", str(tiny_model), "--profile", "baseline"]) == 0
+    out, err = capsys.readouterr()
+    assert out.strip()
+    assert "Traceback" not in err
+
+
+def test_records(tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = nq_records.write_lines(
+        tmp_path / "some.jsonl", [nq_records.v1(7), nq_records.simplified(8, 20)]
+    )
+    arguments = ["why", str(path), "--record", "2", "--model", str(tiny_model)]
+    assert main([*arguments, "--json", "--profile", "baseline"]) == 0
+    assert json.loads(capsys.readouterr().out)["question"] == "why"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("missing.txt", None, "missing.txt: No such file or directory"),
+        (".", None, ": Is a directory"),
+        ("empty.txt", b"", "empty.txt holds no text"),
+        ("blank.html", b"<body><script>x</script></body>", "blank.html holds no text"),
+        ("junk.txt", bytes(range(256)), "junk.txt is no text (byte 1 is 0x00)"),
+        ("page.pdf", b"%PDF-1.7\n\x00\x01", "page.pdf is no text"),
+        ("bad.jsonl", b"{\n", "bad.jsonl, line 1: not JSON"),
+        ("bad.jsonl.gz", b"\x1f\x8bnot gzip", "bad.jsonl.gz, line 1: the compressed file"),
+        ("none.jsonl", b"\n", "none.jsonl holds no records"),
+    ],
+)
+def test_bad_pages_are_one_line(
+    name: str,
+    data: bytes | None,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if data is not None:
+        (tmp_path / name).write_bytes(data)
+    assert main(["why", str(tmp_path / name)]) == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith("nq: error: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "expected a question in quotes and a page, found 0"),
+        (["who", "built", "it"], "found 3"),
+        ([""], "the question is empty"),
+        ([" \t ", "PAGE"], "the question is empty"),
+        (["--interactive"], "give it a page in a file"),
+        (["--interactive", "-"], "give it a page in a file"),
+        (["--interactive", "who", "PAGE"], "give it a page in a file"),
+        (["who", "--record", "2"], "--record is for a jsonl file"),
+        (["who", "PAGE", "--top", "-1"], "must be at least 0"),
+        (["who", "PAGE", "--top", "x"], "must be a whole number, got 'x'"),
+        (["who", "PAGE", "--profile", "fast"], "unknown optimization 'fast'"),
+        (["who", "PAGE", "--doc-stride", "0"], "doc_stride must be at least 1"),
+    ],
+)
+def test_wrong_usage(
+    arguments: list[str], message: str, page: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [str(page) if argument == "PAGE" else argument for argument in arguments]
+    assert main(given) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert message in err
+    assert err.startswith("usage: nq ask")
+
+
+@pytest.mark.parametrize("given", [["who"], ["who", "-"], ["--interactive", "PAGE"]])
+def test_closed_standard_input(
+    given: list[str],
+    page: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main([str(page) if argument == "PAGE" else argument for argument in given]) == 2
+    assert "standard input is closed; give a question and a file" in capsys.readouterr().err
+
+
+def test_what_is_not_read_is_told_by_our_name(page: Path, tiny_model: Path) -> None:
+    command = [sys.executable, "-m", "nq.ask", "why", str(page), "--max-contexts", "2"]
+    found = subprocess.run(
+        [*command, "--model", str(tiny_model), "--profile", "baseline"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stderr.startswith("nq: warning: the last 1 blocks of the page are not read")
+
+
+def test_a_folder_without_a_model(
+    page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["why", str(page), "--model", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("nq: error: no ")

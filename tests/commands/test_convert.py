@@ -1,0 +1,236 @@
+"""``nq convert``: any checkpoint in; our folder, Hugging Face's and exports out."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tokenizers import Tokenizer as Library
+from tokenizers import models, pre_tokenizers
+
+from nq.commands import answer, convert
+from nq.model import checkpoint, joint
+from nq.preprocess.tokenizers.load import load_tokenizer
+from tests import tiny_models
+from tests.golden.families import make
+from tests.model.test_families import GOLDEN, assert_same_spans
+from tests.model.test_tensorflow_checkpoints import (
+    assert_original_logits,
+    original_names,
+    write_tf1,
+)
+from tests.nq_records import simplified, write_lines
+
+ROWS = tiny_models.rows((16, 11, 6), 16)
+
+
+@pytest.fixture
+def tf1(tmp_path: Path) -> Path:
+    folder = tmp_path / "google"
+    folder.mkdir()
+    write_tf1(folder, "bert_joint.ckpt", original_names())
+    return folder
+
+
+@pytest.fixture(params=["bert", "roberta", "albert", "distilbert"])
+def hugging_face(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder as ``transformers`` saves it: config, weights, tokenizer.json."""
+    folder = Path(shutil.copytree(GOLDEN / request.param, tmp_path / request.param))
+    like_roberta = request.param == "roberta"
+    special = (
+        ["<s>", "<pad>", "</s>", "<unk>"] if like_roberta else ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    )
+    pieces = [*special, *(chr(ord("a") + i) for i in range(26)), *"0123456789"]
+    if like_roberta:
+        made = Library(models.BPE({p: i for i, p in enumerate(pieces)}, []))
+        made.pre_tokenizer = pre_tokenizers.ByteLevel()
+    else:
+        made = Library(models.WordPiece({p: i for i, p in enumerate(pieces)}, unk_token="[UNK]"))
+    made.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def run(*arguments: object) -> int:
+    return convert.main([str(argument) for argument in arguments])
+
+
+def load(folder: Path) -> Any:
+    config = checkpoint.load_config(folder)
+    model = joint.build(config, fresh=False)
+    checkpoint.load(folder, model, config)
+    return model
+
+
+def test_googles_checkpoint_becomes_our_folder(
+    tf1: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tf1, tmp_path / "ours", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["fresh"] == said["left_over"] == []
+    names = {path.name for path in (tmp_path / "ours").iterdir()}
+    assert names == {
+        *("README.md", "config.json", "model.safetensors", "nq.json"),
+        *("tokenizer_config.json", "vocab.txt"),
+    }
+    assert_original_logits(load(tmp_path / "ours"))
+    windows = checkpoint.load_settings(tmp_path / "ours").windows
+    assert (windows.max_seq_length, windows.max_query_length) == (32, 8)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".convert")]
+
+
+def test_hugging_faces_folder_becomes_ours_and_theirs_again(
+    hugging_face: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours, back = tmp_path / "ours", tmp_path / "back"
+    assert run(hugging_face, ours) == 0
+    assert "not in the checkpoint: pooler/kernel" in capsys.readouterr().out
+    assert run(ours, back, "--to", "hf") == 0
+    for folder in (ours, back):
+        assert_same_spans(load(folder), np.load(hugging_face / "reference.npz"))
+        assert load_tokenizer(folder).encode(["abc"]) == load_tokenizer(hugging_face).encode(
+            ["abc"]
+        )
+    assert (ours / "nq.json").is_file()
+    assert not (back / "nq.json").is_file()
+    report = checkpoint.load(back, load(back), checkpoint.load_config(back))
+    assert report.without_types
+
+
+def test_what_is_lacking_is_not_made_up(hugging_face: Path, tmp_path: Path) -> None:
+    run(hugging_face, tmp_path / "ours")
+    config = checkpoint.load_config(tmp_path / "ours")
+    report = checkpoint.load(tmp_path / "ours", joint.build(config), config)
+    assert report.fresh == ("pooler/kernel", "pooler/bias", *checkpoint.TYPE_HEAD)
+
+
+def test_a_savedmodel_serves_the_same_logits(tf1: Path, tmp_path: Path) -> None:
+    assert run(tf1, tmp_path / "saved", "--to", "savedmodel") == 0
+    serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
+    inputs = serve.structured_input_signature[1]
+    assert {(spec.name, spec.dtype.name) for spec in inputs.values()} == {
+        (name, "int32") for name in joint.INPUTS
+    }
+    expected = load(tf1)
+    for rows in (ROWS, tiny_models.rows((9,), 12)):  # any batch, any length
+        found = serve(**{name: tf.constant(value) for name, value in rows.items()})
+        assert set(found) == {"start_logits", "end_logits", "type_logits"}
+        for name, value in expected(rows).items():
+            np.testing.assert_allclose(found[name], value, atol=1e-5)
+
+
+def test_an_onnx_file_gives_the_same_logits(tf1: Path, tmp_path: Path) -> None:
+    for package in ("onnxruntime", "onnx", "tf2onnx"):
+        pytest.importorskip(package)
+    import onnxruntime
+
+    assert run(tf1, tmp_path / "onnx", "--to", "onnx") == 0
+    session = onnxruntime.InferenceSession(str(tmp_path / "onnx" / "model.onnx"))
+    assert {given.name for given in session.get_inputs()} == set(joint.INPUTS)
+    names = [out.name for out in session.get_outputs()]
+    for rows in (ROWS, tiny_models.rows((9,), 12)):
+        found = dict(zip(names, session.run(None, rows), strict=True))
+        for name, value in load(tf1)(rows).items():
+            np.testing.assert_allclose(found[name], value, atol=1e-5)
+
+
+def test_without_its_packages_onnx_is_one_line(
+    tf1: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = importlib.util.find_spec
+    gone = ("onnx", "tf2onnx")
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda n, *a: None if n in gone else there(n, *a)
+    )
+    assert run(tf1, tmp_path / "onnx", "--to", "onnx") == 1
+    said = capsys.readouterr().err.strip().splitlines()
+    assert said == ["nq: error: onnx and tf2onnx not installed: run pip install 'nq[onnx]'"]
+    assert not (tmp_path / "onnx").exists()
+
+
+def test_a_folder_with_something_in_it_is_left_alone(
+    tf1: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tf1, tf1) == 1
+    assert "is not empty: choose a new folder" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert run(tf1, tmp_path / "empty") == 0
+    assert run(tf1, tmp_path / "x", "--to", "hf", "--compact") == 2
+
+
+@pytest.mark.parametrize(("more", "less"), [(2, 0), (0, 64)])
+def test_a_vocabulary_of_another_length_is_refused(
+    tf1: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: int, less: int
+) -> None:
+    rows = (tf1 / "vocab-nq.txt").read_text(encoding="utf-8").splitlines()
+    rows = [*rows[: len(rows) - less], *(f"more{i}" for i in range(more))]
+    (tf1 / "vocab-nq.txt").write_text("\n".join(rows), encoding="utf-8")
+    assert run(tf1, tmp_path / "ours") == 1
+    said = capsys.readouterr().err
+    n = len(tiny_models.VOCABULARY)
+    assert f"vocab.txt has {len(rows)} pieces, config.json says vocab_size {n}: expected" in said
+    assert not (tmp_path / "ours").exists()
+
+
+def test_a_padded_word_table_is_told(
+    tf1: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = (tf1 / "vocab-nq.txt").read_text(encoding="utf-8").splitlines()
+    (tf1 / "vocab-nq.txt").write_text("\n".join(rows[:-1]), encoding="utf-8")
+    assert run(tf1, tmp_path / "ours") == 0
+    assert f"has {len(rows) - 1} pieces, the word table {len(rows)} rows" in capsys.readouterr().err
+
+
+def test_a_pickle_is_never_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "pickled"
+    folder.mkdir()
+    shutil.copyfile(GOLDEN / "bert" / "config.json", folder / "config.json")
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x02cos\nsystem\n")
+    assert run(folder, tmp_path / "ours") == 1
+    said = capsys.readouterr().err.strip()
+    assert "pytorch_model.bin is a pickle, which is never loaded: convert it where" in said
+    assert "\n" not in said
+
+
+def answered(folder: Path, tmp_path: Path) -> int:
+    data = write_lines(tmp_path / "data.jsonl", [simplified(1), simplified(2)])
+    sizes = "--max-seq-length 14 --max-query-length 6 --doc-stride 4 --batch-size 4"
+    paths = ["--model", str(folder), "--data", str(data), "--output", str(tmp_path / "run")]
+    return answer.main([*paths, *sizes.split(), "--no-track", "--json"])
+
+
+def test_googles_folder_answers_as_it_is(
+    tf1: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = answered(tf1, tmp_path)
+    said = capsys.readouterr()
+    assert (code, json.loads(said.out)["examples"]) == (0, 2), said.err
+    assert "not in the checkpoint" not in said.err
+
+
+def test_hugging_faces_folders_answer_as_they_are(
+    hugging_face: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = answered(hugging_face, tmp_path)
+    said = capsys.readouterr()
+    assert (code, json.loads(said.out)["examples"]) == (0, 2), said.err
+    assert "no head for types in the checkpoint: null is decided by [CLS] alone" in said.err
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_live_transformers_loads_it(hugging_face: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    run(hugging_face, tmp_path / "ours")
+    run(tmp_path / "ours", tmp_path / "back", "--to", "hf")
+    model = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path / "back")
+    reference = np.load(hugging_face / "reference.npz")
+    found = make.logits(model.eval(), dict(reference), hugging_face.name)
+    real = reference["input_mask"] > 0
+    np.testing.assert_allclose(
+        found["start_logits"][real], reference["start_logits"][real], atol=1e-5
+    )

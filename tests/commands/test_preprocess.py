@@ -1,0 +1,215 @@
+"""``python -m nq.preprocess`` as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nq.commands.preprocess import main
+from nq.preprocess.store import COMPLETED, LOCK, UNFINISHED
+from tests import nq_records
+from tests.nq_records import changed, simplified, to_line, write_lines
+
+ROOT = Path(__file__).parents[2]
+SMALL = ("--max-seq-length", "48", "--max-query-length", "12", "--doc-stride", "16")
+GOOD, BROKEN = 1000, 200
+CANDIDATES = "long_answer_candidates"
+KINDS = (  # ten ways to be broken, and how the reason begins
+    (b'{"example_id": 1, "question_text": "wh', "not JSON"),
+    ([simplified()], "expected a JSON object, found an array"),
+    (to_line(simplified()).replace(b"moon", b"m\xf6on", 1), "not UTF-8"),
+    (changed(simplified(), "example_id", ...), "missing field 'example_id'"),
+    (changed(simplified(), "document_text", ...), "no document"),
+    (changed(simplified(), "document_text", None), "field 'document_text' must be a string"),
+    (changed(simplified(), "question_text", 7), "field 'question_text' must be a string"),
+    (changed(simplified(), f"{CANDIDATES}.0.end_token", 999), f"{CANDIDATES}[0] [3, 999) lies"),
+    (changed(simplified(), f"{CANDIDATES}.1.end_token", 1), f"{CANDIDATES}[1] ends at token 1,"),
+    (
+        changed(simplified(), "annotations.0.long_answer.candidate_index", 5),
+        "annotations[0].long_answer.candidate_index is 5, but there are 2 candidates",
+    ),
+)
+
+
+def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "nq.preprocess", *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_a_thousand_good_and_two_hundred_broken_lines(tmp_path: Path) -> None:
+    bad = {1 + i * 6: KINDS[i % len(KINDS)] for i in range(BROKEN)}  # by line number
+    lines = [
+        bad[n][0] if n in bad else simplified(n, words=20) for n in range(1, GOOD + BROKEN + 1)
+    ]
+    write_lines(tmp_path / "mixed.jsonl", lines)
+    nq_records.write_vocab(tmp_path)
+    command = ("--data", "mixed.jsonl", "--tokenizer", "vocab.txt", "--output", "out", *SMALL)
+    process = start(tmp_path, *command, "--json")
+    stdout, stderr = process.communicate()
+    assert (process.returncode, stderr) == (0, "")
+    result = json.loads(stdout)
+    assert (result["examples"], result["dead_letters"]) == (GOOD, BROKEN)
+    assert set(result) == {
+        *("examples", "windows", "dead_letters", "shards", "reused", "time", "output")
+    }
+    text = (tmp_path / "out" / "dead_letters.jsonl").read_text(encoding="utf-8")
+    letters = [json.loads(line) for line in text.splitlines()]
+    assert [letter["line"] for letter in letters] == sorted(bad)
+    assert {letter["file"] for letter in letters} == {"mixed.jsonl"}
+    for letter in letters:
+        assert letter["reason"].startswith(bad[letter["line"]][1])
+        assert letter["record"]
+
+    strict = start(tmp_path, *command, "--strict")
+    stdout, stderr = strict.communicate()
+    assert strict.returncode == 1
+    assert stdout.startswith("1000 examples, ")
+    assert "200 dead letters\nreused, made before in " in stdout
+    first = "200 bad records, the first in mixed.jsonl, line 1: not JSON: unexpected end of data"
+    assert stderr.startswith(f"nq: error: {first}")
+    assert stderr.count("\n") == 1
+
+
+def started(folder: Path, workers: int) -> subprocess.Popen[str]:
+    """A job of some seconds that has already made its first windows."""
+    lines = [to_line(simplified(i, words=300)) for i in range(3000)]
+    write_lines(folder / "long.jsonl", lines)
+    nq_records.write_vocab(folder)
+    command = ("--data", "long.jsonl", "--tokenizer", "vocab.txt", "--output", "out", *SMALL)
+    process = start(folder, *command, "--workers", workers)
+    while not any(p.stat().st_size for p in (folder / "out").glob("*/progress")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    return process
+
+
+def test_killed_and_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    process = started(tmp_path, workers=1)
+    process.kill()
+    process.communicate()
+    out = tmp_path / "out"
+    assert not (out / COMPLETED).exists()
+    assert list(out.glob(f"{UNFINISHED}*"))
+    data = (tmp_path / "long.jsonl").read_bytes().splitlines()[:50]
+    write_lines(tmp_path / "long.jsonl", data)
+    command = [
+        *("--data", str(tmp_path / "long.jsonl")),
+        *("--tokenizer", str(tmp_path / "vocab.txt")),
+        *SMALL,
+        "--json",
+    ]
+    assert main([*command, "--output", str(out)]) == 0
+    assert main([*command, "--output", str(tmp_path / "undisturbed")]) == 0
+    killed, undisturbed = map(json.loads, capsys.readouterr().out.splitlines())
+    assert not killed["reused"]
+    assert killed["examples"] == 50
+    assert [Path(p).read_bytes() for p in killed["shards"]] == [
+        Path(p).read_bytes() for p in undisturbed["shards"]
+    ]
+    assert not list(out.glob(f"{UNFINISHED}*"))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_interrupted(tmp_path: Path, workers: int) -> None:
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:  # a shell's background job ignores interruptions, and so do its children
+        process = started(tmp_path, workers)
+    finally:
+        signal.signal(signal.SIGINT, ours)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    stdout, stderr = process.communicate()
+    assert (process.returncode, stdout, stderr) == (130, "", "nq: interrupted\n")
+    assert [p.name for p in (tmp_path / "out").iterdir()] == [LOCK]
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    data = write_lines(tmp_path / "a.jsonl", [simplified(i) for i in range(4)])
+    vocab = nq_records.write_vocab(tmp_path)
+    out = str(tmp_path / "out")
+    return ["--data", str(data), "--tokenizer", str(vocab), "--output", out, *SMALL]
+
+
+def test_options_for_beam_are_passed_on(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--runner", "DirectRunner", "--direct_num_workers=2", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["examples"], len(result["shards"])) == (4, 2)
+
+
+def test_training(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--training", "--negatives", "0", "--limit", "2"]
+    assert main([*command, *arguments]) == 0
+    stdout = capsys.readouterr().out
+    assert stdout.startswith("2 examples, ")
+    assert "0 dead letters\nmade in " in stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--wrokers", "2"], "unrecognized arguments: --wrokers 2"),
+        (["stray"], "unrecognized arguments: stray"),
+        (["--direct_num_workers=x"], "argument --direct_num_workers: invalid int value: 'x'"),
+        (["--max-seq-length", "9"], "max_seq_length 9 leaves no room for the page"),
+        (["--negatives", "2"], "negatives must be in [0, 1]"),
+        (["--limit", "0"], "argument --limit: must be at least 1, got 0"),
+        (["--compat", "mine"], "argument --compat: invalid choice: 'mine'"),
+        (["--model", "x"], "argument --model: not allowed with argument --tokenizer"),
+    ],
+)
+def test_wrong_usage(
+    command: list[str], arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, *arguments]) == 2
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert expected in stderr.splitlines()[-1]
+    assert not Path(command[5]).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--data", "nothing*"], "no file matches nothing*; give a file, a glob in quotes, or a"),
+        (["--tokenizer", "nothing"], "no tokenizer in nothing: expected vocab.txt"),
+        (["--output", "/dev/null"], "/dev/null: File exists"),
+        (["--output", "/dev/null/out"], "/dev/null/out: Not a directory"),
+        (["--runner=Nope"], "Unexpected pipeline runner: Nope. Valid values are Dataflow"),
+    ],
+)
+def test_what_a_person_can_cause_is_one_line(
+    command: list[str], arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, *arguments]) == 1
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert stderr.startswith(f"nq: error: {expected}")
+    assert stderr.count("\n") == 1
+
+
+def test_help_needs_nothing_heavy() -> None:
+    code = (
+        "import sys; from nq.preprocess.__main__ import main; code = main(['--help']); "
+        "print(sorted({'apache_beam', 'numpy', 'tensorflow', 'tokenizers'} & set(sys.modules)))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.startswith("usage: nq preprocess")
+    assert found.stdout.splitlines()[-1] == "[]"

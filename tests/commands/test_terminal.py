@@ -1,0 +1,217 @@
+"""Manners of the commands: options from settings, exit codes, one line for an error."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from nq.commands import terminal
+from nq.config import Settings, TrainConfig, WindowConfig
+from nq.errors import Error
+
+ROOT = Path(__file__).parents[1]
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="nq test")
+    terminal.add_common(made)
+    terminal.add_settings(made, WindowConfig)
+    return made
+
+
+def run_raising(error: BaseException, *argv: str) -> int:
+    def command(args: argparse.Namespace) -> int:
+        raise error
+
+    return terminal.run(command, parser(), argv)
+
+
+# --- settings -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", [WindowConfig, TrainConfig])
+def test_every_field_is_an_option_with_help(cls: type[Settings]) -> None:
+    made = argparse.ArgumentParser()
+    terminal.add_settings(made, cls)
+    text = " ".join(made.format_help().split())
+    for f in fields(cls):  # type: ignore[arg-type]
+        assert f"--{f.name.replace('_', '-')}" in text
+        assert f"{f.metadata['help']} (default: {f.default})" in text
+
+
+def test_settings_are_read_back() -> None:
+    args = parser().parse_args(["--doc-stride", "64", "--compat", "bert-joint"])
+    assert terminal.settings(WindowConfig, args) == WindowConfig(doc_stride=64, compat="bert-joint")
+    base = WindowConfig(max_seq_length=256, doc_stride=32)
+    assert terminal.settings(base, args) == WindowConfig(
+        max_seq_length=256, doc_stride=64, compat="bert-joint"
+    )
+    assert terminal.settings(base, argparse.Namespace()) == base
+
+
+def test_some_settings_only() -> None:
+    made = argparse.ArgumentParser()
+    terminal.add_settings(made, TrainConfig, only=("seed", "epochs"), exclude=("epochs",))
+    assert vars(made.parse_args([])) == {"seed": None}
+
+
+def test_settings_that_are_refused_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    def command(args: argparse.Namespace) -> int:
+        terminal.settings(WindowConfig, args)
+        return 0
+
+    assert terminal.run(command, parser(), ["--doc-stride", "0"]) == 2
+    assert capsys.readouterr().err.endswith(
+        "nq test: error: doc_stride must be at least 1, got 0\n"
+    )
+
+
+# --- exit codes ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            FileNotFoundError(2, "No such file or directory", "a b"),
+            "a b: No such file or directory",
+        ),
+        (FileNotFoundError("no file matches x"), "no file matches x"),
+        (PermissionError(13, "Permission denied", "/x"), "/x: Permission denied"),
+        (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
+        (ValueError("two\n  lines"), "two lines"),
+        (ValueError(), "ValueError"),
+        (Error("the worker died"), "the worker died"),
+        (MemoryError(), "out of memory"),
+        (ModuleNotFoundError("No module named 'x'"), "No module named 'x': run pip install"),
+    ],
+)
+def test_errors_that_a_person_can_cause(
+    error: Exception, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_raising(error) == 1
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert stderr.startswith(f"nq: error: {line}")
+    assert stderr.count("\n") == 1
+
+
+def test_verbose_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_raising(ValueError("bad"), "--verbose") == 1
+    stderr = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in stderr
+    assert stderr.endswith("nq: error: bad\n")
+
+
+def test_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_raising(KeyboardInterrupt()) == 130
+    assert capsys.readouterr().err == "nq: interrupted\n"
+
+
+def test_a_bug_shows_itself() -> None:
+    with pytest.raises(KeyError):
+        run_raising(KeyError("x"))
+
+
+@pytest.mark.parametrize(("argv", "code"), [(["--help"], 0), (["--nothing"], 2), ([], 7)])
+@pytest.mark.usefixtures("capsys")
+def test_codes_are_returned(argv: list[str], code: int) -> None:
+    assert terminal.run(lambda args: 7, parser(), argv) == code
+
+
+def test_unknown_options_are_passed_on() -> None:
+    seen: list[str] = []
+
+    def command(args: argparse.Namespace) -> int:
+        seen.extend(args.unknown)
+        return 0
+
+    argv = ["--runner", "X", "--json", "--n=2"]
+    assert terminal.run(command, parser(), argv, pass_on=True) == 0
+    assert seen == ["--runner", "X", "--n=2"]
+
+
+def test_a_reader_that_went_away() -> None:
+    code = (
+        "import sys; from tests.commands.test_terminal import *\n"
+        "def command(args): print('x' * 10**6); return 0\n"
+        "sys.exit(terminal.run(command, parser(), []))"
+    )
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write) as closed:
+        found = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (found.returncode, found.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed(tmp_path: Path, closed: str) -> None:
+    code = (
+        "import os, sys; from tests.commands.test_terminal import *\n"
+        "def command(args):\n"
+        f"    kept = open({str(tmp_path / 'kept')!r}, 'wb'); os.write(1, b'a'); os.write(2, b'b')\n"
+        "    print('out'); print('err', file=sys.stderr); sys.stderr.flush(); return 0\n"
+        "sys.exit(terminal.run(command, parser(), []))"
+    )
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", code]
+    assert subprocess.run(shell, cwd=ROOT, check=False, capture_output=True).returncode == 0
+    assert (tmp_path / "kept").read_bytes() == b""
+
+
+# --- output -------------------------------------------------------------------------------
+
+
+def test_results(capsys: pytest.CaptureFixture[str]) -> None:
+    result = {"examples": 3, "micro_f1": 0.123456789, "name": "ü"}
+    terminal.print_result(result, as_json=True)
+    terminal.print_result(result, as_json=False)
+    first, *others = capsys.readouterr().out.splitlines()
+    assert json.loads(first) == result
+    assert others == ["examples  3", "micro_f1  0.1235", "name      ü"]
+    terminal.print_result({}, as_json=False)
+
+
+def log_something() -> None:
+    logging.getLogger("nq.some.module").debug("detail")
+    logging.getLogger("nq.some.module").info("news")
+    logging.getLogger("nq.some.module").warning("careful")
+    logging.getLogger("other").info("chatter")
+    logging.getLogger("other").warning("trouble")
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_logs(verbose: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    root, ours = logging.getLogger(), logging.getLogger("nq")
+    levels = root.level, ours.level
+    terminal.log_to_stderr(verbose)
+    terminal.log_to_stderr(verbose)  # twice is as once
+    log_something()
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+    lines = ["nq: news", "nq: warning: careful", "other: warning: trouble"]
+    if verbose:
+        lines.insert(0, "nq: detail")
+        lines.insert(3, "other: chatter")
+    assert capsys.readouterr() == ("", "".join(f"{line}\n" for line in lines))
+
+
+def test_a_bar_is_silent_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    with terminal.bar("predict", "windows") as update:
+        update(3, 10)
+        update(7, 10)
+    assert capsys.readouterr() == ("", "")

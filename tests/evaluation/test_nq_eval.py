@@ -1,0 +1,735 @@
+"""The scorer: against hand counts, frozen official results, and a slower, obvious scorer."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.evaluation import nq_eval
+from nq.evaluation.labels import (
+    ExampleId,
+    Label,
+    Span,
+    example_id,
+    gold_labels,
+    prediction_label,
+    read_gold,
+    read_predictions,
+)
+from nq.evaluation.nq_eval import Decision
+
+ROOT = Path(__file__).parents[2]
+
+Gold = dict[ExampleId, list[Label]]
+Predictions = dict[ExampleId, Label]
+
+
+# --- material
+
+
+def span(text: str) -> Span:
+    """``3-5`` is tokens [3, 5); nothing is null."""
+    start, end = map(int, text.split("-")) if text else (-1, -1)
+    return Span(start_token=start, end_token=end)
+
+
+def label(text: str, long_score: float = 0.0, short_score: float = 0.0) -> Label:
+    """``long short short … yes/no`` as in ``"3-9 4-5 NONE"``; ``.`` is no long answer."""
+    long, *short, yes_no = text.split()
+    spans = tuple(map(span, short))
+    return Label(span(long.strip(".")), spans, yes_no.lower(), long_score, short_score)
+
+
+def record(of: Label) -> dict[str, Any]:
+    """The label as annotation and prediction files spell it."""
+
+    def spelled(s: Span) -> dict[str, int]:
+        names = ("start_byte", "end_byte", "start_token", "end_token")
+        return dict(zip(names, (*s.bytes, *s.tokens), strict=True))
+
+    return {
+        "long_answer": spelled(of.long),
+        "short_answers": [spelled(s) for s in of.short],
+        "yes_no_answer": of.yes_no.upper(),
+    }
+
+
+def gold_line(example_id: int | str, labels: Sequence[Label]) -> bytes:
+    line = {"example_id": example_id, "annotations": [record(x) for x in labels]}
+    return json.dumps(line).encode() + b"\n"
+
+
+def gold_bytes(gold: Mapping[Any, Sequence[Label]]) -> bytes:
+    return b"".join(gold_line(i, labels) for i, labels in gold.items())
+
+
+def prediction_bytes(predictions: Mapping[Any, Label]) -> bytes:
+    records = [
+        {"example_id": i, "long_answer_score": x.long_score, "short_answers_score": x.short_score}
+        | record(x)
+        for i, x in predictions.items()
+    ]
+    return json.dumps({"predictions": records}).encode()
+
+
+def small_spans() -> st.SearchStrategy[Span]:
+    """Few enough that two are often equal; in bytes, in tokens, in both, or null."""
+    pairs = st.sampled_from([(-1, -1), (0, 1), (1, 2), (1, 3)])
+    return st.builds(lambda b, t: Span(*b, *t), pairs, pairs)
+
+
+SCORES = st.sampled_from([-2.0, 0.0, 0.5, 3.0]) | st.integers(-3, 3) | st.floats(-9, 9)
+SHORTS = st.lists(small_spans(), max_size=2).map(tuple)
+LABELS = st.builds(Label, small_spans(), SHORTS, st.just("none"), SCORES, SCORES) | st.builds(
+    Label, small_spans(), st.just(()), st.sampled_from(["yes", "no"]), SCORES, SCORES
+)
+EXAMPLES = st.dictionaries(
+    st.integers(-99, 99), st.tuples(st.lists(LABELS, min_size=1, max_size=5), LABELS), max_size=12
+)
+DECISIONS = st.lists(
+    st.tuples(st.sampled_from(["miss", "wrong", "right", "extra", "none"]), SCORES).map(
+        lambda pair: decision(*pair)
+    ),
+    max_size=25,
+)
+
+
+def decision(kind: str, score: float) -> Decision:
+    has_gold = kind in ("miss", "wrong", "right")
+    predicted = kind in ("wrong", "right", "extra")
+    return Decision(has_gold, predicted, kind == "right", score)
+
+
+def unzip(examples: dict[int, tuple[list[Label], Label]]) -> tuple[Gold, Predictions]:
+    return {i: g for i, (g, _) in examples.items()}, {i: p for i, (_, p) in examples.items()}
+
+
+# --- spans and labels
+
+
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        ((-1, 5, 1, 2), "byte span [-1, 5) is half null"),
+        ((5, -1, 1, 2), "byte span [5, -1) is half null"),
+        ((1, 2, 0, -1), "token span [0, -1) is half null"),
+        ((5, 5, -1, -1), "byte span [5, 5) is empty"),
+        ((-1, -1, 7, 3), "token span [7, 3) is empty"),
+    ],
+)
+def test_a_span_is_whole(ends: tuple[int, int, int, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("[", r"\[").replace(")", r"\)")):
+        Span(*ends)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "equal"),
+    [
+        (Span(1, 2, 3, 4), Span(1, 2, 3, 4), True),
+        (Span(1, 2, 3, 4), Span(1, 2, 8, 9), True),
+        (Span(1, 2, 3, 4), Span(7, 9, 3, 4), True),
+        (Span(1, 2, 3, 4), Span(-1, -1, 3, 4), True),
+        (Span(1, 2, -1, -1), Span(-1, -1, 1, 2), False),
+        (Span(1, 2, 3, 4), Span(1, 3, 3, 5), False),
+        (Span(), Span(), False),
+    ],
+)
+def test_spans_are_equal_by_bytes_or_tokens(a: Span, b: Span, equal: bool) -> None:
+    assert a.matches(b) is equal
+    assert b.matches(a) is equal
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "equal"),
+    [
+        (". 1-2 3-4 NONE", ". 3-4 1-2 NONE", True),
+        (". 1-2 1-2 NONE", ". 1-2 NONE", True),
+        (". 1-2 3-4 NONE", ". 1-2 NONE", False),
+        (". 1-2 NONE", ". 1-2 3-4 NONE", False),
+        (". YES", ". YES", True),
+        (". YES", ". NO", False),
+        (". YES", ". 1-2 NONE", False),
+        (". 1-2 NONE", ". YES", False),
+    ],
+)
+def test_a_short_answer_is_a_set_or_yes_no(gold: str, predicted: str, equal: bool) -> None:
+    found = nq_eval.score({1: [label(gold)] * 2}, {1: label(predicted)})
+    assert found["short-answer-f1"] == equal
+
+
+def test_null_spans_in_a_set_do_not_count() -> None:
+    some = Label(short=(Span(), Span(1, 2), Span()))
+    assert some.short_equals(Label(short=(Span(1, 2),)))
+    assert not Label(short=(Span(),)).has_short
+
+
+@pytest.mark.parametrize("fields", [{"yes_no": "maybe"}, {"long_score": float("nan")}])
+def test_a_label_is_checked(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"expected YES, NO or NONE|NaN"):
+        Label(**fields)
+
+
+# --- who must agree
+
+
+@pytest.mark.parametrize(
+    ("annotators", "settings", "f1"),
+    [
+        (["1-2 NONE", "3-4 NONE", ". NONE"], {}, 1),
+        (["1-2 NONE", ". NONE", ". NONE"], {}, 0),
+        (["1-2 NONE", ". NONE", ". NONE"], {"one_annotator": True}, 0),
+        (["1-2 NONE", ". NONE", ". NONE"], {"long_non_null_threshold": 1}, 1),
+        (["1-2 NONE"], {}, 0),
+        (["1-2 NONE"], {"one_annotator": True}, 1),
+        (["1-2 NONE"], {"long_non_null_threshold": 1}, 1),
+    ],
+)
+def test_gold_needs_enough_annotators(
+    annotators: list[str], settings: dict[str, Any], f1: int
+) -> None:
+    gold: Gold = {1: [label(x) for x in annotators]}
+    found = nq_eval.score(gold, {1: label("1-2 NONE")}, **settings)
+    assert found["long-answer-f1"] == f1
+    assert found["micro_f1"] == 1
+
+
+def test_nobody_agrees_on_nothing() -> None:
+    found = nq_eval.score({1: []}, {1: label("1-2 NONE")}, long_non_null_threshold=0)
+    assert found["long-answer-f1"] == 0
+
+
+# --- counted by hand
+
+
+def test_thresholds_by_hand() -> None:
+    kinds = ["right", "wrong", "right", "extra", "miss", "none", "right"]
+    found = [decision(k, s) for k, s in zip(kinds, [9, 7, 7, 5, 4, 3, 1], strict=True)]
+    points = nq_eval.sweep(found)
+    counts = [(9, 1 / 1, 1 / 5), (7, 2 / 3, 2 / 5), (5, 2 / 4, 2 / 5), (4, 2 / 4, 2 / 5)]
+    counts += [(3, 2 / 4, 2 / 5), (1, 3 / 5, 3 / 5)]
+    assert [(p.threshold, p.precision, p.recall) for p in points] == counts
+    assert nq_eval.best(points) == points[-1]
+    assert [nq_eval.at_precision(points, t) for t in (0.5, 0.75, 0.9)] == [
+        points[-1],
+        points[0],
+        points[0],
+    ]
+
+
+def test_the_first_of_equal_maxima_wins() -> None:
+    found = [decision("right", 5), decision("none", 4), decision("miss", 3)]
+    points = nq_eval.sweep(found)
+    assert nq_eval.best(points).threshold == 5
+    assert nq_eval.at_precision(points, 0.5) == points[0]
+
+
+def test_three_micro_f1s_by_hand() -> None:
+    gold: Gold = {i: [label("1-9 2-3 NONE")] for i in range(4)}
+    predictions: Predictions = {
+        0: label("1-9 2-3 NONE", 5, 5),  # both right
+        1: label("1-9 3-4 NONE", 4, 1),  # long right, short wrong
+        2: label("5-9 NONE", 1, 0),  # long wrong, short missed
+        3: label(". NONE"),  # both missed
+    }
+    found = nq_eval.score(gold, predictions)
+    # 3 correct of 5 predicted of 8; below the best thresholds (4 and 5) fall the two wrong ones;
+    # Kaggle: 3 right, 2 wrong, 3 missed
+    assert found["micro_f1"] == pytest.approx(2 * 3 / (5 + 8))
+    assert found["micro_f1_best"] == pytest.approx(2 * 3 / (3 + 8))
+    assert found["kaggle_micro_f1"] == pytest.approx(2 * 3 / (2 * 3 + 2 + 3))
+    assert found["all-answer-f1"] == 0  # one annotator is not enough for the official rule
+
+
+def test_no_examples_score_zero() -> None:
+    found = nq_eval.score({}, {})
+    assert set(found.values()) == {0}
+    assert nq_eval.table([], [], found).startswith("****")
+
+
+# --- as the official script has it
+
+# Annotators, prediction, its long and its short score.
+FROZEN: list[tuple[list[str], str, float, float]] = [
+    (["3-4 YES", "0-1 NO", "1-2 4-5 NONE"], "3-4 YES", 3.5, 2.25),
+    (["4-5 YES"], "4-5 1-3 5-7 NONE", 7.375, 2.0),
+    ([". 0-2 NONE", "2-4 0-2 NONE", ". 3-4 NONE"], "2-4 0-2 NONE", -1.5, 3.5),
+    ([". NONE"], ". NONE", 0.25, -1.5),
+    ([". NONE", ". 3-4 NONE", ". 1-3 NONE", "2-4 NONE", "3-4 1-2 NONE"], ". 1-3 NONE", 0.25, 6.625),
+    (["2-3 4-5 3-5 NONE", "3-4 0-1 NONE", ". 0-2 NONE"], "2-3 4-5 3-5 NONE", 3.5, 2.0),
+    (["3-4 NO", "3-5 1-2 NONE", "5-7 1-2 1-3 NONE"], ". 4-6 NONE", 2.0, 2.0),
+    (["1-3 1-2 3-4 NONE", ". 0-1 2-4 NONE"], ". 0-1 2-4 NONE", 2.0, 3.5),
+    (["5-7 NONE"], "5-7 NONE", 2.0, 3.5),
+    (
+        ["0-1 0-1 NONE", "3-4 3-5 1-2 NONE", ". NONE", "0-1 1-2 NONE", ". 4-6 NONE"],
+        "3-4 NO",
+        9.25,
+        6.625,
+    ),
+    (["4-5 NONE", "4-5 NONE"], "4-5 NONE", 8.25, 3.5),
+    (["0-1 0-2 NONE"], "0-1 0-2 NONE", 0.25, 2.0),
+    (["1-3 NO", ". 0-1 NONE"], "0-1 NONE", 0.25, 0.25),
+    ([". NONE", "3-4 NONE", "1-3 NONE", "3-4 5-7 NONE", ". 5-6 NONE"], "4-6 0-1 NONE", -1.5, 2.0),
+]
+# What the official scripts (and yorko's adaption, for all-answer) make of it.
+OFFICIAL = {
+    "long-best-threshold-f1": 0.6666666666666666,
+    "long-best-threshold-precision": 0.8,
+    "long-best-threshold-recall": 0.5714285714285714,
+    "long-best-threshold": 3.5,
+    "long-recall-at-precision>=0.5": 0.5714285714285714,
+    "long-precision-at-precision>=0.5": 0.8,
+    "long-recall-at-precision>=0.75": 0.5714285714285714,
+    "long-precision-at-precision>=0.75": 0.8,
+    "long-recall-at-precision>=0.9": 0.2857142857142857,
+    "long-precision-at-precision>=0.9": 1.0,
+    "short-best-threshold-f1": 0.5714285714285714,
+    "short-best-threshold-precision": 0.8,
+    "short-best-threshold-recall": 0.4444444444444444,
+    "short-best-threshold": 2.25,
+    "short-recall-at-precision>=0.5": 0.5555555555555556,
+    "short-precision-at-precision>=0.5": 0.5,
+    "short-recall-at-precision>=0.75": 0.4444444444444444,
+    "short-precision-at-precision>=0.75": 0.8,
+    "short-recall-at-precision>=0.9": 0,
+    "short-precision-at-precision>=0.9": 0,
+    "long-answer-n": 14,
+    "long-answer-f1": 0.47058823529411764,
+    "long-answer-precision": 0.4,
+    "long-answer-recall": 0.5714285714285714,
+    "short-answer-n": 14,
+    "short-answer-f1": 0.5263157894736842,
+    "short-answer-precision": 0.5,
+    "short-answer-recall": 0.5555555555555556,
+    "all-answer-n": 28,
+    "all-answer-f1": 0.5,
+    "all-answer-precision": 0.45,
+    "all-answer-recall": 0.5625,
+}
+# The same with --long_non_null_threshold=1 --short_non_null_threshold=1, where they differ.
+OFFICIAL_ONE_ENOUGH = {
+    "long-best-threshold-f1": 0.6956521739130435,
+    "long-best-threshold": -1.5,
+    "short-best-threshold-f1": 0.5714285714285713,
+    "short-best-threshold": 2.0,
+    "short-recall-at-precision>=0.75": 0.36363636363636365,
+    "long-answer-f1": 0.6956521739130435,
+    "short-answer-f1": 0.5714285714285713,
+    "all-answer-f1": 0.6363636363636365,
+    "all-answer-precision": 0.7,
+    "all-answer-recall": 0.5833333333333334,
+}
+
+
+def frozen() -> tuple[Gold, Predictions]:
+    gold: Gold = {i: [label(x) for x in row[0]] for i, row in enumerate(FROZEN)}
+    return gold, {i: label(*row[1:]) for i, row in enumerate(FROZEN)}
+
+
+def test_equal_to_the_official_script_to_the_last_bit() -> None:
+    found = nq_eval.score(*frozen())
+    assert {key: found[key] for key in OFFICIAL} == OFFICIAL
+    assert list(found) == [*OFFICIAL, *nq_eval.MICRO_METRICS]
+    assert found["micro_f1"] == OFFICIAL_ONE_ENOUGH["all-answer-f1"]
+
+
+def test_equal_to_the_official_script_with_one_annotator_enough() -> None:
+    found = nq_eval.score(*frozen(), long_non_null_threshold=1, short_non_null_threshold=1)
+    assert {key: found[key] for key in OFFICIAL_ONE_ENOUGH} == OFFICIAL_ONE_ENOUGH
+
+
+# --- properties
+
+
+def slow_quality(found: Sequence[Decision], threshold: float) -> tuple[float, float, float]:
+    """F1, precision and recall when only predictions scoring ``threshold`` or more are made."""
+    made = [d for d in found if d.predicted and d.score >= threshold]
+    correct = len([d for d in made if d.correct])
+    n_gold = len([d for d in found if d.has_gold])
+    precision = correct / len(made) if made else 0.0
+    recall = correct / n_gold if n_gold else 0.0
+    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    return f1, precision, recall
+
+
+@given(DECISIONS)
+def test_the_sweep_equals_trying_every_threshold(found: list[Decision]) -> None:
+    tried = [(t, *slow_quality(found, t)) for t in sorted({d.score for d in found}, reverse=True)]
+    points = nq_eval.sweep(found)
+    assert [(p.threshold, p.f1, p.precision, p.recall) for p in points] == tried
+
+    best = (0.0, 0.0, 0.0, 0.0)
+    for row in tried:
+        best = row if row[1] > best[1] else best
+    top = nq_eval.best(points)
+    assert (top.threshold, top.f1, top.precision, top.recall) == best
+
+    for target in nq_eval.PRECISION_TARGETS:
+        recall = max((row[3] for row in tried if row[2] >= target), default=0)
+        at = nq_eval.at_precision(points, target)
+        assert (at.recall if at else 0) == recall
+        assert at is None or at.precision >= target
+
+
+@given(DECISIONS, st.floats(-10, 10))
+def test_no_fixed_threshold_beats_the_best(found: list[Decision], threshold: float) -> None:
+    assert nq_eval.best(nq_eval.sweep(found)).f1 >= slow_quality(found, threshold)[0]
+
+
+@given(EXAMPLES, st.randoms(use_true_random=False))
+def test_order_is_nothing(
+    examples: dict[int, tuple[list[Label], Label]], chance: random.Random
+) -> None:
+    gold, predictions = unzip(examples)
+    shuffled = list(predictions.items())
+    chance.shuffle(shuffled)
+    backwards = {i: labels[::-1] for i, labels in reversed(gold.items())}
+    assert nq_eval.score(backwards, dict(shuffled)) == nq_eval.score(gold, predictions)
+
+
+@given(EXAMPLES)
+def test_every_rate_is_a_rate(examples: dict[int, tuple[list[Label], Label]]) -> None:
+    found = nq_eval.score(*unzip(examples))
+    rates = {k: v for k, v in found.items() if not k.endswith(("threshold", "-n"))}
+    assert all(0 <= rate <= 1 for rate in rates.values())
+    assert found["long-best-threshold-f1"] >= found["long-answer-f1"]
+    assert found["short-best-threshold-f1"] >= found["short-answer-f1"]
+    assert found["kaggle_micro_f1"] >= found["micro_f1"]  # a wrong answer misses nothing there
+
+
+@given(EXAMPLES, st.integers(1, 3), st.booleans())
+def test_gold_as_predictions_is_perfect(
+    examples: dict[int, tuple[list[Label], Label]], needed: int, one_annotator: bool
+) -> None:
+    gold, _ = unzip(examples)
+    settings: dict[str, Any] = {
+        "long_non_null_threshold": needed,
+        "short_non_null_threshold": needed,
+        "one_annotator": one_annotator,
+    }
+    copied: Predictions = {}
+    for i, labels in gold.items():
+        enough = 1 if one_annotator and len(labels) == 1 else needed
+        longs = [x.long for x in labels if x.has_long]
+        shorts = [x for x in labels if x.has_short]
+        long = longs[0] if len(longs) >= enough else Span()
+        short = shorts[0] if len(shorts) >= enough else Label()
+        copied[i] = Label(long, short.short, short.yes_no)
+    found = nq_eval.score(gold, copied, **settings)
+    for kind, exists in (
+        ("long", any(x.has_long for x in copied.values())),
+        ("short", any(x.has_short for x in copied.values())),
+    ):
+        keys = [f"{kind}-answer-{x}" for x in ("f1", "precision", "recall")]
+        keys += [f"{kind}-best-threshold-f1", f"{kind}-recall-at-precision>=0.9"]
+        assert {found[key] for key in keys} == {exists}
+    if needed == 1:
+        answered = any(x.has_long or x.has_short for x in copied.values())
+        assert {found[key] for key in nq_eval.MICRO_METRICS} == {answered}
+
+
+# --- ids
+
+
+def test_different_ids_are_named() -> None:
+    gold: Gold = {i: [Label()] for i in range(7)}
+    predictions: Predictions = {6: Label(), 70: Label(), 80: Label()}
+    with pytest.raises(ValueError, match="differ") as error:
+        nq_eval.score(gold, predictions)
+    assert "gold (7) and predictions (3)" in str(error.value)
+    assert "6 (0, 1, 2, 3, 4, …) missing from the predictions" in str(error.value)
+    assert "2 (70, 80) extra" in str(error.value)
+
+
+# --- reading
+
+
+@given(EXAMPLES)
+def test_records_give_back_their_labels(examples: dict[int, tuple[list[Label], Label]]) -> None:
+    for labels, predicted in examples.values():
+        read = gold_labels({"annotations": [record(x) for x in labels]})
+        assert [record(x) for x in read] == [record(x) for x in labels]
+        scores = {
+            "long_answer_score": predicted.long_score,
+            "short_answers_score": predicted.short_score,
+        }
+        assert prediction_label(record(predicted) | scores) == predicted
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """A folder of gold: one shard plain, one gzip by name, one gzip under a plain name."""
+    folder = tmp_path / "gold"
+    folder.mkdir()
+    for i, name in enumerate(["a.jsonl", "b.jsonl.gz", "c.json"]):
+        data = gold_line(i, [label("1-2 NONE")] * 2) + b"\n  \n"
+        (folder / name).write_bytes(gzip.compress(data) if i else data)
+    (folder / "notes.txt").write_text("no gold")
+    return folder
+
+
+def test_gold_is_read_from_files_globs_and_folders(shards: Path) -> None:
+    everything = {i: [label("1-2 NONE")] * 2 for i in range(3)}
+    assert read_gold(shards) == everything
+    assert read_gold(f"{shards}/[abc].*") == everything
+    assert read_gold([f"{shards}/?.jsonl*", shards / "c.json"]) == everything
+    assert list(read_gold([str(shards / "b.jsonl.gz")])) == [1]
+
+
+def test_a_file_whose_name_looks_like_a_glob_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "dev[1].jsonl"
+    path.write_bytes(gold_line(1, [Label()]))
+    assert list(read_gold(path)) == [1]
+
+
+@pytest.mark.parametrize("pattern", ["nothing", "nothing*.jsonl", ""])
+def test_no_file_is_an_error(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"no file at .*: give a file, a glob"):
+        read_gold(tmp_path / pattern)
+
+
+def test_simplified_gold_has_no_bytes_and_text_ids(tmp_path: Path) -> None:
+    annotation = {
+        "long_answer": {"start_token": 1, "end_token": 9, "candidate_index": 0},
+        "short_answers": [{"start_token": 2, "end_token": 3}],
+        "yes_no_answer": "None",
+    }
+    path = tmp_path / "simplified.jsonl"
+    path.write_text(json.dumps({"example_id": "-12", "annotations": [annotation]}))
+    assert read_gold(path) == {-12: [label("1-9 2-3 NONE")]}
+
+
+def test_an_id_that_is_no_number_stays_text() -> None:
+    assert example_id({"example_id": "en-7"}) == "en-7"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[1]", r"found \[1\], expected an object"),
+        ('{"annotations": []}', "no 'example_id': give a whole number or text"),
+        ('{"example_id": 1.5, "annotations": []}', "'example_id' is 1.5, expected"),
+        ('{"example_id": 1}', "no 'annotations': gold must be the annotated examples"),
+        ('{"example_id": 1, "annotations": []}', "no 'annotations'"),
+        ('{"example_id": 1, "annotations": {"a": 1}}', "'annotations' is .*, expected a list"),
+        ('{"example_id": 1, "annotations": [{}]}', "no 'long_answer': give an object"),
+        ('{"example_id": 1, "annotations": [{"long_answer": {"end_byte": 3}}]}', ".* half null"),
+        (
+            '{"example_id": 1, "annotations": [{"long_answer": {"end_byte": "3"}}]}',
+            "'end_byte' is '3', expected a whole number",
+        ),
+    ],
+)
+def test_a_bad_gold_line_is_named(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "gold.jsonl"
+    path.write_bytes(gold_line(1, [Label()]) + b"\n" + line.encode())
+    with pytest.raises(ValueError, match=rf"gold\.jsonl:3: {message}"):
+        read_gold(path)
+
+
+def test_a_cut_gzip_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "gold.jsonl.gz"
+    path.write_bytes(gzip.compress(gold_line(1, [Label()]))[:-9])
+    with pytest.raises(ValueError, match=r"gold\.jsonl\.gz: broken gzip"):
+        read_gold(path)
+
+
+def write_predictions(path: Path, *records: dict[str, Any]) -> Path:
+    scores = {"long_answer_score": 1.5, "short_answers_score": 2}
+    path.write_text(json.dumps({"predictions": [scores | r for r in records]}))
+    return path
+
+
+def test_predictions_may_lack_answers_and_repeat(tmp_path: Path) -> None:
+    wanted = {"start_byte": -1, "end_byte": -1, "start_token": 2, "end_token": 4}
+    path = write_predictions(
+        tmp_path / "p.json",
+        {"example_id": "5", "yes_no_answer": "Yes"},
+        {"example_id": 6, "long_answer": None, "short_answers": [{"start_byte": -1}]},
+        {"example_id": 5, "long_answer": wanted},
+    )
+    found = read_predictions(path)
+    assert found == {5: label("2-4 NONE", 1.5, 2), 6: Label(Span(), (Span(),), "none", 1.5, 2)}
+
+
+def test_predictions_may_be_gzip_and_infinite(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_bytes(gzip.compress(prediction_bytes({1: Label(long_score=float("-inf"))})))
+    assert read_predictions(path)[1].long_score == float("-inf")
+
+
+@pytest.mark.parametrize(
+    ("prediction", "message"),
+    [
+        ({"long_answer_score": None}, "no 'long_answer_score': give a number"),
+        ({"short_answers_score": "2"}, "'short_answers_score' is '2', expected a number"),
+        ({"long_answer_score": float("nan")}, "NaN"),
+        ({"yes_no_answer": "perhaps"}, "yes_no_answer is 'perhaps', expected YES, NO or NONE"),
+        ({"short_answers": {}}, "'short_answers' is {}, expected a list"),
+        (
+            {"yes_no_answer": "NO", "short_answers": [{"start_token": 1, "end_token": 2}]},
+            "both yes_no_answer NO and short answers",
+        ),
+    ],
+)
+def test_a_bad_prediction_is_named(
+    tmp_path: Path, prediction: dict[str, Any], message: str
+) -> None:
+    path = write_predictions(tmp_path / "p.json", {"example_id": 1}, {"example_id": 2} | prediction)
+    with pytest.raises(ValueError, match=rf"p\.json: predictions\[1\]: .*{message}"):
+        read_predictions(path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"predictions": 3}'])
+def test_a_file_that_holds_no_predictions_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"p\.json: "):
+        read_predictions(path)
+
+
+# --- the command
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    gold, predictions = frozen()
+    (tmp_path / "gold.jsonl.gz").write_bytes(gzip.compress(gold_bytes(gold)))
+    (tmp_path / "predictions.json").write_bytes(prediction_bytes(predictions))
+    return f"--gold_path={tmp_path}/gold*", f"--predictions_path={tmp_path}/predictions.json"
+
+
+def command(*args: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "eval.nq_eval", *args]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_command_prints_one_json_object(files: tuple[str, str]) -> None:
+    done = command(*files)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == nq_eval.score(*frozen())
+
+
+def test_command_fails_in_one_line(files: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "predictions.json").write_text('{"predictions": []}')
+    done = command(*files)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("nq_eval: the ids of gold (14) and predictions (0) differ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_command_refuses_bad_usage() -> None:
+    done = command("--gold_path=x")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--predictions_path" in done.stderr
+
+
+TABLE = """\
+********************
+LONG ANSWER R@P TABLE:
+Optimal threshold: 3.5
+ F1     /  P      /  R
+ 66.67% /  80.00% /  57.14%
+R@P=0.5: 57.14% (actual p=80.00%, score threshold=3.5)
+R@P=0.75: 57.14% (actual p=80.00%, score threshold=3.5)
+R@P=0.9: 28.57% (actual p=100.00%, score threshold=8.25)
+********************
+SHORT ANSWER R@P TABLE:
+Optimal threshold: 2.25
+ F1     /  P      /  R
+ 57.14% /  80.00% /  44.44%
+R@P=0.5: 55.56% (actual p=50.00%, score threshold=2.0)
+R@P=0.75: 44.44% (actual p=80.00%, score threshold=2.25)
+R@P=0.9: 0.00% (actual p=0.00%, score threshold=None)
+********************
+METRICS IGNORING SCORES (n=14):
+              F1     /  P      /  R
+Long answer   47.06% /  40.00% /  57.14%
+Short answer  52.63% /  50.00% /  55.56%
+All answers   50.00% /  45.00% /  56.25%
+********************
+micro_f1: 63.64%
+"""
+
+
+@pytest.mark.parametrize("flag", ["--pretty_print", "--pretty_print=true", "--pretty_print=T"])
+def test_pretty_print(
+    files: tuple[str, str], flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert nq_eval.main([flag, *files]) == 0
+    assert capsys.readouterr().out.startswith(TABLE)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--nopretty_print"],
+        ["--pretty_print=false"],
+        ["--pretty_print", "--nopretty_print"],
+        ["--cache_gold_data", "--num_threads=3"],
+        ["--nocache_gold_data", "--num_threads", "3", "--noone_annotator"],
+        ["--long_non_null_threshold=2", "--short_non_null_threshold", "2"],
+    ],
+)
+def test_official_flags_are_taken(
+    files: tuple[str, str], flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert nq_eval.main([*flags, *files]) == 0
+    assert json.loads(capsys.readouterr().out)["long-best-threshold-f1"] == 0.6666666666666666
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings"),
+    [
+        (["--one_annotator"], {"one_annotator": True}),
+        (["--long_non_null_threshold=1"], {"long_non_null_threshold": 1}),
+        (["--short_non_null_threshold=1"], {"short_non_null_threshold": 1}),
+    ],
+)
+def test_flags_reach_the_score(
+    files: tuple[str, str],
+    flags: list[str],
+    settings: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert nq_eval.main([*files, *flags]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == nq_eval.score(*frozen(), **settings)
+    assert found != nq_eval.score(*frozen())
+
+
+@pytest.mark.parametrize(
+    "args",
+    [[], ["--pretty_print=maybe"], ["--gold=x"], ["--num_threads=few"], ["--unknown_flag"]],
+)
+def test_bad_usage_is_two(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        nq_eval.main(["--gold_path=x", "--predictions_path=y", *args] if args else [])
+    assert stop.value.code == 2
+    assert "usage: nq_eval" in capsys.readouterr().err
+
+
+def test_absent_files_are_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gold = tmp_path / "gold.jsonl"
+    gold.write_bytes(b"")
+    assert nq_eval.main([f"--gold_path={gold}", f"--predictions_path={tmp_path}/p.json"]) == 1
+    assert "p.json" in capsys.readouterr().err
+
+
+def test_empty_files_score_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gold, predictions = tmp_path / "gold.jsonl", tmp_path / "p.json"
+    gold.write_bytes(b"")
+    predictions.write_text('{"predictions": []}')
+    assert nq_eval.main([f"--gold_path={gold}", f"--predictions_path={predictions}"]) == 0
+    assert set(json.loads(capsys.readouterr().out).values()) == {0}

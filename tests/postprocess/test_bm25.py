@@ -1,0 +1,38 @@
+"""BM25 against the formula, word by word."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.postprocess.bm25 import B, K, bm25
+
+words = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=8)
+
+
+def slowly(question: list[str], blocks: list[list[str]]) -> list[float]:
+    mean = max(1.0, sum(map(len, blocks)) / len(blocks)) if blocks else 1.0
+    scores = []
+    for block in blocks:
+        score = 0.0
+        for word in set(question):
+            df = sum(word in other for other in blocks)
+            idf = math.log(1 + (len(blocks) - df + 0.5) / (df + 0.5))
+            tf = block.count(word)
+            score += idf * tf * (K + 1) / (tf + K * (1 - B + B * len(block) / mean))
+        scores.append(score)
+    return scores
+
+
+@given(words, st.lists(words, max_size=5))
+def test_it_is_the_formula(question: list[str], blocks: list[list[str]]) -> None:
+    assert bm25(" ".join(question), blocks).tolist() == pytest.approx(slowly(question, blocks))
+
+
+@given(st.text(), st.lists(st.lists(st.text()), max_size=3))
+def test_any_text_has_a_finite_score(question: str, blocks: list[list[str]]) -> None:
+    scores = bm25(question, blocks)
+    assert len(scores) == len(blocks) and all(math.isfinite(s) and s >= 0 for s in scores)

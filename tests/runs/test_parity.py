@@ -1,0 +1,128 @@
+"""The parity gate: equal runs pass, a broken profile does not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from nq.commands import answer
+from nq.inference.batches import Shape
+from nq.inference.engine import Rows, Step
+from nq.inference.engines import tensorflow
+from nq.inference.profile import OPTIMIZATIONS, Optimization
+from nq.runs.parity import Parity, compare
+
+LIMIT = 6
+
+
+class BrokenEngine(tensorflow.Engine):
+    """Takes the worst start of every window for the best, and the types for others."""
+
+    def compiled(self, shape: Shape) -> Step:
+        step = super().compiled(shape)
+
+        def broken(rows: Rows) -> Sequence[Any]:
+            doc, pos, logit, *others, types = step(rows)
+            return [doc[:, ::-1], pos[:, ::-1], logit + 7, *others, 5 * types[:, ::-1]]
+
+        return broken
+
+
+@pytest.fixture
+def broken_profile(monkeypatch: pytest.MonkeyPatch) -> str:
+    module = ModuleType("nq.inference.engines.broken")
+    module.Engine = BrokenEngine  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(
+        OPTIMIZATIONS, "broken", Optimization("broken", "ruins everything", {"engine": "broken"})
+    )
+    return "broken"
+
+
+def run(folder: Path, model: Path, *options: object) -> int:
+    places = ["--model", str(model), "--root", str(folder), "--limit", str(LIMIT)]
+    return answer.main([*places, "--no-track", "--json", *map(str, options)])
+
+
+def test_equal_runs_differ_in_nothing(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, tiny_model, "--profile", "grappler", "--tolerance", 0) == 0
+    found = json.loads(capsys.readouterr().out)["parity"]
+    assert found["against"] == "baseline"
+    assert (found["answers"], found["changed"], found["changed_share"]) == (LIMIT, 0, 0)
+    assert 0 <= found["mean_drift"] <= found["max_drift"] < 1e-4
+    assert set(found["f1"].values()) == {0.0}
+
+
+def test_a_broken_profile_is_beyond_the_tolerance(
+    broken_profile: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    thresholds = ("--long-threshold", "-9", "--short-threshold", "-9")
+    code = run(tmp_path, tiny_model, "--profile", broken_profile, "--tolerance", 0.1, *thresholds)
+    told = capsys.readouterr()
+    assert code == 1
+    assert json.loads(told.out)["parity"]["max_drift"] > 5
+    assert "nq: error: beyond the tolerance of 0.1: against baseline: " in told.err
+    assert "Traceback" not in told.err
+
+
+@pytest.mark.parametrize("tolerance", ["-1", "1.5", "nan", "much"])
+def test_a_tolerance_that_is_no_share_is_wrong_usage(
+    tolerance: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, tiny_model, f"--tolerance={tolerance}") == 2
+    assert "--tolerance: must be a share, from 0 to 1, got" in capsys.readouterr().err
+
+
+def test_the_other_run_is_made_once(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, tiny_model, "--profile", "grappler", "--against", "baseline") == 0
+    (baseline,) = tmp_path.glob("baseline-*")
+    made = (baseline / "predictions.json").stat().st_mtime_ns
+    assert run(tmp_path, tiny_model, "--profile", "buckets", "--against", "baseline") == 0
+    assert (baseline / "predictions.json").stat().st_mtime_ns == made
+    assert len(list(tmp_path.glob("windows-*"))) == 1
+
+
+def test_with_an_output_folder_everything_lies_in_it(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run(tmp_path / "root", tiny_model, "--output", out, "--tolerance", 0) == 0
+    assert not (tmp_path / "root").exists()
+    assert len(list(out.glob("windows-*"))) == len(list(out.glob("baseline-*"))) == 1
+
+
+def test_runs_of_other_questions_cannot_be_compared(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, tiny_model, "--output", tmp_path / "six", "--keep-scores") == 0
+    assert run(tmp_path, tiny_model, "--output", tmp_path / "two", "--limit", 2) == 0
+    with pytest.raises(ValueError, match="did not answer the same questions"):
+        compare(tmp_path / "six", tmp_path / "two")
+
+
+@pytest.mark.parametrize(
+    ("changed", "f1", "tolerance", "within"),
+    [
+        (0, 0.0, 0.0, True),
+        (1, 0.0, 0.01, True),
+        (2, 0.0, 0.01, False),
+        (0, -0.02, 0.01, False),
+        (0, 0.02, 0.01, False),
+        (100, 1.0, 1.0, True),
+    ],
+)
+def test_tolerance_holds_for_answers_and_scores(
+    changed: int, f1: float, tolerance: float, within: bool
+) -> None:
+    found = Parity("baseline", 100, changed, None, None, {"micro_f1": f1})
+    assert found.within(tolerance) is within
