@@ -2,4 +2,5 @@
 
 from nq.commands.main import console
 
-raise SystemExit(console())
+if __name__ == "__main__":
+    raise SystemExit(console())

@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 COMPAT_MODES = ("ours", "bert-joint", "kisialiou")
 DECISION_RULES = ("default", "bert-joint", "kisialiou")
@@ -21,15 +21,26 @@ def option(default: Any, help: str, **extra: Any) -> Any:
 
 
 class Settings:
-    """What all settings share: they print as a dict and are read back from one."""
+    """Base of all settings: conversion to and from plain mappings.
+
+    Attributes:
+        ALIASES: earlier names of fields, which files may still contain.
+    """
+
+    ALIASES: ClassVar[Mapping[str, str]] = {}
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain JSON values."""
+        """Returns all fields as plain JSON values."""
         return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Settings from a mapping; unknown keys are an error that names the known ones."""
+        """Returns the settings in a mapping.
+
+        Raises:
+            ValueError: an unknown key; the text names the known ones.
+        """
+        values = {cls.ALIASES.get(name, name): value for name, value in values.items()}
         known = [f.name for f in fields(cls)]  # type: ignore[arg-type]
         unknown = sorted(set(values) - set(known))
         if unknown:
@@ -148,50 +159,57 @@ class ModelConfig(Settings):
 
 @dataclass(frozen=True)
 class RankingWeights(Settings):
-    """Weights of the default decision (``nq.postprocess.ranking``), found by ``nq tune``.
+    """Weights of the default decision (``nq.postprocess.ranking``), fitted by ``nq tune``.
 
-    As they stand here they take the model at its word.
+    With the defaults the model's own probabilities count and nothing else.
     """
 
-    evidence: float = option(1.0, "of what the model says for a block")
-    overlap: float = option(0.0, "of the words that block and question share, by BM25")
+    ALIASES: ClassVar[Mapping[str, str]] = {
+        "overlap": "bm25",
+        "place": "position",
+        "most_evidence": "max_evidence",
+        "whole": "no_short",
+    }
+
+    evidence: float = option(1.0, "weight of the log odds that the model gives a block")
+    bm25: float = option(0.0, "weight of the BM25 score of question and block")
     table: float = option(0.0, "added for a table of a whole page")
     list: float = option(0.0, "added for a list of a whole page")
-    place: float = option(0.0, "of log(n) of the n-th block of its type of a whole page")
-    most_evidence: float = option(1000.0, "that is to be expected of a block, so weighed")
-    null: float = option(0.0, "of no answer")
-    short_evidence: float = option(1.0, "of what it says for an option")
-    short_length: float = option(0.0, "of log(tokens) of a span")
-    whole: float = option(0.0, "added for no short answer, only the block")
+    position: float = option(0.0, "weight of log(n) for the n-th block of its type, whole pages")
+    max_evidence: float = option(1000.0, "largest weighted block score that is to be expected")
+    null: float = option(0.0, "utility of no answer")
+    short_evidence: float = option(1.0, "weight of the log odds that the model gives an option")
+    short_length: float = option(0.0, "weight of log(tokens) of a span")
+    no_short: float = option(0.0, "added for no short answer, only the block")
     yes: float = option(0.0, "added for yes")
     no: float = option(0.0, "added for no")
-    long_scale: float = option(1.0, "of the log odds of the long answer")
-    long_shift: float = option(0.0, "added to them")
-    short_scale: float = option(1.0, "of the log odds of the short answer")
-    short_shift: float = option(0.0, "added to them")
+    long_scale: float = option(1.0, "Platt scale of the long answer's log odds")
+    long_shift: float = option(0.0, "Platt shift of the long answer's log odds")
+    short_scale: float = option(1.0, "Platt scale of the short answer's log odds")
+    short_shift: float = option(0.0, "Platt shift of the short answer's log odds")
 
     def block_vector(self) -> tuple[float, ...]:
-        """Of what is known of a block without reading, in the order of its features."""
-        return self.overlap, self.table, self.list, self.place
+        """Returns the weights of a block's prior features, in the order of the features."""
+        return self.bm25, self.table, self.list, self.position
 
     def option_vector(self) -> tuple[float, ...]:
-        """Of what an option is, in the order of its features."""
-        return self.short_length, self.whole, self.yes, self.no
+        """Returns the weights of an option's features, in the order of the features."""
+        return self.short_length, self.no_short, self.yes, self.no
 
 
 @dataclass(frozen=True)
 class DecisionConfig(Settings):
-    """How scores become answers; a model folder carries its own weights and thresholds."""
+    """How scores become answers; a model folder has its own weights and thresholds."""
 
-    rule: str = option("default", "which decision is taken", choices=DECISION_RULES)
+    rule: str = option("default", "decision rule", choices=DECISION_RULES)
     max_answer_length: int = option(30, "pieces of a short answer at most")
-    long_threshold: float = option(0.0, "long answers score at least this much")
-    short_threshold: float = option(0.0, "short and yes/no answers score at least this much")
+    long_threshold: float = option(0.0, "minimum score of a long answer")
+    short_threshold: float = option(0.0, "minimum score of a short or yes/no answer")
     weights: RankingWeights = field(default_factory=RankingWeights)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """As for all settings; ``weights`` is a mapping of its own."""
+        """Returns the settings in a mapping, in which ``weights`` is a mapping too."""
         weights = RankingWeights.from_dict(values.get("weights", {}))
         return super().from_dict({**values, "weights": weights})
 
@@ -204,6 +222,20 @@ class DecisionConfig(Settings):
             self.max_answer_length >= 1,
             f"max_answer_length must be at least 1, got {self.max_answer_length}",
         )
+
+
+@dataclass(frozen=True)
+class TrackingConfig(Settings):
+    """Where MLflow records a run.
+
+    Args:
+        uri: tracking store or server; by default MLFLOW_TRACKING_URI, then
+            ``sqlite:///mlflow.db``.
+        experiment: by default MLFLOW_EXPERIMENT_NAME, then ``nq``.
+    """
+
+    uri: str | None = None
+    experiment: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,8 @@
-"""The one exception for a run that has to stop."""
+"""The exception for everything that a user can correct."""
 
 
 class Error(RuntimeError):
-    """A run cannot go on; the text says why and what to do next, and is all a person sees."""
+    """A command or call cannot continue; the text says why and what to do next.
+
+    Commands print the text in one line and exit with code 1.
+    """

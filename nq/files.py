@@ -14,7 +14,10 @@ from nq.errors import Error
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """Opens ``path`` for writing; what was there stays until all is written, or for good."""
+    """Opens ``path`` for writing; its former content stays until all is written.
+
+    The file is written under another name and renamed when the block ends without an error.
+    """
     temporary = path.with_name(path.name + ".tmp")
     try:
         with open(temporary, "wb") as file:
@@ -25,28 +28,28 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def exclusive_lock(path: Path, who: str) -> Iterator[None]:
-    """Holds the lock file ``path``, which is made with its folder; let go however a process ends.
+def exclusive_lock(path: Path, holder: str) -> Iterator[None]:
+    """Holds an exclusive lock on the file ``path``; the system releases it with the process.
 
     Args:
-        path: the file. The holder may remove it, and its folder.
-        who: what else may hold it, for the message: "another run".
+        path: the lock file; it is created with its folder, and the holder may remove both.
+        holder: names the possible other holder in the error, such as "another run".
 
     Raises:
-        Error: another process holds it.
-        OSError: it cannot be made.
+        Error: another process holds the lock.
+        OSError: the file cannot be created.
     """
     file = None
     while file is None:
-        with contextlib.suppress(FileExistsError):  # of a file the opening of the lock tells
+        with contextlib.suppress(FileExistsError):  # opening the lock reports a file in the way
             path.parent.mkdir(parents=True)
-        file = _held(path, who)
+        file = _lock(path, holder)
     with file:
         yield
 
 
-def _held(path: Path, who: str) -> IO[str] | None:
-    """The file, locked; ``None`` if its last holder has just removed it."""
+def _lock(path: Path, holder: str) -> IO[str] | None:
+    """Returns the locked file, or ``None`` if its last holder has just removed it."""
     with contextlib.ExitStack() as closing:
         try:
             file = closing.enter_context(path.open("w"))
@@ -56,7 +59,7 @@ def _held(path: Path, who: str) -> IO[str] | None:
             return None
         except BlockingIOError as error:
             raise Error(
-                f"{who} writes to {path.parent}; wait for it, or give another folder"
+                f"{holder} writes to {path.parent}; wait for it, or give another folder"
             ) from error
         if not same:
             return None

@@ -1,113 +1,190 @@
-"""One question, one page, in memory: the same stages as the whole line, without its files."""
+"""The reader: a loaded model that answers questions in memory."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
-from nq.bundle import bundled_sample
+from nq.bundle import bundled_model, bundled_sample
 from nq.config import DecisionConfig, WindowConfig
+from nq.errors import Error
 from nq.formats import inputs
-from nq.inference import prune
-from nq.inference.engine import Rows
-from nq.inference.loading import Loader
-from nq.inference.predictor import Columns, Predictor, rows_of
-from nq.inference.profile import Profile
-from nq.inference.rescore import Recheck
-from nq.postprocess.decision import check, decide, weighed
-from nq.preprocess.contexts import contexts
+from nq.formats.pages import with_question
+from nq.inference.profile import DEFAULT_PROFILE, Profile
+from nq.inference.scorer import Scorer, concatenate, feature_rows, score_examples
+from nq.model.checkpoint import load_settings
+from nq.model.runtime import import_tensorflow
+from nq.postprocess.decision import Decision, check_rule, decide
+from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import SCORE_COLUMNS, Example, WindowScores
-from nq.report.reply import Reply
+from nq.records import Columns, Example, Page, Prediction
+from nq.report.answer import Answer, make_answer
+
+if TYPE_CHECKING:
+    from nq.inference.load import ModelLoader
 
 log = logging.getLogger(__name__)
 
 BATCH_SIZE = 8
-LONG_WAIT_WINDOWS = 200
+SLOW_WINDOWS = 200
+"""A page with more windows takes so long that the log mentions it."""
 
 
-@dataclass(frozen=True)
-class Answerer:
-    """A loaded model with its settings; ``answerer`` makes one."""
+class Reader:
+    """A model, loaded once, that answers questions; ``nq.load`` makes one.
 
-    tokenizer: Tokenizer
-    predictor: Predictor
-    windows: WindowConfig
-    decision: DecisionConfig
-    recheck: Recheck | None = None
-
-    def answer(self, example: Example, limit: int = 1) -> Reply:
-        """The prediction for ``example``, with at most ``limit`` weighed answers."""
-        found = features(example, self.tokenizer, self.windows)
-        if len(found) > LONG_WAIT_WINDOWS:
-            log.info("a long page: %d windows to read", len(found))
-        rows = rows_of(found)
-        if self.predictor.profile.changes.refine:
-            columns = prune.scores(self.predictor, rows, [example], self.decision)
-        else:
-            columns = self.predictor.scores(rows)
-        scores = _scores(columns)
-        again = self.recheck and self.recheck.scores(example, scores)
-        if again:
-            scores = _scores(again)
-        others = weighed(example, scores, self.decision)
-        return Reply(decide(example, scores, self.decision), tuple(others(limit)) if others else ())
-
-    def unread(self, example: Example) -> int:
-        """How many blocks of the page lie beyond ``max_contexts`` and are not read."""
-        everything = replace(self.windows, max_contexts=len(example.candidates) + 1)
-        return len(contexts(example, everything)) - len(contexts(example, self.windows))
-
-
-@contextmanager
-def answerer(
-    folder: Path,
-    profile: Profile,
-    windows: WindowConfig,
-    decision: DecisionConfig,
-    batch_size: int = BATCH_SIZE,
-) -> Iterator[Answerer]:
-    """Loads a model once and holds its profile in force.
+    A reader may be used from several threads: calls are answered one after the other, because a
+    lock guards the model (which uses all cores itself). It is a context manager, and may also be
+    closed by ``close``.
 
     Args:
-        folder: a model folder.
+        loader: of the model.
         profile: optimizations.
+
+    Attributes:
+        profile: the optimizations.
         windows: how pages become windows.
         decision: how scores become answers.
-        batch_size: windows in a batch; few, because a short page fills no more.
     """
-    check(decision.rule, profile.names)
+
+    def __init__(self, loader: ModelLoader, profile: Profile) -> None:
+        self.profile, self.windows, self.decision = profile, loader.windows, loader.decision
+        self._loader, self._lock = loader, threading.RLock()
+        self._tokenizer: Tokenizer = loader.tokenizer
+        self._scorer: Scorer | None = loader.scorer(profile)
+
+    @property
+    def model(self) -> Any:
+        """The Keras model: ``input_ids``, ``input_mask``, ``segment_ids`` (int32 ``[B, L]``) to
+        ``start_logits``, ``end_logits`` (``[B, L]``) and ``type_logits`` (``[B, 5]``).
+
+        Raises:
+            Error: the reader is closed.
+        """
+        return self._open_scorer().network.model
+
+    def ask(self, question: str, page: Page, top: int = 3) -> Answer:
+        """Returns the answer to a question about a page.
+
+        Args:
+            question: a question in the model's language.
+            page: from ``nq.read_page``, ``nq.page_from_text`` or ``nq.page_from_html``.
+            top: number of alternatives.
+
+        Raises:
+            ValueError: the question is empty, or an argument has the wrong type.
+            Error: the reader is closed.
+        """
+        if not isinstance(question, str) or not question.strip():
+            raise ValueError(f"question is {question!r}: expected a text that is not empty")
+        if not isinstance(page, Page):
+            raise ValueError(
+                f"page is of type {type(page).__name__}: expected one from nq.read_page(FILE), "
+                "nq.page_from_text(TEXT) or nq.page_from_html(HTML)"
+            )
+        if not isinstance(top, int) or top < 0:
+            raise ValueError(f"top is {top!r}: expected a number from 0 on")
+        (decision,) = self._decisions([with_question(page, question)])
+        n_best = decision.alternatives(top + 1) or ()
+        return make_answer(question, page, decision.prediction, n_best, top)
+
+    def predict(self, examples: Iterable[Example]) -> Iterator[Prediction]:
+        """Yields one prediction per example, in order; several examples share a batch.
+
+        Args:
+            examples: for example from ``nq.read_examples``.
+
+        Raises:
+            ValueError: an element is not an example.
+            Error: the reader is closed.
+        """
+        self._open_scorer()
+        for decision in self._decisions(examples):
+            yield decision.prediction
+
+    def unread_blocks(self, page: Page) -> int:
+        """Returns how many blocks of a page are beyond ``windows.max_contexts``."""
+        return unread_blocks(page.example, self.windows)
+
+    def close(self) -> None:
+        """Frees the model; later calls raise ``nq.Error``."""
+        with self._lock:
+            self._scorer = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _open_scorer(self) -> Any:
+        if self._scorer is None:
+            raise Error("the reader is closed: make another one with nq.load()")
+        return self._scorer
+
+    def _decisions(self, examples: Iterable[Example]) -> Iterator[Decision]:
+        scored = score_examples(self._open_scorer(), self._windows(examples))
+        while True:
+            with self._lock:
+                self._open_scorer()
+                item = next(scored, None)
+            if item is None:
+                return
+            yield decide(*item, self.decision)
+
+    def _windows(self, examples: Iterable[Example]) -> Iterator[tuple[Example, Columns]]:
+        for example in examples:
+            if not isinstance(example, Example):
+                raise ValueError(
+                    f"found an element of type {type(example).__name__}: expected examples, such "
+                    "as those of nq.read_examples(FILE)"
+                )
+            windows = features(example, self._tokenizer, self.windows)
+            if len(windows) > SLOW_WINDOWS:
+                log.info("a long page: %d windows", len(windows))
+            yield example, feature_rows(windows)
+
+
+def load(
+    model: str | Path | None = None,
+    *,
+    profile: Profile | str = DEFAULT_PROFILE,
+    windows: WindowConfig | None = None,
+    decision: DecisionConfig | None = None,
+    batch_size: int = BATCH_SIZE,
+) -> Reader:
+    """Loads a model for questions in memory.
+
+    Args:
+        model: model folder; by default the bundled model.
+        profile: optimizations, such as ``"mixed+grappler"``.
+        windows: how pages become windows; by default the settings of the folder.
+        decision: how scores become answers; by default the settings of the folder.
+        batch_size: windows in a batch; a single short page fills a small one.
+
+    Raises:
+        FileNotFoundError: the folder has no model.
+        ValueError: the profile is unknown, or the model is damaged.
+        Error: a package is missing, or the profile does not fit the decision rule.
+    """
+    profile = Profile.of(profile)
+    folder = Path(model) if model is not None else bundled_model()
+    settings = load_settings(folder)
+    windows, decision = windows or settings.windows, decision or settings.decision
+    check_rule(decision.rule, profile.needs_margin)
+    import_tensorflow()
+    from nq.inference.load import ModelLoader
+
     tokenizer = load_tokenizer(folder, windows.compat)
-    loader = Loader(
-        folder,
-        tokenizer,
-        windows,
-        decision.rule,
-        batch_size,
-        lambda: _sample_rows(tokenizer, windows),
-    )
-    recheck = Recheck(loader, profile, decision) if profile.changes.recheck else None
-    predictor = loader.predictor(profile)
-    with predictor.ready():
-        yield Answerer(tokenizer, predictor, windows, decision, recheck)
 
+    def calibration() -> Columns:
+        sample = inputs.read_examples(bundled_sample())
+        return concatenate([feature_rows(features(e, tokenizer, windows)) for e in sample])
 
-def _scores(columns: Columns) -> WindowScores:
-    return WindowScores(**{name: columns[name] for name in SCORE_COLUMNS})
-
-
-def _sample_rows(tokenizer: Tokenizer, windows: WindowConfig) -> Rows:
-    """The windows of the bundled sample."""
-    found = [
-        rows_of(features(example, tokenizer, windows))
-        for _, example in inputs.read_examples(str(bundled_sample()))
-        if isinstance(example, Example)
-    ]
-    return {name: np.concatenate([rows[name] for rows in found]) for name in found[0]}
+    loader = ModelLoader(folder, tokenizer, windows, decision, batch_size, calibration)
+    return Reader(loader, profile)

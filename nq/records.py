@@ -1,14 +1,14 @@
-"""Every noun that passes between the stages.
+"""The records that pass between the stages, as frozen dataclasses.
 
-Positions carry their unit in the name: ``doc`` is an index into the document's
+Coordinates carry their unit in the name: ``doc`` is an index into the document's
 tokens, ``pos`` an index into one window's row of pieces. Spans are half-open.
-"No answer" is ``None``; -1 lives only where a file format says so.
+"No answer" is ``None``; -1 is used only where a file format prescribes it.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ BLOCK_TYPES = {
 
 
 class AnswerType(enum.IntEnum):
-    """What a window's target is; the order is that of the type logits (BERT-Joint)."""
+    """The type of a window's target, in the order of the type logits (BERT-Joint)."""
 
     UNKNOWN = 0
     YES = 1
@@ -40,7 +40,7 @@ class AnswerType(enum.IntEnum):
 
 
 class YesNo(enum.StrEnum):
-    """The yes/no answer of an annotation or a prediction, spelled as the files spell it."""
+    """The yes/no answer of an annotation or a prediction, with the values of the file formats."""
 
     NONE = "NONE"
     YES = "YES"
@@ -49,13 +49,13 @@ class YesNo(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """Half-open range of document tokens: ``start`` is in it, ``end`` is not."""
+    """A half-open range of document tokens: ``start`` is included, ``end`` is not."""
 
     start: int
     end: int
 
     def contains(self, other: Span) -> bool:
-        """Whether ``other`` lies wholly inside this span.
+        """Returns whether ``other`` is wholly inside this span.
 
         >>> Span(2, 9).contains(Span(2, 4)), Span(2, 9).contains(Span(8, 10))
         (True, False)
@@ -65,7 +65,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A possible long answer: an HTML block (paragraph, table, list, row …) of the page."""
+    """A candidate for the long answer: an HTML block (paragraph, table, list, row) of the page."""
 
     span: Span
     top_level: bool
@@ -73,10 +73,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What one annotator answered.
+    """The gold answer of one annotator.
 
     ``candidate`` is the index of the long answer in the example's candidates,
-    ``None`` where the annotator gave none or the file does not say.
+    ``None`` where the annotator gave none or the file has no index.
     """
 
     long: Span | None
@@ -87,7 +87,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a record was read: the how-manieth input file, its path, the line (from 1)."""
+    """The origin of a record: index and path of the input file, and the line (from 1)."""
 
     file_index: int
     path: str
@@ -96,17 +96,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
-    """A question and its page, in whatever dialect it was written.
+    """A question and its page, independent of the input format.
 
     Args:
-        example_id: as in the file; numeric strings become ``int``.
+        example_id: the id in the file; numeric strings become ``int``.
         question: the question's text.
-        tokens: the document's tokens, HTML tags among them.
-        is_html: one flag a token, true for a tag.
-        candidates: every candidate of the page, nested ones too, in file order.
-        annotations: the gold; ``None`` where the file carries none.
-        token_bytes: ``[n_tokens, 2]`` start and end byte of each token in the page as
-            it was written, HTML or plain text; ``None`` in dialects without bytes.
+        tokens: the document's tokens, HTML tags included.
+        is_html: one flag per token, true for a tag.
+        candidates: every candidate of the page, nested ones included, in file order.
+        annotations: the gold answers; ``None`` where the file has none.
+        token_bytes: ``[n_tokens, 2]`` start and end byte of each token in the original
+            HTML or plain text; ``None`` for formats without bytes.
         title: the page's title, empty where the file has none.
     """
 
@@ -120,33 +120,35 @@ class Example:
     title: str = ""
 
     def text(self, span: Span) -> str:
-        """The words of ``span`` without the tags, with blanks between them.
+        """Returns the words of ``span`` without the tags, joined by blanks.
 
-        Words whose bytes touch in the page have no blank between them: so an answer in Thai
-        or Japanese, and one with a comma, reads as the page does.
+        Words whose bytes are adjacent in the page are joined without a blank, so that an
+        answer in Thai or Japanese, or one with a comma, has the spacing of the page.
         """
         inside = [i for i in range(span.start, span.end) if not self.is_html[i]]
         return "".join(
-            self.tokens[i] if n == 0 or self.touch(inside[n - 1], i) else " " + self.tokens[i]
+            self.tokens[i] if n == 0 or self.adjacent(inside[n - 1], i) else " " + self.tokens[i]
             for n, i in enumerate(inside)
         )
 
     def block_type(self, block: Span) -> str:
-        """Paragraph, Table, List or Other, by the tag that ``block`` begins with."""
+        """Returns Paragraph, Table, List or Other, by the first tag of ``block``."""
         return BLOCK_TYPES.get(self.tokens[block.start], "Other")
 
-    def touch(self, token: int, following: int) -> bool:
-        """Whether the bytes of ``following`` begin where those of ``token`` end."""
+    def adjacent(self, token: int, following: int) -> bool:
+        """Returns whether the bytes of ``following`` begin where those of ``token`` end."""
         spans = self.token_bytes
         return spans is not None and bool(0 <= spans[token, 1] == spans[following, 0])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Page:
-    """A page that can be shown: ``spelling`` has for each token what a person reads there.
+    """A page with its readable text; ``nq.read_page`` makes one.
 
-    A word's spelling ends in a blank where the page has one; that of a tag is a line end,
-    a mark between cells, or nothing.
+    Args:
+        example: tokens and candidates of the page; its question may be empty.
+        spelling: the readable text of each token. That of a word ends in a blank where the
+            page has one; that of a tag is a line end, a mark between cells, or empty.
     """
 
     example: Example
@@ -155,7 +157,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that could not be used, and why."""
+    """A record that could not be used, the reason, and an excerpt of the record."""
 
     source: Source
     reason: str
@@ -164,10 +166,10 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One block of the page as the model reads it: two markers, then its words.
+    """One block of the page as model input: two marker words, then the block's words.
 
     Args:
-        candidate: index in the FULL list of candidates, -1 for the null context.
+        candidate: index in the full list of candidates, -1 for the null context.
         kind: the type marker, such as ``[Paragraph=3]`` or ``[NoLongAnswer]``.
         words: the block's words.
         doc: the document token of each word.
@@ -180,15 +182,15 @@ class Context:
 
     @property
     def markers(self) -> tuple[str, str]:
-        """The two marker words in front of the block."""
+        """The two marker words that precede the block's words."""
         return f"[ContextId={self.candidate}]", self.kind
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What training wants found in a page: a type and the words from ``first`` to ``last``.
+    """The training target of a page: an answer type and a range of words.
 
-    ``first`` and ``last`` (inclusive) index the page's word sequence (markers included).
+    ``first`` and ``last`` (inclusive) index the page's word sequence, markers included.
     """
 
     kind: AnswerType
@@ -198,16 +200,16 @@ class Target:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
-    """All windows of one example, ``W`` rows of ``L`` pieces.
+    """All windows of one example: ``W`` rows of ``L`` pieces.
 
     Args:
-        example_id: whose windows these are.
+        example_id: id of the example.
         input_ids: ``[W, L]`` pieces: [CLS] query [SEP] span [SEP] and zero padding.
         input_mask: ``[W, L]`` 1 for a piece, 0 for padding.
         segment_ids: ``[W, L]`` 0 for [CLS] query [SEP], 1 for span [SEP], 0 for padding.
         token_map: ``[W, L]`` document token of each position, -1 for query, markers, padding.
-        windows: ``[W]`` number of each window within its example; training keeps only some.
-        n_windows: how many windows the example has in all.
+        windows: ``[W]`` number of each window within its example; training keeps a subset.
+        n_windows: total number of windows of the example.
         start_positions: ``[W]`` row position of the target's first piece (training only).
         end_positions: ``[W]`` row position of its last piece, inclusive (training only).
         answer_types: ``[W]`` the target's ``AnswerType`` (training only).
@@ -230,7 +232,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowScores:
-    """What leaves the device for the ``W`` windows of one example.
+    """The scores of the ``W`` windows of one example, reduced on the device to the top k.
 
     Args:
         start_doc: ``[W, k]`` document token of the k best start positions, -1 for none.
@@ -255,13 +257,19 @@ class WindowScores:
 
 
 SCORE_COLUMNS = tuple(WindowScores.__slots__)
+"""Names of the score columns, in the order in which engines return them."""
 READ = "read"
-"""Column beside the scores: whether the model computed a window, or left it out."""
+"""Optional column: whether the model computed the window, or pruning left it out."""
+RESCORED = "rescored"
+"""Optional column: whether the window belongs to a close decision computed again in float32."""
+
+Columns = dict[str, np.ndarray[Any, Any]]
+"""Named arrays with one row per window."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredSpan:
-    """One scored pair of a start and an end: a place in a window, a span of the page."""
+    """One scored pair of start and end: positions in a window, and a span of the page."""
 
     span: Span
     score: float
@@ -272,7 +280,7 @@ class ScoredSpan:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What is answered to one example; always there, answered or not."""
+    """The prediction for one example; every example has exactly one, answered or not."""
 
     example_id: ExampleId
     long: Span | None = None
@@ -283,20 +291,16 @@ class Prediction:
 
     @property
     def answered(self) -> bool:
-        """Whether anything at all was answered."""
+        """Whether there is a long, a short or a yes/no answer."""
         return self.long is not None or bool(self.shorts) or self.yes_no is not YesNo.NONE
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One of the answers that were weighed: a block of the page and what it says in short."""
+    """One entry of the n-best list: a block of the page and its best short answer."""
 
     long: Span
     shorts: tuple[Span, ...]
     yes_no: YesNo
     long_probability: float
     short_probability: float
-
-
-Weighed = Callable[[int], Sequence[Alternative]]
-"""Gives so many alternatives of an example at most, best first."""

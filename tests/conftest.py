@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,10 @@ import hypothesis
 import pytest
 
 from tests import tiny_models
+
+# Triton compiles for GPUs; importing it after TensorFlow's XLA has compiled crashes the process,
+# since both bring an LLVM of their own. Without it torch works as well on a CPU.
+sys.modules["triton"] = None  # type: ignore[assignment]
 
 # No test is timed; continuous integration draws the same examples each time.
 hypothesis.settings.register_profile(

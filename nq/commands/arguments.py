@@ -1,25 +1,137 @@
-"""Options of the commands that run a model: which one, under which profile."""
+"""Arguments that several commands share; nothing heavy is imported here."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+from collections.abc import Collection
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import TypeVar, get_type_hints
 
-from nq.inference.profile import Profile, describe
+from nq.commands.terminal import UsageError
+from nq.config import Settings, TrackingConfig
+from nq.inference.profile import DEFAULT_PROFILE, Profile, describe
+from nq.runs.job import AUTO
+from nq.tracking import DEFAULT_EXPERIMENT
 
-DEFAULT_PROFILE = "grappler"
-AUTO = "auto"
 PROFILES_HELP = f"profiles, joined by '+' in any order:\n{describe()}"
+_METAVARS = {int: "N", float: "X", str: "TEXT"}
+
+S = TypeVar("S", bound=Settings)
+
+
+def add_settings(
+    parser: argparse._ActionsContainer,
+    cls: type[Settings],
+    only: Collection[str] | None = None,
+    exclude: Collection[str] = (),
+    show_default: bool = True,
+) -> None:
+    """Adds an option for each field of ``cls``; ``settings`` reads them back.
+
+    Args:
+        parser: a parser or a group of one.
+        cls: a settings dataclass made with ``config.option``.
+        only: the names of the fields to add; by default all.
+        exclude: the names of fields to leave out.
+        show_default: whether the help has the field's default.
+    """
+    hints = get_type_hints(cls)
+    for f in fields(cls):  # type: ignore[arg-type]
+        if f.name in exclude or (only is not None and f.name not in only):
+            continue
+        if "help" not in f.metadata:  # settings within settings have no option
+            continue
+        default = f" (default: {f.default})" if show_default else ""
+        choices = f.metadata.get("choices")
+        parser.add_argument(
+            f"--{f.name.replace('_', '-')}",
+            type=hints[f.name],
+            choices=choices,
+            metavar=None if choices else _METAVARS[hints[f.name]],
+            help=(f.metadata["help"] + default).replace("%", "%%"),
+        )
+
+
+def settings(base: type[S] | S, args: argparse.Namespace) -> S:
+    """Returns the settings in ``args``; options that were not given are as in ``base``.
+
+    Raises:
+        UsageError: the settings refuse a value.
+    """
+    names = [f.name for f in fields(base)]  # type: ignore[arg-type]
+    given = {n: getattr(args, n) for n in names if getattr(args, n, None) is not None}
+    try:
+        return base(**given) if isinstance(base, type) else replace(base, **given)  # type: ignore[type-var]
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def positive(text: str) -> int:
+    """An argument type: an integer from 1 on."""
+    return count(text, minimum=1)
+
+
+def count(text: str, minimum: int = 0) -> int:
+    """An argument type: an integer from 0 on, or from ``minimum``."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+    if value < minimum:
+        raise argparse.ArgumentTypeError(f"must be at least {minimum}, got {value}")
+    return value
+
+
+def share(text: str) -> float:
+    """An argument type: a number from 0 to 1."""
+    with contextlib.suppress(ValueError):
+        if 0 <= float(text) <= 1:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"must be a share, from 0 to 1, got {text}")
+
+
+def profile(text: str) -> Profile:
+    """An argument type: an optimization profile."""
+    try:
+        return Profile.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def add_data(parser: argparse.ArgumentParser, required: bool = True, note: str = "") -> None:
+    """Adds ``--data``."""
+    text = f"files, globs or folders{note}"
+    parser.add_argument("--data", nargs="+", required=required, metavar="FILE", help=text)
+
+
+def add_limit(parser: argparse.ArgumentParser, verb: str = "read") -> None:
+    """Adds ``--limit``."""
+    text = f"{verb} the first N records only"
+    parser.add_argument("--limit", type=positive, metavar="N", help=text)
+
+
+def add_workers(parser: argparse.ArgumentParser, note: str = "") -> None:
+    """Adds ``--workers``."""
+    text = f"processes for preprocessing{note}"
+    parser.add_argument("--workers", type=positive, metavar="N", help=text)
+
+
+def add_batch_size(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--batch-size``."""
+    text = "windows in a batch (default: 16)"
+    parser.add_argument("--batch-size", type=positive, default=16, metavar="N", help=text)
 
 
 def add_profile(parser: argparse.ArgumentParser, auto: bool = False) -> None:
     """Adds ``--profile``; the parser's epilog should be ``PROFILES_HELP``.
 
     Args:
-        parser: a command's.
-        auto: whether ``auto`` is a profile there; it is kept as that word.
+        parser: of a command.
+        auto: whether ``auto`` is accepted too, and kept as that word.
     """
-    also = f", or {AUTO}: the fastest here that keeps to the answers" if auto else ""
+    also = f", or {AUTO}: the fastest here that keeps the answers" if auto else ""
     parser.add_argument(
         "--profile",
         type=lambda text: text if auto and text == AUTO else profile(text),
@@ -36,9 +148,31 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def profile(text: str) -> Profile:
-    """An argument type."""
-    try:
-        return Profile.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+def add_common(parser: argparse._ActionsContainer) -> None:
+    """Adds the options of every command."""
+    parser.add_argument(
+        "--json", action="store_true", help="print the result as one JSON object on stdout"
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="log more, and show the traceback of an error"
+    )
+
+
+def add_tracking(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the MLflow run."""
+    group = parser.add_argument_group("tracking")
+    group.add_argument(
+        "--tracking-uri", metavar="U", help="MLflow store or server; default: sqlite:///mlflow.db"
+    )
+    group.add_argument(
+        "--experiment",
+        metavar="E",
+        default=DEFAULT_EXPERIMENT,
+        help=f"MLflow experiment (default: {DEFAULT_EXPERIMENT})",
+    )
+    group.add_argument("--no-track", action="store_true", help="do not record the run")
+
+
+def tracking_config(args: argparse.Namespace) -> TrackingConfig | None:
+    """Returns where the run is recorded; ``None`` with ``--no-track``."""
+    return None if args.no_track else TrackingConfig(args.tracking_uri, args.experiment)

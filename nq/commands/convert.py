@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nq.commands import terminal
+from nq.commands import arguments, terminal
 from nq.config import ModelConfig
 from nq.model.runtime import import_tensorflow
 
@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--compact", action="store_true", help="nq only: word table in 8 bits, the rest in float16"
     )
-    terminal.add_common(parser)
+    arguments.add_common(parser)
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The console script ``nq``: one name for all commands."""
+"""The console script ``nq``, which runs the command that its first argument names."""
 
 from __future__ import annotations
 
@@ -8,18 +8,24 @@ import sys
 from nq import __version__
 
 COMMANDS = {
-    "answer": ("nq.answer", "answer a file of questions, score the answers, record the run"),
-    "ask": ("nq.ask", "ask a page of your own: text, HTML or a record"),
-    "preprocess": ("nq.preprocess.__main__", "turn questions and pages into TFRecords of windows"),
-    "train": ("nq.train", "train a model, from any BERT encoder"),
-    "convert": ("nq.convert", "turn a checkpoint of any kind into ours, or export a model"),
-    "tune": ("nq.tune", "choose the thresholds of a model on one half of annotated data"),
-    "eval": ("eval.nq_eval", "score predictions against gold, as the official nq_eval"),
+    "answer": "answer a file of questions, score the answers, record the run",
+    "ask": "ask a question about a page of your own: text, HTML or a record",
+    "preprocess": "turn questions and pages into TFRecords of windows",
+    "train": "train a model, starting from any BERT encoder",
+    "convert": "turn a checkpoint of any kind into ours, or export a model",
+    "tune": "fit the decision of a model to one half of annotated data",
+    "eval": "score predictions against gold, as the official nq_eval",
 }
+"""Each command with its help; ``module_of`` has its module."""
+
+
+def module_of(command: str) -> str:
+    """Returns the name of the module with the command's ``parser`` and ``main``."""
+    return "nq.evaluation.nq_eval" if command == "eval" else f"nq.commands.{command}"
 
 
 def _help() -> str:
-    rows = "\n".join(f"  {name:<12}{text}" for name, (_, text) in COMMANDS.items())
+    rows = "\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items())
     return (
         "usage: nq COMMAND …\n\nAnswers Natural Questions from whole Wikipedia pages.\n\n"
         f"commands:\n{rows}\n\n'nq COMMAND --help' explains each; 'nq --version' prints "
@@ -28,7 +34,7 @@ def _help() -> str:
 
 
 def console(argv: list[str] | None = None) -> int:
-    """Runs the command that the first argument names; its exit code."""
+    """Runs the command that the first argument names; returns its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_help())
@@ -42,9 +48,5 @@ def console(argv: list[str] | None = None) -> int:
             f"nq: error: unknown command {name!r}; known are {', '.join(COMMANDS)}", file=sys.stderr
         )
         return 2
-    module = importlib.import_module(COMMANDS[name][0])
+    module = importlib.import_module(module_of(name))
     return int(module.main(rest))
-
-
-if __name__ == "__main__":
-    raise SystemExit(console())

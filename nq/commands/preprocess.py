@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nq.bundle import bundled_model
-from nq.commands import terminal
+from nq.commands import arguments, terminal
 from nq.config import TrainConfig, WindowConfig
 from nq.errors import Error
 
@@ -37,31 +37,31 @@ def parser() -> argparse.ArgumentParser:
         "--tokenizer", metavar="PATH", help="vocab.txt or SentencePiece .model, or its folder"
     )
     parser.add_argument(
-        "--limit", type=terminal.positive, metavar="N", help="read the first N records only"
+        "--limit", type=arguments.positive, metavar="N", help="read the first N records only"
     )
     parser.add_argument(
         "--workers",
-        type=terminal.positive,
+        type=arguments.positive,
         metavar="N",
         help="processes (default: one for small input, all cores for large)",
     )
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 if a record could not be used"
     )
-    terminal.add_settings(parser.add_argument_group("windows"), WindowConfig)
+    arguments.add_settings(parser.add_argument_group("windows"), WindowConfig)
     training = parser.add_argument_group("training")
     training.add_argument(
         "--training", action="store_true", help="write windows with targets, from the annotations"
     )
-    terminal.add_settings(training, TrainConfig, only=("negatives", "seed"))
-    terminal.add_common(parser)
+    arguments.add_settings(training, TrainConfig, only=("negatives", "seed"))
+    arguments.add_common(parser)
     return parser
 
 
 def preprocess(args: argparse.Namespace) -> int:
     """Runs the command."""
-    windows = terminal.settings(WindowConfig, args)
-    sampling = terminal.settings(TrainConfig, args)
+    windows = arguments.settings(WindowConfig, args)
+    sampling = arguments.settings(TrainConfig, args)
     if args.unknown:
         _check_for_beam(args.unknown)
     from nq.formats import inputs

@@ -1,8 +1,8 @@
-"""Manners that all commands share.
+"""The terminal side of all commands: parsing, exit codes, errors, logs, results and progress.
 
-Results go to stdout, logs and bars to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage,
-130 interrupted. What a person can cause is told in one line, without a traceback. Nothing
-heavy is imported here, so that ``--help`` and usage errors are instant.
+Results go to stdout, logs and progress to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage,
+130 interrupted. Errors that a user can correct are printed in one line without a traceback.
+Nothing heavy is imported here, so that ``--help`` and usage errors are instant.
 """
 
 from __future__ import annotations
@@ -14,111 +14,17 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any, TypeVar, get_type_hints
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from nq.config import Settings
 from nq.errors import Error
-from nq.tracking import DEFAULT_EXPERIMENT
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 _USER_ERRORS = (OSError, ValueError, ArithmeticError, ImportError, MemoryError, Error)
-_METAVARS = {int: "N", float: "X", str: "TEXT"}
-
-S = TypeVar("S", bound=Settings)
 
 
 class UsageError(ValueError):
-    """Arguments that do not fit together; ends the command with exit code 2."""
-
-
-def add_settings(
-    parser: argparse._ActionsContainer,
-    cls: type[Settings],
-    only: Collection[str] | None = None,
-    exclude: Collection[str] = (),
-    show_default: bool = True,
-) -> None:
-    """Adds an option for each field of ``cls``; ``settings`` reads them back.
-
-    Args:
-        parser: a parser or a group of one.
-        cls: a settings dataclass made with ``config.option``.
-        only: the names of the fields to add, if not all.
-        exclude: the names of fields to leave out.
-        show_default: whether the help ends in the field's default.
-    """
-    hints = get_type_hints(cls)
-    for f in fields(cls):  # type: ignore[arg-type]
-        if f.name in exclude or (only is not None and f.name not in only):
-            continue
-        if "help" not in f.metadata:  # settings within settings have no option
-            continue
-        shown = f" (default: {f.default})" if show_default else ""
-        choices = f.metadata.get("choices")
-        parser.add_argument(
-            f"--{f.name.replace('_', '-')}",
-            type=hints[f.name],
-            choices=choices,
-            metavar=None if choices else _METAVARS[hints[f.name]],
-            help=(f.metadata["help"] + shown).replace("%", "%%"),
-        )
-
-
-def settings(base: type[S] | S, args: argparse.Namespace) -> S:
-    """The settings that ``args`` ask for; what was not given is as in ``base``.
-
-    Raises:
-        UsageError: a value that the settings refuse.
-    """
-    names = [f.name for f in fields(base)]  # type: ignore[arg-type]
-    given = {n: getattr(args, n) for n in names if getattr(args, n, None) is not None}
-    try:
-        return base(**given) if isinstance(base, type) else replace(base, **given)  # type: ignore[type-var]
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-
-
-def positive(text: str) -> int:
-    """An argument type: a whole number from 1 on."""
-    return count(text, least=1)
-
-
-def count(text: str, least: int = 0) -> int:
-    """An argument type: a whole number from 0 on, or from ``least``."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
-    if value < least:
-        raise argparse.ArgumentTypeError(f"must be at least {least}, got {value}")
-    return value
-
-
-def add_common(parser: argparse._ActionsContainer) -> None:
-    """Adds the options that every command has."""
-    parser.add_argument(
-        "--json", action="store_true", help="print the result as one JSON object on stdout"
-    )
-    parser.add_argument(
-        "--verbose", action="store_true", help="log more, and show the traceback of an error"
-    )
-
-
-def add_tracking(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that say where a run is recorded."""
-    group = parser.add_argument_group("tracking")
-    group.add_argument(
-        "--tracking-uri", metavar="U", help="MLflow store or server; default: sqlite:///mlflow.db"
-    )
-    group.add_argument(
-        "--experiment",
-        metavar="E",
-        default=DEFAULT_EXPERIMENT,
-        help=f"MLflow experiment (default: {DEFAULT_EXPERIMENT})",
-    )
-    group.add_argument("--no-track", action="store_true", help="do not record the run")
+    """Arguments that do not fit together; the command exits with code 2."""
 
 
 def run(
@@ -130,20 +36,30 @@ def run(
     """Parses the arguments and runs ``command`` on them; returns the exit code.
 
     Args:
-        command: gets the parsed arguments; what it returns is the exit code.
-        parser: the command's parser, with the options of ``add_common``.
+        command: gets the parsed arguments and returns the exit code.
+        parser: the command's parser, with the options of ``arguments.add_common``.
         argv: the arguments, by default those of the process.
         pass_on: keep options that the parser does not know as ``args.unknown``.
     """
     verbose = False
-    _reopen_closed()
+    _reopen_closed_streams()
     try:
-        args = parser.parse_args(argv) if not pass_on else _parse_known(parser, argv)
+        if pass_on:
+            args, unknown = parser.parse_known_args(argv)
+            args.unknown = unknown
+        else:
+            args = parser.parse_args(argv)
         verbose = args.verbose
         log_to_stderr(verbose)
-        code = _command_code(command, parser, args)
+        from tqdm.contrib.logging import logging_redirect_tqdm
+
+        with logging_redirect_tqdm():  # log lines are printed above a progress bar
+            code = command(args)
         sys.stdout.flush()
         return code
+    except UsageError as error:
+        print(f"{parser.format_usage()}{parser.prog}: error: {error}", file=sys.stderr)
+        return USAGE
     except SystemExit as exit:
         return exit.code if isinstance(exit.code, int) else FAILED
     except KeyboardInterrupt:
@@ -159,39 +75,22 @@ def run(
         return FAILED
 
 
-def _reopen_closed() -> None:
-    """Sends to nowhere what is written to a stream that was closed (``>&-``).
+def _reopen_closed_streams() -> None:
+    """Opens streams that were closed (``>&-``) on the null device.
 
-    Otherwise the next file that is opened would take its number, and what C++ writes to it.
+    Otherwise the next opened file would get the stream's number, and the output of C++ code.
     """
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            if nowhere != number:
-                os.dup2(nowhere, number)
-                os.close(nowhere)
+            null = os.open(os.devnull, os.O_WRONLY)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
             setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
 
 
-def _parse_known(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
-    args, unknown = parser.parse_known_args(argv)
-    args.unknown = unknown
-    return args
-
-
-def _command_code(
-    command: Callable[[argparse.Namespace], int],
-    parser: argparse.ArgumentParser,
-    args: argparse.Namespace,
-) -> int:
-    try:
-        return command(args)
-    except UsageError as error:
-        parser.error(str(error))
-
-
 def explain(error: BaseException) -> str:
-    """An error in one line, as a person wants to read it.
+    """Returns an error in one line for the user.
 
     >>> explain(FileNotFoundError(2, "No such file or directory", "dev.jsonl"))
     'dev.jsonl: No such file or directory'
@@ -204,36 +103,45 @@ def explain(error: BaseException) -> str:
     return f"{text}: run pip install 'nq[cpu]'" if isinstance(error, ImportError) else text
 
 
+class _Formatter(logging.Formatter):
+    """Starts a line with the program, or the library that logs, and the level of warnings."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        name = "nq" if record.name.split(".")[0] == "nq" else record.name
+        level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+        return f"{name}: {level}{super().format(record)}"
+
+
+class _StderrHandler(logging.StreamHandler[Any]):
+    """Writes to the ``sys.stderr`` of the moment."""
+
+    @property
+    def stream(self) -> Any:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: Any) -> None:
+        pass
+
+
 def log_to_stderr(verbose: bool = False) -> None:
-    """Sends logs to stderr: ours from INFO on, of other libraries only warnings."""
+    """Sends logs to stderr: ours from INFO on, those of other libraries from WARNING on."""
     root = logging.getLogger()
     if not any(isinstance(handler, _StderrHandler) for handler in root.handlers):
-        root.addHandler(_StderrHandler())
+        handler = _StderrHandler()
+        handler.setFormatter(_Formatter())
+        root.addHandler(handler)
     root.setLevel(logging.INFO if verbose else logging.WARNING)
     logging.getLogger("nq").setLevel(logging.DEBUG if verbose else logging.INFO)
 
 
-class _StderrHandler(logging.Handler):
-    """Writes to what ``sys.stderr`` is at that time, around a progress bar if there is one."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        ours = record.name.split(".")[0] == "nq"
-        level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
-        line = f"{'nq' if ours else record.name}: {level}{self.format(record)}"
-        tqdm = sys.modules.get("tqdm")
-        if tqdm is not None:
-            tqdm.tqdm.write(line, file=sys.stderr)
-        else:
-            print(line, file=sys.stderr)
-
-
 def print_json(result: Mapping[str, Any]) -> None:
-    """One JSON object in one line on stdout."""
+    """Prints one JSON object in one line on stdout."""
     print(json.dumps(result, ensure_ascii=False))
 
 
 def print_result(result: Mapping[str, Any], as_json: bool) -> None:
-    """A result on stdout: one JSON object, or a line for each entry."""
+    """Prints a result on stdout: one JSON object, or a line for each entry."""
     if as_json:
         print_json(result)
         return
@@ -244,14 +152,18 @@ def print_result(result: Mapping[str, Any], as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def bar(label: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr, silent in a pipe; yields what to call with (new, total)."""
+def progress_bar(label: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows a progress bar on stderr, or nothing in a pipe.
+
+    Yields:
+        A function that receives what has just been completed and the total so far.
+    """
     from tqdm import tqdm
 
-    with tqdm(desc=label, unit=f" {unit}", disable=None) as shown:
+    with tqdm(desc=label, unit=f" {unit}", disable=None) as bar:
 
         def update(new: int, total: int) -> None:
-            shown.total = total
-            shown.update(new)
+            bar.total = total
+            bar.update(new)
 
         yield update

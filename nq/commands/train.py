@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nq import tracking
-from nq.commands import terminal
+from nq.commands import arguments, terminal
 from nq.config import TrainConfig, WindowConfig
 from nq.model.runtime import import_tensorflow
 
@@ -39,26 +39,26 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="model folder")
     parser.add_argument(
-        "--limit", type=terminal.positive, metavar="N", help="read the first N records only"
+        "--limit", type=arguments.positive, metavar="N", help="read the first N records only"
     )
     parser.add_argument(
-        "--workers", type=terminal.positive, metavar="N", help="processes for preprocessing"
+        "--workers", type=arguments.positive, metavar="N", help="processes for preprocessing"
     )
     parser.add_argument("--card", type=Path, metavar="FILE", help="model card to put into it")
     parser.add_argument(
         "--compact", action="store_true", help="word table in 8 bits, the rest in float16"
     )
-    terminal.add_settings(parser, WindowConfig)
-    terminal.add_settings(parser, TrainConfig)
-    terminal.add_tracking(parser)
-    terminal.add_common(parser)
+    arguments.add_settings(parser, WindowConfig)
+    arguments.add_settings(parser, TrainConfig)
+    arguments.add_tracking(parser)
+    arguments.add_common(parser)
     return parser
 
 
 def train(args: argparse.Namespace) -> int:
     """Runs the command."""
-    windows = terminal.settings(WindowConfig(), args)
-    config = terminal.settings(TrainConfig(), args)
+    windows = arguments.settings(WindowConfig(), args)
+    config = arguments.settings(TrainConfig(), args)
     import_tensorflow()
     import numpy as np
     from tqdm import tqdm

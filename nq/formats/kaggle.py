@@ -1,29 +1,34 @@
-"""Predictions as Kaggle's "TensorFlow 2.0 Question Answering" takes them.
+"""Predictions in the format of Kaggle's "TensorFlow 2.0 Question Answering".
 
     example_id,PredictionString
     -545833482873225036_long,105:200
     -545833482873225036_short,YES
 
-Token spans have an exclusive end, no answer is blank, several short spans stand side by side
-with a blank between them. Rows are in the order of the data.
+Token spans have an exclusive end, no answer is empty, several short spans are separated by
+blanks. Rows are in the order of the data.
 """
 
 from __future__ import annotations
 
-from nq.records import Example, Prediction, Span, Weighed, YesNo
+from collections.abc import Sequence
+
+from nq.records import Alternative, Example, Prediction, Span, YesNo
 
 NAME = "kaggle"
 FILE = "kaggle.csv"
 HEADER = b"example_id,PredictionString\n"
+ALTERNATIVES = 0
 
 
-def encode(example: Example, prediction: Prediction, weighed: Weighed | None) -> bytes:
-    """The two rows of an example."""
+def encode(
+    example: Example, prediction: Prediction, alternatives: Sequence[Alternative] | None
+) -> bytes:
+    """Returns the two rows of an example."""
     return "".join(f"{_quoted(name)},{answer}\n" for name, answer in rows(prediction)).encode()
 
 
 def rows(prediction: Prediction) -> list[tuple[str, str]]:
-    """The long and the short answer, each with its id.
+    """Returns the long and the short answer, each with its id.
 
     >>> rows(Prediction(7, Span(6, 18), 0.9, (Span(8, 9), Span(11, 13)), 0.8))
     [('7_long', '6:18'), ('7_short', '8:9 11:13')]
@@ -37,7 +42,7 @@ def rows(prediction: Prediction) -> list[tuple[str, str]]:
 
 
 def _quoted(text: str) -> str:
-    """A field of CSV; the ``csv`` module leaves a carriage return bare."""
+    """Returns a CSV field; the ``csv`` module does not quote a lone carriage return."""
     if not any(char in text for char in ',"\r\n'):
         return text
     doubled = text.replace('"', '""')

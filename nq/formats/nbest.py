@@ -1,24 +1,25 @@
-"""Predictions with the answers that were weighed against them, a line of JSON an example:
+"""Predictions with their n-best lists, one JSON object per line:
 
     {"example_id": 7, "question": "…", "title": "…", "probabilities": true, "answers": [
         {"long_answer": {"start_token": 3, "end_token": 90, "text": "…"}, "long_score": 0.81,
          "short_answers": [{"start_token": 9, "end_token": 12, "text": "…"}],
          "short_score": 0.54, "yes_no_answer": "NONE"}, …]}
 
-The first answer is the prediction; the others are what the decision weighed, best first. Where
-a threshold held an answer back, the first has null and what was held back comes second. Scores
-are probabilities if ``probabilities`` says so; the decisions of the originals give sums of
-logits, and no alternatives. Spans have ``start_byte`` and ``end_byte`` where the data have.
+The first answer is the prediction, the others are the alternatives, best first. Where a threshold
+made the prediction null, the best alternative comes second. Scores are probabilities if
+``probabilities`` is true; the rules of the originals give sums of logits and no alternatives. Spans
+have ``start_byte`` and ``end_byte`` where the data have.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
 from nq.formats.predictions import byte_span
-from nq.records import Example, Prediction, Span, Weighed
+from nq.records import Alternative, Example, Prediction, Span
 
 NAME = "nbest"
 FILE = "nbest.jsonl"
@@ -26,40 +27,40 @@ HEADER = b""
 ALTERNATIVES = 5
 
 
-def encode(example: Example, prediction: Prediction, weighed: Weighed | None) -> bytes:
-    """The line of an example."""
+def encode(
+    example: Example, prediction: Prediction, alternatives: Sequence[Alternative] | None
+) -> bytes:
+    """Returns the line of an example."""
     first = _answer(example, prediction)
-    others = [
-        _answer(
-            example,
-            Prediction(
-                example.example_id,
-                other.long,
-                other.long_probability,
-                other.shorts,
-                other.short_probability,
-                other.yes_no,
-            ),
-        )
-        for other in (weighed(ALTERNATIVES) if weighed else ())
-    ]
+    others = [_answer(example, _as_prediction(example, other)) for other in alternatives or ()]
     line = {
         "example_id": example.example_id,
         "question": example.question,
         "title": example.title,
-        "probabilities": weighed is not None,
+        "probabilities": alternatives is not None,
         "answers": [first, *(other for other in others if other != first)],
     }
     return orjson.dumps(line) + b"\n"
 
 
-def _answer(example: Example, found: Prediction) -> dict[str, Any]:
+def _as_prediction(example: Example, other: Alternative) -> Prediction:
+    return Prediction(
+        example.example_id,
+        other.long,
+        other.long_probability,
+        other.shorts,
+        other.short_probability,
+        other.yes_no,
+    )
+
+
+def _answer(example: Example, prediction: Prediction) -> dict[str, Any]:
     return {
-        "long_answer": None if found.long is None else _span(example, found.long),
-        "long_score": found.long_score,
-        "short_answers": [_span(example, span) for span in found.shorts],
-        "short_score": found.short_score,
-        "yes_no_answer": str(found.yes_no),
+        "long_answer": None if prediction.long is None else _span(example, prediction.long),
+        "long_score": prediction.long_score,
+        "short_answers": [_span(example, span) for span in prediction.shorts],
+        "short_score": prediction.short_score,
+        "yes_no_answer": str(prediction.yes_no),
     }
 
 

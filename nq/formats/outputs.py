@@ -1,7 +1,7 @@
-"""What a run can write besides ``predictions.json``: one file a format beside this one.
+"""Output formats besides ``predictions.json``: one module each.
 
-A format has a ``NAME``, the name of its ``FILE``, the ``HEADER`` of it, and ``encode``, which
-gives the bytes of one example.
+A format has a ``NAME``, the name of its ``FILE``, the file's ``HEADER``, the number of
+``ALTERNATIVES`` that it needs of an example, and ``encode``, which returns the bytes of an example.
 """
 
 from __future__ import annotations
@@ -9,19 +9,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 from nq.files import atomic_write
 from nq.formats import kaggle, nbest
-from nq.records import Example, Prediction, Weighed
+from nq.records import Alternative, Example, Prediction
 
 OFFICIAL = "official"
-FORMATS = {kaggle.NAME: kaggle, nbest.NAME: nbest}
-
-Write = Callable[[Example, Prediction, Weighed | None], None]
+FORMATS: dict[str, Any] = {kaggle.NAME: kaggle, nbest.NAME: nbest}
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """The names of formats in ``text``, with commas between them; the official one is implied.
+    """Returns the formats named in ``text``, separated by commas; the official one is implied.
 
     >>> parse("official,nbest,kaggle"), parse("")
     (('kaggle', 'nbest'), ())
@@ -37,26 +36,49 @@ def parse(text: str) -> tuple[str, ...]:
     return tuple(name for name in FORMATS if name in names)
 
 
-@contextlib.contextmanager
-def write(folder: Path, names: Sequence[str]) -> Iterator[Write]:
-    """Yields what takes in one answered example after the other.
+class Writer:
+    """Writes predictions in several formats.
 
-    At the end each file is there whole; those of formats that were not asked for are removed,
-    so that nothing of an older run stands beside the new predictions.
+    Args:
+        files: each format with its open file.
+    """
+
+    def __init__(self, files: Sequence[tuple[Any, IO[bytes]]]) -> None:
+        self._files = files
+        self._limit = max((kind.ALTERNATIVES for kind, _ in files), default=0)
+
+    def write(
+        self,
+        example: Example,
+        prediction: Prediction,
+        alternatives: Callable[[int], Sequence[Alternative] | None],
+    ) -> None:
+        """Writes one prediction.
+
+        Args:
+            example: question and page.
+            prediction: the answer.
+            alternatives: returns the n-best list of at most so many entries, ``None`` for a
+                decision rule without probabilities; it is called only if a format needs it.
+        """
+        n_best = alternatives(self._limit) if self._limit else None
+        for kind, file in self._files:
+            file.write(kind.encode(example, prediction, n_best))
+
+
+@contextlib.contextmanager
+def open_writer(folder: Path, names: Sequence[str]) -> Iterator[Writer]:
+    """Opens the files of these formats; they are complete when the block ends, or unchanged.
+
+    Files of other formats are removed, since an older run wrote them.
     """
     for name, kind in FORMATS.items():
         if name not in names:
             (folder / kind.FILE).unlink(missing_ok=True)
     with contextlib.ExitStack() as stack:
-        files = [
-            (FORMATS[name], stack.enter_context(atomic_write(folder / FORMATS[name].FILE)))
-            for name in names
-        ]
-        for kind, file in files:
+        files = []
+        for kind in (FORMATS[name] for name in names):
+            file = stack.enter_context(atomic_write(folder / kind.FILE))
             file.write(kind.HEADER)
-
-        def add(example: Example, prediction: Prediction, weighed: Weighed | None) -> None:
-            for kind, file in files:
-                file.write(kind.encode(example, prediction, weighed))
-
-        yield add
+            files.append((kind, file))
+        yield Writer(files)

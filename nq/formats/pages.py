@@ -86,7 +86,7 @@ def from_record(example: Example) -> Page:
     """
     spelled = spelling(example.tokens, example.is_html)
     for i, html in enumerate(example.is_html[:-1]):
-        if not html and not example.is_html[i + 1] and example.touch(i, i + 1):
+        if not html and not example.is_html[i + 1] and example.adjacent(i, i + 1):
             spelled[i] = spelled[i].rstrip(" ")
     return Page(example, spelled)
 

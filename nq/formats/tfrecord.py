@@ -1,20 +1,20 @@
-"""features -> TFRecord records, in the layout of the original's reader.
+"""Windows as TFRecord records, in the layout of the original's reader.
 
 A record is a serialized ``tf.train.Example`` of int64 lists:
 
-    unique_ids [1]    example id + window number, as the original has it (neighbouring ids
-                      collide; the 2020 port spells it ``unique_id``)
+    unique_ids [1]    example id + window number, as in the original (ids of neighbouring
+                      examples collide; the 2020 port names the feature ``unique_id``)
     input_ids, input_mask, segment_ids [L]
 
     for inference:
     token_map [L]     document token of each position
-    example_keys [2]  file number and line of the example, which never collide
-    window_ids [2]    the window's number and how many windows its example has
+    example_keys [2]  file number and line of the example, which are unique
+    window_ids [2]    number of the window, and the example's number of windows
 
-    for training, as the original's, nothing more:
+    for training, as in the original:
     start_positions, end_positions, answer_types [1]
 
-Encoding is done for all windows of an example at once and needs no TensorFlow.
+Encoding works on all windows of an example at once and needs no TensorFlow.
 Wire format: https://protobuf.dev/programming-guides/encoding/ and
 tensorflow/core/example/{example,feature}.proto.
 """
@@ -22,35 +22,46 @@ tensorflow/core/example/{example,feature}.proto.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from nq.records import ExampleId, Features, IntArray, Source
+from nq.records import Columns, ExampleId, Features, IntArray, Source
 
-ID_NAMES = {"ours": "unique_ids", "bert-joint": "unique_ids", "kisialiou": "unique_id"}
+INPUTS = ("input_ids", "input_mask", "segment_ids")
+TARGETS = ("start_positions", "end_positions", "answer_types")
+KEYS = {"example_keys": 2, "window_ids": 2}
+"""Features that identify a window, with their lengths."""
 _INT64_MASK = (1 << 64) - 1
 _VARINT_BITS = 7
 
 
-def encode_records(features: Features, source: Source, compat: str = "ours") -> Iterator[bytes]:
-    """One serialized ``tf.train.Example`` for each window, in order."""
+def encode_records(
+    features: Features, source: Source, id_name: str = "unique_ids"
+) -> Iterator[bytes]:
+    """Yields one serialized ``tf.train.Example`` for each window, in order.
+
+    Args:
+        features: the windows of one example.
+        source: where the example was read.
+        id_name: name of the feature with the unique id.
+    """
     if not len(features):
         return
     columns = {
-        ID_NAMES[compat]: _unique_ids(features.example_id, features.windows),
+        id_name: _unique_ids(features.example_id, features.windows),
         "input_ids": features.input_ids,
         "input_mask": features.input_mask,
         "segment_ids": features.segment_ids,
-        **(_own_columns(features, source) if features.answer_types is None else _targets(features)),
+        **(_keys(features, source) if features.answer_types is None else _targets(features)),
     }
     rows = [_entries(name, np.asarray(values)) for name, values in sorted(columns.items())]
     for entries in zip(*rows, strict=True):
         yield _field(1, b"".join(entries))
 
 
-def _own_columns(features: Features, source: Source) -> dict[str, IntArray]:
-    """What finding the answers again takes; the originals have it outside of the records."""
+def _keys(features: Features, source: Source) -> dict[str, IntArray]:
+    """Returns the columns that map a window back to its example and document."""
     windows = features.windows
     return {
         "example_keys": np.tile([source.file_index, source.line], (len(features), 1)),
@@ -60,10 +71,7 @@ def _own_columns(features: Features, source: Source) -> dict[str, IntArray]:
 
 
 def _targets(features: Features) -> dict[str, IntArray]:
-    return {
-        name: np.asarray(getattr(features, name))
-        for name in ("start_positions", "end_positions", "answer_types")
-    }
+    return {name: np.asarray(getattr(features, name)) for name in TARGETS}
 
 
 def _unique_ids(example_id: ExampleId, windows: IntArray) -> IntArray:
@@ -116,3 +124,26 @@ def pack_varints(rows: IntArray) -> Sequence[bytes]:
     out[ends - 1] &= 0x7F  # no more bytes behind the last one of a value
     data, row_ends = out.tobytes(), ends.reshape(values.shape)[:, -1].tolist()
     return [data[a:b] for a, b in zip([0, *row_ends[:-1]], row_ends, strict=True)]
+
+
+def inference_shapes(length: int) -> dict[str, list[int]]:
+    """Returns the names and shapes of the features for inference."""
+    rows = {name: [length] for name in (*INPUTS, "token_map")}
+    return rows | {name: [width] for name, width in KEYS.items()}
+
+
+def training_shapes(length: int) -> dict[str, list[int]]:
+    """Returns the names and shapes of the features for training."""
+    return {**{name: [length] for name in INPUTS}, **{name: [] for name in TARGETS}}
+
+
+def decode_records(records: Sequence[bytes], shapes: Mapping[str, list[int]]) -> Columns:
+    """Returns these features of serialized records as int32 arrays ``[N, *shape]``.
+
+    TensorFlow parses the records; it is imported here.
+    """
+    import tensorflow as tf
+
+    features = {name: tf.io.FixedLenFeature(shape, tf.int64) for name, shape in shapes.items()}
+    parsed = tf.io.parse_example(list(records), features)
+    return {name: value.numpy().astype(np.int32) for name, value in parsed.items()}

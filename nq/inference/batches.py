@@ -1,4 +1,4 @@
-"""windows -> batches: which windows are computed together, in which shape."""
+"""Batching: which windows are computed together, and in which static shape."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from nq.records import IntArray
 LENGTH_STEP = 64
 LENGTHS = 4
 MIN_PIECES = 4096
-"""In a batch at least: small ones leave much of a CPU's speed in bfloat16 unused."""
+"""Pieces in a batch at least; smaller ones leave much of a CPU's speed in bfloat16 unused."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A static shape, for which a step is compiled.
+    """A static batch shape, for which a step is compiled.
 
     Args:
-        batch_size: windows.
-        length: pieces in each.
-        full: every position holds a piece.
+        batch_size: number of windows.
+        length: pieces in each window.
+        full: whether every position holds a piece, so that no mask is needed.
     """
 
     batch_size: int
@@ -31,14 +31,14 @@ class Shape:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Rows of a table of windows, at most ``shape.batch_size``, in a shape that holds them."""
+    """Row numbers of windows, at most ``shape.batch_size``, and the shape they are padded to."""
 
     rows: IntArray
     shape: Shape
 
 
 def in_order(n_windows: int, shape: Shape) -> list[Batch]:
-    """Batches of one shape, the windows as they come."""
+    """Returns batches of one shape, with the windows in order."""
     rows = np.arange(n_windows)
     return [
         Batch(rows[i : i + shape.batch_size], shape) for i in range(0, n_windows, shape.batch_size)
@@ -46,32 +46,32 @@ def in_order(n_windows: int, shape: Shape) -> list[Batch]:
 
 
 def by_length(n_pieces: IntArray, shape: Shape) -> list[Batch]:
-    """Batches of windows of like length, the longest first.
+    """Returns batches of windows of similar length, the longest first.
 
-    Each holds about as many pieces as ``shape``, or ``MIN_PIECES``, in one of a few lengths.
+    Each has about as many pieces as ``shape``, or ``MIN_PIECES``, and one of a few lengths.
 
     Args:
         n_pieces: ``[N]`` pieces of each window without padding.
-        shape: of the largest batch.
+        shape: batch size and length of the longest batch.
 
     >>> [(b.rows.tolist(), b.shape.length, b.shape.full) for b in
     ...  by_length(np.array([70, 256, 256]), Shape(2, 256))]
     [([1, 2, 0], 256, False)]
     """
     order = np.argsort(-n_pieces, kind="stable")
-    found, first = list[Batch](), 0
+    result, first = list[Batch](), 0
     while first < len(order):
         length = rounded_up(int(n_pieces[order[first]]), shape.length)
         size = max(shape.batch_size * shape.length, MIN_PIECES) // length
         rows = order[first : first + size]
         full = bool(n_pieces[rows[-1]] == length)
-        found.append(Batch(rows, Shape(size, length, full)))
+        result.append(Batch(rows, Shape(size, length, full)))
         first += size
-    return found
+    return result
 
 
 def rounded_up(length: int, longest: int) -> int:
-    """The least of a few lengths up to ``longest`` that holds ``length`` pieces.
+    """Returns the smallest of a few lengths up to ``longest`` that fits ``length`` pieces.
 
     >>> [rounded_up(n, 512) for n in (0, 128, 129, 511)], rounded_up(70, 100)
     ([128, 128, 256, 512], 100)

@@ -1,72 +1,90 @@
-"""What every engine offers, and which there are."""
+"""The interface of all engines, and the choice of the one that a profile names."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
-from nq.inference.batches import Shape
-from nq.inference.network import Network
-from nq.inference.profile import PACKAGES, Profile
-from nq.inference.top_k import Selection
-from nq.model.export import need
-from nq.records import IntArray
+import keras
 
-Rows = Mapping[str, IntArray]
-"""``input_ids``, ``input_mask``, ``segment_ids`` and ``token_map``, each int32 ``[B, L]``."""
+from nq import extras
+from nq.config import ModelConfig
+from nq.inference.batches import Shape
+from nq.inference.profile import ENGINE_EXTRAS, Profile
+from nq.inference.scorer import Rows
+from nq.inference.top_k import TopK
+from nq.model import joint
 
 Step = Callable[[Rows], Sequence[Any]]
-"""Rows of one static shape -> the columns of ``WindowScores`` as arrays."""
-
-COLUMNS = ("input_ids", "input_mask", "segment_ids", "token_map")
+"""Maps rows of one static shape to the columns of ``WindowScores`` as arrays."""
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """What an engine is to compute.
+class Network:
+    """A Keras model with its configuration.
 
     Args:
-        network: the model, in the policy of the profile.
-        profile: how.
-        selection: which positions leave it.
-        calibration: gives real windows to an engine that is calibrated.
+        config: shape of the encoder.
+        model: made by ``joint.build``.
+    """
+
+    config: ModelConfig
+    model: keras.Model
+
+    @cached_property
+    def unmasked(self) -> keras.Model:
+        """The same layers without an attention mask, for batches of full windows."""
+        return joint.for_full_windows(self.model, self.config)
+
+
+@dataclass(frozen=True, eq=False)
+class Computation:
+    """What an engine computes.
+
+    Args:
+        network: the model, under the dtype policy of the profile.
+        profile: the optimizations.
+        top_k: reduces the logits.
+        calibration: returns windows of real data, for an engine that is calibrated.
     """
 
     network: Network
     profile: Profile
-    selection: Selection
+    top_k: TopK
     calibration: Callable[[], Rows] = dict
 
 
 class Engine(Protocol):
-    """Computes a task.
+    """Compiles and runs a computation.
 
     Attributes:
-        precision: the type that the matrix products are computed in.
-        device: where: ``CPU`` or ``GPU``.
+        precision: compute type of the matrix products.
+        device: ``CPU`` or ``GPU``.
     """
 
     precision: str
     device: str
 
     def compiled(self, shape: Shape) -> Step:
-        """A step for rows of exactly that shape.
+        """Returns a step for rows of exactly this shape.
 
         Raises:
-            ProfileNotInForceError: what was asked for is not what would run.
+            ProfileNotInForceError: the compiled step is not what the profile requires.
         """
 
 
-def make(task: Task) -> Engine:
-    """The engine that the task's profile names.
+def make_engine(computation: Computation) -> Engine:
+    """Returns the engine that the computation's profile names.
 
     Raises:
         Error: a package of the engine is not installed.
     """
-    name = task.profile.changes.engine
-    need(name, PACKAGES.get(name, ()))
+    name = computation.profile.changes.engine
+    if name in ENGINE_EXTRAS:
+        extras.require(name)
     module = importlib.import_module(f"nq.inference.engines.{name}")
-    engine: Engine = module.Engine(task)
+    engine: Engine = module.Engine(computation)
     return engine

@@ -1,26 +1,26 @@
 """Optimization profiles: sets of named optimizations, each one entry of a table.
 
-    baseline                 nothing: graph mode, float32
+    baseline                 no optimization: graph mode, float32
     mixed, xla, grappler …   one optimization
-    mixed+xla, …             any combination that makes sense, in any order
+    mixed+xla, …             any possible combination, in any order
 
-A profile is data. What it changes is a handful of settings that the prediction reads;
-no model code knows a profile's name.
+A profile is data: it changes a few settings that inference reads. No model code depends on the
+name of a profile.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
+from nq import extras
 from nq.errors import Error
 
 BASELINE = "baseline"
+DEFAULT_PROFILE = "grappler"
 COMPUTE_TYPE = {"CPU": "bfloat16", "GPU": "float16"}
 THESIS = ("mixed", "xla", "grappler")
 
@@ -40,21 +40,23 @@ GRAPPLER_ON = {
 
 
 TENSORFLOW, OPENVINO, ONNX = "tensorflow", "openvino", "onnx"
-PACKAGES = {OPENVINO: ("openvino", "nncf"), ONNX: ("onnx", "onnxruntime", "tf2onnx")}
-"""What an engine needs installed, as the extra of its name does."""
+ENGINE_EXTRAS = (OPENVINO, ONNX)
+"""Engines whose packages an extra of the same name installs."""
+ALIASES = {"refine": "prune", "recheck": "rescore"}
+"""Earlier names of optimizations, which are still accepted."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Everything a profile can change, with what ``baseline`` does as the default."""
+    """All settings that a profile can change; the defaults are those of ``baseline``."""
 
     mixed: bool = False
     jit_compile: bool = False
     grappler: Mapping[str, bool] = field(default_factory=lambda: GRAPPLER_OFF)
     frozen: bool = False
     buckets: bool = False
-    refine: bool = False
-    recheck: bool = False
+    prune: bool = False
+    rescore: bool = False
     int8: bool = False
     engine: str = TENSORFLOW
 
@@ -64,11 +66,13 @@ class Optimization:
     """One named optimization.
 
     Args:
-        name: as in a profile.
-        help: what it does, in a line.
+        name: its name in a profile.
+        help: one line on its effect.
         changes: the settings that it changes.
-        against: optimizations that it cannot be combined with, and why.
-        needs: it makes sense with one of these only, for the reason in ``why``.
+        against: optimizations that it cannot be combined with, each with the reason.
+        needs: one of these must be in the profile too, for the reason in ``why``.
+        why: see ``needs``.
+        needs_margin: whether it uses the decision margin, which only some rules compute.
     """
 
     name: str
@@ -77,11 +81,12 @@ class Optimization:
     against: Mapping[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     why: str = ""
+    needs_margin: bool = False
 
 
 def _other_engine(title: str) -> dict[str, str]:
     return {
-        name: f"{title} runs the graph, so that TensorFlow's {what} never sees it"
+        name: f"{title} runs the model, so that TensorFlow's {what} would have no effect"
         for name, what in (
             ("xla", "compiler"),
             ("grappler", "graph rewrites"),
@@ -95,7 +100,7 @@ OPTIMIZATIONS = {
     for o in (
         Optimization(
             "mixed",
-            "computes in float16 on a GPU, in bfloat16 on a CPU; weights and logits float32",
+            "computes in float16 on a GPU and in bfloat16 on a CPU; weights and logits in float32",
             {"mixed": True},
         ),
         Optimization(
@@ -105,81 +110,84 @@ OPTIMIZATIONS = {
         ),
         Optimization(
             "grappler",
-            "turns TensorFlow's graph rewrites on: "
+            "enables TensorFlow's graph rewrites: "
             + ", ".join(name for name, on in GRAPPLER_ON.items() if on),
             {"grappler": GRAPPLER_ON},
         ),
         Optimization(
             "frozen",
-            "weights become constants in the type that is computed in; nothing is cast per batch",
+            "makes the weights constants of the compute type, so that no batch casts them",
             {"frozen": True},
         ),
         Optimization(
             "buckets",
-            "windows of like length share a batch, of so many pieces rather than windows; no mask "
-            "where every window is full",
+            "batches windows of similar length, by number of pieces; no mask where all are full",
             {"buckets": True},
         ),
         Optimization(
-            "refine",
-            "reads of each page only those windows that may change its answer",
-            {"refine": True},
+            "prune",
+            "computes of each page only the windows that may change its answer",
+            {"prune": True},
+            needs_margin=True,
         ),
         Optimization(
             "openvino",
-            "OpenVINO computes the model; with mixed in bfloat16",
+            "runs the model in OpenVINO; with mixed in bfloat16",
             {"engine": OPENVINO},
             against=_other_engine("OpenVINO"),
         ),
         Optimization(
             "onnx",
-            "ONNX Runtime computes the model",
+            "runs the model in ONNX Runtime",
             {"engine": ONNX},
             against={
                 **_other_engine("ONNX Runtime"),
-                "openvino": "one engine computes the model",
+                "openvino": "only one engine can run the model",
                 "mixed": "ONNX Runtime has no bfloat16 for a CPU",
             },
         ),
         Optimization(
             "int8",
-            "matrix products in 8 bits: with openvino calibrated on windows of the data, with onnx "
-            "scaled on the fly",
+            "computes matrix products in 8 bits; with openvino calibrated on windows of the data, "
+            "with onnx scaled per batch",
             {"int8": True},
             needs=(OPENVINO, ONNX),
             why="TensorFlow has no fast 8-bit products",
         ),
         Optimization(
-            "recheck",
-            "answers that were a close call are decided again by all windows in float32",
-            {"recheck": True},
+            "rescore",
+            "computes all windows of an example again in float32 where its decision was close",
+            {"rescore": True},
             needs=("mixed", "int8"),
-            why="all is computed in float32 anyway",
+            why="otherwise everything is computed in float32 already",
+            needs_margin=True,
         ),
     )
 }
-BASELINE_HELP = "graph mode in float32, no compiler, TensorFlow's graph rewrites off"
+BASELINE_HELP = "graph mode in float32, no compiler, TensorFlow's graph rewrites disabled"
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A set of optimizations; prints as it is parsed.
+    """A set of optimizations; ``str`` gives the text that ``parse`` reads.
 
     >>> str(Profile.parse("xla+mixed"))
     'mixed+xla'
+    >>> str(Profile.parse("mixed+refine+recheck"))
+    'mixed+prune+rescore'
     """
 
     names: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, text: str) -> Profile:
-        """The profile that ``text`` names.
+        """Returns the profile that ``text`` names.
 
         Raises:
-            ValueError: an unknown or a repeated name; lists the valid ones. Or names that
-                cannot be combined; tells why.
+            ValueError: a name is unknown or repeated, or names cannot be combined; the text has
+                the valid names, or the reason.
         """
-        parts = [part.strip() for part in text.split("+")]
+        parts = [ALIASES.get(part.strip(), part.strip()) for part in text.split("+")]
         if parts == [BASELINE]:
             return cls()
         valid = f"valid are {BASELINE}, or {', '.join(OPTIMIZATIONS)} joined by '+'"
@@ -195,28 +203,48 @@ class Profile:
             raise ValueError(f"profile {text!r}: {impossible}")
         return cls(frozenset(parts))
 
+    @classmethod
+    def of(cls, profile: Profile | str) -> Profile:
+        """Returns a profile given as such or as text.
+
+        Raises:
+            ValueError: see ``parse``.
+        """
+        if isinstance(profile, Profile):
+            return profile
+        if not isinstance(profile, str):
+            raise ValueError(
+                f"profile is {profile!r}: expected a text such as 'mixed+xla', or nq.Profile"
+            )
+        return cls.parse(profile)
+
     def __str__(self) -> str:
         return "+".join(name for name in OPTIMIZATIONS if name in self.names) or BASELINE
 
     @property
     def changes(self) -> Changes:
-        """The settings of this profile."""
+        """The settings under this profile."""
         changes = Changes()
         for name in self.names:
             changes = dataclasses.replace(changes, **OPTIMIZATIONS[name].changes)
         return changes
 
-    def missing(self) -> list[str]:
-        """The packages that it needs and that are not installed."""
-        needed = PACKAGES.get(self.changes.engine, ())
-        return [name for name in needed if importlib.util.find_spec(name) is None]
+    @property
+    def needs_margin(self) -> tuple[str, ...]:
+        """The optimizations of this profile that use the decision margin."""
+        return tuple(n for n, o in OPTIMIZATIONS.items() if n in self.names and o.needs_margin)
+
+    def missing(self) -> tuple[str, ...]:
+        """Returns the packages that this profile needs and that are not installed."""
+        engine = self.changes.engine
+        return extras.missing(engine) if engine in ENGINE_EXTRAS else ()
 
     def precision(self, device: str) -> str:
-        """The type that is computed in, on a ``CPU`` or a ``GPU``."""
+        """Returns the compute type on a ``CPU`` or a ``GPU``."""
         return COMPUTE_TYPE[device] if self.changes.mixed else "float32"
 
     def policy(self, device: str) -> str:
-        """The Keras dtype policy: weights stay float32 unless they are frozen."""
+        """Returns the Keras dtype policy; weights are float32 unless they are frozen."""
         precision = self.precision(device)
         if precision == "float32" or self.changes.engine != TENSORFLOW:
             return "float32"
@@ -224,7 +252,7 @@ class Profile:
 
 
 def _impossible(names: frozenset[str]) -> str:
-    """Why the optimizations cannot be combined; empty if they can."""
+    """Returns why the optimizations cannot be combined; empty if they can."""
     for name in names:
         optimization = OPTIMIZATIONS[name]
         for other in sorted(names & optimization.against.keys()):
@@ -235,33 +263,21 @@ def _impossible(names: frozenset[str]) -> str:
 
 
 def profiles(names: Sequence[str] = tuple(OPTIMIZATIONS)) -> list[Profile]:
-    """Every profile of those optimizations, baseline first, then by their number."""
+    """Returns all possible profiles of these optimizations, the smallest first."""
     some = (frozenset(s) for n in range(len(names) + 1) for s in combinations(names, n))
     return [Profile(names) for names in some if not _impossible(names)]
 
 
 def describe() -> str:
-    """The table for ``--help``: a line for each name."""
+    """Returns the table of optimizations for ``--help``, one line each."""
     rows = {BASELINE: BASELINE_HELP, **{o.name: o.help for o in OPTIMIZATIONS.values()}}
     return "\n".join(f"  {name:<10}{text}" for name, text in rows.items())
 
 
-@contextlib.contextmanager
-def grappler_options(options: Mapping[str, bool]) -> Iterator[None]:
-    """Owns TensorFlow's process-wide rewrite options while a profile runs; restores them."""
-    import tensorflow as tf
-
-    optimizer = tf.config.optimizer
-    before = optimizer.get_experimental_options()
-    optimizer.set_experimental_options(dict(options))
-    try:
-        yield
-    finally:
-        optimizer.set_experimental_options({name: before.get(name) for name in options})
-
-
 class ProfileNotInForceError(Error):
-    """What a profile asked for is not what runs."""
+    """What runs is not what the profile requires."""
 
-    def __init__(self, profile: Profile, what: str, found: object, asked: object) -> None:
-        super().__init__(f"profile {profile} is not in force: {what}: {found}, expected {asked}")
+    def __init__(self, profile: Profile, what: str, actual: object, expected: object) -> None:
+        super().__init__(
+            f"profile {profile} is not in force: {what}: {actual}, expected {expected}"
+        )

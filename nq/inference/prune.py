@@ -1,140 +1,166 @@
-"""``refine``: of a page only those windows are read that may change its answer.
+"""``prune``: the model computes only those windows of a page that may change its answer.
 
-Windows overlap several times; and what speaks for a block before anything is read (where it
-stands, which words it shares with the question: ``choice.Blocks``) bounds what it can weigh, since
-evidence has a highest value. So, for each page:
+Windows overlap several times, and the prior utility of a block (BM25 and position prior,
+``Blocks.prior``) is known before the model runs. With the largest weighted evidence to expect
+(``RankingWeights.max_evidence``) it bounds the utility of a block. So, for each page:
 
-1. windows that hardly overlap, those with the weightiest blocks first, as long as one of them can
-   come within ``far`` of the best choice so far, "no answer" included;
-2. all windows that hold a block within ``near`` of the best choice, since they may say otherwise;
-3. both again on the next of ``levels``, until the decision is at least ``sure`` away from another
-   one (``nq.postprocess.margin``); all windows, if it never is.
+1. windows that hardly overlap are computed in the order of their bounds, as long as one of them can
+   come within ``far`` of the best utility so far, that of "no answer" included;
+2. then all windows with a block within ``near`` of the best utility, which may raise it;
+3. both again on the next level, until the decision margin is at least ``margin``; if it never is,
+   all windows.
 
-A window that is not read says nothing. What ``NEAR`` saves and what it costs, ``python -m
-experiments.margin`` tells.
+A window that is not computed contributes no evidence. ``python -m experiments.margin`` measures
+what each ``near`` saves, and which answers it changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nq.config import DecisionConfig
-from nq.postprocess.margin import distance
-from nq.postprocess.ranking import Blocks, evidence
-from nq.records import READ, SCORE_COLUMNS, Example, IntArray, WindowScores
-
-if TYPE_CHECKING:
-    from nq.inference.engine import Rows
-    from nq.inference.predictor import Columns, Predictor
+from nq.inference.scorer import (
+    Progress,
+    Rows,
+    Scorer,
+    ScorerWrapper,
+    example_slices,
+    no_progress,
+    window_scores,
+)
+from nq.postprocess.blocks import Blocks
+from nq.postprocess.margin import decision_margin
+from nq.postprocess.ranking import rank
+from nq.records import READ, Columns, Example, IntArray
 
 BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Level:
-    """How carefully a page is read; differences of log odds.
+    """How carefully a page is read; all values are differences of log odds.
 
     Args:
-        far: a window is left out if its blocks stay further below the best choice.
-        near: blocks less far below it are read in all their windows.
-        sure: the page is done if no other answer is nearer; else it is read more carefully, in the
-            end as a whole.
+        far: a window is left out if the bounds of its blocks are further below the best utility.
+        near: blocks with a utility less far below it are computed in all their windows.
+        margin: the page is done if its decision margin is at least this.
     """
 
     far: float
     near: float
-    sure: float
+    margin: float
 
 
 NEAR = 2.5
+WINDOWS_AT_ONCE = 4
+PART_FACTOR = 16
+"""Parts with so many times more windows: of each page only some fill the batches."""
+OVERLAP = 0.125
+"""Share of a window that overlaps the next one in the first pass over a page."""
 
 
 def levels(near: float = NEAR) -> tuple[Level, ...]:
-    """From a page that leaves no doubt to one that leaves much."""
-    return tuple(Level(far, near, sure) for far, sure in ((0, 0.3), (1, 0.1), (2, 0.06), (3, 0.04)))
+    """Returns the levels, from pages with a clear decision to pages without one."""
+    return tuple(
+        Level(far, near, margin) for far, margin in ((0, 0.3), (1, 0.1), (2, 0.06), (3, 0.04))
+    )
 
 
-AT_ONCE = 4
-PARTS_AT_ONCE = 16
-OVERLAP = 0.125
-
-
-def scores(
-    predictor: Predictor,
-    rows: Rows,
-    examples: Sequence[Example],
-    decision: DecisionConfig,
-    on_windows: Callable[[int], None] = lambda n: None,
-) -> Columns:
-    """As ``Predictor.scores``, most windows without reading them.
+class PruningScorer(ScorerWrapper):
+    """Scores the windows of examples by computing only those that may change the decision.
 
     Args:
-        predictor: reads windows; call it while this is ``ready``.
-        rows: the windows of ``examples``, in their order.
-        examples: the pages.
-        decision: what is to be decided.
-        on_windows: told how many windows were done just now.
+        inner: computes windows; it gets some windows of each example, so it must score each
+            window on its own, as ``Predictor`` does.
+        decision: the decision that the scores are for.
+        careful: the levels, the least careful first.
+        part_factor: see ``PART_FACTOR``.
     """
-    starts = np.flatnonzero(rows["window_ids"][:, 0] == 0).tolist()
-    pages = [slice(a, b) for a, b in pairwise([*starts, len(rows["window_ids"])])]
 
-    def score(windows: IntArray) -> Columns:
-        return predictor.scores({name: rows[name][windows] for name in rows}, on_windows)
+    def __init__(
+        self,
+        inner: Scorer,
+        decision: DecisionConfig,
+        careful: Sequence[Level] = levels(),
+        part_factor: int = PART_FACTOR,
+    ) -> None:
+        super().__init__(inner)
+        self.decision, self.careful = decision, careful
+        self.part_batches = part_factor * inner.part_batches
 
-    found = read(score, rows["token_map"], examples, pages, decision)
-    on_windows(int((~found[READ]).sum()))
-    return found
+    def scores(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Columns:
+        """See ``Scorer.scores``; the column ``READ`` tells which windows were computed.
+
+        The score columns of the other windows have -1 for document tokens and 0 elsewhere.
+        """
+
+        def compute(windows: IntArray) -> Columns:
+            return self.inner.scores({name: rows[name][windows] for name in rows}, (), progress)
+
+        columns = pruned_scores(
+            compute, rows["token_map"], examples, example_slices(rows), self.decision, self.careful
+        )
+        progress(int((~columns[READ]).sum()))
+        return columns
 
 
-def read(
-    score: Callable[[IntArray], Columns],
+def pruned_scores(
+    compute: Callable[[IntArray], Columns],
     token_map: IntArray,
     examples: Sequence[Example],
     pages: Sequence[slice],
     decision: DecisionConfig,
     careful: Sequence[Level] = levels(),
 ) -> Columns:
-    """Scores of the windows of some pages, of most of them without reading them.
+    """Returns the scores of the windows of some pages, most of them not computed.
 
     Args:
-        score: gives the columns ``SCORE_COLUMNS`` of the windows with those numbers, which rise.
+        compute: returns the columns ``SCORE_COLUMNS`` of the windows with these ascending numbers.
         token_map: ``[N, L]`` of all windows.
         examples: the pages.
         pages: the windows of each page.
-        decision: what is to be decided.
-        careful: how carefully, from the first level on.
+        decision: the decision that the scores are for.
+        careful: the levels, the least careful first.
 
     Returns:
-        The columns ``SCORE_COLUMNS`` and ``READ`` of all windows.
+        The columns ``SCORE_COLUMNS`` and ``READ`` of all N windows.
     """
-    readings = [
-        Reading(example, token_map[page], decision, careful)
+    plans = [
+        PagePlan(example, token_map[page], decision, careful)
         for example, page in zip(examples, pages, strict=True)
     ]
     table: Columns = {READ: np.zeros(len(token_map), np.bool_)}
     while True:
         parts = [
-            page.start + r.wanted(table, page) for r, page in zip(readings, pages, strict=True)
+            page.start + plan.next_windows({name: column[page] for name, column in table.items()})
+            for plan, page in zip(plans, pages, strict=True)
         ]
         windows = np.sort(np.concatenate(parts))
         if not len(windows):
             return table
-        for name, rows in score(windows).items():
+        for name, values in compute(windows).items():
             if name not in table:
-                shape = len(token_map), *rows.shape[1:]
-                table[name] = np.full(shape, -1 if name.endswith("_doc") else 0, rows.dtype)
-            table[name][windows] = rows
+                shape = len(token_map), *values.shape[1:]
+                table[name] = np.full(shape, -1 if name.endswith("_doc") else 0, values.dtype)
+            table[name][windows] = values
         table[READ][windows] = True
 
 
-class Reading:
-    """Which windows of one page to read next."""
+class PagePlan:
+    """Chooses the windows of one page to compute next.
+
+    Args:
+        example: question and page.
+        token_map: ``[W, L]`` of its windows.
+        decision: the decision that the scores are for.
+        careful: the levels, the least careful first.
+    """
 
     def __init__(
         self,
@@ -144,98 +170,98 @@ class Reading:
         careful: Sequence[Level],
     ) -> None:
         self.example, self.decision = example, decision
-        self._levels, self._done = list(careful), False
         self.blocks = Blocks.of(example)
-        held = text(token_map)
-        self._holds = _holds(held, self.blocks)
+        self._levels, self._done = list(careful), False
+        tokens = tokens_in_windows(token_map)
+        self._contains = _blocks_in_windows(tokens, self.blocks)
         weights = decision.weights
-        known = self.blocks.utility(weights) + weights.most_evidence
-        self._bound = np.where(self._holds, known, -np.inf).max(axis=1, initial=-np.inf)
-        first = coarse(held)
-        self._left = first[np.argsort(-self._bound[first], kind="stable")]
+        bounds = self.blocks.prior(weights) + weights.max_evidence
+        self._bound = np.where(self._contains, bounds, -np.inf).max(axis=1, initial=-np.inf)
+        first = covering_windows(tokens)
+        self._queue = first[np.argsort(-self._bound[first], kind="stable")]
 
-    def wanted(self, table: Columns, page: slice) -> IntArray:
-        """The windows to read next, none if the page is done.
+    def next_windows(self, columns: Columns) -> IntArray:
+        """Returns the numbers of the windows to compute next; none if the page is done.
 
         Args:
-            table: the columns of all windows that were read.
-            page: where the windows of this page are in it.
+            columns: of the windows of this page, ``READ`` and the scores computed so far.
         """
+        nothing, computed = np.empty(0, np.int64), columns[READ]
         if self._done:
-            return np.empty(0, np.int64)
-        read = table[READ][page]
-        self._left = self._left[~read[self._left]]
-        if not read.any():
-            return self._next(-np.inf)
-        scores = WindowScores(**{name: table[name][page][read] for name in SCORE_COLUMNS})
-        found = evidence(self.example, scores, self.decision.max_answer_length, self.blocks)
-        weights = self.decision.weights
-        utility = found.utility(weights)
-        best = utility.max(initial=weights.null)
-        while self._levels and not self._done:
+            return nothing
+        self._queue = self._queue[~computed[self._queue]]
+        if not computed.any():
+            return self._next_in_queue(-np.inf)
+        scores = window_scores({name: column[computed] for name, column in columns.items()})
+        ranking = rank(self.example, scores, self.decision, self.blocks)
+        best = ranking.utility.max(initial=self.decision.weights.null)
+        while self._levels:
             level = self._levels[0]
-            wanted = self._next(best - level.far)
-            if not len(wanted):
-                near = np.isin(self.blocks.candidates, found.blocks[utility > best - level.near])
-                wanted = np.flatnonzero(self._holds[:, near].any(axis=1) & ~read)
-            if len(wanted):
-                return wanted
-            self._done = distance(self.example, found, self.decision) >= level.sure
+            windows = self._next_in_queue(best - level.far)
+            if not len(windows):
+                close = ranking.evidence.blocks[ranking.utility > best - level.near]
+                near = np.isin(self.blocks.candidates, close)
+                windows = np.flatnonzero(self._contains[:, near].any(axis=1) & ~computed)
+            if len(windows):
+                return windows
+            if decision_margin(ranking) >= level.margin:
+                self._done = True
+                return nothing
             self._levels.pop(0)
-        wanted = np.empty(0, np.int64) if self._done else np.flatnonzero(~read)
         self._done = True
-        return wanted
+        return np.flatnonzero(~computed)
 
-    def _next(self, bound: float) -> IntArray:
-        """The weightiest windows of those that hardly overlap, if they can weigh so much."""
-        first = self._left[:AT_ONCE]
+    def _next_in_queue(self, bound: float) -> IntArray:
+        """Returns the next windows of the first pass whose bound is at least this."""
+        first = self._queue[:WINDOWS_AT_ONCE]
         return np.asarray(first[self._bound[first] >= bound])
 
 
-def text(token_map: IntArray) -> BoolArray:
-    """Which document tokens each window of an example holds ``[W, T + 1]``.
+def tokens_in_windows(token_map: IntArray) -> BoolArray:
+    """Returns which of T document tokens each window of an example contains, ``[W, T + 1]``.
 
-    The last column is that of token -1, which none holds.
+    The last column is that of token -1, which no window contains.
 
-    >>> text(np.array([[-1, 0, 2], [-1, 2, -1]])).astype(int).tolist()
+    >>> tokens_in_windows(np.array([[-1, 0, 2], [-1, 2, -1]])).astype(int).tolist()
     [[1, 0, 1, 0], [0, 0, 1, 0]]
     """
-    held = np.zeros((len(token_map), token_map.max(initial=-1) + 2), np.bool_)
-    held[np.arange(len(token_map))[:, None], token_map] = True
-    held[:, -1] = False
-    return held
+    contains = np.zeros((len(token_map), token_map.max(initial=-1) + 2), np.bool_)
+    contains[np.arange(len(token_map))[:, None], token_map] = True
+    contains[:, -1] = False
+    return contains
 
 
-def _holds(held: BoolArray, blocks: Blocks) -> BoolArray:
-    """``[W, B]`` whether a window holds a word of a block."""
-    found = np.zeros((len(held), len(blocks.candidates) + 1), np.bool_)
-    window, token = np.nonzero(held[:, :-1])
+def _blocks_in_windows(tokens: BoolArray, blocks: Blocks) -> BoolArray:
+    """Returns whether each window contains a word of each block, ``[W, B]``."""
+    n_blocks = len(blocks.candidates)
+    contains = np.zeros((len(tokens), n_blocks + 1), np.bool_)
+    window, token = np.nonzero(tokens[:, :-1])
     block = blocks.of_token[token]
-    row = np.searchsorted(blocks.candidates, block)
-    found[window, np.where(block < 0, len(blocks.candidates), row)] = True
-    return found[:, :-1]
+    column = np.searchsorted(blocks.candidates, block)
+    contains[window, np.where(block < 0, n_blocks, column)] = True
+    return contains[:, :-1]
 
 
-def coarse(held: BoolArray) -> IntArray:
-    """Few windows of one example that hold all of its text, each overlapping the next a little.
+def covering_windows(tokens: BoolArray) -> IntArray:
+    """Returns few windows of one example that contain all its text, with a small overlap.
 
-    The next window is the last one that holds the first token which is still missing, and some
-    before it; where none does, the first that holds the missing one.
+    The next window is the last one that contains the first missing token and some before it; where
+    none does, the first that contains the missing one.
 
     Args:
-        held: see ``text``.
+        tokens: see ``tokens_in_windows``.
 
-    >>> coarse(text(np.arange(0, 50, 10)[:, None] + np.arange(36))).tolist()
+    >>> covering_windows(tokens_in_windows(np.arange(0, 50, 10)[:, None] + np.arange(36))).tolist()
     [0, 3, 4]
     """
-    tokens = np.flatnonzero(held.any(axis=0))
-    found, seen, overlap = list[int](), np.zeros(len(tokens), np.bool_), 0
-    while not seen.all():
-        missing = int(seen.argmin())
-        holds = held[:, tokens[missing]]
-        both = np.flatnonzero(holds & held[:, tokens[max(0, missing - overlap)]])
-        found.append(int(both[-1]) if len(both) else int(holds.argmax()))
-        now = held[found[-1], tokens]
-        seen |= now
-        overlap = int(np.ceil(OVERLAP * np.count_nonzero(now)))
-    return np.unique(found).astype(np.int64) if found else np.arange(min(1, len(held)))
+    present = np.flatnonzero(tokens.any(axis=0))
+    chosen, covered, overlap = list[int](), np.zeros(len(present), np.bool_), 0
+    while not covered.all():
+        missing = int(covered.argmin())
+        with_missing = tokens[:, present[missing]]
+        both = np.flatnonzero(with_missing & tokens[:, present[max(0, missing - overlap)]])
+        chosen.append(int(both[-1]) if len(both) else int(with_missing.argmax()))
+        new = tokens[chosen[-1], present]
+        covered |= new
+        overlap = int(np.ceil(OVERLAP * np.count_nonzero(new)))
+    return np.unique(chosen).astype(np.int64) if chosen else np.arange(min(1, len(tokens)))

@@ -1,56 +1,94 @@
-"""``recheck``: close calls are decided again, by all windows in float32.
+"""``rescore``: close decisions are computed again with all windows in float32.
 
-Rounding changes an answer only where another one is nearly as good. How near, the decision knows
-(``nq.postprocess.margin``): an example whose answer is nearer to another one than ``CLOSE``,
-times what the decision counts evidence for, is computed again, under the same profile without
-what makes it less exact.
+Rounding changes an answer only where another one is nearly as probable. How nearly, the decision
+margin tells (``nq.postprocess.margin``): an example whose margin is below ``CLOSE``, times the
+weight of the evidence, is computed again under the same profile without its inexact optimizations.
 
-Of the answers that bfloat16 changed on the even half of dev (7 of 283, as many by TensorFlow as by
-OpenVINO) none lay further away, of those that 8 bits changed 3 of 20.
+Of the answers that bfloat16 changed on the even half of dev (7 of 283, with TensorFlow and with
+OpenVINO) none had a larger margin; of those that 8 bits changed, 3 of 20 had.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
 from nq.config import DecisionConfig
-from nq.inference.loading import Loader
-from nq.inference.predictor import Columns, Predictor, rows_of
 from nq.inference.profile import Profile
-from nq.postprocess.decision import RULES
-from nq.preprocess.features import features
-from nq.records import Example, WindowScores
+from nq.inference.scorer import (
+    Progress,
+    Rows,
+    Scorer,
+    ScorerWrapper,
+    concatenate,
+    example_slices,
+    no_progress,
+    window_scores,
+)
+from nq.postprocess.margin import decision_margin
+from nq.postprocess.ranking import rank
+from nq.records import READ, RESCORED, Columns, Example
 
 CLOSE = {"mixed": 0.065, "int8": 0.43}
-"""Differences of evidence, which is a sum of logits."""
+"""Margins of evidence (a sum of logits) that each inexact optimization may change."""
 
 
-class Recheck:
-    """Decides which examples to compute again, and does.
+class RescoringScorer(ScorerWrapper):
+    """Scores examples, and those with a close decision again by an exact scorer.
 
     Args:
-        loader: of the model.
-        profile: that the scores were computed under.
-        decision: how scores become answers, by a rule that tells how close a call was.
+        inner: the scorer of the profile.
+        exact: makes the exact scorer; it is called when the first decision is close.
+        profile: of ``inner``.
+        decision: the decision that the scores are for.
     """
 
-    def __init__(self, loader: Loader, profile: Profile, decision: DecisionConfig) -> None:
-        self.loader, self.decision = loader, decision
-        counts = max(decision.weights.evidence, decision.weights.short_evidence)
-        self._close = counts * max(CLOSE[name] for name in profile.names & CLOSE.keys())
-        self._exactly = Profile(profile.names - CLOSE.keys() - {"refine", "recheck"})
-        self._exact: Predictor | None = None
+    def __init__(
+        self,
+        inner: Scorer,
+        exact: Callable[[], Scorer],
+        profile: Profile,
+        decision: DecisionConfig,
+    ) -> None:
+        super().__init__(inner)
+        self.decision = decision
+        weight = max(decision.weights.evidence, decision.weights.short_evidence)
+        self.close = weight * max(CLOSE[name] for name in profile.names & CLOSE.keys())
+        self._make_exact = exact
+        self._exact: Scorer | None = None
 
-    def scores(self, example: Example, found: WindowScores) -> Columns | None:
-        """The columns of all windows of a close call, as ``Predictor.scores`` gives them.
+    def scores(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Columns:
+        """See ``Scorer.scores``; the column ``RESCORED`` tells which windows were rescored."""
+        columns = self.inner.scores(rows, examples, progress)
+        started = time.perf_counter()
+        rescored = np.zeros(len(rows["window_ids"]), np.bool_)
+        close = [
+            (example, page)
+            for example, page in zip(examples, example_slices(rows), strict=True)
+            if self._margin(example, columns, page) < self.close
+        ]
+        if close:
+            if self._exact is None:
+                self._exact = self._make_exact()
+            for _, page in close:
+                rescored[page] = True
+            parts = [{name: column[page] for name, column in rows.items()} for _, page in close]
+            exact = self._exact.scores(concatenate(parts), [example for example, _ in close])
+            for name, column in exact.items():
+                columns[name][rescored] = column
+            if READ in columns:
+                columns[READ][rescored] = True
+        self.counters.rescore_s += time.perf_counter() - started
+        return {**columns, RESCORED: rescored}
 
-        Args:
-            example: the page.
-            found: what the profile made of it.
-        """
-        closeness = RULES[self.decision.rule].closeness
-        if closeness is None or closeness(example, found, self.decision) >= self._close:
-            return None
-        if self._exact is None:
-            self._exact = self.loader.predictor(self._exactly)
-        with self._exact.ready():
-            rows = rows_of(features(example, self.loader.tokenizer, self.loader.windows))
-            return {**self._exact.scores(rows), "window_ids": rows["window_ids"]}
+    def _margin(self, example: Example, columns: Columns, page: slice) -> float:
+        return decision_margin(rank(example, window_scores(columns, page), self.decision))
+
+
+def exact_profile(profile: Profile) -> Profile:
+    """Returns the profile without the optimizations that change scores or leave windows out."""
+    return Profile(profile.names - CLOSE.keys() - {"prune", "rescore"})

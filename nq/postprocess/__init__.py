@@ -1,1 +1,1 @@
-"""From scores to predictions: pairs of positions, the decision rules, their thresholds."""
+"""Postprocessing: the scores of all windows of an example in, one prediction out."""

@@ -1,12 +1,11 @@
-"""How much a block talks of what the question asks: BM25 within one page.
+"""Lexical overlap of question and block: BM25 within one page.
 
     score(block) = sum over words w of the question of
                    idf(w) * tf * (k + 1) / (tf + k * (1 - b + b * length / mean length))
     idf(w) = log(1 + (n - df + 0.5) / (df + 0.5))
 
-with tf the count of w in the block, df the blocks that have it, n all blocks: a word that all
-blocks have counts for little. Robertson and Zaragoza 2009, The Probabilistic Relevance
-Framework: BM25 and Beyond.
+with tf the count of w in the block, df the number of blocks that contain it, and n the number of
+blocks. Robertson and Zaragoza 2009, The Probabilistic Relevance Framework: BM25 and Beyond.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ WORD = re.compile(r"\w+")
 
 
 def bm25(question: str, blocks: Sequence[Sequence[str]]) -> FloatArray:
-    """``[len(blocks)]`` scores, 0 for a block without a word of the question.
+    """Returns the BM25 score of each block, ``[len(blocks)]``; 0 without a common word.
 
     Args:
-        question: in words; case does not matter.
+        question: the query; case is ignored.
         blocks: the lower-case words of each block.
 
     >>> bm25("Who wrote it?", [["she", "wrote", "it"], ["it", "rains"]]).round(2).tolist()
@@ -39,15 +38,15 @@ def bm25(question: str, blocks: Sequence[Sequence[str]]) -> FloatArray:
     norm = K * (1 - B + B * lengths / max(lengths.mean(), 1.0)) if len(blocks) else lengths
     total = np.zeros(len(blocks))
     for word in sorted(set(WORD.findall(question.lower()))):
-        found = frequency[word]
-        idf = np.log1p((len(blocks) - found + 0.5) / (found + 0.5))
+        df = frequency[word]
+        idf = np.log1p((len(blocks) - df + 0.5) / (df + 0.5))
         tf = np.array([count[word] for count in counts], np.float64)
         total += idf * tf * (K + 1) / (tf + norm)
     return total
 
 
-def overlap(example: Example, candidates: Iterable[int]) -> FloatArray:
-    """BM25 of the question against the text of those candidates."""
+def candidate_bm25(example: Example, candidates: Iterable[int]) -> FloatArray:
+    """Returns the BM25 score of the question for the text of each of these candidates."""
     tokens, html = example.tokens, example.is_html
     spans = [example.candidates[i].span for i in candidates]
     blocks = [[tokens[i].lower() for i in range(s.start, s.end) if not html[i]] for s in spans]

@@ -1,11 +1,10 @@
-"""Annotated pages -> weights of the default decision, by maximum likelihood.
+"""Fits the weights of the default decision to annotated pages, by maximum likelihood.
 
-Each page gives a lesson to both softmaxes of ``nq.postprocess.ranking``: which blocks are right
-(none: "no answer" is), and which options of the right block are. The loss is the negative
-logarithm of the probability that falls on what is right, with a pull towards the weights that
-take the model at its word and expect answers where they usually stand
-(``nq.postprocess.position_prior``), so that a few hundred pages are enough, of whatever kind:
-what they do not show stays as expected.
+Each page gives one choice set to each softmax of ``nq.postprocess.ranking`` (a conditional logit
+model): the blocks and "no answer", and the options of the right block. The loss is the negative
+log-probability of the right choices, with an L2 penalty towards weights that trust the model and
+expect answers at their usual positions (``nq.postprocess.position_prior``), so that a few hundred
+pages of any kind are enough: weights that the pages do not determine keep their prior values.
 """
 
 from __future__ import annotations
@@ -15,31 +14,31 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from nq.config import RankingWeights
-from nq.postprocess.position_prior import USUAL
-from nq.postprocess.ranking import Evidence, Hypotheses, Options
+from nq.postprocess.evidence import Evidence, Hypotheses, Options
+from nq.postprocess.position_prior import PRIOR_WEIGHTS
 from nq.records import AnswerType, Example, FloatArray, IntArray, Span, YesNo
 
-PULL = 1.0
-ROUNDED = 4
+PENALTY = 1.0
+DIGITS = 4
 IMPOSSIBLE = -1e6
-LEAST = 1e-3
-"""Evidence counts for something: more of it is never a reason against a choice."""
-MOST = 99.9
-"""Percentile of evidence beyond which none is expected."""
+MIN_EVIDENCE_WEIGHT = 1e-3
+"""More evidence is never a reason against a choice."""
+MAX_EVIDENCE_PERCENTILE = 99.9
 ANNOTATORS_NEEDED = 2
-BLOCK = ("evidence", "overlap", "table", "list", "place", "null")
-OPTION = ("short_evidence", "short_length", "whole", "yes", "no")
+BLOCK_WEIGHTS = ("evidence", "bm25", "table", "list", "position", "null")
+OPTION_WEIGHTS = ("short_evidence", "short_length", "no_short", "yes", "no")
 _YES_NO = {AnswerType.YES: YesNo.YES, AnswerType.NO: YesNo.NO}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lesson:
-    """What can be chosen from, and what of it is right.
+class ChoiceSet:
+    """N choices and the right ones among them.
 
     Args:
-        hypotheses: what the model says for each of N choices.
+        hypotheses: the evidence for each choice.
         features: ``[N, F]`` of each choice.
         right: ``[N]`` whether it is right; at least one is.
     """
@@ -49,135 +48,144 @@ class Lesson:
     right: IntArray
 
 
-def block_lesson(example: Example, found: Evidence) -> Lesson | None:
-    """Blocks and, last, "no answer"; ``None`` where the right block was not read."""
+def block_choices(example: Example, evidence: Evidence) -> ChoiceSet | None:
+    """Returns the blocks and, last, "no answer"; ``None`` if no right block has evidence."""
     gold = gold_longs(example)
-    spans = [example.candidates[i].span for i in found.blocks.tolist()]
+    spans = [example.candidates[i].span for i in evidence.blocks.tolist()]
     right = np.array([*(span in gold for span in spans), not gold])
     if not right.any():
         return None
-    said, null = found.hypotheses, len(spans)
+    blocks, null = evidence.hypotheses, len(spans)
     hypotheses = Hypotheses(
-        np.append(said.evidence, 0.0),
-        np.append(said.reading, len(said.choice)),
-        np.append(said.choice, null),
+        np.append(blocks.evidence, 0.0),
+        np.append(blocks.group, len(blocks.choice)),
+        np.append(blocks.choice, null),
     )
-    columns = np.concatenate([found.features, np.zeros((1, found.features.shape[1]))])
-    return Lesson(hypotheses, np.column_stack([columns, np.arange(null + 1) == null]), right)
+    features = np.concatenate([evidence.features, np.zeros((1, evidence.features.shape[1]))])
+    return ChoiceSet(hypotheses, np.column_stack([features, np.arange(null + 1) == null]), right)
 
 
-def option_lesson(example: Example, found: Evidence) -> Lesson | None:
-    """The options of the right block; ``None`` where there is no right one."""
+def option_choices(example: Example, evidence: Evidence) -> ChoiceSet | None:
+    """Returns the options of the best right block; ``None`` if no option is right."""
     gold = gold_longs(example)
     rows = [
         row
-        for row, block in enumerate(found.blocks.tolist())
+        for row, block in enumerate(evidence.blocks.tolist())
         if example.candidates[block].span in gold
     ]
     if not rows:
         return None
-    said = found.hypotheses.said(1.0)
-    options = found.options(max(rows, key=lambda row: float(said[row])))
+    scores = evidence.hypotheses.scores(1.0)
+    options = evidence.options(max(rows, key=lambda row: float(scores[row])))
     right = right_options(example, options)
-    one_each = Hypotheses(options.evidence, np.arange(len(right)), np.arange(len(right)))
-    return Lesson(one_each, options.features, right) if right.any() else None
+    numbers = np.arange(len(right))
+    hypotheses = Hypotheses(options.evidence, numbers, numbers)
+    return ChoiceSet(hypotheses, options.features, right) if right.any() else None
 
 
 def gold_longs(example: Example) -> set[Span]:
-    """The long answers that count as right; none where too few annotators gave one."""
-    given = [a.long for a in example.annotations or () if a.long is not None]
-    return set(given) if len(given) >= _needed(example) else set()
+    """Returns the right long answers; none if too few annotators gave one."""
+    longs = [a.long for a in example.annotations or () if a.long is not None]
+    return set(longs) if len(longs) >= _annotators_needed(example) else set()
 
 
 def right_options(example: Example, options: Options) -> IntArray:
-    """``[O]`` which options the evaluation would take; "the whole block" without a short answer."""
+    """Returns ``[O]`` which options the evaluation counts as right.
+
+    Where the gold has no short answer that is "no short answer" (type LONG).
+    """
     annotations = example.annotations or ()
-    given = [a for a in annotations if a.shorts or a.yes_no is not YesNo.NONE]
-    if len(given) < _needed(example):
-        return np.asarray(options.kinds == AnswerType.LONG)
-    spans = {a.shorts[0] for a in given if len(set(a.shorts)) == 1}
-    words = {a.yes_no for a in given}
+    answered = [a for a in annotations if a.shorts or a.yes_no is not YesNo.NONE]
+    if len(answered) < _annotators_needed(example):
+        return np.asarray(options.types == AnswerType.LONG)
+    spans = {a.shorts[0] for a in answered if len(set(a.shorts)) == 1}
+    words = {a.yes_no for a in answered}
     right = []
-    for kind, (start, end) in zip(options.kinds.tolist(), options.spans.tolist(), strict=True):
+    for kind, (start, end) in zip(options.types.tolist(), options.spans.tolist(), strict=True):
         short = kind == AnswerType.SHORT and Span(start, end + 1) in spans
         right.append(short or (kind in _YES_NO and _YES_NO[AnswerType(kind)] in words))
     return np.array(right)
 
 
-def _needed(example: Example) -> int:
-    """So many annotators make an answer: two, or the only one."""
+def _annotators_needed(example: Example) -> int:
+    """Returns how many annotators make an answer: two, or the only one."""
     return min(ANNOTATORS_NEEDED, len(example.annotations or ())) or 1
 
 
-def fit(blocks: Sequence[Lesson], options: Sequence[Lesson]) -> RankingWeights:
-    """The weights of both softmaxes and the highest evidence to expect; scaling is left as it is.
+def fit(blocks: Sequence[ChoiceSet], options: Sequence[ChoiceSet]) -> RankingWeights:
+    """Returns the fitted weights of both softmaxes and the largest expected evidence.
+
+    The calibration (scales and shifts) is left as it is.
 
     Args:
-        blocks, options: the lessons; without any the weights stay as expected.
+        blocks: the choice sets of the first softmax; without any, its weights keep their priors.
+        options: those of the second.
     """
-    weights = _fitted(_fitted(USUAL, BLOCK, blocks), OPTION, options)
+    weights = _fitted(_fitted(PRIOR_WEIGHTS, BLOCK_WEIGHTS, blocks), OPTION_WEIGHTS, options)
     if not blocks:
         return weights
-    said = [lesson.hypotheses.said(weights.evidence)[:-1] for lesson in blocks]
-    most = float(np.percentile(np.concatenate(said), MOST))
-    return replace(weights, most_evidence=round(most, ROUNDED))
+    scores = [choices.hypotheses.scores(weights.evidence)[:-1] for choices in blocks]
+    largest = float(np.percentile(np.concatenate(scores), MAX_EVIDENCE_PERCENTILE))
+    return replace(weights, max_evidence=round(largest, DIGITS))
 
 
 def _fitted(
-    start: RankingWeights, names: Sequence[str], lessons: Sequence[Lesson]
+    start: RankingWeights, names: Sequence[str], choice_sets: Sequence[ChoiceSet]
 ) -> RankingWeights:
-    """The first of the weights counts evidence, the others the features."""
-    if not lessons:
+    """Returns ``start`` with these weights fitted: first that of the evidence, then the features'.
+
+    Minimizes the penalized negative log-likelihood by L-BFGS-B with the analytic gradient.
+    """
+    if not choice_sets:
         return start
-    sizes = np.array([len(lesson.right) for lesson in lessons])
+    sizes = np.array([len(choices.right) for choices in choice_sets])
     first = np.cumsum(sizes) - sizes
-    features = np.concatenate([lesson.features for lesson in lessons])
-    right = np.concatenate([lesson.right for lesson in lessons]).astype(bool)
-    together = _together(lessons)
+    features = np.concatenate([choices.features for choices in choice_sets])
+    right = np.concatenate([choices.right for choices in choice_sets]).astype(bool)
+    hypotheses = _concatenated(choice_sets)
 
     def loss(w: FloatArray) -> tuple[float, FloatArray]:
-        evidence, slope = together.said_and_slope(w[0])
+        evidence, slope = hypotheses.scores_and_slopes(w[0])
         utility = evidence + features @ w[1:]
         total = np.logaddexp.reduceat(utility, first)
         good = np.logaddexp.reduceat(np.where(right, utility, -np.inf), first)
-        pull = PULL / 2 * float(((w - origin) ** 2).sum())
-        everything = np.exp(utility - np.repeat(total, sizes))
+        penalty = PENALTY / 2 * float(((w - prior) ** 2).sum())
+        predicted = np.exp(utility - np.repeat(total, sizes))
         wanted = np.where(right, np.exp(utility - np.repeat(good, sizes)), 0.0)
         columns = np.column_stack([slope, features])
-        gradient = (everything - wanted) @ columns + PULL * (w - origin)
-        return float((total - good).sum()) + pull, gradient
+        gradient = (predicted - wanted) @ columns + PENALTY * (w - prior)
+        return float((total - good).sum()) + penalty, gradient
 
-    origin = np.array([getattr(start, name) for name in names])
-    bounds = [(LEAST, None), *[(None, None)] * (len(names) - 1)]
-    found = minimize(loss, origin, jac=True, method="L-BFGS-B", bounds=bounds).x
-    return replace(
-        start, **{n: round(float(v), ROUNDED) for n, v in zip(names, found, strict=True)}
-    )
+    prior = np.array([getattr(start, name) for name in names])
+    bounds = [(MIN_EVIDENCE_WEIGHT, None), *[(None, None)] * (len(names) - 1)]
+    fitted = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=bounds).x
+    values = {name: round(float(v), DIGITS) for name, v in zip(names, fitted, strict=True)}
+    return replace(start, **values)
 
 
-def _together(lessons: Sequence[Lesson]) -> Hypotheses:
-    """The hypotheses of all lessons, choices numbered on; what is impossible is only unlikely."""
-    all_of = [lesson.hypotheses for lesson in lessons]
-    readings = np.cumsum([0, *(len(one.choice) for one in all_of)])
-    choices = np.cumsum([0, *(len(lesson.right) for lesson in lessons)])
+def _concatenated(choice_sets: Sequence[ChoiceSet]) -> Hypotheses:
+    """Returns the hypotheses of all choice sets, renumbered; infinite evidence is made finite."""
+    parts = [choices.hypotheses for choices in choice_sets]
+    groups = np.cumsum([0, *(len(part.choice) for part in parts)])
+    choices = np.cumsum([0, *(len(choices.right) for choices in choice_sets)])
     return Hypotheses(
-        np.maximum(np.concatenate([one.evidence for one in all_of]), IMPOSSIBLE),
-        np.concatenate([one.reading + n for one, n in zip(all_of, readings, strict=False)]),
-        np.concatenate([one.choice + n for one, n in zip(all_of, choices, strict=False)]),
+        np.maximum(np.concatenate([part.evidence for part in parts]), IMPOSSIBLE),
+        np.concatenate([part.group + n for part, n in zip(parts, groups, strict=False)]),
+        np.concatenate([part.choice + n for part, n in zip(parts, choices, strict=False)]),
     )
 
 
-def scaling(probabilities: Sequence[float], right: Sequence[bool]) -> tuple[float, float]:
-    """Platt's scale and shift under which ``probabilities`` fit best to what was ``right``."""
+def fit_calibration(probabilities: Sequence[float], right: Sequence[bool]) -> tuple[float, float]:
+    """Returns Platt's scale and shift under which the probabilities fit the outcomes best."""
     p = np.clip(np.asarray(probabilities, np.float64), 1e-9, 1 - 1e-9)
     odds, hit = np.log(p) - np.log1p(-p), np.asarray(right, np.float64)
 
     def loss(w: FloatArray) -> tuple[float, FloatArray]:
         x = w[0] * odds + w[1]
-        miss = 1 / (1 + np.exp(-x)) - hit
-        pull = PULL / 2 * ((w[0] - 1) ** 2 + w[1] ** 2)
-        value = float((np.logaddexp(0, x) - hit * x).sum()) + pull
-        return value, np.array([miss @ odds + PULL * (w[0] - 1), miss.sum() + PULL * w[1]])
+        miss = expit(x) - hit
+        penalty = PENALTY / 2 * ((w[0] - 1) ** 2 + w[1] ** 2)
+        value = float((np.logaddexp(0, x) - hit * x).sum()) + penalty
+        return value, np.array([miss @ odds + PENALTY * (w[0] - 1), miss.sum() + PENALTY * w[1]])
 
     scale, shift = minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B").x
-    return round(max(float(scale), 1e-3), ROUNDED), round(float(shift), ROUNDED)
+    return round(max(float(scale), MIN_EVIDENCE_WEIGHT), DIGITS), round(float(shift), DIGITS)

@@ -1,4 +1,7 @@
-"""How near an example is to another answer: what a less exact computation may turn round."""
+"""Decision margin: the smallest change of log odds that would change the decision.
+
+A less exact computation may change an answer only where the margin is small.
+"""
 
 from __future__ import annotations
 
@@ -7,62 +10,54 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nq.config import DecisionConfig
-from nq.postprocess.ranking import Evidence, alternative, evidence, log_odds
-from nq.records import AnswerType, Example, FloatArray, WindowScores
+from nq.postprocess.ranking import Ranking, log_odds
+from nq.records import AnswerType, FloatArray
 
 
-def closeness(example: Example, scores: WindowScores, config: DecisionConfig) -> float:
-    """The least change of a log odds that makes the default decision another one."""
-    return distance(example, evidence(example, scores, config.max_answer_length), config)
+def decision_margin(ranking: Ranking) -> float:
+    """Returns the smallest change of a log odds that would change the default decision.
 
-
-def distance(example: Example, found: Evidence, config: DecisionConfig) -> float:
-    """The same of what the windows are found to say.
-
-    Log odds are those of the best block against the next, of its best short answer against the
-    next, and of the probability of each against its threshold; what is not given does not have to
-    beat others, unless their short answer would be given. Infinite where a page has nothing to
-    answer.
+    The log odds considered are those of the best block against the next one, of its best short
+    answer against the next one, and of each probability against its threshold. An answer that is
+    not given need not beat other blocks, unless one of those would then be given. The margin is
+    infinite for a page without blocks.
     """
-    weights = config.weights
-    blocks = found.probabilities(weights)
+    blocks, config = ranking.probabilities, ranking.config
     if not len(blocks):
         return math.inf
     row = int(np.argmax(blocks))
-    best = alternative(example, found, row, float(blocks[row]), weights)
+    best = ranking.alternative(row)
     long = log_odds(best.long_probability) - log_odds(config.long_threshold)
     short = log_odds(best.short_probability) - log_odds(config.short_threshold)
     gaps = [abs(long), abs(short)]
     if long >= 0 or short >= 0:
         gaps.append(_lead(blocks))
     else:
-        gaps += _others(example, found, config, blocks, min(gaps))
+        gaps += _other_blocks(ranking, min(gaps))
     if short >= 0:
-        options = found.options(row)
-        gaps.append(_lead(options.probabilities(weights)[options.kinds != AnswerType.LONG]))
+        options = ranking.evidence.options(row)
+        likely = options.probabilities(config.weights)
+        gaps.append(_lead(likely[options.types != AnswerType.LONG]))
     return min(gaps)
 
 
-def _others(
-    example: Example, found: Evidence, config: DecisionConfig, blocks: FloatArray, within: float
-) -> Iterator[float]:
-    """The change under which each other block is the best one, and gives its short answer.
+def _other_blocks(ranking: Ranking, below: float) -> Iterator[float]:
+    """Yields the change under which each other block would be best and give its short answer.
 
     Args:
-        blocks: ``[B]`` P(block).
-        within: only changes less than this.
+        ranking: of a page whose best block gives no answer.
+        below: larger changes are left out.
     """
+    blocks, threshold = ranking.probabilities, log_odds(ranking.config.short_threshold)
     for row in np.argsort(-blocks, kind="stable")[1:].tolist():
         behind = float(np.log(blocks.max() / blocks[row])) if blocks[row] > 0 else math.inf
-        if behind >= within:
+        if behind >= below:
             return
-        it = alternative(example, found, row, float(blocks[row]), config.weights)
-        yield max(behind, log_odds(config.short_threshold) - log_odds(it.short_probability))
+        yield max(behind, threshold - log_odds(ranking.alternative(row).short_probability))
 
 
 def _lead(probabilities: FloatArray) -> float:
-    """Log of how much more likely the first is than the second; infinite for one alone."""
+    """Returns the log ratio of the largest and the second; infinite for a single one."""
     if len(probabilities) < 2:
         return math.inf
     second, first = np.partition(probabilities, -2)[-2:]

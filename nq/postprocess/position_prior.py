@@ -1,8 +1,9 @@
-"""Where on its page a block stands: how far down, among the blocks of its type.
+"""Position prior: features of where on its page a block is, among the blocks of its type.
 
 Natural Questions are answered at the top of a page more often than not: of 463 questions, a sample
 of BERT-Joint's training features, 40 % in the first paragraph, 11 % in the second, 8 % in the first
-table. The share of the n-th falls as a power of n (the figures: ``python -m experiments.places``).
+table. The share of the n-th falls as a power of n (measured by ``python -m
+experiments.positions``).
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ import numpy as np
 from nq.config import RankingWeights
 from nq.records import FloatArray
 
-USUAL = RankingWeights(table=-1.73, list=-3.04, place=-1.71)
-"""What a decision expects of places before it has learnt better."""
+PRIOR_WEIGHTS = RankingWeights(table=-1.73, list=-3.04, position=-1.71)
+"""Weights measured on BERT-Joint's training features; fitting starts from them."""
+
+MIN_BLOCKS = 20
+"""Blocks of a whole page at least; with fewer it may be an excerpt, without true positions."""
 
 
-WHOLE = 20
-"""Blocks of a page at least; fewer are an excerpt, of which nobody knows where it stood."""
+def position_features(types: Sequence[str], min_blocks: int = MIN_BLOCKS) -> FloatArray:
+    """Returns ``[B, 3]``: is a table, is a list, and log(n) for the n-th block of its type.
 
-
-def place(types: Sequence[str]) -> FloatArray:
-    """``[B, 3]`` whether a block is a table, a list, and log of n for the n-th of its type.
-
-    All 0 for an excerpt, and where all blocks are of one type: what is a mere collection of
-    paragraphs need not be in the order of a page.
+    All are 0 for an excerpt, and where all blocks have one type: a collection of paragraphs need
+    not be in the order of a page.
 
     Args:
-        types: of the blocks of a page, in their order.
+        types: of the blocks of a page, in page order.
+        min_blocks: a page with fewer blocks is an excerpt.
     """
-    if len(types) < WHOLE or len(set(types)) < 2:
+    if len(types) < min_blocks or len(set(types)) < 2:
         return np.zeros((len(types), 3))
     counts: Counter[str] = Counter()
     numbers = []

@@ -1,6 +1,6 @@
-"""scores -> answers: the pairs of start and end positions of all windows of an example.
+"""Spans: the scored pairs of start and end positions in all windows of an example.
 
-The score of a pair is what both originals use,
+The score of a pair is that of both originals,
 start logit + end logit - (start logit of [CLS] + end logit of [CLS]).
 """
 
@@ -16,7 +16,7 @@ from nq.records import FloatArray, IntArray, ScoredSpan, Span, WindowScores
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Scored pairs, best first; equal scores by window, then start, then end position.
+    """P scored pairs, best first; equal scores by window, then start, then end position.
 
     Every field is ``[P]``; ``start_doc`` and ``end_doc`` (inclusive) are document tokens.
     """
@@ -32,11 +32,11 @@ class Pairs:
         return len(self.score)
 
     def where(self, keep: Any) -> Pairs:
-        """The pairs for which ``keep`` (mask or indices) holds."""
+        """Returns the pairs that ``keep`` (a mask, or indices) selects."""
         return Pairs(*(getattr(self, name)[keep] for name in self.__slots__))
 
     def scored_span(self, i: int) -> ScoredSpan:
-        """The i-th pair as a span of the document."""
+        """Returns the i-th pair as a span of the document."""
         return ScoredSpan(
             Span(int(self.start_doc[i]), int(self.end_doc[i]) + 1),
             float(self.score[i]),
@@ -53,13 +53,14 @@ def pairs(
     k: int | None = None,
     dtype: Any = np.float64,
 ) -> Pairs:
-    """All pairs of the k best starts and ends of each window that make a span.
+    """Returns all valid pairs of the k best starts and the k best ends of each window.
 
     Args:
         scores: of all windows of an example.
-        max_pieces, min_pieces: length of a span in pieces; no upper limit if ``None``.
-        k: how many positions to pair; by default all that are there.
-        dtype: of the sum; the originals differ.
+        max_pieces: maximum length of a span in pieces; ``None`` for no limit.
+        min_pieces: minimum length.
+        k: number of positions to pair; by default all in ``scores``.
+        dtype: in which scores are added; the originals differ.
     """
     start_logit = scores.start_logit[:, :k].astype(dtype)
     end_logit = scores.end_logit[:, :k].astype(dtype)

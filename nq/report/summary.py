@@ -1,119 +1,64 @@
-"""What is told of a run: to a person as text, to MLflow as figures."""
+"""The summary of a run as text."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from nq import tracking
-from nq.formats import inputs, outputs
-from nq.report.page_text import cut
-from nq.runs.job import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, Job, Report
 from nq.runs.parity import Parity
+from nq.runs.result import Result
+from nq.text import truncate
 
-QUALITY = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
-
-
-def record(tracked: tracking.Run, job: Job, report: Report, parity: Parity | None = None) -> None:
-    """Everything that a comparison of runs wants to see.
-
-    The comparison page lists the first six metrics by name, quality/ and speed/; the rest sorts
-    behind these. Between profiles only the params profile and precision differ.
-    """
-    decision = job.decision.to_dict()
-    weights = decision.pop("weights")
-    tracked.params(
-        {
-            "profile": report.profile,
-            "precision": report.precision,
-            "batch_size": job.batch_size,
-            "limit": job.limit,
-            "model": job.model.name,
-            **{f"decision.{k}": v for k, v in decision.items()},
-            **{f"windows.{k}": v for k, v in job.windows.to_dict().items()},
-        }
-    )
-    tracked.tags(
-        {
-            "device": report.device,
-            "decision.weights": weights,
-            "data": ", ".join(job.files),
-            "model_folder": str(job.model),
-            "output": str(report.output),
-            "in_force.jit_compile": job.profile.changes.jit_compile,
-            "in_force.grappler": not job.profile.changes.grappler["disable_meta_optimizer"],
-        }
-    )
-    first = job.files[0]
-    tracked.dataset(name=Path(first).name, path=first, digest=inputs.digest(first))
-    quality = {f"quality/{n}": report.metrics[key] for n, key in QUALITY.items() if report.metrics}
-    tracked.metrics(
-        {
-            **quality,
-            "speed/examples_per_s": report.examples / report.time["total_s"],
-            "speed/predict_s": report.time["predict_s"],
-            "speed/windows_per_s": report.windows_per_s,
-            **{f"tally/{name}": value for name, value in report.metrics.items()},
-            **{f"time/{phase}": value for phase, value in report.time.items()},
-            "tally/examples": report.examples,
-            "tally/windows": report.windows,
-            "tally/answered": report.answered,
-            "tally/dead_letters": report.dead_letters,
-            "tally/read_windows": report.read_windows,
-            "tally/float32_windows": report.float32_windows,
-            "tally/rechecked": report.rechecked,
-        }
-    )
-    if parity:
-        tracked.tags({"parity.against": parity.against})
-        tracked.metrics(
-            {f"parity/{name}": value for name, value in _parity_figures(parity).items()}
-        )
-    written = (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)
-    others = (outputs.FORMATS[name].FILE for name in job.formats)
-    tracked.artifacts([report.output / name for name in (*written, *others)])
+MIB = 1 << 20
+MARKS = {True: "right", False: "WRONG", None: ""}
 
 
-def summary(report: Report, parity: Parity | None = None, how_to_open: str | None = None) -> str:
-    """What a person reads at the end."""
-    lines = [*_table(report), ""] if report.rows else []
+def summary(result: Result) -> str:
+    """Returns the table of answers and the figures of a run."""
+    lines = [*_table(result), ""] if result.rows else []
     lines.append(
-        f"profile {report.profile} ({report.precision} on {report.device}): "
-        f"{report.examples} examples, {report.windows} windows, {report.answered} answered, "
-        f"{report.dead_letters} dead letters"
+        f"profile {result.profile} ({result.precision} on {result.device}): "
+        f"{result.examples} examples, {result.windows} windows, {result.answered} answered, "
+        f"{result.dead_letters} dead letters"
     )
-    if report.metrics:
-        m = report.metrics
+    if result.metrics:
+        m = result.metrics
         lines.append(
             f"long F1 {m['long-answer-f1']:.3f} (best {m['long-best-threshold-f1']:.3f})   "
             f"short F1 {m['short-answer-f1']:.3f} (best {m['short-best-threshold-f1']:.3f})   "
             f"micro-F1 {m['micro_f1']:.3f} (best {m['micro_f1_best']:.3f})"
         )
+        if result.without_gold:
+            lines.append(f"not scored because they have no annotations: {result.without_gold}")
     else:
-        lines.append("no annotations in the data: answered, not scored")
-    if report.metrics and report.without_gold:
-        lines.append(f"not scored, for want of annotations: {report.without_gold}")
-    phases = "   ".join(
-        f"{name.removesuffix('_s')} {spent:.1f}" for name, spent in report.time.items()
+        lines.append("not scored: the data have no annotations")
+    seconds = "   ".join(
+        f"{name.removesuffix('_s').replace('_', ' ')} {value:.1f}"
+        for name, value in result.time.items()
+        if name != "preprocess_s" and (value or name != "rescore_s")
     )
-    lines.append(f"seconds: {phases}   ({report.windows_per_s:.1f} windows/s)")
-    if report.read_windows < report.windows - report.resumed_windows:
-        lines.append(f"{report.read_windows} of the windows were read, the others left out")
-    if report.float32_windows:
-        lines.append(f"{report.float32_windows} windows were computed again in float32")
-    if report.rechecked:
-        lines.append(f"{report.rechecked} close calls were decided again in float32")
-    if parity:
-        lines.append(parity_line(parity))
-    if report.resumed_windows:
-        lines.append(f"went on behind {report.resumed_windows} windows of an interrupted run")
-    lines.append(f"written to {report.output}")
-    if how_to_open:
-        lines.append(f"see the run: {how_to_open}")
+    lines.append(f"seconds: {seconds}   ({result.windows_per_s:.1f} windows/s)")
+    lines.append(
+        f"preprocessing took {result.time['preprocess_s']:.1f} s beside the other phases; "
+        f"peak memory {result.peak_memory_bytes / MIB:.0f} MiB"
+    )
+    if result.unread_blocks:
+        lines.append(unread_line(result.truncated_pages, result.unread_blocks))
+    if result.read_windows < result.windows - result.resumed_windows:
+        lines.append(f"{result.read_windows} of the windows were computed, the others pruned")
+    if result.float32_windows:
+        lines.append(f"{result.float32_windows} windows were computed again in float32")
+    if result.rescored:
+        lines.append(f"{result.rescored} examples with a close decision were rescored in float32")
+    if result.parity:
+        lines.append(parity_line(result.parity))
+    if result.resumed_windows:
+        lines.append(f"resumed: {result.resumed_windows} windows were scored by an earlier run")
+    lines.append(f"written to {result.folder}")
+    if result.how_to_open:
+        lines.append(f"see the run: {result.how_to_open}")
     return "\n".join(lines)
 
 
 def parity_line(parity: Parity) -> str:
-    """How the run differs from the one it was held against, in a line."""
+    """Returns in one line how a run differs from another."""
     drift = "" if parity.max_drift is None else f"; logits differ by {parity.max_drift:.2g} at most"
     scores = "".join(f", {name} by {value:+.4f}" for name, value in parity.f1.items())
     return (
@@ -122,22 +67,24 @@ def parity_line(parity: Parity) -> str:
     )
 
 
-def _parity_figures(parity: Parity) -> dict[str, float | None]:
-    return {
-        "changed_share": parity.changed_share,
-        "max_drift": parity.max_drift,
-        "mean_drift": parity.mean_drift,
-        **{f"{name}_difference": value for name, value in parity.f1.items()},
-    }
+def unread_line(truncated_pages: int, unread_blocks: int) -> str:
+    """Returns in one line how many blocks were not read.
+
+    >>> unread_line(1, 3)
+    '3 blocks of 1 page are beyond --max-contexts and were not read'
+    """
+    blocks = f"{unread_blocks} block" + "s" * (unread_blocks != 1)
+    pages = f"{truncated_pages} page" + "s" * (truncated_pages != 1)
+    verbs = "are beyond --max-contexts and were not read"
+    return f"{blocks} of {pages} {verbs}"
 
 
-def _table(report: Report) -> list[str]:
-    """Question, answer, right or wrong; long texts are cut."""
-    marks = {True: "right", False: "WRONG", None: ""}
+def _table(result: Result) -> list[str]:
+    """Returns a line per answer with question and correctness; long texts are cut."""
     rows = [
-        f"{cut(row.question, 58):<58}  {marks[row.right]:<5}  "
-        f"{cut(row.answer or '(no answer)', 60)}"
-        for row in report.rows
+        f"{truncate(row.question, 58):<58}  {MARKS[row.correct]:<5}  "
+        f"{truncate(row.answer or '(no answer)', 60)}"
+        for row in result.rows
     ]
-    more = report.examples - len(rows)
+    more = result.examples - len(rows)
     return rows + ([f"… and {more} more in predictions.json"] if more > 0 else [])

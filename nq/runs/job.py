@@ -1,61 +1,120 @@
-"""What a run of the whole line is asked for, what it found, and the files it leaves."""
+"""The description of a run."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from nq.bundle import bundled_model
 from nq.config import DecisionConfig, WindowConfig
-from nq.inference.profile import Profile
-from nq.preprocess.store import Request, portions
+from nq.inference.profile import DEFAULT_PROFILE, Profile
+from nq.model.checkpoint import load_settings
+from nq.preprocess.store import Request, chunks
 
-PREDICTIONS, METRICS, DEAD_LETTERS = "predictions.json", "metrics.json", "dead_letters.jsonl"
-JOB, RESULTS, SCORES = "job.json", "results", "scores"
+AUTO = "auto"
+"""In place of a profile: the fastest one here that keeps the answers."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Job:
-    """What a run of the whole line is asked for.
+    """What a run answers, with which model and settings, and where it writes.
+
+    >>> job = Job(files=["dev.jsonl.gz"], profile="xla+mixed")
+    >>> str(job.profile), job.batch_size
+    ('mixed+xla', 16)
 
     Args:
-        files: input files, in order.
-        model: model folder.
-        profile: optimizations.
-        windows: how pages become windows.
-        decision: how scores become answers.
+        files: files, globs or folders of questions, in order.
+        model: model folder; by default the bundled model.
+        profile: optimizations, as text or ``Profile``; ``"auto"`` lets the run choose.
+        windows: how pages become windows; by default the settings of the model folder.
+        decision: how scores become answers; by default the settings of the model folder.
         batch_size: windows in a batch.
-        output: the run's folder, or ``None`` for one under ``root`` named by content.
-        root: where runs and shared windows lie.
-        limit: answer the first records only.
+        output: folder of the run, or ``None`` for one under ``root`` named by content.
+        root: folder of runs and the windows that they share.
+        limit: answer only so many records, the first ones.
         workers: processes for preprocessing.
-        keep_scores: leave the scores of all windows in the run's folder when it has ended.
-        formats: what to write besides the official predictions; see ``nq.formats.outputs``.
+        keep_scores: keep the scores of all windows in the run's folder.
+        formats: output formats besides ``predictions.json``; see ``nq.formats.outputs``.
+        against: compare the run with one under this profile.
+
+    Raises:
+        ValueError: the profile is unknown, or the model's settings are damaged.
     """
 
     files: tuple[str, ...]
     model: Path
-    profile: Profile
+    profile: Profile | str
     windows: WindowConfig
     decision: DecisionConfig
     batch_size: int
-    output: Path | None = None
-    root: Path = Path("runs")
-    limit: int | None = None
-    workers: int | None = None
-    keep_scores: bool = False
-    formats: tuple[str, ...] = ()
+    output: Path | None
+    root: Path
+    limit: int | None
+    workers: int | None
+    keep_scores: bool
+    formats: tuple[str, ...]
+    against: Profile | None
+
+    def __init__(
+        self,
+        files: Sequence[str | Path],
+        model: str | Path | None = None,
+        profile: Profile | str = DEFAULT_PROFILE,
+        windows: WindowConfig | None = None,
+        decision: DecisionConfig | None = None,
+        batch_size: int = 16,
+        output: str | Path | None = None,
+        root: str | Path = "runs",
+        limit: int | None = None,
+        workers: int | None = None,
+        keep_scores: bool = False,
+        formats: Sequence[str] = (),
+        against: Profile | str | None = None,
+    ) -> None:
+        if isinstance(files, str | Path):
+            raise ValueError(f"files is {str(files)!r}: expected a list of files, globs or folders")
+        folder = Path(model) if model is not None else bundled_model()
+        if windows is None or decision is None:
+            settings = load_settings(folder)
+            windows, decision = windows or settings.windows, decision or settings.decision
+        values: dict[str, Any] = {
+            "files": tuple(map(str, files)),
+            "model": folder,
+            "profile": profile if profile == AUTO else Profile.of(profile),
+            "windows": windows,
+            "decision": decision,
+            "batch_size": batch_size,
+            "output": None if output is None else Path(output),
+            "root": Path(root),
+            "limit": limit,
+            "workers": workers,
+            "keep_scores": keep_scores or against is not None,
+            "formats": tuple(formats),
+            "against": None if against is None else Profile.of(against),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
+    def optimizations(self) -> Profile:
+        """The profile, once it is chosen.
+
+        Raises:
+            ValueError: it is still ``"auto"``.
+        """
+        if isinstance(self.profile, str):
+            raise ValueError("the profile is 'auto': choose one with nq.runs.profile_choice")
+        return self.profile
+
     def requests(self) -> tuple[Request, ...]:
-        """What preprocessing is asked for, one portion after the other."""
-        return portions(Request(self.files, str(self.model), self.windows, self.limit))
+        """Returns the preprocessing requests, one for each chunk of the files."""
+        return chunks(Request(self.files, str(self.model), self.windows, self.limit))
 
     def to_dict(self) -> dict[str, Any]:
-        """What a result depends on, as plain values; paths hold in any working folder."""
+        """Returns what the predictions depend on, as JSON values with absolute paths."""
         return {
             "files": [str(Path(path).absolute()) for path in self.files],
             "model": str(self.model.absolute()),
@@ -68,64 +127,9 @@ class Job:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The job that ``to_dict`` described."""
-        return cls(
-            files=tuple(values["files"]),
-            model=Path(values["model"]),
-            profile=Profile.parse(values["profile"]),
-            windows=WindowConfig.from_dict(values["windows"]),
-            decision=DecisionConfig.from_dict(values["decision"]),
-            batch_size=values["batch_size"],
-            limit=values["limit"],
-        )
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the readable table; ``right`` is ``None`` without gold."""
-
-    question: str
-    answer: str
-    right: bool | None
-
-
-@dataclass
-class Report:
-    """What a run found; filled as it goes on.
-
-    ``time`` is in seconds per phase; ``metrics`` is empty without gold.
-    """
-
-    profile: str
-    output: Path
-    device: str = ""
-    precision: str = ""
-    examples: int = 0
-    windows: int = 0
-    resumed_windows: int = 0
-    read_windows: int = 0
-    float32_windows: int = 0
-    rechecked: int = 0
-    windows_per_s: float = 0.0
-    answered: int = 0
-    dead_letters: int = 0
-    without_gold: int = 0
-    metrics: dict[str, float] = field(default_factory=dict)
-    time: dict[str, float] = field(default_factory=dict)
-    run_id: str | None = None
-    rows: list[Row] = field(default_factory=list)
-
-    @contextmanager
-    def timed(self, phase: str) -> Iterator[None]:
-        """Adds what runs inside to ``time[phase]``."""
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.time[phase] = self.time.get(phase, 0.0) + time.perf_counter() - started
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything but the table's rows, as plain values."""
-        hidden = ("rows",)
-        values = {k: v for k, v in vars(self).items() if k not in hidden}
-        return {**values, "output": str(self.output)}
+        """Returns the job that ``to_dict`` described."""
+        settings = {
+            "windows": WindowConfig.from_dict(values["windows"]),
+            "decision": DecisionConfig.from_dict(values["decision"]),
+        }
+        return cls(**{**values, **settings})

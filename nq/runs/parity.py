@@ -1,7 +1,7 @@
-"""A run held against another one of the same questions: did the answers stay?
+"""Parity: how the answers and logits of a run differ from those of another run.
 
-Drift is the largest difference of a logit: of [CLS], of the types, and of the best start and
-end of each window that both runs computed (``refine`` leaves some out).
+The drift of a window is the largest difference of its logits: of [CLS], of the types, and of the
+best start and end. Only windows that both runs computed count, since pruning leaves some out.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ import orjson
 
 from nq.evaluation import labels
 from nq.records import FloatArray, WindowScores
-from nq.runs.job import METRICS, PREDICTIONS, SCORES
-from nq.runs.score_store import Results, shards
+from nq.runs.score_store import ScoreStore
 
+PREDICTIONS, METRICS, KEPT_SCORES = "predictions.json", "metrics.json", "scores"
 F1 = ("micro_f1", "long-answer-f1", "short-answer-f1")
 
 
 @dataclass(frozen=True)
 class Parity:
-    """How a run differs from the one it was held against.
+    """The differences between a run and another run of the same questions.
 
     Args:
         against: the other run's profile.
-        answers: predictions compared.
-        changed: how many of them answer something else.
-        max_drift, mean_drift: of the logits; ``None`` where no window was computed by both.
-        f1: difference of each score, ours less theirs; empty without gold.
+        answers: number of predictions compared.
+        changed: how many of them have another answer.
+        max_drift: largest difference of a logit; ``None`` if no window was computed by both.
+        mean_drift: mean difference.
+        f1: difference of each F1, this run's minus the other's; empty without gold.
     """
 
     against: str
@@ -47,24 +48,24 @@ class Parity:
         return self.changed / self.answers if self.answers else 0.0
 
     def within(self, tolerance: float) -> bool:
-        """Whether neither the share of changed answers nor an F1 differs by more."""
+        """Returns whether neither the share of changed answers nor an F1 differs by more."""
         return max(self.changed_share, *map(abs, self.f1.values()), 0.0) <= tolerance
 
     def to_dict(self) -> dict[str, Any]:
-        """All figures as plain values."""
+        """Returns all figures as JSON values."""
         return {**asdict(self), "changed_share": self.changed_share}
 
 
 def compare(run: Path, other: Path) -> Parity:
-    """Compares two finished runs, whose scores were kept.
+    """Compares the folders of two finished runs with kept scores.
 
     Raises:
-        ValueError: they did not answer the same questions.
+        ValueError: they answered different questions.
     """
     mine, theirs = (labels.read_predictions(folder / PREDICTIONS) for folder in (run, other))
     if mine.keys() != theirs.keys():
         raise ValueError(f"{run} and {other} did not answer the same questions")
-    drift = np.concatenate([np.empty(0), *_drifts(run / SCORES, other / SCORES)])
+    drift = np.concatenate([np.empty(0), *_drifts(run / KEPT_SCORES, other / KEPT_SCORES)])
     ours, others = (orjson.loads((folder / METRICS).read_bytes()) for folder in (run, other))
     return Parity(
         others["profile"],
@@ -83,14 +84,14 @@ def _same(mine: labels.Label, theirs: labels.Label) -> bool:
 
 
 def _drifts(mine: Path, theirs: Path) -> Iterator[FloatArray]:
-    """Differences of the logits, example by example."""
-    ours, others = (Results(folder, shards(folder)) for folder in (mine, theirs))
+    """Yields the absolute differences of the logits of each example."""
+    ours, others = ScoreStore(mine), ScoreStore(theirs)
     for key in ours:
-        both = ours.read(key) & others.read(key)
+        both = ours.computed(key) & others.computed(key)
         yield np.abs(_logits(ours[key]) - _logits(others[key]))[both].ravel()
 
 
 def _logits(scores: WindowScores) -> FloatArray:
-    """``[W, 9]`` those logits that are there whatever the profile."""
+    """Returns ``[W, 9]`` the logits that every profile gives."""
     best = np.column_stack([scores.start_logit[:, 0], scores.end_logit[:, 0]])
     return np.concatenate([scores.cls_logit, scores.type_logits, best], axis=1)

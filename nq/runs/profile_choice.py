@@ -1,11 +1,11 @@
-"""``--profile auto``: the fastest of the sensible profiles that keeps to the answers.
+"""The choice behind ``--profile auto``: the fastest profile that keeps the answers.
 
-Each candidate scores the first windows of the job, twice; what counts is the second time. One
-whose logits drift further from ``baseline`` than ``TOLERANCE`` is out. The choice is kept for
-machine, model, version and shape of the windows, and taken without a trial the next time.
+Each candidate scores the first windows of the job twice; the second time counts. One whose logits
+differ from those of ``baseline`` by more than a tolerance is rejected. The choice is stored for
+this machine, model, version and window shape, and the next run takes it without a trial.
 
-Neither ``int8`` nor ``refine`` is tried: what they cost in answers does not show on so few
-windows. Name them, with ``--tolerance``, to know.
+Neither ``int8`` nor ``prune`` is tried: so few windows do not show what they cost in answers. Name
+them, with ``--tolerance``, to measure that.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from typing import Any
 import numpy as np
 import orjson
 
-from nq import __version__
+from nq import __version__, extras
 from nq.errors import Error
-from nq.inference.profile import OPENVINO, PACKAGES, Profile
+from nq.files import atomic_write
+from nq.inference.profile import BASELINE, OPENVINO, Profile
 from nq.model.runtime import import_tensorflow
+from nq.records import Columns
 from nq.runs.job import Job
-from nq.runs.scored import loader, prepared_windows, weights_digest
+from nq.runs.scoring import PhaseTimer, model_loader, prepare_first_chunk, weights_digest
+from nq.runs.window_reader import WindowReader
 
 log = logging.getLogger(__name__)
 
@@ -58,86 +61,99 @@ CANDIDATES = {
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of one candidate; ``drift`` is the largest difference of a logit."""
+    """The outcome of one candidate.
+
+    Args:
+        profile: the candidate.
+        windows_per_s: its speed.
+        drift: largest difference of a logit from ``baseline``.
+        rejected: why it cannot be chosen; empty if it can.
+    """
 
     profile: str
     windows_per_s: float = 0.0
     drift: float = 0.0
-    why_not: str = ""
+    rejected: str = ""
 
     def __str__(self) -> str:
-        if self.why_not:
-            return f"{self.profile}: {self.why_not}"
+        if self.rejected:
+            return f"{self.profile}: {self.rejected}"
         return f"{self.profile}: {self.windows_per_s:.1f} windows/s, drift {self.drift:.2g}"
 
 
-def choose(job: Job) -> Profile:
-    """The profile for ``job``, whose own profile does not matter; says what it saw."""
+def choose_profile(job: Job, tolerance: float = TOLERANCE) -> Profile:
+    """Returns the profile for ``job``, whose own profile is ignored, and logs the trials.
+
+    Args:
+        job: with files, model and windows.
+        tolerance: largest drift of the logits that is accepted.
+    """
     import_tensorflow()
-    key, cache = _key(job), _cache()
+    key, cache = _key(job), _cache_file()
     known = _read(cache).get(key)
     if known:
-        log.info("profile auto: %s, as found before on this machine", known)
+        log.info("profile auto: %s, chosen by an earlier trial on this machine", known)
         return Profile.parse(known)
     log.info("profile auto: trying the first %d windows", TRIAL_WINDOWS)
-    best = Trial("baseline")
-    for trial in trials(job):
+    best = Trial(BASELINE)
+    for trial in trials(job, tolerance):
         log.info("  %s", trial)
-        if not trial.why_not and trial.windows_per_s > best.windows_per_s:
+        if not trial.rejected and trial.windows_per_s > best.windows_per_s:
             best = trial
     log.info("profile auto: %s", best.profile)
     _write(cache, {**_read(cache), key: best.profile})
     return Profile.parse(best.profile)
 
 
-def trials(job: Job) -> Iterator[Trial]:
-    """Baseline and every candidate on the first windows of ``job``, one after the other."""
-    made = loader(job)
-    from nq.inference import predict
-    from nq.inference.batches import Shape
+def trials(job: Job, tolerance: float = TOLERANCE) -> Iterator[Trial]:
+    """Yields the trial of baseline and of every candidate on the first windows of ``job``."""
+    chunks = prepare_first_chunk(job, PhaseTimer())
+    loader = model_loader(job, chunks)
     from nq.inference.engines.tensorflow import device
+    from nq.inference.predictor import PART_BATCHES
 
-    prepared = prepared_windows(job)
-    shape = Shape(job.batch_size, job.windows.max_seq_length)
-    rows = predict.some_windows(prepared.shards, shape, TRIAL_WINDOWS)
-    expected: dict[str, Any] = {}
-    for name in ("baseline", *CANDIDATES[device()]):
+    with WindowReader(chunks[0].shards, job.windows.max_seq_length) as reader:
+        rows = reader.some_rows(PART_BATCHES * job.batch_size, TRIAL_WINDOWS)
+    expected: Columns = {}
+    for name in (BASELINE, *CANDIDATES[device()]):
         missing = Profile.parse(name).missing()
         if missing:
-            yield Trial(name, why_not=f"{' and '.join(missing)} not installed")
+            yield Trial(name, rejected=f"{' and '.join(missing)} not installed")
             continue
         try:
-            predictor = made.predictor(Profile.parse(name))
-            with predictor.ready():
-                found = predictor.scores(rows)
-                started = time.perf_counter()
-                predictor.scores(rows)
-                spent = time.perf_counter() - started
+            predictor = loader.predictor(Profile.parse(name))
+            columns = predictor.scores(rows)
+            started = time.perf_counter()
+            predictor.scores(rows)
+            seconds = time.perf_counter() - started
         except (Error, ArithmeticError) as error:
-            yield Trial(name, why_not=str(error))
+            yield Trial(name, rejected=str(error))
             continue
-        expected = expected or found
-        yield _judged(name, len(rows["window_ids"]) / spent, found, expected)
+        expected = expected or columns
+        yield _trial(name, len(rows["window_ids"]) / seconds, _drift(columns, expected), tolerance)
         del predictor
-        gc.collect()  # graphs and their layers hold each other; with frozen weights that is a lot
+        gc.collect()  # graphs and their layers reference each other, with all frozen weights
 
 
-def _judged(name: str, speed: float, found: dict[str, Any], expected: dict[str, Any]) -> Trial:
-    """Whether what a candidate found is near enough; of starts and ends the best are compared."""
+def _trial(name: str, windows_per_s: float, drift: float, tolerance: float) -> Trial:
+    rejected = f"drift {drift:.2g}, more than {tolerance}" if drift > tolerance else ""
+    return Trial(name, windows_per_s, drift, rejected)
+
+
+def _drift(columns: Columns, expected: Columns) -> float:
+    """Returns the largest difference of a logit; of starts and ends the best ones count."""
     widths = {"start_logit": 1, "end_logit": 1, "cls_logit": 2, "type_logits": 5}
-    drift = max(
-        float(np.abs(found[name][:, :n] - expected[name][:, :n]).max())
+    return max(
+        float(np.abs(columns[name][:, :n] - expected[name][:, :n]).max())
         for name, n in widths.items()
     )
-    why_not = f"drift {drift:.2g}, more than {TOLERANCE}" if drift > TOLERANCE else ""
-    return Trial(name, speed, drift, why_not)
 
 
 def _key(job: Job) -> str:
-    """Changes with all that the choice depends on."""
+    """Returns a digest of everything that the choice depends on."""
     installed = {
         name: importlib.metadata.version(name)
-        for name in ("keras", *PACKAGES[OPENVINO])
+        for name in ("keras", *extras.EXTRAS[OPENVINO])
         if importlib.util.find_spec(name)
     }
     depends = [
@@ -152,7 +168,7 @@ def _key(job: Job) -> str:
 
 
 def _machine() -> list[Any]:
-    """Processor, cores that may be used, and what computes."""
+    """Returns host, processor, number of usable cores, and device."""
     from nq.inference.engines.tensorflow import device
 
     try:
@@ -163,25 +179,24 @@ def _machine() -> list[Any]:
     return [platform.node(), processor, len(os.sched_getaffinity(0)), device()]
 
 
-def _cache() -> Path:
+def _cache_file() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "nq" / "profiles.json"
 
 
 def _read(cache: Path) -> dict[str, str]:
     try:
-        found = orjson.loads(cache.read_bytes())
+        choices = orjson.loads(cache.read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return choices if isinstance(choices, dict) else {}
 
 
 def _write(cache: Path, choices: dict[str, str]) -> None:
-    """Keeps the choices; a cache that cannot be written costs a trial next time, no more."""
-    temporary = cache.with_suffix(f".{os.getpid()}.tmp")
+    """Stores the choices; a failure costs no more than another trial next time."""
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(orjson.dumps(choices, option=orjson.OPT_INDENT_2))
-        temporary.replace(cache)
+        with atomic_write(cache) as file:
+            file.write(orjson.dumps(choices, option=orjson.OPT_INDENT_2))
     except OSError as error:
-        log.debug("the choice of a profile is not kept: %s", error)
+        log.debug("the choice of a profile cannot be stored: %s", error)

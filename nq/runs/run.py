@@ -1,123 +1,266 @@
-"""The whole line: files of questions -> windows -> scores -> predictions -> metrics.
-
-Stages are plain functions; this module feeds one's output to the next, and times each.
-"""
+"""A run: files of questions in; predictions, metrics and an MLflow run out."""
 
 from __future__ import annotations
 
+import hashlib
+import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from nq.formats import outputs
+from nq import tracking
+from nq.config import TrackingConfig
+from nq.files import atomic_write
+from nq.formats import inputs, outputs
 from nq.formats.predictions import encode_prediction, write_predictions
-from nq.postprocess.decision import RULES, decide, weighed
-from nq.preprocess.prepare import encode_dead_letter
-from nq.preprocess.store import MANIFEST
+from nq.postprocess.decision import RULES, decide
+from nq.preprocess.store import Request, encode_dead_letter
 from nq.records import Example, Prediction, YesNo
-from nq.runs.job import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, SCORES, Job, Report, Row
+from nq.runs import parity, record
+from nq.runs.evaluate import Evaluation
+from nq.runs.job import AUTO, Job
+from nq.runs.result import (
+    DEAD_LETTERS,
+    JOB,
+    KEPT_SCORES,
+    METRICS,
+    PREDICTIONS,
+    Result,
+    Row,
+)
 from nq.runs.score_store import clear, move
-from nq.runs.scored import OnWindows, Scored, output_folder, score_windows
-from nq.runs.scoring import Scorekeeper
+from nq.runs.scoring import (
+    PhaseTimer,
+    Progress,
+    Scoring,
+    check_job,
+    no_progress,
+    open_scoring,
+    scoring_request,
+)
+
+KIB = 1024
 
 
 def run(
     job: Job,
-    rows: int = 0,
-    on_windows: OnWindows = lambda done, total: None,
-    run_id: Callable[[], str | None] = lambda: None,
-    on_loaded: Callable[[], None] = lambda: None,
-) -> Report:
-    """Answers, scores and writes everything into the run's folder.
+    *,
+    track: TrackingConfig | None = None,
+    progress: Progress = no_progress,
+    table_rows: int = 0,
+) -> Result:
+    """Answers all questions of a job and writes the answers, their scores and the metrics.
+
+    An interrupted run continues where it stopped when an equal job is run again, and then gives
+    the same predictions.
 
     Args:
-        job: what is asked.
-        rows: how many rows of the readable table to keep.
-        on_windows: told how many windows were scored just now, and how many there are.
-        run_id: of the tracked run, kept with the metrics; asked for at the end.
-        on_loaded: told when the model is loaded, after which Python has little to do.
+        job: what to answer and how.
+        track: where MLflow records the run; ``None`` to record nothing.
+        progress: receives completed windows.
+        table_rows: how many rows of the table of answers the result has.
+
+    Returns:
+        The folder of the run, its metrics and times.
+
+    Raises:
+        OSError: a file cannot be read or written.
+        ValueError: an input file as a whole, or the model, is of no use.
+        Error: another run writes to the folder, a package is missing, or profile and decision rule
+            do not fit together.
     """
-    started = time.perf_counter()
-    report = Report(str(job.profile), Path())
-    with score_windows(job, report, on_windows, on_loaded) as scored:
-        (report.output / JOB).unlink(missing_ok=True)
-        _answer(job, scored, report, rows)
-        clear(report.output / SCORES)
-        if job.keep_scores:
-            move(scored.folder, report.output / SCORES)
-        scored.clear()  # only an interrupted run is gone on with
-        report.time["total_s"] = time.perf_counter() - started
-        report.run_id = run_id()
-        text = orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2)
-        (report.output / METRICS).write_bytes(text + b"\n")
-        _write_job(job, scored, report.output)
-    return report
+    job = replace(job, files=inputs.find_files(job.files))
+    if job.profile == AUTO:
+        from nq.runs.profile_choice import choose_profile
+
+        job = replace(job, profile=choose_profile(job))
+    check_job(job)
+    with record.tracked_run(job, track) as tracked:
+        result = _run(job, tracked, progress, table_rows)
+        if job.against is not None:
+            other = replace(
+                job,
+                profile=job.against,
+                output=None,
+                root=job.output or job.root,
+                keep_scores=True,
+                formats=(),
+                against=None,
+            )
+            result = replace(
+                result, parity=parity.compare(result.folder, run_once(other, progress))
+            )
+        record.record(tracked, job, result)
+        return replace(result, how_to_open=tracked.how_to_open())
 
 
-def run_once(job: Job, on_windows: OnWindows = lambda done, total: None) -> Path:
-    """The folder of a run of ``job``, which is only made if there is none.
+def run_once(job: Job, progress: Progress = no_progress) -> Path:
+    """Returns the folder of a run of ``job``, which is run only if there is none.
 
     Args:
         job: without ``output``, so that its folder is named by all that its results depend on.
-        on_windows: as for ``run``.
+        progress: receives completed windows.
     """
-    folder = output_folder(job)
-    kept = not job.keep_scores or (folder / SCORES).is_dir()
-    return folder if (folder / JOB).is_file() and kept else run(job, on_windows=on_windows).output
+    requests = job.requests()
+    folder = run_folder(job, scoring_request(job, requests))
+    finished = (folder / JOB).is_file() and (not job.keep_scores or (folder / KEPT_SCORES).is_dir())
+    return folder if finished else run(job, progress=progress).folder
 
 
-def _answer(job: Job, scored: Scored, report: Report, rows: int) -> None:
-    """Decides and scores example by example; writes predictions and dead letters."""
-    score = Scorekeeper()
-    with_bytes = RULES[job.decision.rule].with_bytes
-
-    def encoded(write_others: outputs.Write) -> Iterator[dict[str, Any]]:
-        for example, scores in scored:
-            prediction = decide(example, scores, job.decision)
-            record = encode_prediction(prediction, example.token_bytes if with_bytes else None)
-            right = score.add(example, record)
-            write_others(example, prediction, weighed(example, scores, job.decision))
-            report.examples += 1
-            report.answered += prediction.answered
-            if len(report.rows) < rows:
-                report.rows.append(Row(example.question, answer_text(example, prediction), right))
-            yield record
-
-    with report.timed("postprocess_s"):
-        with outputs.write(report.output, job.formats) as others:
-            write_predictions(report.output / PREDICTIONS, encoded(others))
-        report.dead_letters = _write_dead_letters(scored, report.output)
-        report.without_gold = score.without_gold
-    with report.timed("score_s"):
-        report.metrics = score.metrics()
+def run_folder(job: Job, request: dict[str, Any]) -> Path:
+    """Returns the folder of a run: the job's, or one named by all that its results depend on."""
+    text = orjson.dumps([request, job.decision.to_dict()], option=orjson.OPT_SORT_KEYS)
+    return job.output or job.root / f"{job.profile}-{hashlib.sha256(text).hexdigest()[:10]}"
 
 
-def _write_dead_letters(scored: Scored, output: Path) -> int:
-    files = [portion.dead_letter_file for portion in scored.prepared]
+class _Answers:
+    """Decides every scored example, and counts and evaluates the predictions.
+
+    Args:
+        job: with the decision and the output formats.
+        scoring: yields the examples with their scores.
+        table_rows: how many rows of the table of answers to keep.
+    """
+
+    def __init__(self, job: Job, scoring: Scoring, table_rows: int) -> None:
+        self.job, self.scoring, self.table_rows = job, scoring, table_rows
+        self.evaluation, self.rows = Evaluation(), list[Row]()
+        self.examples = self.answered = 0
+
+    def write(self, folder: Path) -> None:
+        """Writes the predictions in all formats of the job."""
+        with outputs.open_writer(folder, self.job.formats) as writer:
+            write_predictions(folder / PREDICTIONS, self._encoded(writer))
+
+    def _encoded(self, writer: outputs.Writer) -> Iterator[dict[str, Any]]:
+        with_bytes = RULES[self.job.decision.rule].with_bytes
+        for example, scores in self.scoring:
+            decision = decide(example, scores, self.job.decision)
+            prediction = decision.prediction
+            encoded = encode_prediction(prediction, example.token_bytes if with_bytes else None)
+            correct = self.evaluation.add(example, encoded)
+            writer.write(example, prediction, decision.alternatives)
+            self.examples += 1
+            self.answered += prediction.answered
+            if len(self.rows) < self.table_rows:
+                self.rows.append(Row(example.question, answer_text(example, prediction), correct))
+            yield encoded
+
+
+def _run(job: Job, tracked: tracking.Run, progress: Progress, table_rows: int) -> Result:
+    started, timer = time.perf_counter(), PhaseTimer()
+    requests = job.requests()
+    request = scoring_request(job, requests)
+    folder = run_folder(job, request)
+    with open_scoring(job, folder, requests, request, timer, progress) as scoring:
+        tracked.open()  # only now, so that importing MLflow does not delay the loading
+        (folder / JOB).unlink(missing_ok=True)
+        answers = _Answers(job, scoring, table_rows)
+        with timer("loop_s"):
+            answers.write(folder)
+        dead_letters = _write_dead_letters(scoring, folder)
+        with timer("score_s"):
+            metrics = answers.evaluation.metrics()
+        store, chunks, counters = scoring.scorer.store, scoring.chunks, scoring.scorer.counters
+        clear(folder / KEPT_SCORES)
+        if job.keep_scores:
+            move(store.folder, folder / KEPT_SCORES)
+        clear(store.folder)  # only an interrupted run leaves it
+        result = Result(
+            folder=folder,
+            profile=str(job.profile),
+            device=scoring.scorer.device,
+            precision=scoring.scorer.precision,
+            examples=answers.examples,
+            windows=chunks.total("windows"),
+            resumed_windows=scoring.scorer.stored_windows,
+            read_windows=counters.computed_windows,
+            float32_windows=counters.float32_windows,
+            rescored=scoring.scorer.rescored_examples,
+            windows_per_s=_windows_per_s(scoring),
+            answered=answers.answered,
+            dead_letters=dead_letters,
+            without_gold=answers.evaluation.without_gold,
+            truncated_pages=chunks.total("truncated_pages"),
+            unread_blocks=chunks.total("unread_blocks"),
+            peak_memory_bytes=peak_memory_bytes(),
+            metrics=metrics,
+            time=_phases(scoring, timer.seconds, time.perf_counter() - started),
+            run_id=tracked.run_id,
+            rows=tuple(answers.rows),
+        )
+        _write_json(folder / METRICS, result.to_dict())
+        _write_json(folder / JOB, _description(job, requests))  # marks the run as finished
+    return result
+
+
+def _phases(scoring: Scoring, seconds: Mapping[str, float], total_s: float) -> dict[str, float]:
+    """Returns the seconds of each phase, which add up to the total, and of the preprocessing."""
+    scorer, counters = scoring.scorer, scoring.scorer.counters
+    steady = scorer.seconds - counters.compile_s - counters.warmup_s - counters.rescore_s
+    waits = {name: seconds.get(name, 0.0) for name in ("preprocess_wait_s", "read_s")}
+    return {
+        "load_s": seconds["load_s"],
+        **waits,
+        "compile_s": counters.compile_s,
+        "warmup_s": counters.warmup_s,
+        "predict_s": steady,
+        "rescore_s": counters.rescore_s,
+        "postprocess_s": seconds["loop_s"] - sum(waits.values()) - scorer.seconds,
+        "score_s": seconds["score_s"],
+        "total_s": total_s,
+        "preprocess_s": sum(c.seconds for c in scoring.chunks.ready if not c.reused),
+    }
+
+
+def _windows_per_s(scoring: Scoring) -> float:
+    """Returns the speed without compilation and warm-up; with the warm-up if there is no more.
+
+    Windows that pruning leaves out count.
+    """
+    scorer, counters = scoring.scorer, scoring.scorer.counters
+    seconds = scorer.seconds - counters.compile_s - counters.rescore_s
+    windows = scoring.chunks.total("windows") - scorer.stored_windows
+    if windows > counters.warmup_windows:
+        seconds, windows = seconds - counters.warmup_s, windows - counters.warmup_windows
+    return float(windows / seconds) if windows and seconds > 0 else 0.0
+
+
+def peak_memory_bytes() -> int:
+    """Returns the largest resident memory so far of this process, or of one of its children."""
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return KIB * max(usage.ru_maxrss for usage in usages)
+
+
+def _write_dead_letters(scoring: Scoring, folder: Path) -> int:
+    """Writes the records that could not be used; returns how many there are."""
+    files = [chunk.dead_letter_file for chunk in scoring.chunks.ready]
     lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-    lines += map(encode_dead_letter, scored.duplicates)
-    (output / DEAD_LETTERS).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    lines += map(encode_dead_letter, scoring.duplicates)
+    (folder / DEAD_LETTERS).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return len(lines)
 
 
-def _write_job(job: Job, scored: Scored, output: Path) -> None:
-    """What the run was asked for, with the digests of what it read; marks it as finished."""
-    manifests = [orjson.loads((p.folder / MANIFEST).read_bytes()) for p in scored.prepared]
-    requests = [manifest["request"] for manifest in manifests]
-    inputs = [one for request in requests for one in request["inputs"]]
-    asked = {"job": job.to_dict(), "request": {**requests[0], "inputs": inputs}}
-    (output / JOB).write_bytes(orjson.dumps(asked, option=orjson.OPT_INDENT_2) + b"\n")
+def _description(job: Job, requests: Sequence[Request]) -> dict[str, Any]:
+    """Returns the job with the digests of what it read, as ``job.json`` has it."""
+    described = [request.describe() for request in requests]
+    files = [file for description in described for file in description["inputs"]]
+    return {"job": job.to_dict(), "request": {**described[0], "inputs": files}}
+
+
+def _write_json(path: Path, value: Any) -> None:
+    with atomic_write(path) as file:
+        file.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
 
 
 def answer_text(example: Example, prediction: Prediction) -> str:
-    """The answer as a person reads it: YES or NO, the short answers, the long one, or none."""
+    """Returns the answer in words: YES or NO, the short answers, the long one, or empty."""
     if prediction.yes_no is not YesNo.NONE:
         return str(prediction.yes_no)
     if prediction.shorts:
         return "; ".join(example.text(span) for span in prediction.shorts)
-    if prediction.long:
-        return example.text(prediction.long)
-    return ""
+    return example.text(prediction.long) if prediction.long else ""

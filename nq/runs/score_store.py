@@ -1,42 +1,52 @@
-"""Scores of windows on disk: parts of a shard, each written whole or not at all.
+"""Scores on disk: parts of several whole examples, each written whole or not at all.
 
-A part is an ``.npz`` named after its shard and the number of its first window. ``Results``
-finds the windows of an example wherever they lie, holding few parts in memory at a time. What was
-computed again lies in parts of a shard ``AGAIN`` and counts instead of what was there before.
+An interrupted run leaves its parts; an equal run takes the examples in them as scored. A run with
+``--keep-scores`` leaves them for error analysis and comparisons.
 """
 
 from __future__ import annotations
 
 import contextlib
-import glob
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nq.files import exclusive_lock
-from nq.records import READ, SCORE_COLUMNS, WindowScores
+from nq.errors import Error
+from nq.files import atomic_write, exclusive_lock
+from nq.inference.scorer import (
+    Progress,
+    Rows,
+    Scorer,
+    ScorerWrapper,
+    concatenate,
+    example_slices,
+    no_progress,
+    window_scores,
+)
+from nq.records import READ, RESCORED, Columns, Example, IntArray, WindowScores
 
 KEYS = ("example_keys", "window_ids")
 REQUEST = "request.json"
 LOCK = ".nq-run.lock"
-DIGITS = 12
 PARTS_IN_MEMORY = 8
-AGAIN = Path("again")
+OLD_RESCORED = "again-"
+"""Prefix of parts in which earlier versions kept rescored examples; they replace other parts."""
 
-Part = Mapping[str, np.ndarray[Any, Any]]
+Key = tuple[int, int]
+"""File number and line of an example."""
 
 
 @contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Keeps other runs out of a folder, which is made, and goes again if it is empty then.
+def exclusive_run(folder: Path) -> Iterator[None]:
+    """Keeps other runs out of a folder, which is created, and removed again if it stays empty.
 
     Raises:
-        Error: another run is there.
+        Error: another run writes to the folder.
     """
     with exclusive_lock(folder / LOCK, "another run"):
         try:
@@ -47,19 +57,8 @@ def alone(folder: Path) -> Iterator[None]:
                 folder.rmdir()
 
 
-def claim(folder: Path, request: Mapping[str, Any]) -> None:
-    """Makes ``folder`` this request's; the results of another one are removed."""
-    text = json.dumps(request, sort_keys=True)
-    mark = folder / REQUEST
-    if mark.is_file() and mark.read_text(encoding="utf-8") == text:
-        return
-    clear(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    mark.write_text(text, encoding="utf-8")
-
-
 def clear(folder: Path) -> None:
-    """Removes the results in ``folder`` and nothing else; the folder too, if it is empty then."""
+    """Removes the scores in ``folder`` and nothing else; also the folder if it is then empty."""
     for pattern in (REQUEST, "*.npz", "*.tmp"):
         for path in folder.glob(pattern):
             path.unlink()
@@ -68,118 +67,142 @@ def clear(folder: Path) -> None:
 
 
 def move(folder: Path, to: Path) -> None:
-    """Moves the results in ``folder`` to one of another name beside it."""
+    """Moves the scores in ``folder`` to another folder of the same file system."""
     to.mkdir(parents=True, exist_ok=True)
     for path in (folder / REQUEST, *folder.glob("*.npz")):
         path.replace(to / path.name)
 
 
-def shards(folder: Path) -> tuple[Path, ...]:
-    """The shards, by name alone, whose results lie in ``folder``."""
-    found = {Path(path.stem[: -DIGITS - 1]) for path in folder.glob("*.npz")}
-    return tuple(sorted(found - {AGAIN}))
-
-
-def _parts(folder: Path, shard: Path) -> list[Path]:
-    digits = "[0-9]" * DIGITS
-    return sorted(folder.glob(f"{glob.escape(shard.stem)}-{digits}.npz"))
-
-
-def windows_done(folder: Path, shard: Path) -> int:
-    """How many windows of a shard, from its first on, lie in finished parts."""
-    parts = _parts(folder, shard)
-    if not parts:
-        return 0
-    first = int(parts[-1].stem.rsplit("-", 1)[1])
-    with np.load(parts[-1]) as arrays:
-        return first + len(arrays["window_ids"])
-
-
-def write_part(folder: Path, shard: Path, first: int, arrays: Part) -> None:
-    """Writes the scores of a shard's windows from number ``first`` on.
-
-    ``READ`` says of each window whether the model computed it; without it all are.
-    """
-    path = folder / f"{shard.stem}-{first:0{DIGITS}d}.npz"
-    temporary = path.with_suffix(".tmp")
-    with open(temporary, "wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
-    temporary.replace(path)
-
-
-class Results:
-    """The scores of every example, by (file number, line).
+class ScoreStore:
+    """The scores of examples, by file number and line.
 
     Args:
-        folder: where the parts lie.
-        shards: the shards that they belong to.
-
-    ``again`` are the examples that were computed again.
+        folder: of the parts.
     """
 
-    def __init__(self, folder: Path, shards: tuple[Path, ...]) -> None:
-        self._paths = [path for shard in shards for path in _parts(folder, shard)]
-        before = len(self._paths)
-        self._paths += _parts(folder, AGAIN)
-        rows = list(self._index())
-        index = np.concatenate(rows) if rows else np.empty((0, 7), np.int32)
-        is_again, example = index[:, 4] >= before, index[:, 0].astype(np.int64) << 32 | index[:, 1]
-        self.again = {(int(file), int(line)) for file, line in index[is_again, :2]}
-        index = index[is_again | ~np.isin(example, example[is_again])]
-        index = index[np.lexsort(index[:, 2::-1].T)]
-        starts = np.flatnonzero(np.any(np.diff(index[:, :2], axis=0, prepend=-1), axis=1))
-        self._index_rows = index
-        self._groups = {
-            (int(index[a, 0]), int(index[a, 1])): (a, b)
-            for a, b in pairwise([*starts.tolist(), len(index)])
-        }
-        self._load = lru_cache(maxsize=PARTS_IN_MEMORY)(self._read)
-
-    def _index(self) -> Iterator[np.ndarray[Any, Any]]:
-        """Rows of (file, line, window, windows in all, part, row in part, whether read)."""
-        for number, path in enumerate(self._paths):
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._index: dict[Key, tuple[Path, slice]] = {}
+        self._load = lru_cache(maxsize=PARTS_IN_MEMORY)(_load)
+        paths = sorted(folder.glob("*.npz"), key=lambda p: (p.name.startswith(OLD_RESCORED), p))
+        for path in paths:
             with np.load(path) as arrays:
-                keys, ids = arrays["example_keys"], arrays["window_ids"]
-                read = arrays[READ] if READ in arrays else np.ones(len(keys), bool)
-            part = np.full(len(keys), number)
-            yield np.column_stack([keys, ids, part, np.arange(len(keys)), read]).astype(np.int32)
+                self._add(path, {name: arrays[name] for name in KEYS})
 
-    def _read(self, part: int) -> Part:
-        with np.load(self._paths[part]) as arrays:
-            return {name: arrays[name] for name in SCORE_COLUMNS}
+    @classmethod
+    def open(cls, folder: Path, request: Mapping[str, Any]) -> ScoreStore:
+        """Returns the store for a request; the scores of another request are removed.
 
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        return iter(self._groups)
+        Args:
+            folder: is created.
+            request: everything that the scores depend on, as JSON values.
+        """
+        text = json.dumps(request, sort_keys=True)
+        mark = folder / REQUEST
+        if not (mark.is_file() and mark.read_text(encoding="utf-8") == text):
+            clear(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            mark.write_text(text, encoding="utf-8")
+        return cls(folder)
 
-    def read(self, key: tuple[int, int]) -> np.ndarray[Any, Any]:
-        """``[W]`` which windows of an example the model computed, and did not leave out."""
-        start, end = self._groups[key]
-        return self._index_rows[start:end, 6] > 0
+    def write(self, rows: Rows, columns: Columns) -> None:
+        """Writes the scores of some whole examples as one part.
+
+        Args:
+            rows: the columns ``KEYS`` of their windows.
+            columns: their scores.
+        """
+        keys = {name: rows[name] for name in KEYS}
+        file, line = keys["example_keys"][0]
+        path = self.folder / f"part-{file:06d}-{line:09d}.npz"
+        with atomic_write(path) as output:
+            np.savez(output, allow_pickle=False, **keys, **columns)
+        self._add(path, keys)
+
+    def _add(self, path: Path, keys: Rows) -> None:
+        for page in example_slices(keys):
+            ids = keys["window_ids"][page]
+            if np.array_equal(ids[:, 0], np.arange(ids[0, 1])):
+                file, line = keys["example_keys"][page.start].tolist()
+                self._index[file, line] = path, page
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(sorted(self._index))
 
     def __contains__(self, key: object) -> bool:
-        return key in self._groups
+        return key in self._index
 
-    def __getitem__(self, key: tuple[int, int]) -> WindowScores:
-        """The scores of all windows of one example.
+    def __getitem__(self, key: Key) -> WindowScores:
+        """Returns the scores of all windows of one example.
 
         Raises:
-            ValueError: windows are missing or there twice.
+            Error: they are missing or not complete.
         """
-        start, end = self._groups.get(key, (0, 0))
-        rows = self._index_rows[start:end]
-        total = int(rows[0, 3]) if len(rows) else 0
-        if not total or not np.array_equal(rows[:, 2], np.arange(total)):
-            raise ValueError(
-                f"the scores of input file {key[0]}, line {key[1]} are not complete "
-                f"({len(rows)} of {total or 'unknown'} windows); remove the folder of windows "
-                "and run again"
+        return window_scores(self.columns(key))
+
+    def columns(self, key: Key) -> Columns:
+        """Returns all columns of one example.
+
+        Raises:
+            Error: they are missing or not complete.
+        """
+        if key not in self._index:
+            raise Error(
+                f"the scores of input file {key[0]}, line {key[1]} are missing or not complete in "
+                f"{self.folder}: remove that folder and run again"
             )
-        order = np.argsort(rows[:, 4], kind="stable")
-        by_part = [
-            {name: value[rows[rows[:, 4] == part, 5]] for name, value in self._load(part).items()}
-            for part in np.unique(rows[:, 4]).tolist()
-        ]
-        back = np.argsort(order)
-        return WindowScores(
-            **{name: np.concatenate([p[name] for p in by_part])[back] for name in SCORE_COLUMNS}
-        )
+        path, page = self._index[key]
+        return {name: column[page] for name, column in self._load(path).items()}
+
+    def computed(self, key: Key) -> IntArray:
+        """Returns ``[W]`` which windows of an example the model computed, and did not prune."""
+        columns = self.columns(key)
+        return columns.get(READ, np.ones(len(columns["window_ids"]), np.bool_))
+
+
+def _load(path: Path) -> Columns:
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
+class StoringScorer(ScorerWrapper):
+    """Scores examples that are not in a store and writes them to it; takes the others from it.
+
+    Args:
+        inner: computes the scores.
+        store: of the same request.
+
+    Attributes:
+        stored_windows: windows that were in the store already.
+        rescored_examples: examples with a close decision, those in the store included.
+        seconds: of all calls, with the writing of the scores.
+    """
+
+    def __init__(self, inner: Scorer, store: ScoreStore) -> None:
+        super().__init__(inner)
+        self.store = store
+        self.stored_windows = self.rescored_examples = 0
+        self.seconds = 0.0
+
+    def scores(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Columns:
+        """See ``Scorer.scores``; the rows must have ``example_keys``."""
+        started = time.perf_counter()
+        pages = example_slices(rows)
+        keys: list[Key] = [tuple(rows["example_keys"][page.start].tolist()) for page in pages]
+        new = [n for n, key in enumerate(keys) if key not in self.store]
+        stored = sum(page.stop - page.start for page in pages)
+        if new:
+            part = concatenate([{c: x[pages[n]] for c, x in rows.items()} for n in new])
+            stored -= len(part["window_ids"])
+            columns = self.inner.scores(part, [examples[n] for n in new], progress)
+            self.store.write(part, columns)
+        self.stored_windows += stored
+        progress(stored)
+        if len(new) < len(keys):
+            columns = concatenate([self.store.columns(key) for key in keys])
+        if RESCORED in columns:
+            self.rescored_examples += sum(bool(columns[RESCORED][page.start]) for page in pages)
+        self.seconds += time.perf_counter() - started
+        return columns

@@ -1,1 +1,1 @@
-"""Engines: what computes a network's logits. Each is one file, found by a profile's word."""
+"""The engines that run a network: one module each, named as in a profile."""

@@ -1,4 +1,4 @@
-"""ONNX Runtime: the network through Keras' export, in float32 or with dynamic 8 bits."""
+"""ONNX Runtime runs the network exported by Keras, in float32 or with dynamic 8-bit products."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from nq.inference.batches import Shape
-from nq.inference.engine import Rows, Step, Task
-from nq.inference.engines.exported import selected
+from nq.inference.engine import Computation, Step
+from nq.inference.engines.exported import with_top_k
 from nq.inference.profile import ONNX, ProfileNotInForceError
+from nq.inference.scorer import Rows
 from nq.model.export import export
 
 IN_8_BITS = ("MatMulInteger", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")
@@ -18,58 +19,58 @@ ERRORS_ONLY = 3
 
 
 class Engine:
-    """One session for all shapes; it takes the mask of full windows too."""
+    """Runs all shapes in one session; full windows have a mask too."""
 
     device = "CPU"
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
-        self.precision = "int8" if task.profile.changes.int8 else "float32"
+    def __init__(self, computation: Computation) -> None:
+        self.computation = computation
+        self.precision = "int8" if computation.profile.changes.int8 else "float32"
         self._session: Any = None
 
     def compiled(self, shape: Shape) -> Step:
-        """See ``nq.inference.engine.Engine``."""
+        """See ``nq.inference.engine.Engine.compiled``."""
         if self._session is None:
-            self._session = self._loaded()
+            self._session = self._load()
         session = self._session
-        names = [given.name for given in session.get_inputs()]
-        outputs = [given.name for given in session.get_outputs()]
+        names = [node.name for node in session.get_inputs()]
+        outputs = [node.name for node in session.get_outputs()]
 
         def logits(rows: Rows) -> dict[str, Any]:
-            found = session.run(outputs, {name: rows[name] for name in names})
-            return dict(zip(outputs, found, strict=True))
+            values = session.run(outputs, {name: rows[name] for name in names})
+            return dict(zip(outputs, values, strict=True))
 
-        return selected(logits, self.task.selection, shape)
+        return with_top_k(logits, self.computation.top_k, shape)
 
-    def _loaded(self) -> Any:
+    def _load(self) -> Any:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.log_severity_level = ERRORS_ONLY
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.onnx"
-            export(self.task.network.model, path, ONNX)
+            export(self.computation.network.model, path, ONNX)
             if self.precision == "int8":
-                path = self._in_8_bits(path)
+                path = self._quantize(path)
             return onnxruntime.InferenceSession(
                 str(path), options, providers=["CPUExecutionProvider"]
             )
 
-    def _in_8_bits(self, path: Path) -> Path:
-        """Weights in 8 bits once, activations scaled for every batch."""
+    def _quantize(self, path: Path) -> Path:
+        """Quantizes the weights; activations are scaled for every batch at run time."""
         import onnx
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
-        smaller = path.with_name("int8.onnx")
+        quantized = path.with_name("int8.onnx")
         before = logging.root.manager.disable
-        logging.disable(logging.WARNING)  # it advises a step that Keras' export makes needless
+        logging.disable(logging.WARNING)  # it recommends a step that is unnecessary here
         try:
-            quantize_dynamic(str(path), str(smaller), weight_type=QuantType.QInt8)
+            quantize_dynamic(str(path), str(quantized), weight_type=QuantType.QInt8)
         finally:
             logging.disable(before)
-        found = {node.op_type for node in onnx.load(str(smaller)).graph.node}
-        if not found & set(IN_8_BITS):
+        operations = {node.op_type for node in onnx.load(str(quantized)).graph.node}
+        if not operations & set(IN_8_BITS):
             raise ProfileNotInForceError(
-                self.task.profile, "types of the matrix products", ["float32"], "int8"
+                self.computation.profile, "types of the matrix products", ["float32"], "int8"
             )
-        return smaller
+        return quantized

@@ -1,4 +1,4 @@
-"""OpenVINO: the traced network converted in memory; float32, bfloat16 or calibrated 8 bits."""
+"""OpenVINO runs the traced network, in float32, bfloat16 or calibrated 8 bits."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from nq.inference.batches import Shape
-from nq.inference.engine import Rows, Step, Task
-from nq.inference.engines.exported import selected
+from nq.inference.engine import Computation, Step
+from nq.inference.engines.exported import with_top_k
 from nq.inference.profile import ProfileNotInForceError
+from nq.inference.scorer import Rows
 
 HINTS = {"float32": "f32", "bfloat16": "bf16"}
 RUNTIME = {"float32": "f32", "bfloat16": "bf16", "int8": "i8"}
@@ -27,26 +28,26 @@ OUTPUTS = ("start_logits", "end_logits", "type_logits")
 class Engine:
     """Compiles the converted network once for each shape.
 
-    For windows that are full the mask is a constant, of which OpenVINO leaves nothing.
+    For full windows the mask is a constant, which OpenVINO folds away.
     """
 
     device = "CPU"
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, computation: Computation) -> None:
         import openvino
 
-        self.task, profile = task, task.profile
+        self.computation, profile = computation, computation.profile
         self.precision = "int8" if profile.changes.int8 else profile.precision("CPU")
         self._hint = HINTS[profile.precision("CPU")]
         self._core = openvino.Core()
         self._converted: Any = None
 
     def compiled(self, shape: Shape) -> Step:
-        """See ``nq.inference.engine.Engine``."""
+        """See ``nq.inference.engine.Engine.compiled``."""
         model = self._model().clone()
         if shape.full:
             set_input(model, "input_mask", np.ones((shape.batch_size, shape.length), np.int32))
-        names = [given.any_name for given in model.inputs]
+        names = [node.any_name for node in model.inputs]
         model.reshape({name: [shape.batch_size, shape.length] for name in names})
         options = {"INFERENCE_PRECISION_HINT": self._hint, "PERFORMANCE_HINT": "LATENCY"}
         compiled = self._core.compile_model(model, "CPU", options)
@@ -54,27 +55,28 @@ class Engine:
         outputs = {name: compiled.output(name) for name in OUTPUTS}
 
         def logits(rows: Rows) -> dict[str, Any]:
-            found = compiled({name: rows[name] for name in names}, share_inputs=True)
-            return {name: found[output] for name, output in outputs.items()}
+            values = compiled({name: rows[name] for name in names}, share_inputs=True)
+            return {name: values[output] for name, output in outputs.items()}
 
-        return selected(logits, self.task.selection, shape)
+        return with_top_k(logits, self.computation.top_k, shape)
 
     def _model(self) -> Any:
-        """The network; in 8 bits where the profile says so."""
+        """Returns the converted network, quantized if the profile has int8."""
         if self._converted is None:
-            model = converted(self.task.network.model)
-            products_apart(model)
-            self._converted = self._in_8_bits(model) if self.precision == "int8" else model
+            model = converted(self.computation.network.model)
+            split_products(model)
+            self._converted = self._quantize(model) if self.precision == "int8" else model
         return self._converted
 
-    def _in_8_bits(self, model: Any) -> Any:
-        """Post-training quantization, calibrated on real windows, each without its padding.
+    def _quantize(self, model: Any) -> Any:
+        """Quantizes after training, calibrated on real windows without their padding.
 
-        Left out are the products that lose most by it: those of gelu, whose outliers stretch the
-        scale, and the heads. They make up two fifths of the drift, and a fifth of the speed.
+        The products that lose most precision keep their type: those after gelu, whose outliers
+        stretch the scale, and the heads. They make up two fifths of the drift and a fifth of the
+        speed.
         """
-        rows = self.task.calibration()
-        names = [given.any_name for given in model.inputs]
+        rows = self.computation.calibration()
+        names = [node.any_name for node in model.inputs]
         windows = [
             {name: rows[name][i : i + 1, :n] for name in names}
             for i, n in enumerate(rows["input_mask"].sum(axis=1).tolist())
@@ -91,49 +93,49 @@ class Engine:
             )
 
     def _check_in_force(self, compiled: Any) -> None:
-        """Every product of activations and weights runs in the type that was asked for.
+        """Checks that products of activations and weights run in the type of the profile.
 
-        The heads are small: in bfloat16 and 8 bits OpenVINO takes them along.
+        OpenVINO runs the small heads in bfloat16 or 8 bits too.
         """
-        asked = RUNTIME[self.precision]
-        found = set()
+        expected = RUNTIME[self.precision]
+        types = set()
         for node in compiled.get_runtime_model().get_ordered_ops():
             info = node.get_rt_info()
             if info["layerType"].value in PRODUCTS:
-                found.add(info["runtimePrecision"].value)
-        if asked not in found:
+                types.add(info["runtimePrecision"].value)
+        if expected not in types:
             raise ProfileNotInForceError(
-                self.task.profile, "types of the matrix products", sorted(found), asked
+                self.computation.profile, "types of the matrix products", sorted(types), expected
             )
 
 
 def converted(model: Any) -> Any:
-    """A Keras model of any batch and length as one of OpenVINO."""
+    """Returns a Keras model for any batch size and length as an OpenVINO model."""
     import openvino
 
-    given = {one.name: tf.TensorSpec(one.shape, one.dtype, one.name) for one in model.inputs}
-    step = tf.function(lambda rows: model(rows, training=False), [given], autograph=False)
-    made = openvino.convert_model(step.get_concrete_function())
-    for one in made.inputs:
-        one.get_tensor().set_names({one.any_name.removesuffix(":0")})
-    gc.collect()  # the trace and what it was converted from hold each other
-    return made
+    specs = {node.name: tf.TensorSpec(node.shape, node.dtype, node.name) for node in model.inputs}
+    step = tf.function(lambda rows: model(rows, training=False), [specs], autograph=False)
+    result = openvino.convert_model(step.get_concrete_function())
+    for node in result.inputs:
+        node.get_tensor().set_names({node.any_name.removesuffix(":0")})
+    gc.collect()  # the trace and the model reference each other
+    return result
 
 
 def set_input(model: Any, name: str, value: Any) -> None:
-    """Makes an input of the model a constant, in place."""
+    """Replaces an input of the model by a constant, in place."""
     from openvino import opset13 as op
 
-    given = model.input(name).get_node()
-    given.output(0).replace(op.constant(value).output(0))
-    model.remove_parameter(given)
+    parameter = model.input(name).get_node()
+    parameter.output(0).replace(op.constant(value).output(0))
+    model.remove_parameter(parameter)
 
 
-def products_apart(model: Any) -> None:
-    """Makes each part of a product that is split into a product of its own, in place.
+def split_products(model: Any) -> None:
+    """Replaces each product whose result is split by one product per part, in place.
 
-    Query, key and value are one product (``nq.model.encoder``), which OpenVINO would copy apart:
-    2 % of a BERT-base.
+    Query, key and value are one product (``nq.model.encoder``), whose parts OpenVINO would copy:
+    2 % of the time of a BERT-base.
     """
     from openvino import opset13 as op
 
@@ -155,18 +157,18 @@ def products_apart(model: Any) -> None:
         for i, (output, kernel, part) in enumerate(
             zip(split.outputs(), kernels, biases, strict=True)
         ):
-            made = op.matmul(x, op.constant(np.ascontiguousarray(kernel)), False, transposed)
-            made.set_friendly_name(f"{source.get_friendly_name()}_{i}")
+            product = op.matmul(x, op.constant(np.ascontiguousarray(kernel)), False, transposed)
+            product.set_friendly_name(f"{source.get_friendly_name()}_{i}")
             if part is not None:
-                made = op.add(made, op.constant(np.ascontiguousarray(part)))
+                product = op.add(product, op.constant(np.ascontiguousarray(part)))
             for target in output.get_target_inputs():
-                target.replace_source_output(made.output(0))
+                target.replace_source_output(product.output(0))
     model.validate_nodes_and_infer_types()
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """NNCF tells of every step it takes."""
+    """Suppresses the log of NNCF, which reports every step."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

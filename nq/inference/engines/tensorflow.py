@@ -1,9 +1,11 @@
-"""TensorFlow: a traced step, its weights frozen, compiled by XLA, as the profile says."""
+"""TensorFlow runs the network: traced, and as the profile requires frozen or compiled by XLA."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -12,31 +14,52 @@ from tensorflow.python.framework.convert_to_constants import (
 )
 
 from nq.inference.batches import Shape
-from nq.inference.engine import COLUMNS, Rows, Step, Task
+from nq.inference.engine import Computation, Step
 from nq.inference.profile import Profile, ProfileNotInForceError
+from nq.inference.scorer import COLUMNS, Rows
 
 PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
 READS = ("ReadVariableOp", "ResourceGather")
 
 
+_OPTIONS_LOCK = threading.RLock()
+"""TensorFlow's rewrite options are process-wide, so one thread at a time may set them."""
+
+
+@contextlib.contextmanager
+def grappler_options(options: Mapping[str, bool]) -> Iterator[None]:
+    """Sets TensorFlow's process-wide rewrite options for the block, and restores them after it.
+
+    Other threads wait until the block ends.
+    """
+    optimizer = tf.config.optimizer
+    with _OPTIONS_LOCK:
+        before = optimizer.get_experimental_options()
+        optimizer.set_experimental_options(dict(options))
+        try:
+            yield
+        finally:
+            optimizer.set_experimental_options({name: before.get(name) for name in options})
+
+
 def device() -> str:
-    """Where TensorFlow computes: ``GPU`` or ``CPU``."""
+    """Returns the device that TensorFlow uses, ``GPU`` or ``CPU``."""
     return "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
 
 
 class Engine:
-    """Traces the network once for each shape; Grappler's options are the caller's."""
+    """Traces the network once for each shape; the caller sets ``grappler_options``."""
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
+    def __init__(self, computation: Computation) -> None:
+        self.computation = computation
         self.device = device()
-        self.precision = task.profile.precision(self.device)
+        self.precision = computation.profile.precision(self.device)
 
     def compiled(self, shape: Shape) -> Step:
-        """See ``nq.inference.engine.Engine``."""
+        """See ``nq.inference.engine.Engine.compiled``."""
         columns = [name for name in COLUMNS if not (shape.full and name == "input_mask")]
         traced = self._traced(shape, columns)
-        check_in_force(self.task.profile, traced, self.precision)
+        check_in_force(self.computation.profile, traced, self.precision)
 
         def step(rows: Rows) -> list[Any]:
             return [column.numpy() for column in traced(*(tf.constant(rows[n]) for n in columns))]
@@ -44,17 +67,18 @@ class Engine:
         return step
 
     def _traced(self, shape: Shape, columns: Sequence[str]) -> Any:
-        model, changes = self.task.network.wired(shape.full), self.task.profile.changes
+        network, changes = self.computation.network, self.computation.profile.changes
+        model = network.unmasked if shape.full else network.model
 
         def compute(*rows: Any) -> Any:
             named = dict(zip(columns, rows, strict=True))
             token_map = named.pop("token_map")
-            return self.task.selection(model(named, training=False), token_map)
+            return self.computation.top_k(model(named, training=False), token_map)
 
         signature = [tf.TensorSpec((shape.batch_size, shape.length), tf.int32)] * len(columns)
         if changes.frozen:
             compute = constants(tf.function(compute, signature).get_concrete_function())
-            gc.collect()  # freezing leaves several copies of the weights in circles
+            gc.collect()  # freezing leaves copies of the weights that reference each other
         elif not changes.jit_compile:
             return tf.function(compute, signature).get_concrete_function()
         if changes.jit_compile:
@@ -66,12 +90,12 @@ def check_in_force(profile: Profile, step: Any, precision: str) -> None:
     """Checks a traced step against its profile.
 
     Args:
-        profile: what was asked.
+        profile: the optimizations.
         step: the concrete function that runs.
-        precision: the type that is to be computed in.
+        precision: compute type of the matrix products.
 
     Raises:
-        ProfileNotInForceError: names what is missing or too much.
+        ProfileNotInForceError: the text has the property that differs.
     """
     changes = profile.changes
     graph = step.graph.as_graph_def()
@@ -80,11 +104,11 @@ def check_in_force(profile: Profile, step: Any, precision: str) -> None:
     ]
     products = {tf.as_dtype(n.attr["T"].type).name for n in nodes if n.op in PRODUCTS}
     options = tf.config.optimizer.get_experimental_options()
-    for what, found, asked in (
+    for what, actual, expected in (
         ("compiled by XLA", step.function_def.attr["_XlaMustCompile"].b, changes.jit_compile),
         ("types of the matrix products", sorted(products), sorted({precision, "float32"})),
         ("weights frozen", not any(n.op in READS for n in nodes), changes.frozen),
         *((f"Grappler's {name}", options.get(name), on) for name, on in changes.grappler.items()),
     ):
-        if found != asked:
-            raise ProfileNotInForceError(profile, what, found, asked)
+        if actual != expected:
+            raise ProfileNotInForceError(profile, what, actual, expected)

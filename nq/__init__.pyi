@@ -1,0 +1,48 @@
+from .bundle import bundled_model, bundled_sample
+from .config import DecisionConfig, RankingWeights, TrackingConfig, TrainConfig, WindowConfig
+from .errors import Error
+from .formats.inputs import read_examples
+from .formats.pages import page_from_html, page_from_text, read_page
+from .inference.profile import Profile
+from .reader import Reader, load
+from .records import Alternative, Annotation, Candidate, Example, Page, Prediction, Span, YesNo
+from .report.answer import Answer
+from .runs.evaluate import evaluate
+from .runs.job import Job
+from .runs.parity import Parity
+from .runs.result import Result
+from .runs.run import run
+
+__all__ = [
+    "Alternative",
+    "Annotation",
+    "Answer",
+    "Candidate",
+    "DecisionConfig",
+    "Error",
+    "Example",
+    "Job",
+    "Page",
+    "Parity",
+    "Prediction",
+    "Profile",
+    "RankingWeights",
+    "Reader",
+    "Result",
+    "Span",
+    "TrackingConfig",
+    "TrainConfig",
+    "WindowConfig",
+    "YesNo",
+    "bundled_model",
+    "bundled_sample",
+    "evaluate",
+    "load",
+    "page_from_html",
+    "page_from_text",
+    "read_examples",
+    "read_page",
+    "run",
+]
+
+__version__: str

@@ -1,0 +1,88 @@
+"""Loads a model folder as a scorer: the one place where a checkpoint becomes what runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nq.config import DecisionConfig, WindowConfig
+from nq.inference.batches import Shape
+from nq.inference.engine import Computation, Network
+from nq.inference.engines.tensorflow import device
+from nq.inference.predictor import Predictor
+from nq.inference.profile import Profile
+from nq.inference.prune import PruningScorer
+from nq.inference.rescore import RescoringScorer, exact_profile
+from nq.inference.scorer import Rows, Scorer
+from nq.inference.top_k import TopK
+from nq.model import checkpoint, joint
+from nq.postprocess.decision import RULES, check_rule
+from nq.preprocess.tokenizers.base import Tokenizer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ModelLoader:
+    """Makes scorers of one model folder, each under a profile.
+
+    Args:
+        folder: a model folder of any kind.
+        tokenizer: the word embeddings must have a row for each of its ids.
+        windows: their length.
+        decision: the decision that the scores are for.
+        batch_size: windows in a batch.
+        calibration: returns windows of real data, on which an 8-bit engine is calibrated.
+    """
+
+    folder: Path
+    tokenizer: Tokenizer
+    windows: WindowConfig
+    decision: DecisionConfig
+    batch_size: int
+    calibration: Callable[[], Rows]
+
+    def scorer(self, profile: Profile) -> Scorer:
+        """Returns the model under a profile, wrapped for pruning and rescoring if it has them.
+
+        Raises:
+            FileNotFoundError: the folder has no model.
+            ValueError: the model is damaged, or too small for the windows.
+            Error: a package that the profile needs is not installed, or the decision rule has no
+                margin and the profile needs one.
+        """
+        check_rule(self.decision.rule, profile.needs_margin)
+        scorer: Scorer = self.predictor(profile)
+        if profile.changes.prune:
+            scorer = PruningScorer(scorer, self.decision)
+        if profile.changes.rescore:
+            exact = exact_profile(profile)
+            scorer = RescoringScorer(scorer, lambda: self.predictor(exact), profile, self.decision)
+        return scorer
+
+    def predictor(self, profile: Profile) -> Predictor:
+        """Returns the model under a profile, without pruning and rescoring."""
+        rule, plain = RULES[self.decision.rule], Profile()
+        computation = Computation(
+            self._network(profile.policy(device())),
+            profile,
+            TopK(rule.k, rule.text_only),
+            self.calibration,
+        )
+        shape = Shape(self.batch_size, self.windows.max_seq_length)
+        return Predictor(
+            computation, shape, None if profile == plain else lambda: self.predictor(plain)
+        )
+
+    def _network(self, policy: str) -> Network:
+        config = checkpoint.with_room_for(checkpoint.load_config(self.folder), self.tokenizer)
+        joint.check_length(config, self.windows.max_seq_length)
+        model = joint.build(config, dtype=policy, fresh=False)
+        report = checkpoint.load(self.folder, model, config)
+        if report.warning():
+            log.warning("%s", report.warning())
+        if report.left_over:
+            log.info("tensors of the checkpoint without use: %s", ", ".join(report.left_over))
+        return Network(config, model)

@@ -1,0 +1,156 @@
+"""The one interface of everything that scores windows.
+
+``Predictor`` runs the model; ``PruningScorer`` and ``RescoringScorer`` wrap a scorer and are
+scorers themselves, so that profiles compose them. In-memory readers and runs on disk use the same
+object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from nq.records import SCORE_COLUMNS, Columns, Example, Features, IntArray, WindowScores
+
+if TYPE_CHECKING:
+    from nq.inference.engine import Network
+
+Rows = Mapping[str, IntArray]
+"""Columns of windows: those of ``COLUMNS``, each int32 ``[B, L]``, and keys of the windows."""
+
+COLUMNS = ("input_ids", "input_mask", "segment_ids", "token_map")
+
+Progress = Callable[[int], None]
+"""Receives the number of windows that have just been completed."""
+
+
+def no_progress(windows: int) -> None:
+    """Ignores progress."""
+
+
+@dataclass
+class Counters:
+    """What a scorer has done since it was made; seconds end in ``_s``.
+
+    Args:
+        compile_s: tracing and compiling.
+        warmup_s: the first batch of every shape.
+        warmup_windows: windows in those batches.
+        computed_windows: windows that the model computed; less than all with pruning.
+        float32_windows: windows computed again in float32 because logits were not finite.
+        rescore_s: computing close decisions again, with the loading of that model.
+    """
+
+    compile_s: float = 0.0
+    warmup_s: float = 0.0
+    warmup_windows: int = 0
+    computed_windows: int = 0
+    float32_windows: int = 0
+    rescore_s: float = 0.0
+
+
+class Scorer(Protocol):
+    """Scores the windows of whole examples.
+
+    Attributes:
+        network: the model that is run.
+        counters: of this scorer and those that it wraps.
+        precision: compute type of the matrix products.
+        device: ``CPU`` or ``GPU``.
+        batch_size: windows in a batch.
+        part_batches: batches that one call should have at least, for efficiency.
+    """
+
+    network: Network
+    counters: Counters
+    precision: str
+    device: str
+    batch_size: int
+    part_batches: int
+
+    def scores(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Columns:
+        """Returns the columns ``SCORE_COLUMNS``, one row per window, in the order of ``rows``.
+
+        Args:
+            rows: all windows of the examples, with ``window_ids``.
+            examples: question and page of the windows, in the same order.
+            progress: receives completed windows.
+
+        Raises:
+            ArithmeticError: logits are not finite, not even in float32.
+        """
+
+
+class ScorerWrapper:
+    """Base of scorers that wrap another scorer, whose attributes they have.
+
+    Args:
+        inner: the wrapped scorer.
+    """
+
+    def __init__(self, inner: Scorer) -> None:
+        self.inner, self.network, self.counters = inner, inner.network, inner.counters
+        self.precision, self.device = inner.precision, inner.device
+        self.batch_size, self.part_batches = inner.batch_size, inner.part_batches
+
+
+def example_slices(rows: Rows) -> list[slice]:
+    """Returns the range of rows of each example; its first window has number 0."""
+    starts = np.flatnonzero(rows["window_ids"][:, 0] == 0).tolist()
+    return [slice(a, b) for a, b in pairwise([*starts, len(rows["window_ids"])])]
+
+
+def window_scores(columns: Columns, rows: slice = slice(None)) -> WindowScores:
+    """Returns the scores in these rows of the columns."""
+    return WindowScores(**{name: columns[name][rows] for name in SCORE_COLUMNS})
+
+
+def feature_rows(features: Features) -> Columns:
+    """Returns the windows of one example as rows, as they are read from TFRecords."""
+    ids = np.stack([features.windows, np.full_like(features.windows, features.n_windows)], axis=1)
+    return {**{name: getattr(features, name) for name in COLUMNS}, "window_ids": ids}
+
+
+def concatenate(parts: Sequence[Columns]) -> Columns:
+    """Returns the rows of all parts as one table."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def score_examples(
+    scorer: Scorer, windows: Iterator[tuple[Example, Columns]], progress: Progress = no_progress
+) -> Iterator[tuple[Example, WindowScores]]:
+    """Yields each example with the scores of its windows, computed several examples at a time.
+
+    Args:
+        scorer: computes the scores.
+        windows: each example with the rows of its windows.
+        progress: receives completed windows.
+    """
+    enough = scorer.part_batches * scorer.batch_size
+    examples: list[Example] = []
+    parts: list[Columns] = []
+    pending = 0
+    for example, rows in windows:
+        examples.append(example)
+        parts.append(rows)
+        pending += len(rows["window_ids"])
+        if pending >= enough:
+            yield from _score_part(scorer, examples, parts, progress)
+            examples, parts, pending = [], [], 0
+    if examples:
+        yield from _score_part(scorer, examples, parts, progress)
+
+
+def _score_part(
+    scorer: Scorer, examples: Sequence[Example], parts: Sequence[Columns], progress: Progress
+) -> Iterator[tuple[Example, WindowScores]]:
+    rows = concatenate(parts)
+    columns = scorer.scores(rows, examples, progress)
+    for example, page in zip(examples, example_slices(rows), strict=True):
+        yield example, window_scores(columns, page)

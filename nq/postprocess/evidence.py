@@ -1,0 +1,191 @@
+"""Evidence: the log odds that the model gives each block, and each short answer in it.
+
+A hypothesis is a window, a pair of positions in one top-level block, and an answer type. Its
+evidence is its log odds against "no answer" in that window,
+
+    log P(start, end, type) - log P([CLS], [CLS], UNKNOWN)
+        = (start + end logit) - ([CLS] start + end logit) + type logit - UNKNOWN logit,
+
+in which the normalizers of the three softmaxes cancel. A model that has memorized its training
+data is overconfident, so evidence is multiplied by a weight (an inverse temperature,
+``RankingWeights.evidence``) before hypotheses are summed. The block score of a window is the
+log-sum-exp over its hypotheses in the block; overlapping windows are not independent, so the block
+score is that of the best window. For one short answer in a block all hypotheses are summed. A model
+without a head for types (all its type logits are 0) gives neither yes nor no, since both would
+outweigh any single span.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import softmax
+
+from nq.config import RankingWeights
+from nq.postprocess.blocks import Blocks
+from nq.postprocess.spans import Pairs, pairs
+from nq.records import AnswerType, Example, FloatArray, IntArray, WindowScores
+
+TYPES = (AnswerType.SHORT, AnswerType.LONG, AnswerType.YES, AnswerType.NO)
+"""Answer types of hypotheses; SHORT comes first."""
+_WITHOUT_TYPE_HEAD = TYPES[:2]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hypotheses:
+    """The hypotheses for each of N choices, grouped by window.
+
+    Args:
+        evidence: ``[H]`` of each hypothesis, finite.
+        group: ``[H]`` index of its group, ascending. A group has the hypotheses of one window
+            for one choice, and is never empty.
+        choice: ``[G]`` the choice of each group, ascending; every choice has a group.
+    """
+
+    evidence: FloatArray
+    group: IntArray
+    choice: IntArray
+
+    def scores(self, weight: float) -> FloatArray:
+        """Returns ``[N]``: of each choice the best window's log-sum-exp of weighted evidence."""
+        return self.scores_and_slopes(weight)[0]
+
+    def scores_and_slopes(self, weight: float) -> tuple[FloatArray, FloatArray]:
+        """Returns the scores and their derivatives with respect to the weight, each ``[N]``.
+
+        Args:
+            weight: of the evidence, above 0.
+        """
+        if not len(self.group):
+            return np.empty(0), np.empty(0)
+        begin = _group_starts(self.group)
+        highest = np.maximum.reduceat(self.evidence, begin)
+        powers = np.exp(weight * (self.evidence - highest[self.group]))
+        total = np.add.reduceat(powers, begin)
+        mean = np.add.reduceat(powers * self.evidence, begin) / total
+        scores = weight * highest + np.log(total)
+        best = np.lexsort((-scores, self.choice))[_group_starts(self.choice)]
+        return scores[best], mean[best]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Options:
+    """The possible short answers of one block.
+
+    Args:
+        types: ``[O]`` ``AnswerType`` of each; LONG means no short answer, only the block.
+        spans: ``[O, 2]`` document tokens of its best pair, start and inclusive end.
+        evidence: ``[O]`` log-sum-exp over all hypotheses of each.
+        features: ``[O, 4]`` in the order of ``RankingWeights.option_vector``.
+    """
+
+    types: IntArray
+    spans: IntArray
+    evidence: FloatArray
+    features: FloatArray
+
+    def probabilities(self, weights: RankingWeights) -> FloatArray:
+        """Returns ``[O]`` P(option | block)."""
+        evidence = weights.short_evidence * self.evidence
+        return np.asarray(softmax(evidence + self.features @ weights.option_vector()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """The evidence in the windows of an example for each block of its page.
+
+    Args:
+        blocks: ``[B]`` candidate indices of the blocks that have a hypothesis.
+        features: ``[B, 4]`` in the order of ``RankingWeights.block_vector``.
+        pairs: all P pairs within one block.
+        pair_block: ``[P]`` row of ``blocks`` of each pair.
+        evidence: ``[K, P]`` of each pair as each of the first K of ``TYPES``; -inf where a pair
+            cannot have the type.
+    """
+
+    blocks: IntArray
+    features: FloatArray
+    pairs: Pairs
+    pair_block: IntArray
+    evidence: FloatArray
+
+    @property
+    def hypotheses(self) -> Hypotheses:
+        """The hypotheses with the blocks as choices."""
+        _, pair = possible = np.nonzero(np.isfinite(self.evidence))
+        window = self.pairs.window[pair]
+        n_windows = int(window.max(initial=0)) + 1
+        keys = self.pair_block[pair] * n_windows + window
+        order = np.argsort(keys, kind="stable")
+        key_of_group, group = np.unique(keys[order], return_inverse=True)
+        evidence = self.evidence[possible][order]
+        return Hypotheses(evidence, group.reshape(-1), key_of_group // n_windows)
+
+    def utility(self, weights: RankingWeights) -> FloatArray:
+        """Returns ``[B]`` log P(block), up to a constant of the page."""
+        return self.hypotheses.scores(weights.evidence) + self.features @ weights.block_vector()
+
+    def options(self, row: int) -> Options:
+        """Returns the options of the block in this row of ``blocks``."""
+        inside = self.pair_block == row
+        pairs, evidence = self.pairs.where(inside), self.evidence[:, inside]
+        short = np.isfinite(evidence[0])
+        spans = np.column_stack([pairs.start_doc, pairs.end_doc])
+        distinct, span = np.unique(spans[short], axis=0, return_inverse=True)
+        summed = _logsumexp_by_group(evidence[0, short], span.reshape(-1), len(distinct))
+        best_pair = evidence.argmax(axis=1)[1:]
+        types = np.array([*[AnswerType.SHORT] * len(distinct), *TYPES[1 : len(evidence)]])
+        length = np.append(np.log1p(distinct[:, 1] - distinct[:, 0]), np.zeros(len(best_pair)))
+        return Options(
+            types,
+            np.concatenate([distinct, spans[best_pair]]),
+            np.append(summed, np.logaddexp.reduce(evidence[1:], axis=1)),
+            np.column_stack([length, *(types == kind for kind in TYPES[1:])]),
+        )
+
+
+def gather_evidence(
+    example: Example, scores: WindowScores, max_pieces: int, blocks: Blocks | None = None
+) -> Evidence:
+    """Returns the evidence in all windows of an example, by block.
+
+    Args:
+        example: question and page.
+        scores: of all windows of the example.
+        max_pieces: maximum length of a short answer.
+        blocks: of the page, if they are known already.
+    """
+    blocks = blocks or Blocks.of(example)
+    all_pairs = pairs(scores)
+    block = blocks.of_token[all_pairs.start_doc]
+    inside = (block >= 0) & (block == blocks.of_token[all_pairs.end_doc])
+    kept, block = all_pairs.where(inside), block[inside]
+    candidates, pair_block = np.unique(block, return_inverse=True)
+    features = blocks.features[np.searchsorted(blocks.candidates, candidates)]
+    evidence = _pair_evidence(kept, scores, max_pieces)
+    return Evidence(candidates, features, kept, pair_block.reshape(-1), evidence)
+
+
+def _pair_evidence(kept: Pairs, scores: WindowScores, max_pieces: int) -> FloatArray:
+    """Returns ``[K, P]`` the evidence of each pair; -inf for a short answer that is too long."""
+    logits = scores.type_logits.astype(np.float64)
+    types = TYPES if logits.any() else _WITHOUT_TYPE_HEAD
+    gain = logits[:, types] - logits[:, [AnswerType.UNKNOWN]]
+    evidence = kept.score + gain[kept.window].T
+    evidence[0, kept.end_pos - kept.start_pos >= max_pieces] = -np.inf
+    return np.asarray(evidence)
+
+
+def _group_starts(groups: IntArray) -> IntArray:
+    """Returns the index at which each group of ascending group numbers begins."""
+    return np.flatnonzero(np.diff(groups, prepend=-1))
+
+
+def _logsumexp_by_group(values: FloatArray, group: IntArray, n: int) -> FloatArray:
+    """Returns the log-sum-exp of ``values`` in each of ``n`` groups, none of them empty."""
+    highest = np.full(n, -np.inf)
+    np.maximum.at(highest, group, values)
+    total = np.zeros(n)
+    np.add.at(total, group, np.exp(values - highest[group]))
+    return np.asarray(highest + np.log(total))

@@ -1,0 +1,197 @@
+"""An answer in words, as an object, as text for a terminal, and as JSON."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nq.records import Alternative, Page, Prediction, Span, YesNo
+from nq.report.page_text import MARKS, span_line, span_text
+from nq.text import truncate
+
+MAX_WIDTH, MAX_LINES = 100, 16
+INDENT = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a question about a page, or one of its alternatives.
+
+    Args:
+        question: the question.
+        page: the page.
+        long_span: tokens of the block with the answer; ``None`` for no long answer.
+        short_spans: tokens of the short answer, usually one span.
+        yes_no: YES, NO, or NONE for an answer in words or no answer.
+        long_probability: that the block is right; ``None`` where nothing is answered.
+        short_probability: that the short answer is right; ``None`` where nothing is answered.
+        alternatives: other blocks and their short answers, the most probable first.
+    """
+
+    question: str
+    page: Page = field(repr=False)
+    long_span: Span | None = None
+    short_spans: tuple[Span, ...] = ()
+    yes_no: YesNo = YesNo.NONE
+    long_probability: float | None = None
+    short_probability: float | None = None
+    alternatives: tuple[Answer, ...] = field(default=(), repr=False)
+
+    @property
+    def short(self) -> str | None:
+        """Text of the short answer; ``None`` for yes, no, or no short answer."""
+        return "; ".join(span_line(self.page, span) for span in self.short_spans) or None
+
+    @property
+    def long(self) -> str | None:
+        """Text of the block with the answer; ``None`` for no long answer."""
+        return span_text(self.page, self.long_span) if self.long_span else None
+
+    @property
+    def text(self) -> str | None:
+        """The short answer in words: "yes", "no", or text of the page; ``None`` for none."""
+        return self.short if self.yes_no is YesNo.NONE else self.yes_no.lower()
+
+    @property
+    def answered(self) -> bool:
+        """Whether there is a long, a short or a yes/no answer."""
+        return self.long_span is not None or self.text is not None
+
+    def __str__(self) -> str:
+        return self.text or self.long or "no answer"
+
+
+def make_answer(
+    question: str, page: Page, prediction: Prediction, n_best: Sequence[Alternative], top: int
+) -> Answer:
+    """Returns a prediction in words, with at most ``top`` alternatives.
+
+    Args:
+        question: the question.
+        page: the page.
+        prediction: the decision.
+        n_best: the most probable blocks and answers, best first, that of the prediction included;
+            empty for a decision rule without probabilities.
+        top: number of alternatives.
+    """
+    given = _given(prediction, n_best)
+    others = [other for other in n_best if other is not given][:top]
+    return Answer(
+        question,
+        page,
+        prediction.long,
+        prediction.shorts,
+        prediction.yes_no,
+        given.long_probability if given else None,
+        given.short_probability if given else None,
+        tuple(
+            Answer(
+                question,
+                page,
+                other.long,
+                other.shorts,
+                other.yes_no,
+                other.long_probability,
+                other.short_probability,
+            )
+            for other in others
+        ),
+    )
+
+
+def _given(prediction: Prediction, n_best: Sequence[Alternative]) -> Alternative | None:
+    """Returns the entry of the n-best list that the prediction gives, wholly or in part."""
+    for other in n_best:
+        same_short = prediction.shorts and prediction.shorts == other.shorts
+        if prediction.long == other.long or same_short:
+            return other
+    return n_best[0] if prediction.yes_no is not YesNo.NONE and n_best else None
+
+
+def render(answer: Answer, marks: Sequence[str] = MARKS) -> str:
+    """Returns the answer, the block that contains it, and the alternatives, as text.
+
+    Of a long block only the lines around the answer are shown.
+
+    Args:
+        answer: the answer.
+        marks: the text before and after the short answer in its block.
+    """
+    known = answer.long_probability is not None
+    parts = ["no answer"]
+    if answer.answered:
+        probability = f" ({_percent(answer.short_probability)})" if known and answer.text else ""
+        parts = [(answer.text or "no short answer") + probability]
+    if answer.long_span:
+        probability = f" ({_percent(answer.long_probability)})" if known else ""
+        block = span_text(answer.page, answer.long_span, answer.short_spans, marks)
+        parts.append(f"found in{probability}:\n{_wrapped(block, marks[0])}")
+    if answer.alternatives:
+        rows = "\n".join(map(_row, answer.alternatives))
+        parts.append(f"runners-up:\n{rows}" if known else f"best guesses:\n{rows}")
+    return "\n\n".join(parts)
+
+
+def to_dict(answer: Answer) -> dict[str, Any]:
+    """Returns the answer as JSON values; spans are half-open ranges of the page's tokens."""
+    return {
+        "question": answer.question,
+        "answer": answer.text,
+        "yes_no_answer": str(answer.yes_no),
+        "short_answers": [_span(answer.page, span) for span in answer.short_spans],
+        "short_probability": answer.short_probability,
+        "long_answer": _span(answer.page, answer.long_span) if answer.long_span else None,
+        "long_probability": answer.long_probability,
+        "runners_up": [
+            {
+                "answer": other.text,
+                "short_probability": other.short_probability,
+                "long_answer": _span(answer.page, other.long_span) if other.long_span else None,
+                "long_probability": other.long_probability,
+            }
+            for other in answer.alternatives
+        ],
+    }
+
+
+def _percent(probability: float | None) -> str:
+    """Returns a probability in percent that is never 0 or 100.
+
+    >>> _percent(0.834), _percent(0.001), _percent(0.9999)
+    ('83%', '<1%', '>99%')
+    """
+    if probability is None:
+        return "?"
+    if probability < 0.01:
+        return "<1%"
+    return ">99%" if probability > 0.99 else f"{probability:.0%}"
+
+
+def _span(page: Page, span: Span) -> dict[str, Any]:
+    return {"text": span_text(page, span), "start_token": span.start, "end_token": span.end}
+
+
+def _row(other: Answer) -> str:
+    start = f"{_percent(other.short_probability):>6}  "
+    start += f"{truncate(other.text or '(no short answer)', 40)} · "
+    block = span_line(other.page, other.long_span) if other.long_span else ""
+    return start + truncate(block, max(_width() - len(start), 20))
+
+
+def _wrapped(block: str, mark: str) -> str:
+    """Returns the block in lines of the terminal's width; of many lines those around ``mark``."""
+    wrapped = [
+        row for part in block.split("\n") for row in textwrap.wrap(part, _width() - len(INDENT))
+    ]
+    marked = next((i for i, row in enumerate(wrapped) if mark in row), 0)
+    first = max(0, min(marked - MAX_LINES // 2, len(wrapped) - MAX_LINES))
+    last = first + MAX_LINES
+    lines = [*["…"] * (first > 0), *wrapped[first:last], *["…"] * (last < len(wrapped))]
+    return textwrap.indent("\n".join(lines), INDENT)
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size().columns, MAX_WIDTH)

@@ -1,0 +1,109 @@
+"""Scores predictions against the gold answers of any input format, by the official metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from nq.evaluation import labels, nq_eval
+from nq.formats import inputs
+from nq.formats.predictions import byte_span
+from nq.records import Annotation, Example, ExampleId, IntArray, Span
+
+
+class Evaluation:
+    """Collects gold and predictions example by example, a few numbers each and no text.
+
+    Attributes:
+        without_gold: how many examples had no annotations.
+    """
+
+    def __init__(self) -> None:
+        self._gold: dict[ExampleId, list[labels.Label]] = {}
+        self._predictions: dict[ExampleId, labels.Label] = {}
+        self.without_gold = 0
+
+    def add(self, example: Example, prediction: dict[str, Any]) -> bool | None:
+        """Adds a prediction in the official format.
+
+        Returns:
+            Whether it is correct; ``None`` without gold.
+        """
+        if not example.annotations:
+            self.without_gold += 1
+            return None
+        label = labels.prediction_label(prediction)
+        gold = gold_labels(example)
+        self._gold[example.example_id] = gold
+        self._predictions[example.example_id] = label
+        return _is_correct(gold, label)
+
+    def metrics(self) -> dict[str, float]:
+        """Returns all metrics; empty without any gold.
+
+        An example with a single annotator has an answer if that one gave it.
+        """
+        if not self._gold:
+            return {}
+        return nq_eval.score(self._gold, self._predictions, one_annotator=True)
+
+
+def evaluate(gold: Sequence[str | Path], predictions: str | Path) -> dict[str, float]:
+    """Returns the official metrics of a file of predictions, and the three micro-F1s.
+
+    Args:
+        gold: annotated files, globs or folders in any input format.
+        predictions: a ``predictions.json`` in the official format.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: there is no gold, a record is damaged, or the ids of gold and predictions
+            differ.
+    """
+    if isinstance(gold, str | Path):
+        raise ValueError(f"gold is {str(gold)!r}: expected a list of files, globs or folders")
+    given = labels.read_predictions(Path(predictions))
+    wanted = {example.example_id: gold_labels(example) for example in _annotated(gold)}
+    if not wanted:
+        raise ValueError(f"no annotations in {', '.join(map(str, gold))}: give annotated data")
+    return nq_eval.score(wanted, given, one_annotator=True)
+
+
+def _annotated(patterns: Sequence[str | Path]) -> Iterator[Example]:
+    seen: set[ExampleId] = set()
+    for example in inputs.read_examples(patterns):
+        if example.annotations and example.example_id not in seen:
+            seen.add(example.example_id)
+            yield example
+
+
+def gold_labels(example: Example) -> list[labels.Label]:
+    """Returns the answers of an example's annotators as the evaluation compares them."""
+    return [_label(a, example.token_bytes) for a in example.annotations or ()]
+
+
+def _label(annotation: Annotation, token_bytes: IntArray | None) -> labels.Label:
+    return labels.Label(
+        _span(annotation.long, token_bytes),
+        tuple(_span(span, token_bytes) for span in annotation.shorts),
+        annotation.yes_no.lower(),
+    )
+
+
+def _span(span: Span | None, token_bytes: IntArray | None) -> labels.Span:
+    if span is None or span.start >= span.end:
+        return labels.Span()
+    return labels.Span(*byte_span(span, token_bytes), span.start, span.end)
+
+
+def _is_correct(gold: list[labels.Label], label: labels.Label) -> bool:
+    """Returns whether the short answer is correct if gold has one, else the long answer.
+
+    Where gold has neither, a null prediction is correct.
+    """
+    long, short = nq_eval.decisions({0: gold}, {0: label}, one_annotator=True)
+    for decision in (*short, *long):
+        if decision.has_gold:
+            return decision.correct
+    return not any(decision.predicted for decision in (*short, *long))

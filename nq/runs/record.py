@@ -1,0 +1,107 @@
+"""Records a run in MLflow: the params, metrics, tags and files that a comparison needs."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from nq import tracking
+from nq.config import TrackingConfig
+from nq.formats import inputs, outputs
+from nq.runs.job import Job
+from nq.runs.parity import Parity
+from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, Result
+
+QUALITY = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
+COUNTS = (
+    "examples",
+    "windows",
+    "answered",
+    "dead_letters",
+    "read_windows",
+    "float32_windows",
+    "rescored",
+    "truncated_pages",
+    "unread_blocks",
+)
+
+
+def tracked_run(job: Job, track: TrackingConfig | None) -> AbstractContextManager[tracking.Run]:
+    """Returns the MLflow run of a job as a context manager; without ``track`` it records nothing.
+
+    The run is opened by its method ``open``, or when there is something to record.
+    """
+    settings = track or TrackingConfig()
+    return tracking.start(
+        uri=settings.uri,
+        experiment=settings.experiment,
+        name=f"{job.profile} · {Path(job.files[0]).name}",
+        profile=str(job.profile),
+        enabled=track is not None,
+        later=True,
+    )
+
+
+def record(tracked: tracking.Run, job: Job, result: Result) -> None:
+    """Records the params, metrics, tags and files of a run.
+
+    The comparison page of MLflow lists the first six metrics by name, so the ones to compare are
+    called quality/ and speed/, and the names of the others come later in the alphabet. Between
+    profiles only the params profile and precision differ.
+    """
+    decision = job.decision.to_dict()
+    weights = decision.pop("weights")
+    tracked.params(
+        {
+            "profile": result.profile,
+            "precision": result.precision,
+            "batch_size": job.batch_size,
+            "limit": job.limit,
+            "model": job.model.name,
+            **{f"decision.{k}": v for k, v in decision.items()},
+            **{f"windows.{k}": v for k, v in job.windows.to_dict().items()},
+        }
+    )
+    changes = job.optimizations.changes
+    tracked.tags(
+        {
+            "device": result.device,
+            "decision.weights": weights,
+            "data": ", ".join(job.files),
+            "model_folder": str(job.model),
+            "output": str(result.folder),
+            "in_force.jit_compile": changes.jit_compile,
+            "in_force.grappler": not changes.grappler["disable_meta_optimizer"],
+        }
+    )
+    first = job.files[0]
+    tracked.dataset(name=Path(first).name, path=first, digest=inputs.sha256(first))
+    metrics = result.metrics
+    tracked.metrics(
+        {
+            **{f"quality/{name}": metrics[key] for name, key in QUALITY.items() if metrics},
+            "speed/examples_per_s": result.examples / result.time["total_s"],
+            "speed/predict_s": result.time["predict_s"],
+            "speed/windows_per_s": result.windows_per_s,
+            "tally/peak_memory_bytes": result.peak_memory_bytes,
+            **{f"tally/{name}": value for name, value in metrics.items()},
+            **{f"tally/{name}": getattr(result, name) for name in COUNTS},
+            **{f"time/{phase}": value for phase, value in result.time.items()},
+        }
+    )
+    if result.parity:
+        tracked.tags({"parity.against": result.parity.against})
+        figures = _parity_figures(result.parity)
+        tracked.metrics({f"parity/{name}": value for name, value in figures.items()})
+    files = (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)
+    others = (outputs.FORMATS[name].FILE for name in job.formats)
+    tracked.artifacts([result.folder / name for name in (*files, *others)])
+
+
+def _parity_figures(parity: Parity) -> dict[str, float | None]:
+    return {
+        "changed_share": parity.changed_share,
+        "max_drift": parity.max_drift,
+        "mean_drift": parity.mean_drift,
+        **{f"{name}_difference": value for name, value in parity.f1.items()},
+    }

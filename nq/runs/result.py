@@ -1,0 +1,85 @@
+"""The result of a run, and the names of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from nq.runs.parity import KEPT_SCORES, METRICS, PREDICTIONS, Parity
+
+__all__ = ["KEPT_SCORES", "METRICS", "PREDICTIONS", "Result", "Row"]
+
+DEAD_LETTERS, JOB, UNFINISHED_SCORES = "dead_letters.jsonl", "job.json", "results"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table of answers; ``correct`` is ``None`` without gold."""
+
+    question: str
+    answer: str
+    correct: bool | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run did.
+
+    Args:
+        folder: of its files.
+        profile: the optimizations.
+        device: ``CPU`` or ``GPU``.
+        precision: compute type of the matrix products.
+        examples: number of predictions.
+        windows: windows of all pages.
+        resumed_windows: windows scored by an interrupted run before.
+        read_windows: windows that the model computed in this run; less with pruning.
+        float32_windows: windows computed again in float32 because logits were not finite.
+        rescored: examples whose close decision was computed again in float32.
+        windows_per_s: speed without compilation and warm-up.
+        answered: predictions that are not null.
+        dead_letters: records that could not be used.
+        without_gold: examples without annotations.
+        truncated_pages: pages with more blocks than ``max_contexts``.
+        unread_blocks: blocks beyond ``max_contexts``.
+        peak_memory_bytes: largest resident memory of this process or one of its children.
+        metrics: of the official evaluation; empty without gold.
+        time: seconds of each phase, which add up to ``total_s``; and ``preprocess_s``, the work of
+            the preprocessing, which goes on beside other phases.
+        run_id: of the MLflow run, if there is one.
+        rows: the first answers as a table.
+        parity: the comparison with another run, if one was required.
+        how_to_open: how to see the run in MLflow.
+    """
+
+    folder: Path
+    profile: str
+    device: str
+    precision: str
+    examples: int
+    windows: int
+    resumed_windows: int
+    read_windows: int
+    float32_windows: int
+    rescored: int
+    windows_per_s: float
+    answered: int
+    dead_letters: int
+    without_gold: int
+    truncated_pages: int
+    unread_blocks: int
+    peak_memory_bytes: int
+    metrics: Mapping[str, float]
+    time: Mapping[str, float]
+    run_id: str | None = None
+    rows: tuple[Row, ...] = ()
+    parity: Parity | None = None
+    how_to_open: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what ``metrics.json`` contains, as JSON values."""
+        hidden = ("folder", "rows", "parity", "how_to_open")
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
+        return {"profile": self.profile, "output": str(self.folder), **values}

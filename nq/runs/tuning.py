@@ -1,0 +1,280 @@
+"""Tunes the default decision of a model on annotated questions, and measures it on others.
+
+The examples with even ids determine the weights, the calibration and the thresholds; those with odd
+ids measure the result.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nq.config import DecisionConfig, RankingWeights
+from nq.evaluation import labels, nq_eval
+from nq.evaluation.calibration import error_by_chance, expected_calibration_error
+from nq.formats import inputs
+from nq.formats.predictions import encode_prediction
+from nq.inference.profile import DEFAULT_PROFILE, Profile
+from nq.model.checkpoint import load_settings, save_settings
+from nq.postprocess.evidence import gather_evidence
+from nq.postprocess.fit import ChoiceSet, block_choices, fit, fit_calibration, option_choices
+from nq.postprocess.ranking import calibrated, rank
+from nq.runs.evaluate import gold_labels
+from nq.runs.job import Job
+from nq.runs.run import run_folder
+from nq.runs.score_store import clear
+from nq.runs.scoring import (
+    PhaseTimer,
+    Progress,
+    Scoring,
+    check_job,
+    no_progress,
+    open_scoring,
+    scoring_request,
+)
+
+DIGITS = 4
+SLACK = 0.005
+"""Thresholds whose F1 is within this of the best are equally good."""
+GAP = 0.002
+"""Width of the gap between scores that a threshold needs, so that rounding does not matter."""
+FOLDS = 5
+
+Gold = dict[labels.ExampleId, list[labels.Label]]
+Predictions = dict[labels.ExampleId, labels.Label]
+ChoiceSets = tuple[ChoiceSet | None, ChoiceSet | None]
+"""Those of an example's blocks and of its options."""
+
+
+def tune(
+    files: Sequence[str | Path],
+    model: Path,
+    profile: Profile | str = DEFAULT_PROFILE,
+    batch_size: int = 16,
+    keep_scores: bool = False,
+    progress: Progress = no_progress,
+) -> dict[str, Any]:
+    """Fits the decision on the even half of the data, writes it into the model folder, and
+    measures it on the odd half.
+
+    Args:
+        files: annotated files, globs or folders.
+        model: model folder; its settings file is replaced.
+        profile: optimizations.
+        batch_size: windows in a batch.
+        keep_scores: keep the scores, so that tuning the same model again takes seconds.
+        progress: receives completed windows.
+
+    Returns:
+        The thresholds, and the figures of the odd half by name.
+
+    Raises:
+        ValueError: the data have no annotations.
+    """
+    settings = load_settings(model)
+    decision = DecisionConfig(max_answer_length=settings.decision.max_answer_length)
+    paths = inputs.find_files([str(file) for file in files])
+    job = Job(paths, model, profile, settings.windows, decision, batch_size)
+    check_job(job)
+    requests = job.requests()
+    request = scoring_request(job, requests)
+    folder = run_folder(job, request)
+    with open_scoring(job, folder, requests, request, PhaseTimer(), progress) as scoring:
+        tuned = tune_decision(scoring, decision)
+        save_settings(model, replace(settings, decision=tuned.decision))
+        if not keep_scores:
+            clear(scoring.scorer.store.folder)
+    return {
+        "long_threshold": tuned.decision.long_threshold,
+        "short_threshold": tuned.decision.short_threshold,
+        **measure(*_half(tuned.gold, tuned.predictions, 1), tuned.decision),
+        "model": str(model),
+        "truncated_pages": scoring.chunks.total("truncated_pages"),
+        "unread_blocks": scoring.chunks.total("unread_blocks"),
+    }
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A fitted decision, with all gold and the predictions by it, no threshold applied."""
+
+    decision: DecisionConfig
+    gold: Gold
+    predictions: Predictions
+
+
+def tune_decision(scoring: Scoring, decision: DecisionConfig) -> Tuned:
+    """Fits the decision on the even half.
+
+    Calibration and thresholds use predictions by weights that were fitted without the example (in
+    ``FOLDS`` folds), since weights fit their own examples better than others.
+
+    Args:
+        scoring: all examples with their scores.
+        decision: its maximum answer length is kept.
+
+    Raises:
+        ValueError: the data have no annotations.
+    """
+    gold: Gold = {}
+    choice_sets: dict[int, list[ChoiceSets]] = {}
+    for example, scores in scoring:
+        if not example.annotations:
+            continue
+        gold[example.example_id] = gold_labels(example)
+        fold = _fold(example.example_id)
+        if fold is not None:
+            evidence = gather_evidence(example, scores, decision.max_answer_length)
+            sets = block_choices(example, evidence), option_choices(example, evidence)
+            choice_sets.setdefault(fold, []).append(sets)
+    if not gold:
+        files = ", ".join(file for request in scoring.requests for file in request.files)
+        raise ValueError(f"no annotations in {files}: give annotated data to tune on")
+    plain = replace(decision, long_threshold=0.0, short_threshold=0.0)
+    weights = _fit(choice_sets.values())
+    held_out = [_fit(choice_sets[f] for f in choice_sets if f != fold) for fold in range(FOLDS)]
+    predictions: Predictions = {}
+    for example, scores in scoring:
+        fold = _fold(example.example_id)
+        config = replace(plain, weights=weights if fold is None else held_out[fold])
+        prediction = encode_prediction(rank(example, scores, config).prediction())
+        predictions[example.example_id] = labels.prediction_label(prediction)
+    weights = _calibrate(weights, *_half(gold, predictions, 0))
+    predictions = {key: _rescaled(label, weights) for key, label in predictions.items()}
+    long, short = thresholds(*_half(gold, predictions, 0))
+    tuned = replace(plain, weights=weights, long_threshold=long, short_threshold=short)
+    return Tuned(tuned, gold, predictions)
+
+
+def _fit(folds: Iterable[Iterable[ChoiceSets]]) -> RankingWeights:
+    sets = [both for fold in folds for both in fold]
+    return fit([block for block, _ in sets if block], [option for _, option in sets if option])
+
+
+def _calibrate(weights: RankingWeights, gold: Gold, predictions: Predictions) -> RankingWeights:
+    fits = [
+        fit_calibration(
+            [d.score for d in decisions if d.predicted],
+            [d.correct for d in decisions if d.predicted],
+        )
+        for decisions in nq_eval.decisions(gold, predictions, one_annotator=True)
+    ]
+    (long_scale, long_shift), (short_scale, short_shift) = fits
+    return replace(
+        weights,
+        long_scale=long_scale,
+        long_shift=long_shift,
+        short_scale=short_scale,
+        short_shift=short_shift,
+    )
+
+
+def _rescaled(label: labels.Label, weights: RankingWeights) -> labels.Label:
+    return replace(
+        label,
+        long_score=calibrated(label.long_score, weights.long_scale, weights.long_shift),
+        short_score=calibrated(label.short_score, weights.short_scale, weights.short_shift),
+    )
+
+
+def thresholds(gold: Gold, predictions: Predictions) -> tuple[float, float]:
+    """Returns the long and the short threshold with the best F1; one annotator is enough."""
+    long, short = nq_eval.decisions(
+        gold, predictions, long_non_null_threshold=1, short_non_null_threshold=1
+    )
+    return _threshold(long), _threshold(short)
+
+
+def _threshold(decisions: Sequence[nq_eval.Decision]) -> float:
+    """Returns the most plausible of the thresholds whose F1 is within ``SLACK`` of the best.
+
+    That is the middle of the gap between scores nearest to half of the best F1, the best threshold
+    for probabilities (Lipton, Elkan and Naryanaswamy 2014), since a few examples leave a plateau.
+    Gaps are ``GAP`` wide where there are such, since close to a score the slightest rounding would
+    change that answer.
+    """
+    points = nq_eval.sweep(decisions)
+    best = nq_eval.best(points).f1
+    gaps = [
+        (above.threshold - below.threshold, (above.threshold + below.threshold) / 2)
+        for above, below in itertools.pairwise(points)
+        if above.f1 >= best - SLACK
+    ]
+    if not gaps:
+        return points[0].threshold
+    enough = min(GAP, max(gaps)[0])
+    wide = [middle for width, middle in gaps if width >= enough]
+    nearest: float = min(wide, key=lambda middle: abs(middle - best / 2))
+    return round(nearest, DIGITS)
+
+
+def measure(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> dict[str, Any]:
+    """Returns the figures of a decision, from predictions without a threshold applied."""
+    kept = {
+        key: _apply_thresholds(label, decision.long_threshold, decision.short_threshold)
+        for key, label in predictions.items()
+    }
+    metrics = nq_eval.score(gold, kept, one_annotator=True)
+    best = nq_eval.score(gold, predictions, one_annotator=True)
+    long, short = nq_eval.decisions(gold, predictions, one_annotator=True)
+    return {
+        "odd_examples": len(predictions),
+        "odd_micro_f1": metrics["micro_f1"],
+        "odd_micro_f1_best": best["micro_f1_best"],
+        "odd_long_f1": metrics["long-answer-f1"],
+        "odd_long_f1_best": best["long-best-threshold-f1"],
+        "odd_short_f1": metrics["short-answer-f1"],
+        "odd_short_f1_best": best["short-best-threshold-f1"],
+        **_calibration("odd_long", long),
+        **_calibration("odd_short", short),
+        **_yes_no(gold, predictions),
+    }
+
+
+def _calibration(name: str, decisions: Sequence[nq_eval.Decision]) -> dict[str, float]:
+    """Returns the calibration error, and its expected value if the scores were calibrated."""
+    predicted = [d for d in decisions if d.predicted]
+    scores = [d.score for d in predicted]
+    error = expected_calibration_error(scores, [d.correct for d in predicted])
+    return {
+        f"{name}_calibration_error": error,
+        f"{name}_calibration_error_by_chance": error_by_chance(scores),
+    }
+
+
+def _yes_no(gold: Gold, predictions: Predictions) -> dict[str, Any]:
+    """Returns how many questions have a yes/no answer, and the share answered correctly."""
+    wanted = {
+        key: {label.yes_no for label in annotators} - {"none"}
+        for key, annotators in gold.items()
+        if sum(label.yes_no != "none" for label in annotators) >= min(2, len(annotators))
+    }
+    correct = sum(predictions[key].yes_no in words for key, words in wanted.items())
+    accuracy = correct / len(wanted) if wanted else 0.0
+    return {"odd_yes_no_questions": len(wanted), "odd_yes_no_accuracy": accuracy}
+
+
+def _remainder(key: labels.ExampleId) -> int | None:
+    return key % 2 if isinstance(key, int) else None
+
+
+def _fold(key: labels.ExampleId) -> int | None:
+    """Returns the fold of an example of the even half; ``None`` for others."""
+    return int(key) // 2 % FOLDS if _remainder(key) == 0 else None
+
+
+def _half(gold: Gold, predictions: Predictions, remainder: int) -> tuple[Gold, Predictions]:
+    keys = [key for key in gold if _remainder(key) == remainder and key in predictions]
+    return {key: gold[key] for key in keys}, {key: predictions[key] for key in keys}
+
+
+def _apply_thresholds(label: labels.Label, long: float, short: float) -> labels.Label:
+    """Returns the prediction without the answers that score below their threshold."""
+    if label.long_score < long:
+        label = replace(label, long=labels.Span())
+    if label.short_score < short:
+        label = replace(label, short=(), yes_no="none")
+    return label

@@ -1,0 +1,109 @@
+"""Reads prepared windows in the order of the input, whatever shard they were written to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from nq.errors import Error
+from nq.formats.tfrecord import KEYS, decode_records, inference_shapes
+from nq.formats.tfrecord_file import read_record_at, record_offsets
+from nq.records import Columns
+
+INDEX_BATCH = 1024
+Key = tuple[int, int]
+"""File number and line of an example."""
+
+
+class WindowReader:
+    """The windows of a prepared chunk by example.
+
+    Args:
+        shards: TFRecord files, in which the windows of each example are consecutive.
+        length: pieces in a window.
+
+    Raises:
+        Error: windows of an example are missing, repeated, or not consecutive.
+    """
+
+    def __init__(self, shards: Sequence[Path], length: int) -> None:
+        self._shapes = inference_shapes(length)
+        self._offsets = [record_offsets(path) for path in shards]
+        self._files = [path.open("rb") for path in shards]
+        self._records: dict[Key, tuple[int, range]] = {}
+        for shard in range(len(shards)):
+            self._index(shard)
+
+    def __enter__(self) -> WindowReader:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for file in self._files:
+            file.close()
+
+    def rows(self, key: Key) -> Columns:
+        """Returns all windows of one example, each column ``[W, …]``.
+
+        Raises:
+            Error: there are none.
+        """
+        if key not in self._records:
+            raise Error(
+                f"there are no windows of input file {key[0]}, line {key[1]}: did the file change? "
+                "Remove the folder of windows and run again"
+            )
+        shard, numbers = self._records[key]
+        return decode_records(self._read(shard, numbers), self._shapes)
+
+    def some_rows(self, first: int, count: int) -> Columns:
+        """Returns about ``count`` windows, evenly spaced among the first examples.
+
+        Args:
+            first: so many windows are considered, to the end of an example.
+            count: how many of them to return.
+
+        Raises:
+            Error: there are no windows.
+        """
+        chosen: list[tuple[int, int]] = []
+        for shard, numbers in self._records.values():
+            if len(chosen) >= first:
+                break
+            chosen += [(shard, number) for number in numbers]
+        if not chosen:
+            raise Error("there are no windows to try the profile on")
+        chosen = chosen[:: -(-len(chosen) // count)]
+        return decode_records(
+            [record for shard, n in chosen for record in self._read(shard, range(n, n + 1))],
+            self._shapes,
+        )
+
+    def _read(self, shard: int, numbers: range) -> list[bytes]:
+        file, offsets = self._files[shard], self._offsets[shard]
+        return [read_record_at(file, *offsets[number]) for number in numbers]
+
+    def _index(self, shard: int) -> None:
+        """Finds the records of each example, by the keys in the records."""
+        shapes = {name: [width] for name, width in KEYS.items()}
+        total = len(self._offsets[shard])
+        for start in range(0, total, INDEX_BATCH):
+            numbers = range(start, min(start + INDEX_BATCH, total))
+            columns = decode_records(self._read(shard, numbers), shapes)
+            rows = np.concatenate([columns[name] for name in KEYS], axis=1).tolist()
+            for number, (file, line, window, n_windows) in zip(numbers, rows, strict=True):
+                if window == 0 and (file, line) not in self._records:
+                    self._records[file, line] = shard, range(number, number + n_windows)
+                expected = self._records.get((file, line), (-1, range(0)))
+                if expected[0] != shard or number != expected[1].start + window:
+                    raise Error(
+                        f"the windows of input file {file}, line {line} are not consecutive in "
+                        f"{self._files[shard].name}: remove the folder of windows and run again"
+                    )
+        for (file, line), (where, numbers) in self._records.items():
+            if where == shard and numbers.stop > total:
+                raise Error(
+                    f"windows of input file {file}, line {line} are missing in "
+                    f"{self._files[shard].name}: remove the folder of windows and run again"
+                )
