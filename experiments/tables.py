@@ -1,0 +1,368 @@
+"""``python -m experiments.tables``: writes the tables of README.md and docs/ from their sources.
+
+    python -m experiments.tables            # rewrites every table that is out of date
+    python -m experiments.tables --check    # exits with 1 if a file is out of date
+    python -m experiments.tables --record sweep_60 -- python -m experiments.sweep … --json
+
+A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``. The names in ``SOURCES`` are
+tables of the code. Every other name is a result file, ``experiments/results/NAME.json``, whose kind
+is the part of its name before the first underscore (see ``KINDS``). ``--record`` runs a command
+that prints one JSON object on stdout and writes such a file:
+
+    {"command": "python -m experiments.sweep …", "date": "2026-11-22",
+     "machine": "2 cores of …", "versions": {"keras": "3.15.0", …}, "result": {…}}
+
+A command that prints these five keys itself may be redirected into the file instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nq.commands import terminal
+from nq.errors import Error
+
+ROOT = Path(__file__).parents[1]
+RESULTS = Path("experiments/results")
+BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+PACKAGES = ("nq", "tensorflow", "tensorflow-cpu", "keras", "numpy", "openvino", "onnxruntime")
+KEYS = ("command", "date", "machine", "versions", "result")
+COMPARED = ("baseline", "mixed+buckets+openvino")
+PARTS = ("long", "short")
+
+Result = Mapping[str, Any]
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command's arguments."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.tables",
+        description="Writes the tables of README.md and docs/*.md from the code and from the "
+        "result files in experiments/results, or records such a result file.",
+    )
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument(
+        "--check", action="store_true", help="write nothing; exit with 1 if a file is out of date"
+    )
+    action.add_argument(
+        "--record",
+        metavar="NAME",
+        help=f"run COMMAND and write {RESULTS}/NAME.json; NAME begins with {', '.join(KINDS)}",
+    )
+    parser.add_argument("command", nargs="*", metavar="COMMAND", help="command for --record")
+    terminal.add_common(parser)
+    return parser
+
+
+def tables(args: argparse.Namespace) -> int:
+    """Runs the command and returns its exit code."""
+    if bool(args.command) != bool(args.record):
+        raise terminal.UsageError("give --record NAME and the COMMAND to run together, after --")
+    if args.record:
+        changed = [str(record(args.record, args.command, ROOT))]
+    else:
+        changed = update(ROOT, write=not args.check)
+    done = "out of date" if args.check else "written"
+    terminal.print_result({done: changed if args.json else ", ".join(changed) or "none"}, args.json)
+    return terminal.FAILED if args.check and changed else 0
+
+
+def update(root: Path, write: bool) -> list[str]:
+    """Replaces every table in README.md and docs/*.md that differs from its source.
+
+    Args:
+        root: folder of the repository.
+        write: whether to write the files that differ.
+
+    Returns:
+        The paths, relative to ``root``, of the files that differ.
+
+    Raises:
+        Error: a marker names an unknown table, or a result file is missing or malformed.
+    """
+    changed = []
+    for path in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
+        text = path.read_text(encoding="utf-8")
+        name = str(path.relative_to(root))
+        if text.count("<!-- table:") != len(BLOCK.findall(text)):
+            raise Error(
+                f"{name}: a marker of a table is incomplete; expected '<!-- table: NAME -->' and "
+                "'<!-- end -->', each on a line of its own"
+            )
+        fresh = BLOCK.sub(lambda match: f"{match[1]}{table(match[2], root)}{match[4]}", text)
+        if fresh != text:
+            changed.append(name)
+            if write:
+                path.write_text(fresh, encoding="utf-8")
+    return changed
+
+
+def table(name: str, root: Path) -> str:
+    """Returns the Markdown of a table, with the origin of its figures below if it is a result."""
+    if name in SOURCES:
+        return SOURCES[name](root)
+    data = read_result(name, root)
+    installed = ", ".join(f"{package} {version}" for package, version in data["versions"].items())
+    return (
+        f"{KINDS[_kind(name)](data['result'])}\n"
+        f"Measured on {data['date']} with {data['machine']} ({installed}):\n\n"
+        f"```\n{data['command']}\n```\n"
+    )
+
+
+def _kind(name: str) -> str:
+    kind = name.partition("_")[0]
+    if kind not in KINDS:
+        known = ", ".join((*SOURCES, *(f"{kind}_NAME" for kind in KINDS)))
+        raise Error(f"unknown table {name!r}; known are {known}")
+    return kind
+
+
+def read_result(name: str, root: Path) -> Result:
+    """Returns the content of a result file.
+
+    Raises:
+        Error: the file is missing, or it is not a result of the kind that its name says.
+    """
+    kind = _kind(name)
+    path = root / RESULTS / f"{name}.json"
+    if not path.is_file():
+        raise Error(
+            f"{RESULTS}/{name}.json is missing: run python -m experiments.tables --record {name} "
+            "-- COMMAND with the command that measures it"
+        )
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        data = {key: values[key] for key in KEYS}
+        KINDS[kind](data["result"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise Error(
+            f"{RESULTS}/{name}.json is not a result of the kind {kind!r} with the keys "
+            f"{', '.join(KEYS)} ({type(error).__name__}: {error}); record it again"
+        ) from error
+    return data
+
+
+def record(name: str, command: Sequence[str], root: Path) -> Path:
+    """Runs a command and writes the JSON object that it prints, with its origin, as a result.
+
+    Args:
+        name: name of the result.
+        command: command and arguments; it must print one JSON object on stdout.
+        root: folder of the repository.
+
+    Returns:
+        The path of the result file.
+
+    Raises:
+        Error: the command fails, or prints something else, or something of another kind.
+    """
+    kind = _kind(name)
+    date = datetime.date.today().isoformat()
+    executable = sys.executable if command[0].startswith("python") else command[0]
+    process = subprocess.run([executable, *command[1:]], stdout=subprocess.PIPE, check=False)
+    if process.returncode:
+        raise Error(f"{shlex.join(command)} failed with exit code {process.returncode}")
+    try:
+        result = json.loads(process.stdout)
+        KINDS[kind](result)
+    except (ValueError, KeyError, TypeError) as error:
+        raise Error(
+            f"{shlex.join(command)} printed no result of the kind {kind!r} "
+            f"({type(error).__name__}: {error}); add --json, or choose another NAME"
+        ) from error
+    path = root / RESULTS / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = (shlex.join(command), date, machine(), versions(), result)
+    text = json.dumps(dict(zip(KEYS, values, strict=True)), indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+    return path
+
+
+def machine() -> str:
+    """Returns a description of this machine: cores, processor, and its fast number types."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    info = Path("/proc/cpuinfo")
+    text = info.read_text(encoding="utf-8") if info.is_file() else ""
+    model = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    flags = [flag for flag in ("avx2", "avx512_bf16", "avx512_vnni", "amx_bf16") if flag in text]
+    return ", ".join([f"{cores} cores of {model[1] if model else platform.machine()}", *flags])
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions of the packages in ``PACKAGES`` that are installed."""
+    installed = {}
+    for name in PACKAGES:
+        try:
+            installed[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return installed
+
+
+def markdown(*rows: Sequence[str]) -> str:
+    """Returns a Markdown table; the first row is its head.
+
+    >>> print(markdown(("a", "b"), ("1", "2")), end="")
+    | a | b |
+    |---|---|
+    | 1 | 2 |
+    """
+    lines = [f"| {' | '.join(cells)} |\n" for cells in rows]
+    return "".join([lines[0], f"|{'---|' * len(rows[0])}\n", *lines[1:]])
+
+
+def profiles(root: Path) -> str:
+    """Returns the table of the optimizations of ``nq.inference.profile``."""
+    from nq.inference.profile import BASELINE, BASELINE_HELP, OPTIMIZATIONS
+
+    rows = [(BASELINE, BASELINE_HELP), *((o.name, o.help) for o in OPTIMIZATIONS.values())]
+    return markdown(("name", "effect"), *((f"`{name}`", text) for name, text in rows))
+
+
+def families(root: Path) -> str:
+    """Returns the table of the encoder families of ``nq.model.families``."""
+    from nq.model.families import FAMILIES
+
+    rows = ((f"`{name}`", f"`{family.architecture}`") for name, family in FAMILIES.items())
+    return markdown(("`model_type`", "class in transformers"), *rows)
+
+
+def api(root: Path) -> str:
+    """Returns the table of the public names of ``nq``, each with its docstring's first line."""
+    import nq
+
+    values = ((name, getattr(nq, name)) for name in getattr(nq, "__all__", ()))
+    rows = [
+        (
+            f"`nq.{name}`",
+            (value.__doc__ or "").strip().partition("\n")[0] if callable(value) else "",
+        )
+        for name, value in values
+    ]
+    return markdown(("name", "purpose"), *rows)
+
+
+def results(root: Path) -> str:
+    """Returns the README's table: quality and speed in one figure each, of several results."""
+    tuned, matched = (read_result(name, root)["result"] for name in ("tune_dev", "match_pages"))
+    some, dev = (
+        {row["profile"]: row for row in read_result(name, root)["result"]["rows"]}
+        for name in ("sweep_60", "sweep_dev")
+    )
+    speeds = " / ".join(f"{some[profile]['windows_per_s']:.1f}" for profile in COMPARED)
+    names = " / ".join(f"`{profile}`" for profile in COMPARED)
+    f1 = " / ".join(f"{tuned[f'odd_{part}_f1']:.3f}" for part in PARTS)
+    return markdown(
+        ("bundled model (6 layers, 34 MB)", "figure"),
+        ("dev, odd half: F1 of both answers together (micro-F1)", f"{tuned['odd_micro_f1']:.3f}"),
+        ("dev, odd half: F1 of long answers / of short answers", f1),
+        (
+            f"{matched['questions']} whole pages: short answers that equal the gold text",
+            str(matched["matched"]),
+        ),
+        (f"windows/s, {names}", speeds),
+        (
+            "the same two profiles: changed answers, all of dev",
+            f"{dev[COMPARED[1]]['changed_share']:.1%}",
+        ),
+    )
+
+
+def sweep(result: Result) -> str:
+    """Returns the table of ``python -m experiments.sweep --json``."""
+    from experiments.sweep import Row
+    from experiments.sweep import table as markdown_of
+
+    return markdown_of([Row(**row) for row in result["rows"]]) + "\n"
+
+
+def peers(result: Result) -> str:
+    """Returns the table of ``python -m experiments.peers --json``."""
+    rows = [
+        (
+            f"`{row['name']}`",
+            row["precision"],
+            f"{row['windows_per_s']:.3g}",
+            f"{row['against_baseline']:.2f}",
+            f"{row['drift']:.2g}",
+            f"{row['memory_mb']:.0f}",
+        )
+        for row in result["peers"]
+    ]
+    head = ("engine", "type", "windows/s", "times baseline", "largest drift", "memory MB")
+    return markdown(head, *rows)
+
+
+def tune(result: Result) -> str:
+    """Returns the table of ``nq tune --json``: the figures of the odd half."""
+    f1 = [
+        (title, f"{result[f'odd_{name}_f1']:.3f}", f"{result[f'odd_{name}_f1_best']:.3f}")
+        for title, name in (
+            ("micro-F1", "micro"),
+            ("long answer F1", "long"),
+            ("short answer F1", "short"),
+        )
+    ]
+    error = [
+        " / ".join(f"{result[f'odd_{part}_calibration_error{end}']:.3f}" for part in PARTS)
+        for end in ("", "_by_chance")
+    ]
+    return markdown(
+        (
+            f"{result['odd_examples']} examples",
+            "at the stored thresholds",
+            "at the best thresholds",
+        ),
+        *f1,
+        (
+            f"yes/no accuracy ({result['odd_yes_no_questions']} questions)",
+            "",
+            f"{result['odd_yes_no_accuracy']:.3f}",
+        ),
+        ("expected calibration error, long / short", error[0], ""),
+        ("the same of perfectly calibrated scores", error[1], ""),
+    )
+
+
+def match(result: Result) -> str:
+    """Returns the table of ``python -m experiments.string_match --json``."""
+    counts = (result[name] for name in ("questions", "answered_in_short", "matched"))
+    return markdown(
+        ("questions", "with a short answer", "equal to the gold text"), [*map(str, counts)]
+    )
+
+
+SOURCES: dict[str, Callable[[Path], str]] = {
+    "profiles": profiles,
+    "families": families,
+    "api": api,
+    "results": results,
+}
+KINDS: dict[str, Callable[[Result], str]] = {
+    "sweep": sweep,
+    "peers": peers,
+    "tune": tune,
+    "match": match,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit code."""
+    return terminal.run(tables, parser(), argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

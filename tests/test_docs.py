@@ -1,0 +1,228 @@
+"""README.md and docs/ name only what exists, and the examples in README.md run."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import importlib.util
+import io
+import os
+import pkgutil
+import re
+import shlex
+import subprocess
+import sys
+from configparser import ConfigParser
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import nq
+from nq.commands import main as console
+from nq.formats import inputs, outputs
+from nq.inference.profile import BASELINE, BASELINE_HELP, OPTIMIZATIONS
+
+ROOT = Path(__file__).parents[1]
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in (
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "nq" / "bundled" / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+    )
+}
+README = PAGES["README.md"]
+ALL_PAGES = "\n".join(PAGES.values())
+MAX_README_LINES = 150
+OPTIONS_OF_OTHERS = {"--backend-store-uri", "--exclude-editable", "--runner"}
+FORWARDED_TO = {"experiments.sweep": "nq answer"}  # options that the command does not know
+FILES_NOT_OURS = ("nq.json",)
+LIGHTHOUSE = """<!doctype html><title>Skerry Point</title>
+<p>The Skerry Point lighthouse stands on a rock two miles off the village of Dunmore. It was
+designed by the engineer Ada Brenn (1838-1901) and first lit on 4 May 1874.</p>
+<p>Its last keeper, Tom Hale, lived in the tower full-time until it was automated in 1986.</p>
+"""
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"(?:python -m |^\$? ?(?=nq [a-z]))([\w.]+(?:(?<=nq) [a-z]+)?)(.*)")
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]+")
+
+each_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+
+
+def code(page: str) -> list[str]:
+    """Returns the lines of a page's code blocks, continued ones joined, and its inline code."""
+    blocks = "".join(block for _, block in BLOCK.findall(page)).replace("\\\n", " ")
+    inline = re.findall(r"`([^`]+)`", BLOCK.sub("", page))
+    return [*blocks.splitlines(), *(" ".join(text.split()) for text in inline)]
+
+
+def commands(page: str) -> list[tuple[str, list[str]]]:
+    """Returns the commands of a page, ``nq NAME`` or a module, each with its options."""
+    parts = [part for line in code(page) for part in line.split(" -- ")]
+    matches = [match for part in parts if (match := COMMAND.search(part.strip()))]
+    return [(match[1], OPTION.findall(match[2])) for match in matches]
+
+
+@cache
+def known_options(command: str) -> frozenset[str]:
+    """Returns the options in the help text of ``nq NAME`` or of a module."""
+    kind, _, name = command.partition(" ")
+    if name:
+        run, arguments = console.console, [name, "--help"]
+    else:
+        spec = importlib.util.find_spec(kind)
+        is_package = spec is not None and spec.submodule_search_locations
+        run = importlib.import_module(f"{kind}.__main__" if is_package else kind).main
+        arguments = ["--help"]
+    with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
+        run(arguments)
+    return frozenset(OPTION.findall(text.getvalue()))
+
+
+def test_readme_is_short() -> None:
+    assert len(README.splitlines()) <= MAX_README_LINES
+
+
+@pytest.mark.parametrize("name", console.COMMANDS)
+def test_every_command_is_documented(name: str) -> None:
+    assert f"`nq {name}`" in README
+    assert any(command == f"nq {name}" for page in PAGES.values() for command, _ in commands(page))
+
+
+@pytest.mark.parametrize("name", OPTIMIZATIONS)
+def test_every_optimization_is_documented(name: str) -> None:
+    for page in (README, PAGES["docs/profiles.md"]):
+        assert f"| `{name}` | {OPTIMIZATIONS[name].help} |" in page
+
+
+def test_baseline_is_documented() -> None:
+    assert f"| `{BASELINE}` | {BASELINE_HELP} |" in README
+
+
+def test_every_input_and_output_format_is_documented() -> None:
+    page = PAGES["docs/data.md"]
+    marks = [f"| `{dialect.MARK}` |" for dialect in inputs.DIALECTS]
+    names = [f"`--formats {name}`" for name in outputs.FORMATS]
+    assert not [text for text in (*marks, *names) if text not in page]
+
+
+def test_every_public_name_is_documented() -> None:
+    assert not [name for name in nq.__all__ if f"nq.{name}`" not in PAGES["docs/python.md"]]
+
+
+def test_commands_exist_and_know_their_options() -> None:
+    named = [command for page in PAGES.values() for command in commands(page)]
+    assert len(named) > 50
+    unknown = [
+        (command, option)
+        for command, options in named
+        for option in options
+        if option not in OPTIONS_OF_OTHERS | known_options(command)
+        and option not in known_options(FORWARDED_TO.get(command, command))
+    ]
+    assert not unknown
+
+
+@each_page
+def test_options_exist(page: str) -> None:
+    used = {command for text in PAGES.values() for command, _ in commands(text)}
+    known = OPTIONS_OF_OTHERS.union(*map(known_options, used))
+    assert set(OPTION.findall(page)) <= known
+
+
+@each_page
+def test_files_exist(page: str) -> None:
+    paths = set(re.findall(r"`((?:nq|eval|experiments|tests|docs)/[\w/.-]+)`", page))
+    made = "experiments/results/"
+    assert not [path for path in paths if not (path.startswith(made) or (ROOT / path).exists())]
+
+
+@each_page
+def test_links_lead_somewhere(page: str) -> None:
+    folder = (ROOT / next(name for name, text in PAGES.items() if text == page)).parent
+    for target in re.findall(r"\]\(([^)\s]+)\)", page):
+        path, _, heading = target.partition("#")
+        if path.startswith("https://"):
+            continue
+        linked = folder / path if path else None
+        assert linked is None or linked.exists(), target
+        text = linked.read_text(encoding="utf-8") if linked else page
+        slugs = [
+            re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+            for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        ]
+        assert not heading or heading in slugs, target
+
+
+@each_page
+def test_make_targets_exist(page: str) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^([\w-]+):", makefile, re.MULTILINE)
+    named = [m[1] for line in code(page) if (m := re.match(r"make ([a-z][\w-]*)", line))]
+    assert set(named) <= set(targets)
+
+
+@each_page
+def test_extras_exist(page: str) -> None:
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    named = re.findall(r"(?:'nq|'\.|`)\[([a-z\d,]+)\]['`]", page)
+    extras = {extra for group in named for extra in group.split(",")}
+    assert extras <= set(config["options.extras_require"])
+
+
+@each_page
+def test_python_names_exist(page: str) -> None:
+    names = set(re.findall(r"(?<![\w./-])nq(?:\.\w+)+", "\n".join(code(page))))
+    imports = re.findall(r"^from (nq[\w.]*) import (.+)$", "\n".join(code(page)), re.MULTILINE)
+    names |= {f"{module}.{name}" for module, group in imports for name in group.split(", ")}
+    missing = []
+    for name in names.difference(FILES_NOT_OURS):
+        try:
+            pkgutil.resolve_name(name)
+        except (ImportError, AttributeError):
+            missing.append(name)
+    assert not missing
+
+
+@each_page
+def test_python_blocks_are_python(page: str) -> None:
+    for language, block in BLOCK.findall(page):
+        if language == "python":
+            ast.parse(block)
+
+
+@pytest.mark.slow
+def test_python_example_of_the_readme_runs(tmp_path: Path) -> None:
+    match = re.search(r"<!-- test: .* -->\n```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    assert match
+    (tmp_path / "lighthouse.html").write_text(LIGHTHOUSE, encoding="utf-8")
+    (tmp_path / "example.py").write_text(match[1], encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "example.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("1986 0.") and len(lines) == 1 + 40 + 1
+
+
+@pytest.mark.slow
+def test_shown_answer_of_the_readme_is_what_nq_ask_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = r"\$ cat lighthouse.txt\n(.*?)\n\$ nq (ask .*?)\n(.*?)\n\$"
+    match = re.search(session, README, re.DOTALL)
+    assert match
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    Path("lighthouse.txt").write_text(match[1], encoding="utf-8")
+    assert console.console(shlex.split(match[2])) == 0
+    assert capsys.readouterr().out.strip() == match[3].strip()
