@@ -1,0 +1,112 @@
+"""TFRecord files: records one after the other, read in order or at random, without TensorFlow.
+
+Each record is framed as ``length (uint64), crc(length), data, crc(data)``, little-endian, where
+``crc`` is a masked CRC-32C (https://www.tensorflow.org/tutorials/load_data/tfrecord).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+import google_crc32c
+
+from nq.errors import Error
+
+_HEADER, _CRC = struct.Struct("<QI"), struct.Struct("<I")
+_MASK_DELTA = 0xA282EAD8
+
+
+def _masked_crc(data: bytes) -> int:
+    crc: int = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
+
+
+def write_records(path: Path, records: Iterable[bytes]) -> None:
+    """Writes a TFRecord file; an existing file is overwritten.
+
+    Args:
+        path: the file.
+        records: the data of each record, in order.
+    """
+    with path.open("wb") as file:
+        for data in records:
+            length = struct.pack("<Q", len(data))
+            file.writelines(
+                (length, _CRC.pack(_masked_crc(length)), data, _CRC.pack(_masked_crc(data)))
+            )
+
+
+def read_records(path: Path) -> Iterator[bytes]:
+    """Yields the data of each record of a TFRecord file.
+
+    Raises:
+        Error: the file is cut off, or a checksum does not match.
+    """
+    with path.open("rb") as file:
+        while (length := _read_length(file)) is not None:
+            yield _read_data(file, length)
+
+
+def record_offsets(path: Path) -> list[tuple[int, int]]:
+    """Returns the offset and the length, in bytes, of each record's data in a TFRecord file.
+
+    Only the headers are read; ``read_record_at`` reads the data and verifies it.
+
+    Raises:
+        Error: the file is cut off, or the checksum of a length does not match.
+    """
+    offsets = []
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        while (length := _read_length(file)) is not None:
+            offset = file.tell()
+            if offset + length + _CRC.size > size:
+                raise _damaged(file)
+            offsets.append((offset, length))
+            file.seek(offset + length + _CRC.size)
+    return offsets
+
+
+def read_record_at(file: IO[bytes], offset: int, length: int) -> bytes:
+    """Reads the data of one record.
+
+    Args:
+        file: a TFRecord file that is open for reading in binary mode.
+        offset: where the data begins, in bytes, from ``record_offsets``.
+        length: the size of the data in bytes.
+
+    Raises:
+        Error: the file is cut off, or the checksum does not match.
+    """
+    file.seek(offset)
+    return _read_data(file, length)
+
+
+def _read_length(file: IO[bytes]) -> int | None:
+    """Returns the length of the next record in bytes, ``None`` at the end of the file."""
+    header = file.read(_HEADER.size)
+    if not header:
+        return None
+    if len(header) < _HEADER.size:
+        raise _damaged(file)
+    length, crc = _HEADER.unpack(header)
+    if crc != _masked_crc(header[:8]):
+        raise _damaged(file)
+    return int(length)
+
+
+def _read_data(file: IO[bytes], length: int) -> bytes:
+    data, crc = file.read(length), file.read(_CRC.size)
+    if len(crc) < _CRC.size or _CRC.unpack(crc)[0] != _masked_crc(data):
+        raise _damaged(file)
+    return data
+
+
+def _damaged(file: IO[bytes]) -> Error:
+    return Error(
+        f"{file.name} is cut off or damaged near byte {file.tell()}: expected a TFRecord file "
+        "with matching checksums; delete the folder and prepare the windows again"
+    )
