@@ -28,17 +28,18 @@ import numpy as np
 
 from nq.records import ExampleId, Features, IntArray, Source
 
-ID_NAMES = {"ours": "unique_ids", "bert-joint": "unique_ids", "kisialiou": "unique_id"}
 _INT64_MASK = (1 << 64) - 1
 _VARINT_BITS = 7
 
 
-def encode_records(features: Features, source: Source, compat: str = "ours") -> Iterator[bytes]:
+def encode_records(
+    features: Features, source: Source, id_name: str = "unique_ids"
+) -> Iterator[bytes]:
     """One serialized ``tf.train.Example`` for each window, in order."""
     if not len(features):
         return
     columns = {
-        ID_NAMES[compat]: _unique_ids(features.example_id, features.windows),
+        id_name: _unique_ids(features.example_id, features.windows),
         "input_ids": features.input_ids,
         "input_mask": features.input_mask,
         "segment_ids": features.segment_ids,
