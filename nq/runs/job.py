@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from nq.config import DecisionConfig, WindowConfig
 from nq.inference.profile import Profile
-from nq.preprocess.store import Request, portions
+from nq.preprocess.request import CHUNK_BYTES, Request, chunks
 
 PREDICTIONS, METRICS, DEAD_LETTERS = "predictions.json", "metrics.json", "dead_letters.jsonl"
 JOB, RESULTS, SCORES = "job.json", "results", "scores"
@@ -34,6 +34,7 @@ class Job:
         workers: processes for preprocessing.
         keep_scores: leave the scores of all windows in the run's folder when it has ended.
         formats: what to write besides the official predictions; see ``nq.formats.outputs``.
+        chunk_bytes: input bytes after which a chunk of the input ends.
     """
 
     files: tuple[str, ...]
@@ -48,11 +49,13 @@ class Job:
     workers: int | None = None
     keep_scores: bool = False
     formats: tuple[str, ...] = ()
+    chunk_bytes: int = CHUNK_BYTES
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """What preprocessing is asked for, one portion after the other."""
-        return portions(Request(self.files, str(self.model), self.windows, self.limit))
+        """What preprocessing is asked for, one chunk after the other."""
+        request = Request(self.files, str(self.model), self.windows, self.limit)
+        return chunks(request, self.chunk_bytes)
 
     def to_dict(self) -> dict[str, Any]:
         """What a result depends on, as plain values; paths hold in any working folder."""

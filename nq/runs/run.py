@@ -15,8 +15,7 @@ import orjson
 from nq.formats import outputs
 from nq.formats.predictions import encode_prediction, write_predictions
 from nq.postprocess.decision import RULES, decide, weighed
-from nq.preprocess.prepare import encode_dead_letter
-from nq.preprocess.store import MANIFEST
+from nq.preprocess.store import MANIFEST, encode_dead_letter
 from nq.records import Example, Prediction, YesNo
 from nq.runs.job import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, SCORES, Job, Report, Row
 from nq.runs.score_store import clear, move

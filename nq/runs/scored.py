@@ -19,7 +19,7 @@ from nq.formats import inputs
 from nq.model import checkpoint
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import RULES, check
-from nq.preprocess.prefetch import ahead
+from nq.preprocess.prefetch import prefetch
 from nq.preprocess.prepare import Prepared, Request, prepare
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, WindowScores
@@ -109,7 +109,7 @@ def _score(
 ) -> Scored:
     check = None
     work = [(request, _windows_folder(job, request)) for request in job.requests]
-    with ahead(work, job.workers) as portions:
+    with prefetch(work, job.workers) as portions:
         with report.timed("load_s"):
             made = loader(job)
             if job.profile.changes.recheck:
@@ -150,7 +150,7 @@ def prepared_windows(job: Job) -> Prepared:
 
 
 def _windows_folder(job: Job, request: Request) -> Path:
-    return (job.output or job.root) / f"windows-{request.key()}"
+    return (job.output or job.root) / f"windows-{request.key}"
 
 
 def weights_digest(model: Path) -> str:
@@ -180,7 +180,7 @@ def _asked(job: Job) -> dict[str, Any]:
     """What makes scores comparable; an equal request goes on where one was interrupted."""
     wanted, changes = RULES[job.decision.rule], job.profile.changes
     return {
-        "windows": "+".join(request.key() for request in job.requests),
+        "windows": "+".join(request.key for request in job.requests),
         "weights": weights_digest(job.model),
         "profile": str(job.profile),
         "batch_size": job.batch_size,
