@@ -8,10 +8,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
-COMPAT_MODES = ("ours", "bert-joint", "kisialiou")
 DECISION_RULES = ("default", "bert-joint", "kisialiou")
 
 
@@ -54,6 +53,50 @@ def _check(condition: bool, message: str) -> None:
 
 
 @dataclass(frozen=True)
+class Compat:
+    """The switches of a compatibility mode; the defaults are those of ``ours``.
+
+    Args:
+        keep_query_marker: a question that is too long keeps its ``[Q]`` and its last pieces,
+            instead of its last pieces alone.
+        angle_bracket_is_tag: every token with a ``<`` in it counts as an HTML tag, ``<3`` too.
+        split_words_again: words are split once more at blanks, tabs, line ends and U+202F, and
+            the map to document tokens, the markers and the target follow the new words.
+        original_wordpiece: words become pieces by the original's own WordPiece, in which a word
+            in brackets is looked up as one piece; other tokenizers are refused.
+        merge_all_short_answers: the target spans all short answers, however far apart.
+        keep_unannotated: an example without annotations gives negative training windows,
+            instead of none.
+        id_name: name of the TFRecord column that holds the window's id.
+    """
+
+    keep_query_marker: bool = True
+    angle_bracket_is_tag: bool = False
+    split_words_again: bool = False
+    original_wordpiece: bool = False
+    merge_all_short_answers: bool = False
+    keep_unannotated: bool = False
+    id_name: str = "unique_ids"
+
+
+_BERT_JOINT = Compat(
+    keep_query_marker=False,
+    split_words_again=True,
+    original_wordpiece=True,
+    merge_all_short_answers=True,
+    keep_unannotated=True,
+)
+COMPAT = {
+    "ours": Compat(),
+    "bert-joint": _BERT_JOINT,
+    "kisialiou": replace(_BERT_JOINT, angle_bracket_is_tag=True, id_name="unique_id"),
+}
+"""Maps each compatibility mode to its switches."""
+
+COMPAT_MODES = tuple(COMPAT)
+
+
+@dataclass(frozen=True)
 class WindowConfig(Settings):
     """How a page becomes windows."""
 
@@ -64,7 +107,7 @@ class WindowConfig(Settings):
     max_position: int = option(50, "where the counters in the [Paragraph=n] markers stop")
     compat: str = option(
         "ours",
-        "whose features: ours, or exactly those of the original or of the 2020 port",
+        "which features: ours, or exactly those of the original or of the 2020 port",
         choices=COMPAT_MODES,
     )
 
@@ -72,9 +115,8 @@ class WindowConfig(Settings):
         for name in ("doc_stride", "max_query_length", "max_contexts", "max_position"):
             value = getattr(self, name)
             _check(value >= 1, f"{name} must be at least 1, got {value}")
-        room = self.max_seq_length - self.max_query_length - 3
         _check(
-            room >= 1,
+            self.max_seq_length > self.max_query_length + 3,
             f"max_seq_length {self.max_seq_length} leaves no room for the page: it must be more "
             f"than max_query_length + 3 = {self.max_query_length + 3}",
         )
@@ -82,6 +124,11 @@ class WindowConfig(Settings):
             self.compat in COMPAT_MODES,
             f"unknown compat {self.compat!r}; known are {', '.join(COMPAT_MODES)}",
         )
+
+    @property
+    def switches(self) -> Compat:
+        """The switches of the compatibility mode."""
+        return COMPAT[self.compat]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nq import extras
 from nq.bundle import bundled_model
 from nq.commands import arguments, terminal
 from nq.config import TrainConfig, WindowConfig
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Returns the command's arguments."""
     parser = argparse.ArgumentParser(
         prog="nq preprocess",
         allow_abbrev=False,
         description="Turns questions and their pages into windows as TFRecords, with a manifest "
-        "beside them. The same request again reuses what is there. Options that are not listed "
-        "go to Apache Beam, such as --runner=DirectRunner.",
+        "beside them. The same request again reuses the folder. Options that are not listed are "
+        "passed to Apache Beam, such as --runner=DirectRunner.",
     )
     parser.add_argument(
         "--data", nargs="+", required=True, metavar="FILE", help="files, globs or folders"
@@ -63,7 +64,7 @@ def preprocess(args: argparse.Namespace) -> int:
     windows = arguments.settings(WindowConfig, args)
     sampling = arguments.settings(TrainConfig, args)
     if args.unknown:
-        _check_for_beam(args.unknown)
+        _check_beam_options(args.unknown)
     from nq.formats import inputs
     from nq.preprocess import prepare
 
@@ -85,21 +86,28 @@ def preprocess(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check_for_beam(options: Sequence[str]) -> None:
-    from nq.preprocess.beam import runner
+def _check_beam_options(options: Sequence[str]) -> None:
+    if extras.missing("beam"):
+        raise terminal.UsageError(
+            f"unrecognized arguments: {' '.join(options)}; if they are options of Apache Beam, "
+            "run pip install 'nq[beam]'"
+        )
+    from nq.preprocess.beam.runner import parse_options
 
     try:
-        runner.check_options(options)
+        parse_options(options)
     except ValueError as error:
         raise terminal.UsageError(str(error)) from error
 
 
 def to_dict(prepared: Prepared) -> dict[str, Any]:
-    """The result as ``--json`` prints it."""
+    """Returns the result as ``--json`` prints it."""
     return {
         "examples": prepared.examples,
         "windows": prepared.windows,
         "dead_letters": prepared.dead_letters,
+        "unread_blocks": prepared.unread_blocks,
+        "truncated_pages": prepared.truncated_pages,
         "shards": [str(path) for path in prepared.shards],
         "reused": prepared.reused,
         "time": {"preprocess_s": prepared.seconds},
@@ -108,7 +116,7 @@ def to_dict(prepared: Prepared) -> dict[str, Any]:
 
 
 def summary(prepared: Prepared) -> str:
-    """The result as a person reads it."""
+    """Returns the result as text."""
     shards = f"{len(prepared.shards)} shard" + ("s" if len(prepared.shards) != 1 else "")
     made = "reused, made before" if prepared.reused else "made"
     lines = [
@@ -116,6 +124,11 @@ def summary(prepared: Prepared) -> str:
         f"{prepared.dead_letters} dead letters",
         f"{made} in {prepared.seconds:.1f} s: {shards} in {prepared.folder}",
     ]
+    if prepared.unread_blocks:
+        lines.append(
+            f"blocks beyond --max-contexts were not read: {prepared.unread_blocks} blocks of "
+            f"{prepared.truncated_pages} pages"
+        )
     if prepared.dead_letters:
         lines.append(f"bad records are in {prepared.dead_letter_file}, the first:")
         lines.append(f"  {prepared.first_dead_letter()}")
@@ -123,7 +136,7 @@ def summary(prepared: Prepared) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Parses the arguments and runs the command; returns its exit code."""
     return terminal.run(preprocess, parser(), argv, pass_on=True)
 
 

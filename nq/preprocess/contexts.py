@@ -1,8 +1,8 @@
 """example -> contexts -> words: which blocks of a page are read, and with which markers.
 
-Rules of BERT-Joint (google-research/language, ``bert_joint/run_nq.py``): the null
-context first, then the top-level blocks with text, 48 in all. Each block is introduced
-by two marker words, ``[ContextId=i] [Type=n]``, so that the page becomes one sequence
+The rules are those of BERT-Joint (google-research/language, ``bert_joint/run_nq.py``): the null
+context first, then the top-level blocks with text, 48 contexts in all. Two marker words,
+``[ContextId=i] [Type=n]``, introduce each block, so that the page becomes one sequence
 
     [ContextId=-1] [NoLongAnswer] [ContextId=0] [Paragraph=1] The flow …
 """
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from nq.config import WindowConfig
-from nq.records import Candidate, Context, Example
+from nq.records import Context, Example, Span
 
 NULL_CONTEXT = Context(-1, "[NoLongAnswer]", (), ())
 _ORIGINAL_BLANKS = re.compile("[ \t\r\n\u202f]+")
@@ -28,7 +29,8 @@ class Words:
     Args:
         words: markers and words of all contexts, in order.
         doc: the document token of each word, -1 for markers.
-        markers: where in ``words`` our own markers stand; text that spells one is text.
+        markers: indices of the markers in ``words``; text that spells a marker is not among
+            them. Empty where words are split again, because markers are then text too.
     """
 
     words: list[str]
@@ -36,56 +38,64 @@ class Words:
     markers: list[int]
 
 
-def _is_html(example: Example, config: WindowConfig) -> list[bool]:
-    if config.compat == "kisialiou":  # the port takes every token with a "<" for a tag
-        return ["<" in token for token in example.tokens]
-    return list(example.is_html)
-
-
-def _text(example: Example, candidate: Candidate, html: list[bool]) -> tuple[list[str], list[int]]:
-    span = range(candidate.span.start, candidate.span.end)
-    doc = [i for i in span if not html[i]]
+def _blocks_with_text(example: Example, is_html: Sequence[bool]) -> Iterator[tuple[int, Span]]:
+    """Yields the candidate index and the span of each top-level block with text."""
     tokens = example.tokens
-    return [tokens[i] for i in doc], doc
+    for index, candidate in enumerate(example.candidates):
+        span = candidate.span
+        if candidate.top_level and any(
+            not is_html[i] and tokens[i].strip() for i in range(span.start, span.end)
+        ):
+            yield index, span
+
+
+def _is_html(example: Example, config: WindowConfig) -> Sequence[bool]:
+    if config.switches.angle_bracket_is_tag:
+        return ["<" in token for token in example.tokens]
+    return example.is_html
 
 
 def contexts(example: Example, config: WindowConfig) -> list[Context]:
-    """The null context, then the top-level candidates with text, at most ``max_contexts``.
+    """Returns the null context, then the top-level blocks with text.
 
-    The counter of a type stops at ``max_position`` (``[Paragraph=50]`` may come twice).
+    The counter of a block type stops at ``max_position`` (``[Paragraph=50]`` may come twice).
+    ``unread_blocks`` counts the blocks that are left out.
+
+    Returns:
+        At most ``max_contexts`` contexts.
     """
-    found = [NULL_CONTEXT]
-    html = _is_html(example, config)
+    is_html = _is_html(example, config)
     counts: Counter[str] = Counter()
-    for index, candidate in enumerate(example.candidates):
-        if len(found) >= config.max_contexts:
-            break
-        if not candidate.top_level:
-            continue
-        words, doc = _text(example, candidate, html)
-        if not any(word.strip() for word in words):
-            continue
-        kind = example.block_type(candidate.span)
+    read = [NULL_CONTEXT]
+    for index, span in islice(_blocks_with_text(example, is_html), config.max_contexts - 1):
+        doc = [i for i in range(span.start, span.end) if not is_html[i]]
+        kind = example.block_type(span)
         counts[kind] = min(counts[kind] + 1, config.max_position)
-        found.append(Context(index, f"[{kind}={counts[kind]}]", words, doc))
-    return found
+        marker = f"[{kind}={counts[kind]}]"
+        read.append(Context(index, marker, [example.tokens[i] for i in doc], doc))
+    return read
 
 
-def words(found: list[Context], config: WindowConfig) -> Words:
+def unread_blocks(example: Example, config: WindowConfig) -> int:
+    """Returns how many top-level blocks with text are beyond ``max_contexts`` and not read."""
+    blocks = _blocks_with_text(example, _is_html(example, config))
+    return sum(1 for _ in islice(blocks, config.max_contexts - 1, None))
+
+
+def words(contexts: Sequence[Context], config: WindowConfig) -> Words:
     """Joins contexts to one word sequence: one word, one entry in the map.
 
-    In the compatibility modes words are split again at blanks, tabs, line ends and U+202F,
-    as the originals do, and the map is then looked up by the new word number: on such
-    pages it is off by the number of extra words, exactly as theirs is.
+    With ``split_words_again`` the map is looked up by the new word number: on pages whose words
+    are split it is off by the number of extra words, exactly as in the original.
     """
     sequence: list[str] = []
     doc: list[int] = []
     markers: list[int] = []
-    for context in found:
+    for context in contexts:
         markers += [len(sequence), len(sequence) + 1]
         sequence += [*context.markers, *context.words]
         doc += [-1, -1, *context.doc]
-    if config.compat == "ours":
+    if not config.switches.split_words_again:
         return Words(sequence, doc, markers)
     again = split_again(sequence)
     doc += [-1] * (len(again) - len(doc))  # where the originals end in an IndexError
@@ -93,7 +103,7 @@ def words(found: list[Context], config: WindowConfig) -> Words:
 
 
 def split_again(words: Sequence[str]) -> list[str]:
-    """The words as the originals see them, who join them and split at more than blanks.
+    """Returns the words as the originals see them: joined, then split at more than blanks.
 
     >>> split_again(["10\u202fkm", "", "\tnorth"])
     ['10', 'km', 'north']

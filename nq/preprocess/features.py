@@ -4,8 +4,8 @@
 0     0   0   0       0     1              1                1     0 0 0     segment_ids
 -1    -1  -1  -1      -1    -1             -1             …  -1   -1 -1 -1  token_map
 
-Where the tokenizer is a RoBERTa's, <s> and </s> are the special pieces, two </s> stand
-between question and page, and all segments are 0.
+With a RoBERTa tokenizer <s> and </s> are the special pieces, two </s> separate question and
+page, and all segments are 0.
 """
 
 from __future__ import annotations
@@ -20,125 +20,120 @@ from nq.preprocess import contexts as ctx
 from nq.preprocess.targets import NO_TARGET, target
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.windows import windows
-from nq.records import AnswerType, Example, Features, IntArray, Target
+from nq.records import AnswerType, Example, Features, IntArray
 
 QUERY_MARKER = "[Q]"
 
 
 def query(question: str, tokenizer: Tokenizer, config: WindowConfig) -> list[int]:
-    """The pieces of the question after ``[Q]``, at most ``max_query_length`` in all.
+    """Returns the pieces of the question after ``[Q]``, at most ``max_query_length`` in all.
 
-    A longer question keeps its last pieces; the originals cut [Q] away with the first.
+    A longer question keeps its last pieces.
     """
     pieces = list(chain.from_iterable(tokenizer.encode(question.split(" "))))
     marker = [tokenizer.marker_id(QUERY_MARKER)]
-    if config.compat == "ours":
+    if config.switches.keep_query_marker:
         return marker + pieces[max(0, len(pieces) - (config.max_query_length - 1)) :]
     return (marker + pieces)[-config.max_query_length :]
 
 
 def features(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> Features:
-    """The windows of ``example`` for inference."""
-    return _Page(example, tokenizer, config).features()
+    """Returns all windows of an example, for inference.
+
+    Raises:
+        ValueError: the question leaves no room for the page.
+    """
+    builder = _WindowBuilder(example, tokenizer, config)
+    kept = np.arange(len(builder.windows))
+    return Features(example.example_id, **builder.rows(kept), windows=kept, n_windows=len(kept))
 
 
 def training_features(
     example: Example, tokenizer: Tokenizer, config: WindowConfig, negatives: float, seed: int
 ) -> Features:
-    """The windows to train on, with their targets.
+    """Returns the windows of an example to train on, with their targets.
 
     A window is positive only if it holds the whole target; each other one is kept with
-    probability ``negatives``, drawn from ``seed`` and the example's id alone, so that the
-    choice does not depend on order or on the number of processes.
+    probability ``negatives``. The draw depends on ``seed`` and the example's id alone, not on the
+    order of examples or on the number of processes.
+
+    Raises:
+        ValueError: the question leaves no room for the page.
     """
-    return _Page(example, tokenizer, config).training_features(negatives, seed)
+    builder = _WindowBuilder(example, tokenizer, config)
+    words = target(example, builder.contexts, config)
+    if words is None:
+        negatives, words = 0, NO_TARGET
+    first = int(builder.first_piece[words.first])
+    last = int(builder.first_piece[words.last + 1]) - 1  # inclusive
+    positive = (builder.windows[:, 0] <= first) & (last < builder.windows[:, 1])
+    if words.kind is AnswerType.UNKNOWN or last < first:
+        positive = np.zeros(len(builder.windows), bool)
+    draw = random.Random(f"{seed}/{example.example_id}")
+    sampled = [draw.random() < negatives for _ in range(len(builder.windows))]
+    kept = np.flatnonzero(positive | sampled)
+    positive, shift = positive[kept], builder.offset - builder.windows[kept, 0]
+    return Features(
+        example.example_id,
+        **builder.rows(kept),
+        windows=kept,
+        n_windows=len(builder.windows),
+        start_positions=np.where(positive, first + shift, 0),
+        end_positions=np.where(positive, last + shift, 0),
+        answer_types=np.where(positive, words.kind, AnswerType.UNKNOWN),
+    )
 
 
-class _Page:
-    """A page on its way from words to rows; lives for one call."""
+class _WindowBuilder:
+    """The pieces of one page and of its question, from which the rows of windows are cut.
+
+    Attributes:
+        contexts: the blocks that are read.
+        pieces, doc: ``[P]`` piece id and document token (-1 for a marker) of each piece.
+        first_piece: ``[n_words + 1]`` index of each word's first piece, then ``P``.
+        windows: ``[W, 2]`` half-open piece ranges.
+        offset: position of the page's first piece in a row.
+    """
 
     def __init__(self, example: Example, tokenizer: Tokenizer, config: WindowConfig) -> None:
-        self.example, self.config, self.tokenizer = example, config, tokenizer
+        self.config, self.tokenizer = config, tokenizer
         self.contexts = ctx.contexts(example, config)
-        self.words = ctx.words(self.contexts, config)
-        self.word_pieces = self._encode()
-        lengths = list(map(len, self.word_pieces))
-        self.pieces = np.fromiter(chain.from_iterable(self.word_pieces), np.int32, sum(lengths))
-        self.doc = np.repeat(np.asarray(self.words.doc, np.int32), lengths)
+        words = ctx.words(self.contexts, config)
+        encoded = tokenizer.encode(words.words)
+        for i in words.markers:
+            encoded[i] = (tokenizer.marker_id(words.words[i]),)
+        lengths = list(map(len, encoded))
+        self.pieces = np.fromiter(chain.from_iterable(encoded), np.int32, sum(lengths))
+        self.doc = np.repeat(np.asarray(words.doc, np.int32), lengths)
         self.first_piece = np.concatenate([[0], np.cumsum(lengths)])
         self.query = query(example.question, tokenizer, config)
-        room = config.max_seq_length - len(self.query) - 2 - tokenizer.separators
-        if room < 1:
+        self.offset = 1 + len(self.query) + tokenizer.separators
+        length = config.max_seq_length - self.offset - 1
+        if length < 1:
             raise ValueError(
                 f"max_seq_length {config.max_seq_length} leaves no room for the page behind a "
                 f"question of {len(self.query)} pieces; choose a larger one"
             )
-        self.windows = np.array(
-            windows(len(self.pieces), room, config.doc_stride), np.int64
-        ).reshape(-1, 2)
-
-    def _encode(self) -> list[tuple[int, ...]]:
-        """Pieces of each word; markers are looked up, everything else is text."""
-        words = self.words.words
-        encoded = self.tokenizer.encode(words)
-        for i in self.words.markers:
-            encoded[i] = (self.tokenizer.marker_id(words[i]),)
-        return encoded
-
-    @property
-    def offset(self) -> int:
-        """The position of the first piece of the page."""
-        return 1 + len(self.query) + self.tokenizer.separators
+        ranges = windows(len(self.pieces), length, config.doc_stride)
+        self.windows = np.array(ranges, np.int64).reshape(-1, 2)
 
     def rows(self, kept: IntArray) -> dict[str, IntArray]:
-        """The integer rows ``[len(kept), L]`` of the windows with those numbers."""
-        length, query, tokenizer = self.config.max_seq_length, self.query, self.tokenizer
+        """Returns the integer rows ``[len(kept), L]`` of the windows with those numbers."""
+        offset, tokenizer = self.offset, self.tokenizer
         start, end = self.windows[kept, 0, None], self.windows[kept, 1, None]
-        offset = self.offset
-        pos = np.arange(length)[None, :]
-        source = start + pos - offset
-        in_span = (pos >= offset) & (source < end)
+        pos = np.arange(self.config.max_seq_length)[None, :]
+        piece = start + pos - offset
+        in_span = (pos >= offset) & (piece < end)
         last = offset + (end - start)
-        source = np.where(in_span, source, 0)
-        ids = np.where(in_span, self.pieces[source], tokenizer.pad_id)
-        ids[:, :offset] = [tokenizer.cls_id, *query, *[tokenizer.sep_id] * tokenizer.separators]
+        piece = np.where(in_span, piece, 0)
+        ids = np.where(in_span, self.pieces[piece], tokenizer.pad_id)
+        separators = [tokenizer.sep_id] * tokenizer.separators
+        ids[:, :offset] = [tokenizer.cls_id, *self.query, *separators]
         np.put_along_axis(ids, last, tokenizer.sep_id, axis=1)
         mask = pos <= last
         return {
             "input_ids": ids.astype(np.int32),
             "input_mask": mask.astype(np.int32),
             "segment_ids": (mask & (pos >= offset) & tokenizer.segments).astype(np.int32),
-            "token_map": np.where(in_span, self.doc[source], -1).astype(np.int32),
+            "token_map": np.where(in_span, self.doc[piece], -1).astype(np.int32),
         }
-
-    def features(self) -> Features:
-        kept = np.arange(len(self.windows))
-        return Features(
-            self.example.example_id, **self.rows(kept), windows=kept, n_windows=len(kept)
-        )
-
-    def training_features(self, negatives: float, seed: int) -> Features:
-        wanted = target(self.example, self.contexts, self.config)
-        if wanted is None:
-            negatives, wanted = 0, NO_TARGET
-        first, last = self._target_pieces(wanted)
-        positive = (self.windows[:, 0] <= first) & (last < self.windows[:, 1])
-        if wanted.kind is AnswerType.UNKNOWN or last < first:
-            positive = np.zeros(len(self.windows), bool)
-        draw = random.Random(f"{seed}/{self.example.example_id}")
-        lucky = [draw.random() < negatives for _ in range(len(self.windows))]
-        kept = np.flatnonzero(positive | lucky)
-        shift = self.offset - self.windows[kept, 0]
-        return Features(
-            self.example.example_id,
-            **self.rows(kept),
-            windows=kept,
-            n_windows=len(self.windows),
-            start_positions=np.where(positive[kept], first + shift, 0),
-            end_positions=np.where(positive[kept], last + shift, 0),
-            answer_types=np.where(positive[kept], wanted.kind, AnswerType.UNKNOWN),
-        )
-
-    def _target_pieces(self, wanted: Target) -> tuple[int, int]:
-        """First and last piece (inclusive) of the target's words."""
-        return int(self.first_piece[wanted.first]), int(self.first_piece[wanted.last + 1]) - 1

@@ -1,9 +1,8 @@
 """Preprocessing in a process of its own, while this one loads a model and predicts.
 
-The process makes the folders that ``prepare`` would make, one after the other, and tells nothing
-but its progress: if it fails, a folder is not there, and whoever needs it prepares it and learns
-why. It ends when
-the process that started it does, however that ends, and hears of Ctrl-C from that one alone.
+The process prepares one folder after the other. It reports nothing: if it fails, a folder is
+missing, and ``prefetch`` prepares that folder itself and raises the error. The process ends with
+the process that started it, however that ends, and is interrupted by that process alone.
 """
 
 from __future__ import annotations
@@ -17,89 +16,85 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from nq.preprocess import python_path
 from nq.preprocess.prepare import Prepared, Request, prepare
-from nq.preprocess.processes import python_path
 from nq.preprocess.store import find_completed
 
-PATIENCE_S = 10.0
+END_TIMEOUT_S = 10.0
 POLL_S = 0.02
 
-
 Work = Sequence[tuple[Request, Path]]
-"""What to prepare, and where."""
+"""What to prepare, and the folder for each."""
 
 
 @contextlib.contextmanager
-def ahead(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepared]]:
-    """Begins to prepare windows; yields what waits for each, and raises as ``prepare`` does.
+def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepared]]:
+    """Starts to prepare windows in another process.
 
     Args:
-        work: what ``prepare`` would be asked for, one after the other.
+        work: requests and their folders, in the order in which they are needed.
         workers: as for ``prepare``.
+
+    Yields:
+        An iterator that waits for each folder and raises as ``prepare`` does. In each
+        ``Prepared``, ``seconds`` is the work, not the wait, and ``reused`` is false if the other
+        process made it.
     """
-    described = [request.describe() for request, _ in work]
-
-    def missing(number: int) -> bool:
-        return find_completed(work[number][1], described[number]) is None
-
-    if not any(map(missing, range(len(work)))):
-        yield (prepare(*one, workers) for one in work)
+    reused = [find_completed(folder, request.description) is not None for request, folder in work]
+    if all(reused):
+        yield (prepare(request, folder, workers) for request, folder in work)
         return
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", __name__],  # -P: no module of the working folder
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": python_path()},
-        start_new_session=True,  # a terminal sends Ctrl-C to all that share one
+        start_new_session=True,  # a terminal sends Ctrl-C to all processes of a session
     )
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # it died: prepared here then
-        pickle.dump((work, workers), process.stdin)
-        process.stdin.flush()
+    with contextlib.suppress(BrokenPipeError):  # it died: the windows are prepared here
+        process.stdin.write(pickle.dumps((work, workers)))  # type: ignore[union-attr]
+        process.stdin.flush()  # type: ignore[union-attr]
 
     def wait() -> Iterator[Prepared]:
-        for number, one in enumerate(work):
-            while process.poll() is None and missing(number):
+        for (request, folder), was_there in zip(work, reused, strict=True):
+            while process.poll() is None and not find_completed(folder, request.description):
                 time.sleep(POLL_S)
-            yield prepare(*one, workers)
+            prepared = prepare(request, folder, workers)
+            yield replace(prepared, reused=was_there)
 
     try:
         yield wait()
     finally:
-        _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Tells the process that nobody waits for it any more, and waits until it has tidied up."""
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()  # type: ignore[union-attr]
-    try:
-        process.wait(PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()  # type: ignore[union-attr]  # ends the process
+        try:
+            process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def main() -> int:
-    """The process: reads what to prepare from its standard input, and prepares it."""
+    """Reads from standard input what to prepare, and prepares it; returns the exit code."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
     try:
         try:
             work, workers = pickle.load(sys.stdin.buffer)
-            threading.Thread(target=_interrupt_when_alone, daemon=True).start()
-            for request, output in work:
-                prepare(request, output, workers)
+            threading.Thread(target=_interrupt_at_end_of_input, daemon=True).start()
+            for request, folder in work:
+                prepare(request, folder, workers)
         finally:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends now anyway
-    except BaseException:  # who waits will find nothing, and the same error
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process ends now anyway
+    except BaseException:  # the process that waits raises the same error
         return 1
     return 0
 
 
-def _interrupt_when_alone() -> None:
-    """Ends this process as Ctrl-C would once its standard input is closed."""
+def _interrupt_at_end_of_input() -> None:
+    """Interrupts this process as Ctrl-C would once its standard input is closed."""
     os.read(0, 1)
     os.kill(os.getpid(), signal.SIGINT)
 

@@ -1,11 +1,12 @@
-"""example -> target: what training wants found, from the annotations (SPEC of BERT-Joint).
+"""example -> target: the span of words that training labels, from the annotations.
 
-The first annotation by candidate index that has short answers, else the first; several
-short answers merge to one span, from the first in the file to the last; yes and no count only
-without short answers; without any the target is the whole block.
+The rules are those of BERT-Joint: of the annotations by candidate index the first with short
+answers, else the first; several short answers are merged to one span, from the first in the file
+to the last; yes and no count only without short answers; without any of these the target is the
+whole block.
 
-Ours differs where several short answers lie far apart: merged, they were a span that nobody
-would answer. It takes the first of the page, with those that follow it as in a list.
+Ours differs where several short answers are far apart, because the merged span is no answer: it
+takes the first short answer of the page, with those that follow it as in a list.
 """
 
 from __future__ import annotations
@@ -24,39 +25,49 @@ _YES_NO = {YesNo.YES: AnswerType.YES, YesNo.NO: AnswerType.NO}
 
 
 def chosen_annotation(annotations: Sequence[Annotation]) -> Annotation | None:
-    """The annotation that training follows, ``None`` where nobody gave a long answer."""
+    """Returns the annotation that training follows, ``None`` where none has a long answer."""
     answered = [a for a in annotations if a.long is not None and a.candidate is not None]
     answered.sort(key=lambda a: a.candidate or 0)
     return next((a for a in answered if a.shorts), answered[0] if answered else None)
 
 
-def target(example: Example, found: Sequence[Context], config: WindowConfig) -> Target | None:
-    """The target as a range of words; ``NO_TARGET`` if the contexts do not hold the answer.
+def target(example: Example, contexts: Sequence[Context], config: WindowConfig) -> Target | None:
+    """Returns the target as a range of words.
 
-    An answer in a nested candidate or beyond the last context becomes no target in every
-    mode (the originals label a wrong place). ``None`` is a page to leave out of the
-    training: one that nobody annotated, or in the originals' modes one that they leave out.
+    An answer in a nested candidate or beyond the last context becomes no target in every mode
+    (the originals label wrong words).
+
+    Args:
+        example: the annotated example.
+        contexts: its contexts, from ``nq.preprocess.contexts``.
+        config: the compatibility mode.
+
+    Returns:
+        ``NO_TARGET`` if the contexts do not hold the answer, ``None`` for a page that training
+        leaves out.
     """
-    ours = config.compat == "ours"
-    if ours and example.annotations is None:
+    if example.annotations is None and not config.switches.keep_unannotated:
         return None
     annotation = chosen_annotation(example.annotations or ())
     if annotation is None:
         return NO_TARGET
-    short = _short(annotation.shorts, ours)
+    short = _merged(annotation.shorts, config)
     first = 0
-    for context in found:
+    for context in contexts:
         first += len(context.markers)
         if context.candidate == annotation.candidate:
             block = example.candidates[context.candidate].span
-            wanted = _within(block, context, first, short, annotation.yes_no)
-            return wanted if ours else _placed_again(wanted, found)
+            words = _words_of_target(block, context, first, short, annotation.yes_no)
+            again = config.switches.split_words_again
+            return _after_splitting(words, contexts) if again else words
         first += len(context.words)
     return NO_TARGET
 
 
-def _within(block: Span, context: Context, first: int, short: Span | None, yes_no: YesNo) -> Target:
-    """The target inside the context of ``block``, whose first word is word ``first``."""
+def _words_of_target(
+    block: Span, context: Context, first: int, short: Span | None, yes_no: YesNo
+) -> Target:
+    """Returns the target inside the context of ``block``, whose first word has number ``first``."""
     if short is None:
         kind = _YES_NO.get(yes_no, AnswerType.LONG)
         return Target(kind, first, first + len(context.words) - 1)
@@ -66,11 +77,11 @@ def _within(block: Span, context: Context, first: int, short: Span | None, yes_n
     return Target(AnswerType.SHORT, first + inside[0], first + inside[-1])
 
 
-def _short(shorts: Sequence[Span], ours: bool) -> Span | None:
-    """The one span that several short answers become."""
+def _merged(shorts: Sequence[Span], config: WindowConfig) -> Span | None:
+    """Returns the span that stands for several short answers."""
     if not shorts:
         return None
-    if not ours:
+    if config.switches.merge_all_short_answers:
         return Span(shorts[0].start, shorts[-1].end)
     first = min(shorts)
     end = first.end
@@ -80,17 +91,17 @@ def _short(shorts: Sequence[Span], ours: bool) -> Span | None:
     return Span(first.start, end)
 
 
-def _placed_again(wanted: Target, found: Sequence[Context]) -> Target | None:
-    """The target among the words as the originals split them again.
+def _after_splitting(target: Target, contexts: Sequence[Context]) -> Target | None:
+    """Returns the target among the words as the originals split them again.
 
-    They look up the word under the first and the last character, which is the word before
-    where that character is a blank, and skip the page if the words, joined, do not spell
-    the answer: that is, if it has blanks inside at which they do not split, such as U+00A0.
+    They look up the word under the first and the last character, which is the previous word where
+    that character is a blank, and skip the page if the words, joined, do not spell the answer:
+    that is, if it has blanks inside at which they do not split, such as U+00A0.
     """
-    words = [word for context in found for word in (*context.markers, *context.words)]
-    answer = " ".join(words[wanted.first : wanted.last + 1])
-    again = split_again(words[: wanted.last + 1])
-    start = len(split_again(words[: wanted.first])) - (not split_again([answer[:1]]))
+    words = [word for context in contexts for word in (*context.markers, *context.words)]
+    answer = " ".join(words[target.first : target.last + 1])
+    again = split_again(words[: target.last + 1])
+    start = len(split_again(words[: target.first])) - (not split_again([answer[:1]]))
     if " ".join(answer.split()) not in " ".join(again[start:]):
         return None
-    return Target(wanted.kind, start, len(again) - 1)
+    return Target(target.kind, start, len(again) - 1)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 
-def windows(n_pieces: int, room: int, stride: int) -> list[tuple[int, int]]:
-    """Half-open piece ranges that cover a page, each at most ``room`` long.
+def windows(n_pieces: int, length: int, stride: int) -> list[tuple[int, int]]:
+    """Returns half-open piece ranges that cover a page.
 
-    Windows begin at 0 and then every ``stride`` pieces until one reaches the end; where
-    ``room`` is smaller than the stride they follow each other without a gap.
+    Windows begin at 0 and then every ``stride`` pieces until one reaches the end. Where
+    ``length`` is smaller than ``stride`` they follow each other without a gap.
 
-    >>> windows(10, room=6, stride=3)
+    Args:
+        n_pieces: pieces of the page.
+        length: pieces of a window at most.
+        stride: pieces from the start of one window to the start of the next.
+
+    >>> windows(10, length=6, stride=3)
     [(0, 6), (3, 9), (6, 10)]
     """
-    found = []
-    start = 0
-    while start < n_pieces:
-        end = min(start + room, n_pieces)
-        found.append((start, end))
-        if end == n_pieces:
-            break
-        start += min(end - start, stride)
-    return found
+    if not n_pieces:
+        return []
+    step = min(length, stride)
+    n_windows = 1 + max(0, -(-(n_pieces - length) // step))
+    starts = range(0, n_windows * step, step)
+    return [(start, min(start + length, n_pieces)) for start in starts]

@@ -11,7 +11,7 @@ from nq.bundle import bundled_model
 from nq.config import DecisionConfig, WindowConfig
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.checkpoint import load_settings
-from nq.preprocess.store import Request, chunks
+from nq.preprocess.request import CHUNK_BYTES, Request, chunks
 
 AUTO = "auto"
 """In place of a profile: the fastest one here that keeps the answers."""
@@ -39,6 +39,7 @@ class Job:
         keep_scores: keep the scores of all windows in the run's folder.
         formats: output formats besides ``predictions.json``; see ``nq.formats.outputs``.
         against: compare the run with one under this profile.
+        chunk_bytes: bytes of input files after which a chunk ends.
 
     Raises:
         ValueError: the profile is unknown, or the model's settings are damaged.
@@ -57,6 +58,7 @@ class Job:
     keep_scores: bool
     formats: tuple[str, ...]
     against: Profile | None
+    chunk_bytes: int
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class Job:
         keep_scores: bool = False,
         formats: Sequence[str] = (),
         against: Profile | str | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         if isinstance(files, str | Path):
             raise ValueError(f"files is {str(files)!r}: expected a list of files, globs or folders")
@@ -94,6 +97,7 @@ class Job:
             "keep_scores": keep_scores or against is not None,
             "formats": tuple(formats),
             "against": None if against is None else Profile.of(against),
+            "chunk_bytes": chunk_bytes,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -111,7 +115,8 @@ class Job:
 
     def requests(self) -> tuple[Request, ...]:
         """Returns the preprocessing requests, one for each chunk of the files."""
-        return chunks(Request(self.files, str(self.model), self.windows, self.limit))
+        request = Request(self.files, str(self.model), self.windows, self.limit)
+        return chunks(request, self.chunk_bytes)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what the predictions depend on, as JSON values with absolute paths."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import resource
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from nq.files import atomic_write
 from nq.formats import inputs, outputs
 from nq.formats.predictions import encode_prediction, write_predictions
 from nq.postprocess.decision import RULES, decide
-from nq.preprocess.store import Request, encode_dead_letter
+from nq.preprocess.store import encode_dead_letter
 from nq.records import Example, Prediction, YesNo
 from nq.runs import parity, record
 from nq.runs.evaluate import Evaluation
@@ -35,12 +34,12 @@ from nq.runs.result import (
 from nq.runs.score_store import clear, move
 from nq.runs.scoring import (
     PhaseTimer,
+    Plan,
     Progress,
     Scoring,
     check_job,
     no_progress,
     open_scoring,
-    scoring_request,
 )
 
 KIB = 1024
@@ -105,16 +104,9 @@ def run_once(job: Job, progress: Progress = no_progress) -> Path:
         job: without ``output``, so that its folder is named by all that its results depend on.
         progress: receives completed windows.
     """
-    requests = job.requests()
-    folder = run_folder(job, scoring_request(job, requests))
+    folder = Plan.of(job).folder
     finished = (folder / JOB).is_file() and (not job.keep_scores or (folder / KEPT_SCORES).is_dir())
     return folder if finished else run(job, progress=progress).folder
-
-
-def run_folder(job: Job, request: dict[str, Any]) -> Path:
-    """Returns the folder of a run: the job's, or one named by all that its results depend on."""
-    text = orjson.dumps([request, job.decision.to_dict()], option=orjson.OPT_SORT_KEYS)
-    return job.output or job.root / f"{job.profile}-{hashlib.sha256(text).hexdigest()[:10]}"
 
 
 class _Answers:
@@ -153,10 +145,9 @@ class _Answers:
 
 def _run(job: Job, tracked: tracking.Run, progress: Progress, table_rows: int) -> Result:
     started, timer = time.perf_counter(), PhaseTimer()
-    requests = job.requests()
-    request = scoring_request(job, requests)
-    folder = run_folder(job, request)
-    with open_scoring(job, folder, requests, request, timer, progress) as scoring:
+    plan = Plan.of(job)
+    folder = plan.folder
+    with open_scoring(plan, timer, progress) as scoring:
         tracked.open()  # only now, so that importing MLflow does not delay the loading
         (folder / JOB).unlink(missing_ok=True)
         answers = _Answers(job, scoring, table_rows)
@@ -194,7 +185,7 @@ def _run(job: Job, tracked: tracking.Run, progress: Progress, table_rows: int) -
             rows=tuple(answers.rows),
         )
         _write_json(folder / METRICS, result.to_dict())
-        _write_json(folder / JOB, _description(job, requests))  # marks the run as finished
+        _write_json(folder / JOB, _description(plan))  # marks the run as finished
     return result
 
 
@@ -245,11 +236,11 @@ def _write_dead_letters(scoring: Scoring, folder: Path) -> int:
     return len(lines)
 
 
-def _description(job: Job, requests: Sequence[Request]) -> dict[str, Any]:
+def _description(plan: Plan) -> dict[str, Any]:
     """Returns the job with the digests of what it read, as ``job.json`` has it."""
-    described = [request.describe() for request in requests]
+    described = [request.description for request in plan.requests]
     files = [file for description in described for file in description["inputs"]]
-    return {"job": job.to_dict(), "request": {**described[0], "inputs": files}}
+    return {"job": plan.job.to_dict(), "request": {**described[0], "inputs": files}}
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -6,10 +6,14 @@ Memory does not grow with the input: a few examples are in memory at a time.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from nq.formats import inputs
 from nq.inference.scorer import score_examples
@@ -18,7 +22,8 @@ from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import RULES, check_rule
 from nq.preprocess.prefetch import prefetch
 from nq.preprocess.prepare import prepare
-from nq.preprocess.store import Prepared, Request
+from nq.preprocess.request import Request
+from nq.preprocess.store import Prepared
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, DeadLetter, Example, ExampleId, Source, WindowScores
 from nq.runs.job import Job
@@ -148,33 +153,60 @@ def read_request(request: Request) -> Iterator[tuple[Source, Example]]:
                 yield source, record
 
 
+@dataclass(frozen=True)
+class Plan:
+    """A job with its digests, which are computed once per run.
+
+    Args:
+        job: with a chosen profile.
+        requests: the preprocessing requests, one for each chunk of the files.
+        scores: everything that scores depend on; runs with equal values share scores.
+        folder: of the run.
+    """
+
+    job: Job
+    requests: tuple[Request, ...]
+    scores: Mapping[str, Any]
+    folder: Path
+
+    @classmethod
+    def of(cls, job: Job) -> Plan:
+        """Returns the plan of a job; reads the input files and the weights for their digests."""
+        requests = job.requests()
+        rule, decision = RULES[job.decision.rule], job.decision.to_dict()
+        scores = {
+            "windows": "+".join(request.key for request in requests),
+            "weights": weights_digest(job.model),
+            "profile": str(job.profile),
+            "batch_size": job.batch_size,
+            "positions": [rule.k, rule.text_only],
+            **({"decision": decision} if job.optimizations.needs_margin else {}),
+        }
+        text = orjson.dumps([scores, decision], option=orjson.OPT_SORT_KEYS)
+        name = f"{job.profile}-{hashlib.sha256(text).hexdigest()[:10]}"
+        return cls(job, requests, scores, job.output or job.root / name)
+
+
 @contextlib.contextmanager
 def open_scoring(
-    job: Job,
-    folder: Path,
-    requests: Sequence[Request],
-    request: dict[str, Any],
-    timer: PhaseTimer,
-    progress: Progress = no_progress,
+    plan: Plan, timer: PhaseTimer, progress: Progress = no_progress
 ) -> Iterator[Scoring]:
     """Loads the model of a job while its windows are prepared, and opens the store of its scores.
 
     Until the block ends no other run may write to the folder.
 
     Args:
-        job: with a chosen profile.
-        folder: of the run.
-        requests: the job's preprocessing requests.
-        request: everything that the scores depend on; see ``scoring_request``.
+        plan: of the job.
         timer: gets the time of each phase.
         progress: receives completed windows.
     """
-    work = [(one, windows_folder(job, one)) for one in requests]
-    with exclusive_run(folder), prefetch(work, job.workers) as prepared:
+    job, requests = plan.job, plan.requests
+    work = [(request, windows_folder(job, request)) for request in requests]
+    with exclusive_run(plan.folder), prefetch(work, job.workers) as prepared:
         chunks = Chunks(prepared, timer)
         with timer("load_s"):
             scorer = model_loader(job, chunks).scorer(job.optimizations)
-        store = ScoreStore.open(folder / UNFINISHED_SCORES, request)
+        store = ScoreStore.open(plan.folder / UNFINISHED_SCORES, plan.scores)
         yield Scoring(requests, chunks, StoringScorer(scorer, store), timer, progress)
 
 
@@ -212,23 +244,9 @@ def prepare_first_chunk(job: Job, timer: PhaseTimer) -> Chunks:
 
 def windows_folder(job: Job, request: Request) -> Path:
     """Returns the folder of a request's windows, which runs of equal settings share."""
-    return (job.output or job.root) / f"windows-{request.key()}"
+    return (job.output or job.root) / f"windows-{request.key}"
 
 
 def weights_digest(model: Path) -> str:
     """Returns the SHA-256 of the weight files of a model folder."""
     return "+".join(inputs.sha256(str(path)) for path in checkpoint.weight_files(model))
-
-
-def scoring_request(job: Job, requests: Sequence[Request]) -> dict[str, Any]:
-    """Returns everything that scores depend on; runs with equal requests share scores."""
-    rule = RULES[job.decision.rule]
-    decides = job.optimizations.needs_margin
-    return {
-        "windows": "+".join(request.key() for request in requests),
-        "weights": weights_digest(job.model),
-        "profile": str(job.profile),
-        "batch_size": job.batch_size,
-        "positions": [rule.k, rule.text_only],
-        **({"decision": job.decision.to_dict()} if decides else {}),
-    }

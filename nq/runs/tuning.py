@@ -24,16 +24,15 @@ from nq.postprocess.fit import ChoiceSet, block_choices, fit, fit_calibration, o
 from nq.postprocess.ranking import calibrated, rank
 from nq.runs.evaluate import gold_labels
 from nq.runs.job import Job
-from nq.runs.run import run_folder
 from nq.runs.score_store import clear
 from nq.runs.scoring import (
     PhaseTimer,
+    Plan,
     Progress,
     Scoring,
     check_job,
     no_progress,
     open_scoring,
-    scoring_request,
 )
 
 DIGITS = 4
@@ -79,10 +78,7 @@ def tune(
     paths = inputs.find_files([str(file) for file in files])
     job = Job(paths, model, profile, settings.windows, decision, batch_size)
     check_job(job)
-    requests = job.requests()
-    request = scoring_request(job, requests)
-    folder = run_folder(job, request)
-    with open_scoring(job, folder, requests, request, PhaseTimer(), progress) as scoring:
+    with open_scoring(Plan.of(job), PhaseTimer(), progress) as scoring:
         tuned = tune_decision(scoring, decision)
         save_settings(model, replace(settings, decision=tuned.decision))
         if not keep_scores:

@@ -103,7 +103,7 @@ def test_a_finished_run_says_what_it_was_asked(baseline: Report) -> None:
     told = json.loads((baseline.output / "job.json").read_text(encoding="utf-8"))
     job = Job.from_dict(told["job"])
     assert job.to_dict() == told["job"] == bundled_job("baseline", Path("elsewhere")).to_dict()
-    assert told["request"] == job.requests[0].describe()
+    assert told["request"] == job.requests[0].description
     assert not (baseline.output / "results").exists()
 
 

@@ -1,4 +1,4 @@
-"""``python -m nq.preprocess`` as a person runs it."""
+"""``python -m nq.preprocess`` from the command line."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def test_a_thousand_good_and_two_hundred_broken_lines(tmp_path: Path) -> None:
     result = json.loads(stdout)
     assert (result["examples"], result["dead_letters"]) == (GOOD, BROKEN)
     assert set(result) == {
-        *("examples", "windows", "dead_letters", "shards", "reused", "time", "output")
+        *("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages"),
+        *("shards", "reused", "time", "output"),
     }
     text = (tmp_path / "out" / "dead_letters.jsonl").read_text(encoding="utf-8")
     letters = [json.loads(line) for line in text.splitlines()]
@@ -152,6 +153,34 @@ def test_options_for_beam_are_passed_on(
     assert (result["examples"], len(result["shards"])) == (4, 2)
 
 
+def test_unread_blocks_are_reported(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--max-contexts", "1"]) == 0  # the null context alone
+    assert "\nblocks beyond --max-contexts were not read: 4 blocks of 4 pages\n" in (
+        capsys.readouterr().out
+    )
+    assert main([*command, "--max-contexts", "1", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["unread_blocks"], result["truncated_pages"]) == (4, 4)
+    assert result["reused"]
+    assert main([*command, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["unread_blocks"], result["truncated_pages"]) == (0, 0)
+
+
+def test_without_beam(
+    command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "apache_beam", None)  # as if it were not installed
+    for arguments, code in ((["--workers", "2"], 1), (["--runner=DirectRunner"], 2)):
+        assert main([*command, *arguments]) == code
+        stdout, stderr = capsys.readouterr()
+        assert stdout == ""
+        assert "pip install 'nq[beam]'" in stderr.splitlines()[-1]
+        assert not Path(command[5]).exists()
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["examples"] == 4
+
+
 def test_training(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--training", "--negatives", "0", "--limit", "2"]
     assert main([*command, *arguments]) == 0
@@ -193,7 +222,7 @@ def test_wrong_usage(
         (["--runner=Nope"], "Unexpected pipeline runner: Nope. Valid values are Dataflow"),
     ],
 )
-def test_what_a_person_can_cause_is_one_line(
+def test_an_error_of_the_user_is_one_line(
     command: list[str], arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command, *arguments]) == 1

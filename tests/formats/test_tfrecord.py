@@ -148,7 +148,7 @@ def encode(vocab: Path, compat: str, training: bool) -> tuple[Features, Sequence
         made = training_features(example, tokenizer, config, negatives=1.0, seed=1)
     else:
         made = features(example, tokenizer, config)
-    return made, list(encode_records(made, SOURCE, compat))
+    return made, list(encode_records(made, SOURCE, config.switches.id_name))
 
 
 @pytest.mark.parametrize("training", [False, True])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 
 from nq.config import WindowConfig
-from nq.preprocess.contexts import NULL_CONTEXT, contexts, split_again, words
+from nq.preprocess.contexts import NULL_CONTEXT, contexts, split_again, unread_blocks, words
 from nq.records import Candidate, Context, Example, Span
 from tests.preprocess.synthetic_examples import ODD_WORDS, few, page, pages
 
@@ -88,6 +88,15 @@ def test_contexts_against_their_definition(example: Example) -> None:
     found = contexts(example, replace(OURS, max_contexts=5))
     assert found[0] == NULL_CONTEXT
     assert [(c.candidate, list(zip(c.doc, c.words, strict=True))) for c in found[1:]] == kept[:4]
+    assert unread_blocks(example, replace(OURS, max_contexts=5)) == len(kept[4:])
+
+
+def test_unread_blocks_are_those_beyond_the_limit() -> None:
+    example = page("<P> </P> <P> a </P> <P> b </P> <Ul> <Li> <3 </Li> </Ul> <P> c </P>")
+    unread = [unread_blocks(example, replace(OURS, max_contexts=n)) for n in (1, 2, 4, 5, 9)]
+    assert unread == [4, 3, 1, 0, 0]
+    port = WindowConfig(max_contexts=2, compat="kisialiou")  # in which <3 is no text
+    assert unread_blocks(example, port) == 2
 
 
 @few

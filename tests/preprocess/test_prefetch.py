@@ -1,4 +1,4 @@
-"""Preprocessing in a process of its own: the same windows, and nothing left behind."""
+"""Preprocessing in another process: the same windows, and no process that remains."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,24 +17,24 @@ import pytest
 
 from nq.config import WindowConfig
 from nq.errors import Error
-from nq.preprocess import prefetch as module
-from nq.preprocess.prefetch import ahead
+from nq.preprocess.prefetch import prefetch
 from nq.preprocess.prepare import Request, prepare
 from nq.preprocess.store import COMPLETED, LOCK
 from tests.nq_records import simplified, write_lines, write_vocab
 
+MODULE = prefetch.__module__
 ROOT = Path(__file__).parents[2]
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
 PATIENCE_S = 60.0
-LEFT_ALONE = """
+WAITS = """
 import sys, time
 from pathlib import Path
 from nq.config import WindowConfig
-from nq.preprocess.prefetch import ahead
+from nq.preprocess.prefetch import prefetch
 from nq.preprocess.prepare import Request
 import psutil
 request = Request((sys.argv[1],), sys.argv[2], WindowConfig(max_seq_length=48, max_query_length=12))
-with ahead([(request, Path(sys.argv[3]))]):
+with prefetch([(request, Path(sys.argv[3]))]):
     while not list(Path(sys.argv[3]).glob(".unfinished-*/progress")):
         time.sleep(0.01)
     print(psutil.Process().children()[0].pid, flush=True)
@@ -43,12 +44,12 @@ INTERRUPTED = """
 import signal, sys, time
 from pathlib import Path
 from nq.config import WindowConfig
-from nq.preprocess.prefetch import ahead
+from nq.preprocess.prefetch import prefetch
 from nq.preprocess.prepare import Request
 request = Request((sys.argv[1],), sys.argv[2], WindowConfig(max_seq_length=48, max_query_length=12))
 signal.signal(signal.SIGINT, signal.default_int_handler)  # where it was ignored
 try:
-    with ahead([(request, Path(sys.argv[3]))]):
+    with prefetch([(request, Path(sys.argv[3]))]):
         print("begun", flush=True)
         time.sleep(600)
 except KeyboardInterrupt:
@@ -56,19 +57,19 @@ except KeyboardInterrupt:
 """
 
 
-def request(folder: Path, examples: int = 20) -> Request:
+def make_request(folder: Path, examples: int = 20) -> Request:
     data = write_lines(folder / "a.jsonl", [*(simplified(i) for i in range(examples)), b"[]"])
     return Request((str(data),), str(write_vocab(folder)), CONFIG)
 
 
 def children() -> list[psutil.Process]:
-    """The processes that prepare ahead; other tests may have left others."""
-    return [p for p in psutil.Process().children() if is_ahead(p)]
+    """The prefetching processes; other tests may have left others."""
+    return [p for p in psutil.Process().children() if is_prefetching(p)]
 
 
-def is_ahead(process: psutil.Process) -> bool:
+def is_prefetching(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-        return module.__name__ in process.cmdline()
+        return MODULE in process.cmdline()
     return False
 
 
@@ -76,88 +77,110 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.glob("*.*") if p.name != "manifest.json"}
 
 
-def test_makes_what_prepare_makes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    asked = request(tmp_path)
-    with ahead([(asked, tmp_path / "one")]) as made_ahead:
+@pytest.fixture
+def no_work_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails if this process prepares windows itself."""
+    monkeypatch.delattr("nq.preprocess.prepare.unfinished")
+
+
+def test_writes_what_prepare_writes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = make_request(tmp_path)
+    expected = prepare(request, tmp_path / "other")
+    with monkeypatch.context() as patch, prefetch([(request, tmp_path / "one")]) as folders:
+        patch.delattr("nq.preprocess.prepare.unfinished")  # the other process does the work
         assert len(children()) == 1
-        (found,) = made_ahead
-    made = prepare(asked, tmp_path / "other")
+        (prepared,) = folders
     assert contents(tmp_path / "one") == contents(tmp_path / "other")
-    assert (found.examples, found.windows, found.dead_letters) == (20, made.windows, 1)
-    assert found.reused  # the other process made it
+    assert (prepared.examples, prepared.windows) == (20, expected.windows)
+    assert (prepared.dead_letters, prepared.reused) == (1, False)
+    assert prepared.seconds > 0
+    assert prepare(request, tmp_path / "one") == replace(prepared, reused=True)
     assert capfd.readouterr() == ("", "")
     assert not children()
 
 
-def test_the_first_portion_is_there_while_another_is_made(tmp_path: Path) -> None:
-    first, second = (request(folder, n) for folder, n in ((tmp_path, 20), (made(tmp_path), 3000)))
+@pytest.mark.usefixtures("no_work_here")
+def test_the_first_chunk_is_ready_while_another_is_prepared(tmp_path: Path) -> None:
+    (tmp_path / "second").mkdir()
+    first, second = make_request(tmp_path, 20), make_request(tmp_path / "second", 3000)
     second = replace(second, first_file=1)
-    with ahead([(first, tmp_path / "one"), (second, tmp_path / "two")]) as found:
-        assert next(found).examples == 20
+    with prefetch([(first, tmp_path / "one"), (second, tmp_path / "two")]) as folders:
+        assert next(folders).examples == 20
         assert len(children()) == 1 and not (tmp_path / "two" / COMPLETED).exists()
-        later = next(found)
-        assert later.examples == 3000 and later.reused
+        later = next(folders)
+        assert later.examples == 3000 and not later.reused
         assert [path.name for path in later.shards] == ["windows-1-00000-of-00001.tfrecord"]
 
 
-def made(folder: Path) -> Path:
-    (folder / "second").mkdir()
-    return folder / "second"
+def test_of_two_chunks_one_is_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "second").mkdir()
+    first, second = make_request(tmp_path), make_request(tmp_path / "second")
+    second = replace(second, first_file=1)
+    prepare(first, tmp_path / "one")
+    monkeypatch.delattr("nq.preprocess.prepare.unfinished")
+    with prefetch([(first, tmp_path / "one"), (second, tmp_path / "two")]) as folders:
+        assert [prepared.reused for prepared in folders] == [True, False]
 
 
-def test_what_is_there_takes_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = request(tmp_path)
-    made = prepare(asked, tmp_path / "out")
-    monkeypatch.delattr(module, "subprocess")
-    with ahead([(asked, tmp_path / "out")]) as found:
-        assert [one.shards for one in found] == [made.shards]
+def test_a_completed_folder_needs_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = make_request(tmp_path)
+    expected = prepare(request, tmp_path / "out")
+    monkeypatch.delattr(f"{MODULE}.subprocess")
+    with prefetch([(request, tmp_path / "out")]) as folders:
+        assert list(folders) == [replace(expected, reused=True)]
 
 
 def test_fails_as_prepare_does(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    asked = request(tmp_path)
+    request = make_request(tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").touch()
     with (
-        ahead([(asked, tmp_path / "out")]) as found,
+        prefetch([(request, tmp_path / "out")]) as folders,
         pytest.raises(Error, match="holds other files"),
     ):
-        next(found)
+        next(folders)
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_process_that_died_is_made_good(tmp_path: Path) -> None:
-    asked = request(tmp_path)
-    with ahead([(asked, tmp_path / "out")]) as found:
+def test_the_work_of_a_killed_process_is_done_here(tmp_path: Path) -> None:
+    request = make_request(tmp_path)
+    with prefetch([(request, tmp_path / "out")]) as folders:
         children()[0].kill()
-        assert not next(found).reused
+        prepared = next(folders)
+        assert prepared.examples == 20 and not prepared.reused
 
 
-def test_who_waits_no_longer_leaves_nothing(
+def test_leaving_the_block_ends_the_process(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    asked = request(tmp_path, 5000)
-    with ahead([(asked, tmp_path / "out")]):
-        until(lambda: list(tmp_path.glob("out/.unfinished-*/progress")))
+    request = make_request(tmp_path, 5000)
+    with prefetch([(request, tmp_path / "out")]):
+        wait_until(lambda: list(tmp_path.glob("out/.unfinished-*/progress")))
     assert not children()
     assert [p.name for p in (tmp_path / "out").iterdir()] == [LOCK]
     assert capfd.readouterr() == ("", "")
 
 
-def test_modules_of_the_working_folder_are_not_taken(
+@pytest.mark.usefixtures("no_work_here")
+def test_modules_of_the_working_folder_are_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    asked = request(tmp_path)
+    request = make_request(tmp_path)
     (tmp_path / "pickle.py").write_text("raise SystemExit('a script of the user')")
     monkeypatch.chdir(tmp_path)
-    with ahead([(asked, tmp_path / "out")]) as found:
-        assert next(found).reused
+    with prefetch([(request, tmp_path / "out")]) as folders:
+        assert next(folders).examples == 20
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("delay_s", [0.1, 0.2, 0.4])  # the process still imports
-def test_ctrl_c_is_told_by_the_process_that_started_it(tmp_path: Path, delay_s: float) -> None:
-    asked = request(tmp_path, 5000)
-    command = [sys.executable, "-c", INTERRUPTED, *asked.files, asked.tokenizer]
+def test_ctrl_c_ends_both_processes_without_a_word(tmp_path: Path, delay_s: float) -> None:
+    request = make_request(tmp_path, 5000)
+    command = [sys.executable, "-c", INTERRUPTED, *request.files, request.tokenizer]
     parent = subprocess.Popen(
         [*command, str(tmp_path / "out")],
         cwd=ROOT,
@@ -175,8 +198,8 @@ def test_ctrl_c_is_told_by_the_process_that_started_it(tmp_path: Path, delay_s: 
 
 @pytest.mark.parametrize("before", ["", "trap '' INT; "])  # as for a job in a shell's background
 def test_ends_with_the_process_that_started_it(tmp_path: Path, before: str) -> None:
-    asked = request(tmp_path, 5000)
-    command = [sys.executable, "-c", LEFT_ALONE, *asked.files, asked.tokenizer]
+    request = make_request(tmp_path, 5000)
+    command = [sys.executable, "-c", WAITS, *request.files, request.tokenizer]
     parent = subprocess.Popen(
         ["sh", "-c", f'{before}exec "$@"', "sh", *command, str(tmp_path / "out")],
         cwd=ROOT,
@@ -188,13 +211,12 @@ def test_ends_with_the_process_that_started_it(tmp_path: Path, before: str) -> N
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
-    until(lambda: not psutil.pid_exists(child))
+    wait_until(lambda: not psutil.pid_exists(child))
     assert [p.name for p in (tmp_path / "out").iterdir()] == [LOCK]
 
 
-def until(holds: object) -> None:
-    """Waits until it does."""
+def wait_until(condition: Callable[[], object]) -> None:
     end = time.monotonic() + PATIENCE_S
-    while not holds():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The Beam job in this process: what it writes, when it reuses it, and what it leaves alone."""
+"""The preprocessing job: the files that it writes, when it reuses them, and its errors."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import fcntl
 import gc
 import json
 import os
+import re
 import resource
 import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,14 +19,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
 import pytest
 
 from nq.config import WindowConfig
 from nq.errors import Error
 from nq.formats import inputs
 from nq.formats.tfrecord import encode_records
-from nq.preprocess import store as layout
+from nq.formats.tfrecord_file import read_records
+from nq.preprocess import request as request_module
 from nq.preprocess.beam.runner import WORKER_PIDS
 from nq.preprocess.features import features, training_features
 from nq.preprocess.prepare import LARGE_INPUT_BYTES, Prepared, Request, default_workers, prepare
@@ -45,7 +47,7 @@ CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
 SHARD = "windows-00000-of-00001.tfrecord"
 
 
-def ask(folder: Path) -> Request:
+def make_request(folder: Path) -> Request:
     """For two files, one of each dialect, with bad records in both, written to ``folder``."""
     good = [simplified(i, words=20 + i % 50) for i in range(40)]
     first = write_lines(folder / "b.jsonl.gz", [*good[:30], b"null", *good[30:], b"[]"])
@@ -55,22 +57,22 @@ def ask(folder: Path) -> Request:
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Request:
-    return ask(tmp_path)
+def job_request(tmp_path: Path) -> Request:
+    return make_request(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def example_of_a_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("job")
-    prepare(ask(folder), folder / "out")
+    prepare(make_request(folder), folder / "out")
     return folder
 
 
 @pytest.fixture
-def made(example_of_a_job: Path, out: Path) -> Prepared:
-    """A finished job in ``out``, of the request ``asked``."""
+def completed(example_of_a_job: Path, out: Path) -> Prepared:
+    """A finished job in ``out``, of the request ``job_request``."""
     shutil.copytree(example_of_a_job / "out", out)
-    found = find_completed(out, ask(example_of_a_job).describe())
+    found = find_completed(out, make_request(example_of_a_job).description)
     assert found
     return found
 
@@ -80,39 +82,26 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def read_shard(path: Path) -> list[bytes]:
-    """The records of a TFRecord file, with their checksums verified."""
-
-    def checksum(data: bytes) -> bytes:
-        crc: int = google_crc32c.value(data)
-        return ((((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
-
-    data, found = path.read_bytes(), []
-    while data:
-        end = 12 + int.from_bytes(data[:8], "little")
-        assert data[8:12] == checksum(data[:8])
-        assert data[end : end + 4] == checksum(data[12:end])
-        found.append(data[12:end])
-        data = data[end + 4 :]
-    return found
-
-
 def records(prepared: Prepared) -> list[bytes]:
-    return [record for shard in prepared.shards for record in read_shard(shard)]
+    return [record for shard in prepared.shards for record in read_records(shard)]
 
 
-def expected_records(asked: Request) -> list[list[bytes]]:
+def expected_records(job_request: Request) -> list[list[bytes]]:
     """What plain functions make of each example, without Beam."""
-    tokenizer = load_tokenizer(asked.tokenizer, asked.windows.compat)
+    tokenizer = load_tokenizer(job_request.tokenizer, job_request.windows.compat)
     found = []
-    for index, path in enumerate(asked.files):
+    for index, path in enumerate(job_request.files):
         for source, item in inputs.read_examples(path, index):
             if isinstance(item, Example):
-                if asked.training:
-                    made = training_features(item, tokenizer, asked.windows, *asked.training)
+                if job_request.training:
+                    made = training_features(
+                        item, tokenizer, job_request.windows, *job_request.training
+                    )
                 else:
-                    made = features(item, tokenizer, asked.windows)
-                found.append(list(encode_records(made, source, asked.windows.compat)))
+                    made = features(item, tokenizer, job_request.windows)
+                found.append(
+                    list(encode_records(made, source, job_request.windows.switches.id_name))
+                )
     return found
 
 
@@ -139,11 +128,11 @@ def names(folder: Path) -> set[str]:
 
 
 def test_writes_what_plain_functions_make_in_order(
-    example_of_a_job: Path, made: Prepared, out: Path
+    example_of_a_job: Path, completed: Prepared, out: Path
 ) -> None:
-    prepared, asked = made, ask(example_of_a_job)
+    prepared, job_request = completed, make_request(example_of_a_job)
     assert names(out) == {SHARD, MANIFEST, COMPLETED, DEAD_LETTERS, LOCK}
-    assert records(prepared) == flat(expected_records(asked))
+    assert records(prepared) == flat(expected_records(job_request))
     assert (prepared.examples, prepared.windows) == (42, len(records(prepared)))
     assert prepared.dead_letters == 3
     assert dead_letters(prepared) == [
@@ -152,14 +141,14 @@ def test_writes_what_plain_functions_make_in_order(
         ("a.jsonl", 2, "expected a JSON object, found a string"),
     ]
     first = "line 31: expected a JSON object, found null"
-    assert prepared.first_dead_letter() == f"{asked.files[0]}, {first}"
+    assert prepared.first_dead_letter() == f"{job_request.files[0]}, {first}"
 
 
-def test_two_workers_write_the_same_records(asked: Request, out: Path) -> None:
-    prepared = prepare(asked, out, workers=2)
+def test_two_workers_write_the_same_records(job_request: Request, out: Path) -> None:
+    prepared = prepare(job_request, out, workers=2)
     assert len(prepared.shards) == 2
-    written = [read_shard(shard) for shard in prepared.shards]
-    expected = expected_records(asked)
+    written = [list(read_records(shard)) for shard in prepared.shards]
+    expected = expected_records(job_request)
     assert sorted(flat(written)) == sorted(flat(expected))
     for windows in expected:  # of one example: side by side in one shard
         (shard,) = (s for s in written if windows[0] in s)
@@ -176,65 +165,65 @@ def test_two_workers_write_the_same_records(asked: Request, out: Path) -> None:
 
 
 def test_workers_take_no_modules_of_the_working_folder(
-    asked: Request, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job_request: Request, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "pickle.py").write_text("raise SystemExit('a script of the user')")
     monkeypatch.chdir(tmp_path)
-    assert prepare(asked, out, workers=2).examples
+    assert prepare(job_request, out, workers=2).examples
 
 
-def test_training_records(asked: Request, out: Path) -> None:
-    training = replace(asked, training=(0.5, 7))
+def test_training_records(job_request: Request, out: Path) -> None:
+    training = replace(job_request, training=(0.5, 7))
     prepared = prepare(training, out)
     assert records(prepared) == flat(expected_records(training))
-    assert 0 < prepared.windows < len(flat(expected_records(asked)))
+    assert 0 < prepared.windows < len(flat(expected_records(job_request)))
 
 
 def test_one_worker_writes_the_same_bytes_each_time(tmp_path: Path) -> None:
     for i in range(7):
         write_lines(tmp_path / f"{i}.jsonl", [simplified(i * 10 + j, words=30) for j in range(3)])
     files = inputs.find_files([str(tmp_path)])
-    asked = Request(tuple(files), str(nq_records.write_vocab(tmp_path)), CONFIG)
-    first, second = (prepare(asked, tmp_path / name) for name in ("one", "two"))
+    job_request = Request(tuple(files), str(nq_records.write_vocab(tmp_path)), CONFIG)
+    first, second = (prepare(job_request, tmp_path / name) for name in ("one", "two"))
     assert [s.read_bytes() for s in first.shards] == [s.read_bytes() for s in second.shards]
-    assert records(first) == flat(expected_records(asked))
+    assert records(first) == flat(expected_records(job_request))
 
 
-def test_limit_counts_records_of_all_files(asked: Request, out: Path) -> None:
-    prepared = prepare(replace(asked, limit=43), out)
+def test_limit_counts_records_of_all_files(job_request: Request, out: Path) -> None:
+    prepared = prepare(replace(job_request, limit=43), out)
     assert (prepared.examples, prepared.dead_letters) == (41, 2)
 
 
-def test_limit_with_a_damaged_file(asked: Request, out: Path) -> None:
-    first = Path(asked.files[0])
+def test_limit_with_a_damaged_file(job_request: Request, out: Path) -> None:
+    first = Path(job_request.files[0])
     first.write_bytes(first.read_bytes()[:-30])
-    prepared = prepare(replace(asked, limit=100), out)
+    prepared = prepare(replace(job_request, limit=100), out)
     assert prepared.examples < 42
     assert any("cut off" in reason for _, _, reason in dead_letters(prepared))
 
 
 @pytest.mark.parametrize("lines", [[], [b"bad", b"worse"]])
-def test_without_a_good_record(asked: Request, out: Path, lines: list[bytes]) -> None:
-    Path(asked.files[0]).write_bytes(b"\n".join(lines))
-    prepared = prepare(replace(asked, files=asked.files[:1]), out)
+def test_without_a_good_record(job_request: Request, out: Path, lines: list[bytes]) -> None:
+    Path(job_request.files[0]).write_bytes(b"\n".join(lines))
+    prepared = prepare(replace(job_request, files=job_request.files[:1]), out)
     assert (prepared.examples, prepared.windows, prepared.dead_letters) == (0, 0, len(lines))
     assert records(prepared) == []
     assert (out / COMPLETED).exists()
 
 
-def test_a_folder_of_any_name_with_hidden_files(asked: Request, tmp_path: Path) -> None:
+def test_a_folder_of_any_name_with_hidden_files(job_request: Request, tmp_path: Path) -> None:
     out = tmp_path / "[x]*? it's ü" / "out"
     out.mkdir(parents=True)
     (out / ".gitignore").write_text("*")
-    prepared = prepare(asked, out)
+    prepared = prepare(job_request, out)
     assert prepared.windows == len(records(prepared)) > 0
     assert (out / ".gitignore").read_text() == "*"
 
 
-def test_input_names_that_are_no_text(asked: Request, tmp_path: Path) -> None:
+def test_input_names_that_are_no_text(job_request: Request, tmp_path: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.jsonl"))
     write_lines(path, [simplified(), b"bad"])
-    prepared = prepare(replace(asked, files=(str(path),)), tmp_path / "out")
+    prepared = prepare(replace(job_request, files=(str(path),)), tmp_path / "out")
     assert (prepared.examples, prepared.dead_letters) == (1, 1)
     assert prepared.first_dead_letter().startswith(f"{tmp_path}/\\xff.jsonl, line 2: not JSON")
 
@@ -247,18 +236,77 @@ def test_large_input_takes_all_cores(tmp_path: Path) -> None:
     assert default_workers([str(tmp_path / "large")]) == len(os.sched_getaffinity(0))
 
 
+# --- without Beam ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def without_beam(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if Apache Beam were not installed."""
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+
+
+def folder_bytes(folder: Path) -> dict[str, bytes]:
+    """Every file's bytes, without the time that the job took."""
+    files = {p.name: p.read_bytes() for p in folder.iterdir()}
+    return files | {MANIFEST: re.sub(rb'"seconds": [\d.]+', b"", files[MANIFEST])}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"training": (0.5, 7)},
+        {"limit": 33},
+        {"limit": 43},
+        {"first_file": 3},
+        {"windows": replace(CONFIG, max_contexts=1)},
+        {"windows": replace(CONFIG, compat="kisialiou")},
+        {"files": ()},
+    ],
+    ids=str,
+)
+def test_the_plain_loop_writes_the_bytes_of_beam(
+    job_request: Request, tmp_path: Path, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_request = replace(job_request, **changes)
+    by_beam = prepare(job_request, tmp_path / "beam", workers=1)
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    by_loop = prepare(job_request, tmp_path / "loop", workers=1)
+    assert folder_bytes(tmp_path / "loop") == folder_bytes(tmp_path / "beam")
+    assert by_loop.examples == by_beam.examples
+
+
+@pytest.mark.usefixtures("without_beam")
+@pytest.mark.parametrize(("workers", "options"), [(2, []), (None, ["--runner=DirectRunner"])])
+def test_what_needs_beam_names_the_extra(
+    job_request: Request, out: Path, workers: int | None, options: list[str]
+) -> None:
+    with pytest.raises(
+        Error, match=r"^Apache Beam is not installed: run pip install 'nq\[beam\]'$"
+    ):
+        prepare(job_request, out, workers, options)
+    assert not out.exists()
+
+
+@pytest.mark.usefixtures("without_beam")
+def test_a_full_disk_stops_the_plain_loop(job_request: Request, out: Path) -> None:
+    with largest_file(20_000), pytest.raises(OSError, match="File too large"):
+        prepare(job_request, out)
+    assert names(out) == {LOCK}
+
+
 # --- reuse --------------------------------------------------------------------------------
 
 
 def test_an_equal_request_reuses_what_is_there(
-    asked: Request, made: Prepared, tmp_path: Path, out: Path
+    job_request: Request, completed: Prepared, tmp_path: Path, out: Path
 ) -> None:
     before = state(out)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    moved = [Path(f).rename(elsewhere / Path(f).name) for f in asked.files]
-    again = prepare(replace(asked, files=tuple(map(str, moved))), out)
-    assert again == made
+    moved = [Path(f).rename(elsewhere / Path(f).name) for f in job_request.files]
+    again = prepare(replace(job_request, files=tuple(map(str, moved))), out)
+    assert again == completed
     assert state(out) == before
 
 
@@ -266,38 +314,38 @@ def test_an_equal_request_reuses_what_is_there(
     "change", ["settings", "limit", "training", "input", "tokenizer", "fewer files", "version"]
 )
 def test_another_request_finds_nothing(
-    asked: Request,
-    made: Prepared,
+    job_request: Request,
+    completed: Prepared,
     out: Path,
     change: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    key = asked.key()
-    assert find_completed(out, asked.describe()) == made
+    key = job_request.key
+    assert find_completed(out, job_request.description) == completed
     if change == "input":
-        write_lines(Path(asked.files[1]), [simplified(5)])
+        write_lines(Path(job_request.files[1]), [simplified(5)])
     elif change == "tokenizer":
-        with Path(asked.tokenizer).open("a", encoding="utf-8") as file:
+        with Path(job_request.tokenizer).open("a", encoding="utf-8") as file:
             file.write("zebra\n")
     elif change == "version":
-        monkeypatch.setattr(layout, "__version__", "0")
+        monkeypatch.setattr(request_module, "__version__", "0")
     other = {
-        "settings": replace(asked, windows=replace(CONFIG, doc_stride=8)),
-        "limit": replace(asked, limit=3),
-        "training": replace(asked, training=(0.1, 1)),
-        "fewer files": replace(asked, files=asked.files[:1]),
-    }.get(change, asked)
-    assert other.key() != key
-    assert find_completed(out, other.describe()) is None
+        "settings": replace(job_request, windows=replace(CONFIG, doc_stride=8)),
+        "limit": replace(job_request, limit=3),
+        "training": replace(job_request, training=(0.1, 1)),
+        "fewer files": replace(job_request, files=job_request.files[:1]),
+    }.get(change, replace(job_request))
+    assert other.key != key
+    assert find_completed(out, other.description) is None
 
 
 @pytest.mark.parametrize(
     "damage", ["no mark", "no manifest", "{", "[1]", "{}", "no shard", "cut shard"]
 )
 def test_what_is_not_whole_is_not_reused(
-    asked: Request, made: Prepared, out: Path, damage: str
+    job_request: Request, completed: Prepared, out: Path, damage: str
 ) -> None:
-    assert find_completed(out, asked.describe()) == made
+    assert find_completed(out, job_request.description) == completed
     if damage == "no mark":
         (out / COMPLETED).unlink()
     elif damage == "no manifest":
@@ -308,12 +356,32 @@ def test_what_is_not_whole_is_not_reused(
         os.truncate(out / SHARD, 100)
     else:
         (out / MANIFEST).write_text(damage)
-    assert find_completed(out, asked.describe()) is None
+    assert find_completed(out, job_request.description) is None
 
 
-@pytest.mark.usefixtures("made")
-def test_another_job_takes_the_folder_over(asked: Request, out: Path) -> None:
-    other = replace(asked, windows=replace(CONFIG, max_seq_length=40))
+def test_an_older_manifest_has_no_unread_blocks(
+    job_request: Request, completed: Prepared, out: Path
+) -> None:
+    manifest = json.loads((out / MANIFEST).read_text())
+    del manifest["counts"]["unread_blocks"], manifest["counts"]["truncated_pages"]
+    (out / MANIFEST).write_text(json.dumps(manifest))
+    assert find_completed(out, job_request.description) == completed
+    assert (completed.unread_blocks, completed.truncated_pages) == (0, 0)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_unread_blocks_are_counted(job_request: Request, out: Path, workers: int) -> None:
+    windows = replace(CONFIG, max_contexts=1)  # the null context alone
+    prepared = prepare(replace(job_request, windows=windows), out, workers)
+    assert (prepared.unread_blocks, prepared.truncated_pages) == (42, 42)
+    assert find_completed(out, replace(job_request, windows=windows).description) == replace(
+        prepared, reused=True
+    )
+
+
+@pytest.mark.usefixtures("completed")
+def test_another_job_takes_the_folder_over(job_request: Request, out: Path) -> None:
+    other = replace(job_request, windows=replace(CONFIG, max_seq_length=40))
     again = prepare(other, out)
     assert not again.reused
     assert names(out) == {SHARD, MANIFEST, COMPLETED, DEAD_LETTERS, LOCK}
@@ -324,49 +392,51 @@ def test_another_job_takes_the_folder_over(asked: Request, out: Path) -> None:
 # --- other people's files, and failures ---------------------------------------------------
 
 
-def test_leftovers_of_a_killed_job_are_cleared(asked: Request, out: Path) -> None:
+def test_leftovers_of_a_killed_job_are_cleared(job_request: Request, out: Path) -> None:
     out.mkdir()
     (out / LOCK).touch()
     (out / f"{UNFINISHED}abc" / "beam-temp-windows-1").mkdir(parents=True)
     (out / "windows-00003-of-00004.tfrecord").write_bytes(b"half")
     (out / "notes.txt").write_text("mine")
-    prepare(asked, out)
+    prepare(job_request, out)
     assert names(out) == {SHARD, MANIFEST, COMPLETED, DEAD_LETTERS, LOCK, "notes.txt"}
     assert (out / SHARD).stat().st_size > 0
 
 
-def test_a_folder_of_others_is_left_alone(asked: Request, out: Path) -> None:
+def test_a_folder_of_others_is_left_alone(job_request: Request, out: Path) -> None:
     out.mkdir()
     for name in (MANIFEST, SHARD, "x", "y", ".hidden"):
         (out / name).write_text("mine")
     before = state(out)
     with pytest.raises(Error, match=r"holds other files \(manifest.json, .*, x, …\); give an"):
-        prepare(asked, out)
+        prepare(job_request, out)
     assert state(out) == before
 
 
-def test_output_that_cannot_be_a_folder(asked: Request, out: Path) -> None:
+def test_output_that_cannot_be_a_folder(job_request: Request, out: Path) -> None:
     out.write_text("mine")
     with pytest.raises(FileExistsError, match="out"):
-        prepare(asked, out)
+        prepare(job_request, out)
     with pytest.raises(NotADirectoryError, match="out"):
-        prepare(asked, out / "below")
+        prepare(job_request, out / "below")
     assert out.read_text() == "mine"
 
 
-def test_two_jobs_do_not_share_a_folder(asked: Request, out: Path) -> None:
+def test_two_jobs_do_not_share_a_folder(job_request: Request, out: Path) -> None:
     out.mkdir()
     with (out / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(Error, match=r"another job writes to .*; wait for it, or give"):
-            prepare(asked, out)
+            prepare(job_request, out)
     assert names(out) == {LOCK}
 
 
-def test_a_bad_tokenizer_is_told_before_anything_is_written(asked: Request, out: Path) -> None:
-    Path(asked.tokenizer).write_text("a\nb\n")
+def test_a_bad_tokenizer_is_told_before_anything_is_written(
+    job_request: Request, out: Path
+) -> None:
+    Path(job_request.tokenizer).write_text("a\nb\n")
     with pytest.raises(ValueError, match=r"lacks \[CLS\]"):
-        prepare(asked, out)
+        prepare(job_request, out)
     assert not out.exists()
 
 
@@ -383,10 +453,10 @@ def largest_file(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_while_writing_is_told_in_a_line(
-    asked: Request, out: Path, workers: int, capfd: pytest.CaptureFixture[str]
+    job_request: Request, out: Path, workers: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with largest_file(20_000), pytest.raises(Error) as caught:
-        prepare(asked, out, workers)
+        prepare(job_request, out, workers)
     assert str(caught.value) == "OSError: [Errno 27] File too large (in step Write)"
     assert names(out) == {LOCK}
     assert capfd.readouterr() == ("", "")
@@ -395,7 +465,7 @@ def test_an_error_while_writing_is_told_in_a_line(
 
 
 def test_a_killed_worker_is_told_and_does_not_hang(
-    asked: Request, out: Path, capfd: pytest.CaptureFixture[str]
+    job_request: Request, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def kill_one() -> None:
         while not (
@@ -407,7 +477,7 @@ def test_a_killed_worker_is_told_and_does_not_hang(
     killer = threading.Thread(target=kill_one)
     killer.start()
     with pytest.raises(Error, match="a worker process was killed, perhaps for want of memory"):
-        prepare(asked, out, workers=2)
+        prepare(job_request, out, workers=2)
     killer.join()
     assert names(out) == {LOCK}
     assert capfd.readouterr() == ("", "")

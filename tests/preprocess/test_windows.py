@@ -14,16 +14,16 @@ from tests.preprocess.synthetic_examples import few
 sizes = st.integers(1, 60)
 
 
-def slowly(n_pieces: int, room: int, stride: int) -> list[tuple[int, int]]:
+def slowly(n_pieces: int, length: int, stride: int) -> list[tuple[int, int]]:
     """The same, found by trying every start."""
-    step = min(stride, room)
+    step = min(stride, length)
     starts = [s for s in range(n_pieces) if s % step == 0]
-    needed = next(i for i, s in enumerate(starts) if s + room >= n_pieces)
-    return [(s, min(s + room, n_pieces)) for s in starts[: needed + 1]]
+    needed = next(i for i, s in enumerate(starts) if s + length >= n_pieces)
+    return [(s, min(s + length, n_pieces)) for s in starts[: needed + 1]]
 
 
 @pytest.mark.parametrize(
-    ("n_pieces", "room", "stride", "found"),
+    ("n_pieces", "length", "stride", "found"),
     [
         (0, 5, 2, []),
         (1, 5, 2, [(0, 1)]),
@@ -34,23 +34,23 @@ def slowly(n_pieces: int, room: int, stride: int) -> list[tuple[int, int]]:
         (3, 1, 1, [(0, 1), (1, 2), (2, 3)]),
     ],
 )
-def test_small_cases(n_pieces: int, room: int, stride: int, found: list[tuple[int, int]]) -> None:
-    assert windows(n_pieces, room, stride) == found
+def test_small_cases(n_pieces: int, length: int, stride: int, found: list[tuple[int, int]]) -> None:
+    assert windows(n_pieces, length, stride) == found
 
 
 @few
 @given(sizes, sizes, sizes)
-def test_against_a_slower_search(n_pieces: int, room: int, stride: int) -> None:
-    assert windows(n_pieces, room, stride) == slowly(n_pieces, room, stride)
+def test_against_a_slower_search(n_pieces: int, length: int, stride: int) -> None:
+    assert windows(n_pieces, length, stride) == slowly(n_pieces, length, stride)
 
 
 @few
 @given(st.integers(1, 3000), st.integers(1, 600), st.integers(1, 600))
-def test_cover_and_overlap(n_pieces: int, room: int, stride: int) -> None:
-    found = windows(n_pieces, room, stride)
+def test_cover_and_overlap(n_pieces: int, length: int, stride: int) -> None:
+    found = windows(n_pieces, length, stride)
     starts, ends = zip(*found, strict=True)
     assert {piece for start, end in found for piece in range(start, end)} == set(range(n_pieces))
-    assert {b - a for a, b in pairwise(starts)} <= {min(stride, room)}
-    assert all(end - start == room for start, end in found[:-1])
+    assert {b - a for a, b in pairwise(starts)} <= {min(stride, length)}
+    assert all(end - start == length for start, end in found[:-1])
     assert ends[-1] == n_pieces
     assert all(end < n_pieces for end in ends[:-1])

@@ -1,4 +1,4 @@
-"""Several large files: the model reads the first windows while the others are made."""
+"""Several large files: the first windows are scored while the others are prepared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from nq.bundle import bundled_sample
 from nq.inference.profile import Profile
 from nq.model.checkpoint import load_settings
-from nq.preprocess import store
+from nq.preprocess.tokenizers.base import Tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.runs.job import DEAD_LETTERS, JOB, PREDICTIONS, Job, Report
 from nq.runs.run import run
 
@@ -49,14 +50,11 @@ def left(report: Report) -> tuple[object, object, object]:
 
 
 @pytest.mark.parametrize("profile", ["baseline", "refine"])
-def test_portions_find_what_one_request_finds(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str
-) -> None:
+def test_chunks_give_the_predictions_of_one_request(job: Job, tmp_path: Path, profile: str) -> None:
     job = replace(job, profile=Profile.parse(profile))
     assert len(job.requests) == 1
     whole = run(job)
-    monkeypatch.setattr(store, "PORTION_BYTES", 1)
-    cut = replace(job, output=tmp_path / "cut")
+    cut = replace(job, output=tmp_path / "cut", chunk_bytes=1)
     assert [request.first_file for request in cut.requests] == [*range(FILES)]
     told: list[tuple[int, int]] = []
     found = run(cut, on_windows=lambda done, total: told.append((done, total)))
@@ -66,29 +64,43 @@ def test_portions_find_what_one_request_finds(
     assert len(list(found.output.glob("windows-*/COMPLETED"))) == FILES
 
 
-def test_a_limit_leaves_a_request_whole(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "PORTION_BYTES", 1)
-    limited = replace(job, limit=3)
+def test_a_request_with_a_limit_is_not_divided(job: Job) -> None:
+    limited = replace(job, limit=3, chunk_bytes=1)
     assert len(limited.requests) == 1
     assert run(limited).examples == 2  # the third record is bad
 
 
-def test_small_files_share_a_portion(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = [Path(path).stat().st_size for path in job.files]
-    monkeypatch.setattr(store, "PORTION_BYTES", sizes[0] + 1)
+def test_small_files_share_a_chunk(job: Job) -> None:
+    job = replace(job, chunk_bytes=Path(job.files[0]).stat().st_size + 1)
     assert [request.files for request in job.requests] == [job.files[:2], job.files[2:]]
 
 
-def test_what_was_read_before_an_interruption_stays(
-    job: Job, monkeypatch: pytest.MonkeyPatch
+def test_chunks_load_the_tokenizer_once(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = []
+
+    def load(folder: str, compat: str) -> Tokenizer:
+        folders.append(folder)
+        return load_tokenizer(folder, compat)
+
+    monkeypatch.setattr("nq.preprocess.request.load_tokenizer", load)
+    requests = replace(job, chunk_bytes=1).requests
+    keys = [request.key for request in requests]
+    assert (keys, folders) == ([request.key for request in requests], [str(job.model)])
+    alone = [replace(request, tokenizer_sha256="") for request in requests]
+    assert keys == [request.key for request in alone]
+    assert [r.description for r in requests] == [r.description for r in alone]
+
+
+def test_windows_scored_before_an_interruption_are_kept(
+    job: Job,
 ) -> None:
     whole = left(run(replace(job, output=Path(job.files[0]).parent / "other")))
-    monkeypatch.setattr(store, "PORTION_BYTES", 1)
+    job = replace(job, chunk_bytes=1)
     totals: set[int] = set()
 
     def interrupt(done: int, total: int) -> None:
         totals.add(total)
-        if len(totals) == 2:  # in the second portion
+        if len(totals) == 2:  # in the second chunk
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

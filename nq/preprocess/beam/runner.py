@@ -1,12 +1,14 @@
-"""Beam's manners: which runner, which options, how loud, and what a failure says.
+"""Runs a Beam pipeline on this machine: runner, options, worker processes, errors in one line.
 
-The default is ``FnApiRunner``: in this process for one worker, with worker processes for
-more. Those are started by a command of our own, which keeps their chatter in a file and
-leaves an interrupt to the process that the person sees.
+The default runner is ``FnApiRunner``: in this process for one worker, with worker processes for
+more. A command of our own starts those: it keeps their output in a file and ignores Ctrl-C, which
+a terminal sends to all processes. Beam 2.77 waits for ever for a worker that was killed;
+``_run_in_processes`` does not.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import logging
 import os
@@ -18,15 +20,15 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from nq.errors import Error
-from nq.preprocess.processes import python_path
+from nq.preprocess import python_path
 
 
 @contextlib.contextmanager
 def _own_logging() -> Iterator[None]:
-    """Beam sets up logging when it is imported and asked for options; undone here."""
+    """Undoes the set-up of logging that importing Beam and parsing its options cause."""
     handlers = list(logging.getLogger().handlers)
     logging.disable(logging.WARNING)
     try:
@@ -38,11 +40,15 @@ def _own_logging() -> Iterator[None]:
 
 with _own_logging():
     import apache_beam as beam
-    from apache_beam.options import pipeline_options
+    from apache_beam.options.pipeline_options import (
+        DirectOptions,
+        PipelineOptions,
+        StandardOptions,
+    )
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-__all__ = ["asked_workers", "beam", "check_options", "execute", "failure"]
+__all__ = ["beam", "execute", "parse_options", "requested_workers"]
 
 log = logging.getLogger(__name__)
 
@@ -51,41 +57,40 @@ WORKER_MODULE = "apache_beam.runners.worker.sdk_worker_main"
 WORKER_LOG, WORKER_PIDS = "workers.log", "workers.pid"
 WORKER_THREAD = "run_worker"  # the name of Beam's thread that waits for a worker process
 WORKER_THREADS = (WORKER_THREAD, "beam_control_read", "read_grpc_client_inputs")
-THREAD_PATIENCE_S = 5.0
+THREAD_TIMEOUT_S = 5.0
 _STEP = re.compile(r" \[while running '([^'/]*?)(?:-ptransform-\d+)?(?:/[^']*)?'\]")
 _CLASS = re.compile(
     r"^(?:RuntimeError: )?(?:nq\.errors\.Error: )?(?:(?:[a-z]\w*\.)+(?=[A-Z]\w*Error:))?"
 )
 
 
-class _Parser(pipeline_options._BeamArgumentParser):  # type: ignore[misc]
-    """Knows every option that Beam knows, and raises where argparse would exit."""
-
-    def __init__(self) -> None:
-        super().__init__(allow_abbrev=False, add_help=False, conflict_handler="resolve")
-        for cls in pipeline_options.PipelineOptions.__subclasses__():
-            cls._add_argparse_args(self)
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(message)
-
-
-def check_options(options: Sequence[str]) -> None:
-    """Checks options that are meant for Beam.
+def parse_options(options: Sequence[str]) -> PipelineOptions:
+    """Parses options for Beam.
 
     Raises:
         ValueError: Beam does not know an option, or refuses its value.
     """
-    _, unknown = _Parser().parse_known_args(list(options))
-    if unknown:
-        raise ValueError(f"unrecognized arguments: {' '.join(unknown)}")
+
+    def check(parser: argparse.ArgumentParser) -> None:  # with the options of all of Beam
+        parser.exit_on_error = False
+        _, unknown = parser.parse_known_args(list(options))
+        if unknown:
+            raise ValueError(f"unrecognized arguments: {' '.join(unknown)}")
+
+    try:
+        with _own_logging():
+            PipelineOptions([]).get_all_options(add_extra_args_fn=check)
+            return PipelineOptions([f"--runner={DEFAULT_RUNNER}", *options])
+    except argparse.ArgumentError as error:
+        raise ValueError(str(error)) from error
 
 
-def asked_workers(options: Sequence[str]) -> int | None:
-    """The processes that Beam's own ``--direct_num_workers`` asks for, if it is there."""
-    asked = _Parser().parse_known_args(list(options))[0].direct_num_workers
-    given = any(option.startswith("--direct_num_workers") for option in options)
-    return (asked or os.cpu_count() or 1) if given else None
+def requested_workers(options: Sequence[str]) -> int | None:
+    """Returns the processes that ``--direct_num_workers`` requests, ``None`` without it."""
+    if not any(option.startswith("--direct_num_workers") for option in options):
+        return None
+    requested: int = parse_options(options).view_as(DirectOptions).direct_num_workers
+    return requested or os.cpu_count() or 1
 
 
 def execute(
@@ -95,16 +100,18 @@ def execute(
 
     Args:
         build: adds the steps to an empty pipeline.
-        workers: how many processes share the work.
+        workers: processes.
         options: Beam's options; they win over ``workers``.
-        part: a folder for what the worker processes leave.
+        part: a folder for the logs of worker processes.
 
     Raises:
         Error: a step failed or a worker died; names the step and the cause.
+        ValueError: Beam refuses an option.
     """
+    parsed = parse_options(options)
     try:
         with _quiet():
-            pipeline, in_processes = _pipeline(workers, options, part)
+            pipeline, in_processes = _pipeline(workers, parsed, part)
             build(pipeline)
             result = _run_in_processes(pipeline, part) if in_processes else pipeline.run()
             result.wait_until_finish()
@@ -117,57 +124,53 @@ def execute(
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Whether Beam wrapped an interrupt into an exception of its own."""
+    """Returns whether Beam raised an exception of its own because of an interrupt."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
-def _pipeline(workers: int, options: Sequence[str], part: Path) -> tuple[Any, bool]:
-    """An empty pipeline, and whether it runs in worker processes that we start."""
-    with _own_logging():
-        parsed = pipeline_options.PipelineOptions([f"--runner={DEFAULT_RUNNER}", *options])
-    direct = parsed.view_as(pipeline_options.DirectOptions)
-    runner = parsed.view_as(pipeline_options.StandardOptions).runner
+def _pipeline(workers: int, options: PipelineOptions, part: Path) -> tuple[Any, bool]:
+    """Returns an empty pipeline, and whether it runs in worker processes that we start."""
+    direct = options.view_as(DirectOptions)
+    runner = options.view_as(StandardOptions).runner
     several = workers > 1 or direct.direct_running_mode == "multi_processing"
     if runner != DEFAULT_RUNNER or not several or direct.direct_running_mode == "multi_threading":
-        return beam.Pipeline(options=parsed), False
+        return beam.Pipeline(options=options), False
     direct.direct_num_workers = workers
-    direct.direct_running_mode = "in_memory"  # else Beam takes its own command
+    direct.direct_running_mode = "in_memory"  # else Beam starts workers by its own command
     environment = SubprocessSDKEnvironment.from_command_string(_worker_command(part))
-    return beam.Pipeline(runner=FnApiRunner(environment), options=parsed), True
+    return beam.Pipeline(runner=FnApiRunner(environment), options=options), True
 
 
 def _worker_command(part: Path) -> str:
-    """The shell command that starts a worker process; the shell becomes that process."""
-    pids, chatter = (shlex.quote(str(part.resolve() / name)) for name in (WORKER_PIDS, WORKER_LOG))
+    """Returns the shell command that becomes a worker process."""
+    pids, output = (shlex.quote(str(part.resolve() / name)) for name in (WORKER_PIDS, WORKER_LOG))
     python = f"env PYTHONPATH={shlex.quote(python_path())} {shlex.quote(sys.executable)}"
     return (
         f"trap '' INT; echo $$ >> {pids}; "
-        f"exec {python} -P -m {WORKER_MODULE} < /dev/null >> {chatter} 2>&1"
+        f"exec {python} -P -m {WORKER_MODULE} < /dev/null >> {output} 2>&1"
     )
 
 
 def _run_in_processes(pipeline: Any, part: Path) -> Any:
-    """Runs the pipeline; Beam itself would wait for ever for a worker that was killed."""
+    """Runs the pipeline in a thread, and raises as soon as a worker process ends early."""
     outcome: Future[Any] = Future()
 
-    def work() -> None:
+    def run() -> None:
         try:
-            result = pipeline.run()
+            outcome.set_result(pipeline.run())
         except BaseException as error:
-            _settle(outcome, error)
-        else:
-            outcome.set_result(result)
+            _fail(outcome, error)
 
     def on_thread_error(args: threading.ExceptHookArgs) -> None:
         log.debug("in thread %s: %s", args.thread and args.thread.name, args.exc_value)
         if args.thread and args.thread.name == WORKER_THREAD:
-            _settle(outcome, Error(_worker_death(str(args.exc_value), part)))
+            _fail(outcome, Error(_worker_death(str(args.exc_value), part)))
 
     before, threading.excepthook = threading.excepthook, on_thread_error
     try:
-        threading.Thread(target=work, name="pipeline", daemon=True).start()
+        threading.Thread(target=run, name="pipeline", daemon=True).start()
         return outcome.result()
     except BaseException:
         _end_workers(part)
@@ -176,13 +179,13 @@ def _run_in_processes(pipeline: Any, part: Path) -> Any:
         threading.excepthook = before
 
 
-def _settle(outcome: Future[Any], error: BaseException) -> None:
+def _fail(outcome: Future[Any], error: BaseException) -> None:
     with contextlib.suppress(InvalidStateError):  # the first error counts
         outcome.set_exception(error)
 
 
 def _worker_death(text: str, part: Path) -> str:
-    """Why a worker process ended, as far as its return code and its last words tell."""
+    """Returns why a worker process ended, by its return code and its last line of output."""
     code = text.rpartition(" ")[2]
     if code == str(-signal.SIGKILL):
         return "a worker process was killed, perhaps for want of memory: give fewer --workers"
@@ -191,20 +194,20 @@ def _worker_death(text: str, part: Path) -> str:
 
 
 def _end_workers(part: Path) -> None:
-    """Kills the worker processes that are left, and waits for the threads that served them."""
+    """Kills the worker processes that still run, and waits for the threads that served them."""
     pids = part / WORKER_PIDS
     for pid in map(int, pids.read_text().split() if pids.exists() else ()):
         with contextlib.suppress(ChildProcessError, ProcessLookupError):
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # is it ours still?
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # still our child?
             os.kill(pid, signal.SIGKILL)
     for thread in threading.enumerate():
         if thread.name in WORKER_THREADS:
-            thread.join(THREAD_PATIENCE_S)
+            thread.join(THREAD_TIMEOUT_S)
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps Beam's log out of ours, except when someone debugs; failures are raised anyway."""
+    """Hides Beam's log except when debugging; its failures are raised anyway."""
     logger = logging.getLogger("apache_beam")
     before = logger.level
     if not log.isEnabledFor(logging.DEBUG):
@@ -216,7 +219,7 @@ def _quiet() -> Iterator[None]:
 
 
 def failure(text: str) -> str:
-    """The cause in what Beam raises, which may be the traceback of another process.
+    """Returns the cause in an error message of Beam, which may hold another process's traceback.
 
     >>> failure("OSError: [Errno 28] No space left on device [while running 'Write/Write/Close']")
     'OSError: [Errno 28] No space left on device (in step Write)'

@@ -1,12 +1,4 @@
-"""The Beam pipeline, a thin wrap around plain functions.
-
-    shares of files -> reshuffle -> read -> features -> encode -> WriteToTFRecord
-                                     `-> dead letters
-
-What is reshuffled are shares of files, not their text, so that memory does not grow with
-the input: a worker reads every n-th record of a file. The windows of an example are written
-one after the other into one shard; the prediction relies on it and checks it.
-"""
+"""The stages of preprocessing as Beam transforms, thin wraps around plain functions."""
 
 from __future__ import annotations
 
@@ -14,136 +6,131 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from nq.errors import Error
+import apache_beam as beam
+
+from nq.config import WindowConfig
 from nq.formats import inputs
-from nq.formats.tfrecord import encode_records
-from nq.preprocess.beam.runner import beam
-from nq.preprocess.features import features, training_features
-from nq.preprocess.store import Request, encode_dead_letter
+from nq.preprocess.contexts import unread_blocks
+from nq.preprocess.local import COUNTERS, serialized_windows
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import DeadLetter, Example, Features, Source
+from nq.records import DeadLetter, Example, Source
 
-EXAMPLES, WINDOWS = "examples", "windows"
-FILES_PER_WORKER = 4
-_DEAD = "dead"
-_SORT_KEY_CHARS = 23  # file and line before each dead letter, until they are merged
+FILES_PER_READER = 4
+_DEAD_LETTERS = "dead_letters"
 
 Share = tuple[int, int, int]
 
 
-def shares(n_files: int, workers: int) -> list[Share]:
-    """(file, i, n) for each piece of work: every n-th record of a file from the i-th on.
+def shares(n_files: int, readers: int) -> list[Share]:
+    """Returns (file, i, n) for each share of the input: every n-th record of a file from the i-th.
 
     >>> shares(1, 2), shares(8, 2)[:3]
     ([(0, 0, 2), (0, 1, 2)], [(0, 0, 1), (1, 0, 1), (2, 0, 1)])
     """
-    n = 1 if n_files >= FILES_PER_WORKER * workers else workers
+    n = 1 if n_files >= FILES_PER_READER * readers else readers
     return [(file, i, n) for file in range(n_files) for i in range(n)]
 
 
-def add(pipeline: Any, request: Request, work: Sequence[Share], part: Path, progress: Path) -> None:
-    """Adds the steps to an empty pipeline.
+class ReadQuestions(beam.PTransform):  # type: ignore[misc]
+    """Reads questions with their pages; each element is ``(Source, Example | DeadLetter)``.
+
+    Shares of files are reshuffled, not their text, so that memory does not grow with the input: a
+    reader takes every n-th record of a file.
 
     Args:
-        pipeline: what to add to.
-        request: what to make.
-        work: the shares of the input files.
-        part: the folder for shards and dead letters.
-        progress: a file that gets one byte an example.
+        files: paths that every worker can read, in any format of ``nq.formats.inputs``.
+        limit: read at most so many records of all files, in their order.
+        readers: workers among which few files are shared; one reads files from start to end.
+        first_file: number of the first file in ``Source.file_index``.
     """
-    made = (
-        pipeline
-        | "Shares" >> beam.Create(work)
-        | "Reshuffle" >> beam.Reshuffle()
-        | "Read" >> beam.FlatMap(_read, request, _limits(request))
-        | "Features" >> beam.ParDo(_ToWindows(request, progress)).with_outputs(_DEAD, main="rows")
-    )
-    name = f"windows-{request.first_file}" if request.first_file else "windows"
-    _ = made.rows | "Write" >> beam.io.WriteToTFRecord(
-        str(part / name), file_name_suffix=".tfrecord"
-    )
-    _ = (
-        made[_DEAD]
-        | "EncodeDead" >> beam.Map(_sortable_dead_letter)
-        | "WriteDead" >> beam.io.WriteToText(str(part / "dead"), file_name_suffix=".jsonl")
-    )
 
+    def __init__(
+        self,
+        files: Sequence[str],
+        limit: int | None = None,
+        readers: int = 1,
+        first_file: int = 0,
+    ) -> None:
+        super().__init__()
+        self.files, self.limit = list(map(str, files)), limit
+        self.readers, self.first_file = readers, first_file
 
-def _limits(request: Request) -> list[int | None]:
-    """How many records of each file belong to the first ``request.limit`` of all."""
-    if request.limit is None:
-        return [None] * len(request.files)
-    left, limits = request.limit, list[int | None]()
-    for path in request.files:
-        count = inputs.count_records(path, left) if left else 0
-        limits.append(count)
-        left -= count
-    return limits
+    def expand(self, pipeline: Any) -> Any:
+        return (
+            pipeline
+            | "Shares" >> beam.Create(shares(len(self.files), self.readers))
+            | "Reshuffle" >> beam.Reshuffle()
+            | "Read" >> beam.FlatMap(_read, self.files, self.first_file, self._limits())
+        )
+
+    def _limits(self) -> list[int | None]:
+        """Returns how many records of each file belong to the first ``limit`` of all."""
+        if self.limit is None:
+            return [None] * len(self.files)
+        rest, limits = self.limit, list[int | None]()
+        for path in self.files:
+            count = inputs.count_records(path, rest) if rest else 0
+            limits.append(count)
+            rest -= count
+        return limits
 
 
 def _read(
-    share: Share, request: Request, limits: Sequence[int | None]
+    share: Share, files: Sequence[str], first_file: int, limits: Sequence[int | None]
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     file, i, n = share
-    return inputs.read_examples(
-        request.files[file], request.first_file + file, (i, n), limits[file]
-    )
+    return inputs.read_examples(files[file], first_file + file, (i, n), limits[file])
 
 
-class _ToWindows(beam.DoFn):  # type: ignore[misc]
-    """(source, example) -> serialized windows; bad records go to the ``dead`` output."""
+class MakeWindows(beam.PTransform):  # type: ignore[misc]
+    """Makes windows of ``(Source, Example | DeadLetter)``, as ``ReadQuestions`` yields them.
 
-    def __init__(self, request: Request, progress: Path) -> None:
-        self.request, self.progress = request, progress
-        self.examples = beam.metrics.Metrics.counter("nq", EXAMPLES)
-        self.windows = beam.metrics.Metrics.counter("nq", WINDOWS)
+    The result has two collections: ``windows`` of serialized ``tf.train.Example`` messages
+    (``nq.formats.tfrecord``), those of an example one after the other, and ``dead_letters``. The
+    counters ``examples``, ``windows``, ``unread_blocks`` (blocks with text beyond
+    ``max_contexts``) and ``truncated_pages`` (pages with such blocks) are in the namespace ``nq``.
+
+    Args:
+        tokenizer: folder or file of the tokenizer, which every worker can read.
+        windows: how pages become windows.
+        training: ``(negatives, seed)`` for training features, ``None`` for inference.
+    """
+
+    def __init__(
+        self,
+        tokenizer: str | Path,
+        windows: WindowConfig | None = None,
+        training: tuple[float, int] | None = None,
+    ) -> None:
+        super().__init__()
+        self.settings = str(tokenizer), windows or WindowConfig(), training
+
+    def expand(self, questions: Any) -> Any:
+        windows = beam.ParDo(_MakeWindows(*self.settings))
+        return questions | "Windows" >> windows.with_outputs(_DEAD_LETTERS, main="windows")
+
+
+class _MakeWindows(beam.DoFn):  # type: ignore[misc]
+    """(source, example) -> serialized windows; dead letters are tagged."""
+
+    def __init__(
+        self, tokenizer: str, windows: WindowConfig, training: tuple[float, int] | None
+    ) -> None:
+        self.tokenizer_path, self.windows, self.training = tokenizer, windows, training
+        self.counters = [beam.metrics.Metrics.counter("nq", name) for name in COUNTERS]
 
     def setup(self) -> None:
-        self.tokenizer: Tokenizer = load_tokenizer(
-            self.request.tokenizer, self.request.windows.compat
-        )
-        self.ticks = open(self.progress, "ab", buffering=0)  # noqa: SIM115
-
-    def teardown(self) -> None:
-        self.ticks.close()
+        self.tokenizer: Tokenizer = load_tokenizer(self.tokenizer_path, self.windows.compat)
 
     def process(self, element: tuple[Source, Example | DeadLetter]) -> Iterator[Any]:
         source, item = element
         if isinstance(item, DeadLetter):
-            yield beam.pvalue.TaggedOutput(_DEAD, item)
+            yield beam.pvalue.TaggedOutput(_DEAD_LETTERS, item)
             return
-        made = self._features(source, item)
-        self.examples.inc()
-        self.windows.inc(len(made))
-        self.ticks.write(b".")
-        yield from encode_records(made, source, self.request.windows.compat)
-
-    def _features(self, source: Source, example: Example) -> Features:
-        config, training = self.request.windows, self.request.training
-        try:
-            if training:
-                return training_features(example, self.tokenizer, config, *training)
-            return features(example, self.tokenizer, config)
-        except Exception as error:
-            where = f"{source.path}, line {source.line} (example {example.example_id})"
-            raise Error(f"{where}: {type(error).__name__}: {error}") from error
-
-
-def _sortable_dead_letter(letter: DeadLetter) -> str:
-    return f"{letter.source.file_index:09d} {letter.source.line:012d} {encode_dead_letter(letter)}"
-
-
-def merge_dead_letters(part: Path, merged: Path) -> int:
-    """Gathers the workers' dead letters into one file, sorted by input file and line.
-
-    Returns:
-        How many there are.
-    """
-    lines: list[bytes] = []
-    for path in part.glob("dead-*.jsonl"):
-        with path.open("rb") as file:
-            lines += file
-    with merged.open("wb") as file:
-        file.writelines(line[_SORT_KEY_CHARS:] for line in sorted(lines))
-    return len(lines)
+        records = serialized_windows(source, item, self.tokenizer, self.windows, self.training)
+        unread = unread_blocks(item, self.windows)
+        counts = (1, len(records), unread, int(unread > 0))
+        for counter, count in zip(self.counters, counts, strict=True):
+            counter.inc(count)
+        yield from records

@@ -1,19 +1,19 @@
 """words -> pieces, behind one small interface.
 
-A tokenizer sees single words and gives each its piece ids, so that every piece belongs
-to one word and every word to one document token. Markers such as ``[Q]`` are looked up
-by name through ``marker_id`` and by nothing else: text that spells ``[SEP]`` stays text.
+A tokenizer takes single words and gives each its piece ids, so that every piece belongs to one
+word and every word to one document token. Markers such as ``[Q]`` are looked up by name with
+``marker_id`` only: text that spells ``[SEP]`` stays text.
 """
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 Pieces = tuple[int, ...]
-
-MAX_CACHED_WORDS = 1_000_000
 
 # The markers of BERT-Joint's vocab-nq.txt, in the order of its rows 104 to 310.
 MARKERS: tuple[str, ...] = (
@@ -26,7 +26,7 @@ MARKERS: tuple[str, ...] = (
     *(f"[ContextId={n}]" for n in range(-1, 51)),
 )
 
-# What the vocabularies of all kinds call the pieces that text must not have.
+# The special pieces of all kinds of vocabularies; text never becomes one of them.
 SPECIAL = frozenset(
     (
         *MARKERS,
@@ -37,65 +37,125 @@ SPECIAL = frozenset(
 
 
 class Tokenizer(ABC):
-    """Piece ids for words.
+    """Maps words to piece ids. It may be used from several threads at once.
 
     Attributes:
-        files: the files it was made from, by the names a model folder keeps them under.
+        files: the files it was loaded from, by their names in a model folder.
         vocab_size: number of ids, markers included.
-        pieces: number of ids without the markers that lie behind its last piece.
+        pieces: number of ids without the markers that follow its last piece.
         cls_id, sep_id, pad_id, unk_id: the special pieces.
-        separators: how many separators stand between question and page; one for BERT,
-            two for RoBERTa and XLM-RoBERTa.
-        segments: whether question and page are of different segments, as for BERT.
+        separators: number of separators between question and page: one for BERT, two for
+            RoBERTa and XLM-RoBERTa.
+        segments: whether question and page are different segments, as for BERT.
+        max_cached_words: words whose pieces are kept in memory at most.
     """
 
-    files: dict[str, Path]
-    vocab_size: int
-    pieces: int
-    separators: int = 1
-    segments: bool = True
-    cls_id: int
-    sep_id: int
     pad_id: int
     unk_id: int
+    separators: int = 1
+    segments: bool = True
+    max_cached_words: int = 1_000_000
+    _missing_piece_hint = ""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, files: dict[str, Path], ids: Mapping[str, int], unused: Sequence[int] = ()
+    ) -> None:
+        """Sets what all tokenizers have.
+
+        Args:
+            files: as the attribute.
+            ids: piece -> id, special pieces included.
+            unused: ids of unused rows that markers may take.
+
+        Raises:
+            ValueError: the vocabulary has no [CLS] or no [SEP].
+        """
+        self.files, self._ids = files, ids
+        self.cls_id = self._id_of("[CLS]", "<s>", "<cls>")
+        self.sep_id = self._id_of("[SEP]", "</s>", "<sep>")
+        self.pieces = max(ids.values()) + 1
+        self._markers = marker_ids(ids, unused, self.pieces)
+        self.vocab_size = max(self.pieces - 1, *self._markers.values()) + 1
         self._cache: dict[str, Pieces] = {}
+
+    def _id_of(self, *spellings: str) -> int:
+        for piece in spellings:
+            if piece in self._ids:
+                return self._ids[piece]
+        path = next(iter(self.files.values()))
+        wanted = ", ".join(spellings)
+        raise ValueError(f"{path} has none of the pieces {wanted}{self._missing_piece_hint}")
 
     @abstractmethod
     def _encode(self, words: Sequence[str]) -> list[Pieces]:
-        """The pieces of each word, always as plain text."""
+        """Returns the pieces of each word, always as plain text."""
 
-    @abstractmethod
     def piece_id(self, piece: str) -> int | None:
-        """The id of a piece of the vocabulary by its spelling, special or not."""
+        """Returns the id of a piece by its spelling, special or not, ``None`` if unknown."""
+        return self._ids.get(piece)
 
-    @abstractmethod
     def marker_id(self, marker: str) -> int:
-        """The id of a marker, ``unk_id`` for one that the vocabulary does not know."""
+        """Returns the id of a marker, ``unk_id`` if the vocabulary does not have it."""
+        return self._markers.get(marker, self.unk_id)
 
     def encode(self, words: Sequence[str]) -> list[Pieces]:
-        """The pieces of each word; a blank word has none. Words are remembered."""
+        """Returns the pieces of each word; a blank word has none."""
         cache = self._cache
-        unseen = list(set(words).difference(cache))
+        pieces = {word: cache.get(word) for word in words}
+        unseen = [word for word, known in pieces.items() if known is None]
         if unseen:
-            if len(cache) + len(unseen) > MAX_CACHED_WORDS:
-                cache.clear()
-                unseen = list(set(words))
-            cache.update(zip(unseen, self._encode(unseen), strict=True))
-        return list(map(cache.__getitem__, words))
+            encoded = dict(zip(unseen, self._encode(unseen), strict=True))
+            pieces.update(encoded)
+            if len(cache) + len(encoded) > self.max_cached_words:
+                self._cache = encoded  # a new one: another thread may be reading the old one
+            else:
+                cache.update(encoded)
+        return [pieces[word] for word in words]  # type: ignore[misc]  # all are known now
 
 
-def marker_ids(known: dict[str, int], unused: Sequence[int], size: int) -> dict[str, int]:
-    """Ids of ``MARKERS``: their own where the vocabulary names them, else unused rows.
+def marker_ids(known: Mapping[str, int], unused: Sequence[int], size: int) -> dict[str, int]:
+    """Returns ids for ``MARKERS``: their own where the vocabulary names them, else unused rows.
 
-    BERT-Joint renamed the uncased BERT vocabulary's [unused] rows 104 to 310, so that a
-    plain vocabulary with those rows means the same ids. A vocabulary of ``size`` pieces
-    with too few such rows gets the ids after its last, for which the embedding table
-    needs new rows.
+    BERT-Joint renamed the uncased BERT vocabulary's [unused] rows 104 to 310, so that a plain
+    vocabulary with those rows gives the same ids.
+
+    Args:
+        known: piece -> id.
+        unused: ids of unused rows; if there are too few, the markers get the ids from ``size``
+            on, for which the embedding table needs new rows.
+        size: number of ids in the vocabulary.
     """
     named = {marker: known[marker] for marker in MARKERS if marker in known}
     if named:
         return named
     free = unused if len(unused) >= len(MARKERS) else range(size, size + len(MARKERS))
     return dict(zip(MARKERS, free, strict=False))
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Reads a JSON file that holds an object.
+
+    Raises:
+        ValueError: it holds something else.
+    """
+    try:
+        return {**json.loads(path.read_bytes())}
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is not a JSON object: {error}") from error
+
+
+def read_tokenizer_json(path: Path) -> dict[str, Any]:
+    """Reads a ``tokenizer.json`` of the ``tokenizers`` library.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    try:
+        values = read_json_object(path)
+        if not isinstance(values["model"]["vocab"], dict | list):
+            raise TypeError("model.vocab is neither a list nor an object")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is not a tokenizer.json with a model and its vocab: {error}"
+        ) from error
+    return values

@@ -1,13 +1,13 @@
-"""A folder's tokenizer, found by the files that lie in it."""
+"""Loads the tokenizer of a folder by the files in it."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
-from nq.preprocess.tokenizers.base import Tokenizer
+from nq.config import WindowConfig
+from nq.preprocess.tokenizers.base import Tokenizer, read_json_object, read_tokenizer_json
 
 NAMES = (
     "vocab.txt",
@@ -18,90 +18,75 @@ NAMES = (
     "tokenizer.json",
     "vocab.json",
 )
-
 SPIECE_DEFAULTS = {
     "albert": {"do_lower_case": True, "keep_accents": False},
     "rembert": {"do_lower_case": False, "keep_accents": True},
 }
+# The steps of a BERT; a tokenizer.json that names no step has these.
+BERT_STEPS = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}
 
 
 def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
-    """The tokenizer whose files lie in ``folder`` (``folder`` may be such a file itself).
+    """Loads a tokenizer.
+
+    Args:
+        folder: a folder with the tokenizer's files, or one of the files themselves.
+        compat: the compatibility mode, which may replace WordPiece by the original's own.
 
     Raises:
-        FileNotFoundError: there is none; says which files would do.
-        ValueError: one of its files is not what its name says, or does not know ``compat``.
+        FileNotFoundError: there is no tokenizer.
+        ValueError: a file does not have the content that its name promises, the mode is unknown,
+            or the tokenizer is not available in it.
     """
     path = Path(folder)
-    if path.is_file():
-        return _from_file(path, path.parent, compat)
-    for name in NAMES:
-        if (path / name).is_file():
-            return _from_file(path / name, path, compat)
-    raise FileNotFoundError(
-        f"no tokenizer in {path}: expected vocab.txt (WordPiece) or spiece.model (SentencePiece), "
-        "or tokenizer.json, or vocab.json and merges.txt (byte-level BPE)"
-    )
-
-
-def _from_file(path: Path, folder: Path, compat: str) -> Tokenizer:
-    config = _tokenizer_config(folder)
-    kind = _kind(path)
-    if kind == "WordPiece":
-        from nq.preprocess.tokenizers.wordpiece import (
-            OriginalWordPieceTokenizer,
-            WordPieceTokenizer,
+    if path.is_dir():
+        names = [name for name in NAMES if (path / name).is_file()]
+        path = path / names[0] if names else path
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"no tokenizer in {path}: expected vocab.txt (WordPiece) or spiece.model "
+            "(SentencePiece), or tokenizer.json, or vocab.json and merges.txt (byte-level BPE)"
         )
+    original = WindowConfig(compat=compat).switches.original_wordpiece
+    config_file = path.with_name("tokenizer_config.json")
+    config = read_json_object(config_file) if config_file.is_file() else {}
+    is_description = path.suffix == ".json" and path.name != "vocab.json"
+    description = read_tokenizer_json(path) if is_description else None
+    if path.suffix not in (".json", ".model") or (description and _is_wordpiece(description)):
+        from nq.preprocess.tokenizers import wordpiece
 
-        chosen = WordPieceTokenizer if compat == "ours" else OriginalWordPieceTokenizer
-        return chosen(path, **_cleaning(path, config))
-    if compat != "ours":
+        settings = _text_settings(description or {}, config)
+        if original:
+            return wordpiece.OriginalWordPieceTokenizer(path, **settings)
+        return wordpiece.WordPieceTokenizer(path, **settings)
+    if original:
         raise ValueError(f"{path}: compat {compat!r} is for WordPiece only, use 'ours'")
-    if kind == "SentencePiece":
+    if path.suffix == ".model":
         from nq.preprocess.tokenizers.sentencepiece import SentencePieceTokenizer
 
-        said = {name: value for name, value in config.items() if value is not None}
-        says = {**SPIECE_DEFAULTS.get(_model_type(folder), {}), **said}
+        settings = dict(SPIECE_DEFAULTS.get(_model_type(path.with_name("config.json")), {}))
+        settings |= {name: value for name, value in config.items() if value is not None}
         return SentencePieceTokenizer(
-            path, _flag(says, "do_lower_case"), _flag(says, "keep_accents")
+            path, _flag(settings, "do_lower_case"), _flag(settings, "keep_accents")
         )
     from nq.preprocess.tokenizers.huggingface import LibraryTokenizer
 
     return LibraryTokenizer(path)
 
 
-def _kind(path: Path) -> str:
-    """WordPiece, SentencePiece, or what ``nq.preprocess.tokenizers.huggingface`` reads."""
-    if path.suffix == ".model":
-        return "SentencePiece"
-    if path.suffix != ".json":
-        return "WordPiece"
-    if path.name == "vocab.json":
-        return "any"
-    from nq.preprocess.tokenizers.huggingface import read_json
-
-    values = read_json(path)
-    model = values["model"]
+def _is_wordpiece(description: dict[str, Any]) -> bool:
+    """Returns whether a ``tokenizer.json`` is a WordPiece that prepares text as BERT does."""
+    model = description["model"]
     untyped = "WordPiece" if "max_input_chars_per_word" in model else ""  # older files
-    is_wordpiece = model.get("type", untyped) == "WordPiece"
-    return "WordPiece" if is_wordpiece and _is_berts(values) else "any"
+    steps = {
+        name: (description.get(name) or {}).get("type", own) for name, own in BERT_STEPS.items()
+    }
+    return model.get("type", untyped) == "WordPiece" and steps == BERT_STEPS
 
 
-def _is_berts(values: dict[str, Any]) -> bool:
-    """Whether text is prepared as BERT does it; no steps at all are taken for BERT's."""
-    steps = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}
-    return all(
-        (values.get(step) or {"type": own}).get("type") == own for step, own in steps.items()
-    )
-
-
-def _cleaning(path: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """What is done to text before WordPiece; the config counts, then a ``tokenizer.json``."""
-    own: dict[str, Any] = {}
-    if path.suffix == ".json":
-        from nq.preprocess.tokenizers.huggingface import read_json
-
-        own = read_json(path).get("normalizer") or {}
+def _text_settings(description: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+    """Returns how WordPiece prepares text: by the config, then by a ``tokenizer.json``."""
+    own = description.get("normalizer") or {}
     lowercase = _flag(config, "do_lower_case")
     chinese = config.get("tokenize_chinese_chars", own.get("handle_chinese_chars"))
     return {
@@ -111,23 +96,11 @@ def _cleaning(path: Path, config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _model_type(folder: Path) -> str:
-    config = folder / "config.json"
+def _model_type(config: Path) -> str:
     try:
-        return str(json.loads(config.read_bytes())["model_type"]) if config.is_file() else ""
-    except (ValueError, KeyError, TypeError):
-        return ""  # whoever reads the config says so
-
-
-def _tokenizer_config(folder: Path) -> dict[str, Any]:
-    """The folder's tokenizer_config.json, empty where it has none."""
-    path = folder / "tokenizer_config.json"
-    if not path.is_file():
-        return {}
-    try:
-        return {**json.loads(path.read_bytes())}
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} is not a JSON object: {error}") from error
+        return str(read_json_object(config)["model_type"]) if config.is_file() else ""
+    except (ValueError, KeyError):
+        return ""  # whoever reads the config for the model reports it
 
 
 def _flag(config: dict[str, Any], name: str) -> bool | None:
@@ -136,7 +109,7 @@ def _flag(config: dict[str, Any], name: str) -> bool | None:
 
 
 def tokenizer_digest(tokenizer: Tokenizer) -> str:
-    """SHA-256 over the tokenizer's kind and the bytes of its files."""
+    """Returns a SHA-256 over the tokenizer's kind, its settings and the bytes of its files."""
     total = hashlib.sha256(type(tokenizer).__name__.encode())
     for name, path in sorted(tokenizer.files.items()):
         total.update(name.encode())

@@ -1,11 +1,10 @@
-"""BERT's WordPiece tokenizer, fed with a ``vocab.txt``."""
+"""BERT's WordPiece tokenizer, from a ``vocab.txt`` or a ``tokenizer.json``."""
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,58 +13,46 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from nq.preprocess.tokenizers.base import Pieces, Tokenizer, marker_ids
+from nq.preprocess.tokenizers.base import Pieces, Tokenizer, read_tokenizer_json
 
 FIRST_MARKER_ROW = 104
 MAX_WORD_CHARS = 200  # the original's max_input_chars_per_word
+SPECIAL_PIECES = ("[CLS]", "[SEP]", "[UNK]", "[PAD]")
 _BRACKETED = re.compile(r"^\[[^ ]*\]$")
+_CJK_BLOCKS = (
+    (0x4E00, 0x9FFF),
+    (0x3400, 0x4DBF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F),
+    (0x2B820, 0x2CEAF),
+    (0xF900, 0xFAFF),
+    (0x2F800, 0x2FA1F),
+)
 
 
 def read_vocab(path: Path) -> dict[str, int]:
-    """Piece -> id (row - 1), added ones too; of a piece that stands twice the last row counts.
+    """Reads a ``vocab.txt``: piece -> row from 0; of a repeated piece the last row counts.
 
     Raises:
-        ValueError: the file is no BERT vocabulary.
+        ValueError: the file is not UTF-8.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not a BERT vocab.txt: {error}") from error
-    if path.suffix == ".json":
-        values = json.loads(text)
-        added = {token["content"]: int(token["id"]) for token in values.get("added_tokens") or ()}
-        vocab: dict[str, int] = values["model"]["vocab"] | added
-    else:
-        vocab = {row.strip(): i for i, row in enumerate(text.rstrip().split("\n"))}
-    missing = [p for p in ("[CLS]", "[SEP]", "[UNK]", "[PAD]") if p not in vocab]
-    if missing:
-        raise ValueError(
-            f"{path} lacks {', '.join(missing)}: expected a BERT vocab.txt with one piece a row"
-        )
-    return vocab
-
-
-def _longest_word(path: Path) -> int:
-    """Characters of the longest word that is not unknown; a ``tokenizer.json`` has its own."""
-    if path.suffix != ".json":
-        return MAX_WORD_CHARS
-    model = json.loads(path.read_bytes())["model"]
-    return int(model.get("max_input_chars_per_word", MAX_WORD_CHARS))
-
-
-def _is_lowercase(vocab: Iterable[str]) -> bool:
-    return all(piece == piece.lower() for piece in vocab if not piece.startswith("["))
+    return {row.strip(): i for i, row in enumerate(text.rstrip().split("\n"))}
 
 
 class WordPieceTokenizer(Tokenizer):
-    """WordPiece by the ``tokenizers`` library; uncased or cased.
+    """WordPiece of the ``tokenizers`` library, uncased or cased.
 
     Args:
         vocab_file: BERT's ``vocab.txt``, with or without BERT-Joint's markers, or a
             ``tokenizer.json`` of this kind.
-        lowercase: as the vocabulary is; by default where no piece of it has capitals.
-        strip_accents: by default where ``lowercase``.
-        tokenize_chinese_chars: each Chinese character is a word of its own.
+        lowercase: whether text is lower-cased; by default if no piece has capitals.
+        strip_accents: whether accents are removed; by default where ``lowercase``.
+        tokenize_chinese_chars: whether each Chinese character is a word of its own.
     """
 
     def __init__(
@@ -75,35 +62,38 @@ class WordPieceTokenizer(Tokenizer):
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
     ) -> None:
-        super().__init__()
         path = Path(vocab_file)
-        vocab = read_vocab(path)
-        self.files = {path.name if path.suffix == ".json" else "vocab.txt": path}
-        self.lowercase = _is_lowercase(vocab) if lowercase is None else lowercase
-        self.strip_accents, self.tokenize_chinese_chars = strip_accents, tokenize_chinese_chars
-        self.cls_id, self.sep_id = vocab["[CLS]"], vocab["[SEP]"]
-        self.pad_id, self.unk_id = vocab["[PAD]"], vocab["[UNK]"]
+        max_word_chars = MAX_WORD_CHARS
+        if path.suffix == ".json":
+            description = read_tokenizer_json(path)
+            added = {t["content"]: int(t["id"]) for t in description.get("added_tokens") or ()}
+            vocab: dict[str, int] = description["model"]["vocab"] | added
+            max_word_chars = int(
+                description["model"].get("max_input_chars_per_word", MAX_WORD_CHARS)
+            )
+        else:
+            vocab = read_vocab(path)
+        missing = [piece for piece in SPECIAL_PIECES if piece not in vocab]
+        if missing:
+            raise ValueError(
+                f"{path} lacks {', '.join(missing)}: expected a BERT vocab.txt with one piece a row"
+            )
         unused = [i for p, i in vocab.items() if p.startswith("[unused") and i >= FIRST_MARKER_ROW]
-        size = max(vocab.values()) + 1
-        self._vocab, self._markers = vocab, marker_ids(vocab, sorted(unused), size)
-        self.pieces = size
-        self.vocab_size = max(size - 1, *self._markers.values()) + 1
-        self._model = WordPiece(
-            vocab, unk_token="[UNK]", max_input_chars_per_word=_longest_word(path)
-        )
+        name = path.name if path.suffix == ".json" else "vocab.txt"
+        super().__init__({name: path}, vocab, sorted(unused))
+        self.pad_id, self.unk_id = vocab["[PAD]"], vocab["[UNK]"]
+        if lowercase is None:
+            lowercase = all(piece == piece.lower() for piece in vocab if not piece.startswith("["))
+        self.lowercase, self.strip_accents = lowercase, strip_accents
+        self.tokenize_chinese_chars = tokenize_chinese_chars
+        self._model = WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=max_word_chars)
         self._backend = Backend(self._model)
         self._backend.normalizer = BertNormalizer(
-            lowercase=self.lowercase,
+            lowercase=lowercase,
             strip_accents=strip_accents,
             handle_chinese_chars=tokenize_chinese_chars,
         )
         self._backend.pre_tokenizer = BertPreTokenizer()
-
-    def piece_id(self, piece: str) -> int | None:
-        return self._vocab.get(piece)
-
-    def marker_id(self, marker: str) -> int:
-        return self._markers.get(marker, self.unk_id)
 
     def _encode(self, words: Sequence[str]) -> list[Pieces]:
         encodings = self._backend.encode_batch_fast(list(words), add_special_tokens=False)
@@ -111,12 +101,12 @@ class WordPieceTokenizer(Tokenizer):
 
 
 class OriginalWordPieceTokenizer(WordPieceTokenizer):
-    """The original's tokenizer to the letter, for the compatibility modes.
+    """The original's tokenizer exactly, for the compatibility modes.
 
-    It differs from the library where Unicode does: its own order of lower-casing and
-    stripping accents, Python's character tables, private and unassigned characters kept.
-    And a word that stands in brackets is looked up as a whole, markers, [SEP] and all,
-    [UNK] if unknown (google-research/bert ``tokenization.py``, ``run_nq.py``).
+    It differs from the library in its handling of Unicode: its own order of lower-casing and
+    removing accents, Python's character tables, private and unassigned characters kept. And a
+    word in brackets is looked up as one piece, markers, [SEP] and all, [UNK] if unknown
+    (google-research/bert ``tokenization.py``, ``run_nq.py``).
     """
 
     def _encode(self, words: Sequence[str]) -> list[Pieces]:
@@ -124,34 +114,30 @@ class OriginalWordPieceTokenizer(WordPieceTokenizer):
 
     def _encode_word(self, word: str) -> Pieces:
         if _BRACKETED.match(word):
-            found = self.piece_id(word)
-            return (self._markers.get(word, self.unk_id) if found is None else found,)
+            piece = self.piece_id(word)
+            return (self.marker_id(word) if piece is None else piece,)
         tokens = basic_tokens(word, self.lowercase)
         return tuple(piece.id for token in tokens for piece in self._model.tokenize(token))
 
 
 def basic_tokens(text: str, lowercase: bool = True) -> list[str]:
-    """BERT's BasicTokenizer: cleans, isolates CJK characters, lower-cases, splits punctuation.
+    """Returns the tokens of BERT's BasicTokenizer.
+
+    It cleans the text, separates CJK characters, lower-cases and splits at punctuation.
 
     >>> basic_tokens("Müller's (2nd)")
     ['muller', "'", 's', '(', '2nd', ')']
     """
-    cleaned = "".join(map(_clean_char, text))
-    tokens = []
-    for token in cleaned.split():
-        plain = _without_accents(token.lower()) if lowercase else token
-        tokens.append("".join(f" {c} " if _is_punctuation(c) else c for c in plain))
-    return " ".join(tokens).split()
-
-
-def _without_accents(text: str) -> str:
-    decomposed = unicodedata.normalize("NFD", text)
-    return "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
+    cleaned = " ".join("".join(map(_clean_char, text)).split())
+    if lowercase:
+        decomposed = unicodedata.normalize("NFD", cleaned.lower())
+        cleaned = "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
+    return "".join(f" {c} " if _is_punctuation(c) else c for c in cleaned).split()
 
 
 @lru_cache(maxsize=65536)
 def _clean_char(char: str) -> str:
-    """What cleaning leaves of a character: nothing, a blank, itself, itself between blanks."""
+    """Returns what replaces a character: nothing, a blank, itself, or itself between blanks."""
     if char in "\t\n\r":
         return " "
     category = unicodedata.category(char)
@@ -159,20 +145,8 @@ def _clean_char(char: str) -> str:
         return ""
     if category == "Zs":
         return " "
-    return f" {char} " if _is_cjk(ord(char)) else char
-
-
-def _is_cjk(code: int) -> bool:
-    return (
-        0x4E00 <= code <= 0x9FFF
-        or 0x3400 <= code <= 0x4DBF
-        or 0x20000 <= code <= 0x2A6DF
-        or 0x2A700 <= code <= 0x2B73F
-        or 0x2B740 <= code <= 0x2B81F
-        or 0x2B820 <= code <= 0x2CEAF
-        or 0xF900 <= code <= 0xFAFF
-        or 0x2F800 <= code <= 0x2FA1F
-    )
+    is_cjk = any(first <= ord(char) <= last for first, last in _CJK_BLOCKS)
+    return f" {char} " if is_cjk else char
 
 
 @lru_cache(maxsize=65536)

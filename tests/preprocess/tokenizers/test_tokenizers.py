@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,6 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from nq.formats.inputs import read_examples
 from nq.model.checkpoint import save_tokenizer
-from nq.preprocess.tokenizers import base as tokenizer_module
 from nq.preprocess.tokenizers.base import MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.preprocess.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -33,6 +34,7 @@ from tests.preprocess.synthetic_examples import (
     FULLWIDTH_SEP,
     ODD_WORDS,
     SPECIAL_WORDS,
+    WORDS,
     any_words,
     bert_rows,
     few,
@@ -136,13 +138,25 @@ def test_word_by_word_is_the_whole_text(
     assert list(itertools.chain.from_iterable(wordpiece.encode(words))) == whole
 
 
-def test_words_are_remembered_and_forgotten(
-    vocab_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tokenizer_module, "MAX_CACHED_WORDS", 3)
-    forgetful, words = WordPieceTokenizer(vocab_file), ["river", "ice", "river", "walk"]
-    first = [forgetful.encode(words), forgetful.encode(["bridge"]), forgetful.encode(words)]
-    assert first[0] == first[2] == [forgetful.encode([word])[0] for word in words]
+def test_a_full_cache_does_not_change_the_pieces(vocab_file: Path) -> None:
+    tokenizer, words = WordPieceTokenizer(vocab_file), ["river", "ice", "river", "walk"]
+    tokenizer.max_cached_words = 3
+    first = [tokenizer.encode(words), tokenizer.encode(["bridge"]), tokenizer.encode(words)]
+    assert first[0] == first[2] == [tokenizer.encode([word])[0] for word in words]
+
+
+def test_threads_share_a_tokenizer(vocab_file: Path) -> None:
+    tokenizer = WordPieceTokenizer(vocab_file)
+    tokenizer.max_cached_words = 20  # full all the time
+    pages = [[f"{word}{i % (n + 7)}" for i, word in enumerate(WORDS)] for n in range(40)]
+    expected = [WordPieceTokenizer(vocab_file).encode(page) for page in pages]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(tokenizer.encode, pages * 10)) == expected * 10
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_markers_are_rows_104_to_310(wordpiece: WordPieceTokenizer, tmp_path: Path) -> None:

@@ -1,0 +1,95 @@
+"""A preprocessing request: which files, which tokenizer, which settings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from nq import __version__
+from nq.config import WindowConfig
+from nq.formats import inputs
+from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
+
+CHUNK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a preprocessing job makes; equal requests give equal windows.
+
+    The files are read for ``description`` and ``key`` once: after a file has changed, make a new
+    request.
+
+    Args:
+        files: input files in order.
+        tokenizer: folder or file of the tokenizer.
+        windows: how pages become windows.
+        limit: read at most so many records in all.
+        training: ``(negatives, seed)`` for training features, ``None`` for inference.
+        first_file: number of the first file, where the files before it are in other requests.
+        tokenizer_sha256: digest of the tokenizer, where it is known; computed by default.
+    """
+
+    files: tuple[str, ...]
+    tokenizer: str
+    windows: WindowConfig
+    limit: int | None = None
+    training: tuple[float, int] | None = None
+    first_file: int = 0
+    tokenizer_sha256: str = field(default="", compare=False, repr=False)
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """The request as the manifest keeps it, with digests in place of paths."""
+        return {
+            "version": __version__,
+            "inputs": [{"name": Path(f).name, "sha256": inputs.digest(f)} for f in self.files],
+            "tokenizer": self.digest_tokenizer(),
+            "windows": self.windows.to_dict(),
+            "limit": self.limit,
+            "training": list(self.training) if self.training else None,
+            **({"first_file": self.first_file} if self.first_file else {}),
+        }
+
+    @cached_property
+    def key(self) -> str:
+        """A short name for the request's content."""
+        text = json.dumps(self.description, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def digest_tokenizer(self) -> str:
+        """Returns ``tokenizer_sha256``, computed if it is not known."""
+        if self.tokenizer_sha256:
+            return self.tokenizer_sha256
+        return tokenizer_digest(load_tokenizer(self.tokenizer, self.windows.compat))
+
+
+def chunks(request: Request, chunk_bytes: int = CHUNK_BYTES) -> tuple[Request, ...]:
+    """Returns requests for consecutive files of ``request``, whose first windows are ready soon.
+
+    A request with a limit is not divided, because only reading the files in order tells how many
+    records of each belong to it.
+
+    Args:
+        request: the request to divide.
+        chunk_bytes: a chunk ends with the file that brings it to this size.
+    """
+    starts, size = [0], 0
+    for i, path in enumerate(request.files[:-1], start=1):
+        size += os.path.getsize(path)
+        if size >= chunk_bytes:
+            starts.append(i)
+            size = 0
+    if request.limit is not None or len(starts) == 1:
+        return (request,)
+    shared = replace(request, tokenizer_sha256=request.digest_tokenizer())
+    return tuple(
+        replace(shared, files=request.files[start:end], first_file=request.first_file + start)
+        for start, end in pairwise([*starts, len(request.files)])
+    )

@@ -1,0 +1,133 @@
+"""The public Beam transforms in a pipeline of the user's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing.util import assert_that, equal_to
+
+import nq.preprocess.beam
+from nq.config import WindowConfig
+from nq.errors import Error
+from nq.formats.inputs import read_examples
+from nq.formats.tfrecord_file import read_records
+from nq.preprocess.beam import MakeWindows, ReadQuestions
+from nq.preprocess.beam.runner import parse_options, requested_workers
+from nq.preprocess.prepare import Request, prepare
+from nq.records import DeadLetter, Example, Source
+from tests.nq_records import simplified, write_lines, write_vocab
+
+CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
+IN_MEMORY = ["--runner=FnApiRunner"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    for name in "ab":
+        lines = [*(simplified(i, words=20 + i) for i in range(6)), b"bad"]
+        write_lines(tmp_path / f"{name}.jsonl", lines)
+    write_vocab(tmp_path)
+    return [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
+
+
+def long_questions(element: tuple[Source, Example | DeadLetter]) -> bool:
+    return isinstance(element[1], DeadLetter) or int(element[1].example_id) >= 3
+
+
+@pytest.mark.parametrize("training", [None, (0.5, 7)])
+def test_a_pipeline_of_the_user(
+    files: list[str], tmp_path: Path, training: tuple[float, int] | None
+) -> None:
+    vocab = tmp_path / "vocab.txt"
+    expected = prepare(Request(tuple(files), str(vocab), CONFIG, None, training), tmp_path / "out")
+    records = [record for shard in expected.shards for record in read_records(shard)]
+    pipeline = beam.Pipeline(options=PipelineOptions(IN_MEMORY))
+    made = pipeline | ReadQuestions(files) | MakeWindows(vocab, CONFIG, training)
+    lines = made.dead_letters | beam.Map(lambda letter: (letter.source.path, letter.source.line))
+    assert_that(made.windows, equal_to(records), "windows")
+    assert_that(lines, equal_to([(path, 7) for path in files]), "dead letters")
+    result = pipeline.run()
+    result.wait_until_finish()
+    counters = {c.key.metric.name: c.result for c in result.metrics().query()["counters"]}
+    assert counters["examples"] == 12
+    assert counters["windows"] == len(records)
+    assert (counters["unread_blocks"], counters["truncated_pages"]) == (0, 0)
+
+
+def test_a_step_between_the_transforms(files: list[str], tmp_path: Path) -> None:
+    with beam.Pipeline(options=PipelineOptions(IN_MEMORY)) as pipeline:
+        made = (
+            pipeline
+            | ReadQuestions(files[:1], limit=5)
+            | beam.Filter(long_questions)
+            | beam.Reshuffle()
+            | MakeWindows(tmp_path / "vocab.txt", CONFIG)
+        )
+        ids = made.windows | beam.Map(lambda record: b"example_keys" in record) | beam.Distinct()
+        assert_that(ids, equal_to([True]))
+
+
+def test_questions_are_those_of_the_files(files: list[str]) -> None:
+    expected = [
+        (source, item.example_id if isinstance(item, Example) else item)
+        for index, path in enumerate(files)
+        for source, item in read_examples(path, index)
+    ]
+    for limit, readers in ((None, 1), (None, 3), (9, 1), (9, 2)):
+        with beam.Pipeline(options=PipelineOptions(IN_MEMORY)) as pipeline:
+            questions = pipeline | ReadQuestions(files, limit, readers=readers)
+            ids = questions | beam.MapTuple(
+                lambda source, item: (source, getattr(item, "example_id", item))
+            )
+            assert_that(ids, equal_to(expected[:limit]))
+
+
+def test_beam_is_imported_with_the_first_transform() -> None:
+    code = (
+        "import sys, nq.preprocess, nq.preprocess.prepare, nq.preprocess.beam as public; "
+        "print('apache_beam' in sys.modules); public.MakeWindows; "
+        "print('apache_beam' in sys.modules)"
+    )
+    root = Path(__file__).parents[2]
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.split() == ["False", "True"]
+
+
+def test_without_beam_a_transform_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    with pytest.raises(Error, match=r"Apache Beam is not installed: run pip install 'nq\[beam\]'"):
+        _ = nq.preprocess.beam.MakeWindows
+    with pytest.raises(AttributeError, match="has no attribute 'Other'"):
+        _ = nq.preprocess.beam.Other
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--wrokers", "2"], "unrecognized arguments: --wrokers 2"),
+        (["stray"], "unrecognized arguments: stray"),
+        (["--direct_num_workers=x"], "argument --direct_num_workers: invalid int value: 'x'"),
+        (["--direct_running_mode=no"], "argument --direct_running_mode: invalid choice: 'no'"),
+        (["--runner"], "argument --runner: expected one argument"),
+    ],
+)
+def test_options_that_beam_refuses(
+    options: list[str], problem: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        parse_options(options)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_workers_of_beams_own_option() -> None:
+    assert requested_workers(["--runner=DirectRunner"]) is None
+    assert requested_workers(["--direct_num_workers=3"]) == 3
+    assert requested_workers(["--direct_num_workers", "1"]) == 1
+    assert (requested_workers(["--direct_num_workers=0"]) or 0) >= 1
