@@ -107,7 +107,7 @@ def _sample_rows(tokenizer: Tokenizer, windows: WindowConfig) -> Rows:
     """The windows of the bundled sample."""
     found = [
         rows_of(features(example, tokenizer, windows))
-        for _, example in inputs.read_examples(str(bundled_sample()))
+        for _, example in inputs.read_records(str(bundled_sample()))
         if isinstance(example, Example)
     ]
     return {name: np.concatenate([rows[name] for rows in found]) for name in found[0]}

@@ -68,7 +68,7 @@ class Request:
         tokenizer = load_tokenizer(self.tokenizer, self.windows.compat)
         return {
             "version": __version__,
-            "inputs": [{"name": Path(f).name, "sha256": inputs.digest(f)} for f in self.files],
+            "inputs": [{"name": Path(f).name, "sha256": inputs.sha256(f)} for f in self.files],
             "tokenizer": tokenizer_digest(tokenizer),
             "windows": self.windows.to_dict(),
             "limit": self.limit,

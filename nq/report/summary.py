@@ -44,7 +44,7 @@ def record(tracked: tracking.Run, job: Job, report: Report, parity: Parity | Non
         }
     )
     first = job.files[0]
-    tracked.dataset(name=Path(first).name, path=first, digest=inputs.digest(first))
+    tracked.dataset(name=Path(first).name, path=first, digest=inputs.sha256(first))
     quality = {f"quality/{n}": report.metrics[key] for n, key in QUALITY.items() if report.metrics}
     tracked.metrics(
         {

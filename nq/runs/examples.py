@@ -14,7 +14,7 @@ def examples(job: Job) -> Iterator[tuple[Source, Example]]:
     """The good records of the input, in order; the bad ones are dead letters already."""
     left = job.limit
     for index, path in enumerate(job.files):
-        for source, item in inputs.read_examples(path, index, limit=left):
+        for source, item in inputs.read_records(path, index, limit=left):
             if left is not None:
                 left -= 1
             if isinstance(item, Example):

@@ -155,7 +155,7 @@ def _windows_folder(job: Job, request: Request) -> Path:
 
 def weights_digest(model: Path) -> str:
     """Changes with the weights in a model folder."""
-    return "+".join(inputs.digest(str(path)) for path in checkpoint.weight_files(model))
+    return "+".join(inputs.sha256(str(path)) for path in checkpoint.weight_files(model))
 
 
 def loader(job: Job) -> Loader:

@@ -106,7 +106,7 @@ def expected_records(asked: Request) -> list[list[bytes]]:
     tokenizer = load_tokenizer(asked.tokenizer, asked.windows.compat)
     found = []
     for index, path in enumerate(asked.files):
-        for source, item in inputs.read_examples(path, index):
+        for source, item in inputs.read_records(path, index):
             if isinstance(item, Example):
                 if asked.training:
                     made = training_features(item, tokenizer, asked.windows, *asked.training)

@@ -86,9 +86,7 @@ def _read(
     share: Share, request: Request, limits: Sequence[int | None]
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     file, i, n = share
-    return inputs.read_examples(
-        request.files[file], request.first_file + file, (i, n), limits[file]
-    )
+    return inputs.read_records(request.files[file], request.first_file + file, (i, n), limits[file])
 
 
 class _ToWindows(beam.DoFn):  # type: ignore[misc]
