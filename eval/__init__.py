@@ -1,1 +1,1 @@
-"""Scoring of predictions; independent of the pipeline that made them."""
+"""Keeps ``python -m eval.nq_eval`` working in the repository; see ``nq.evaluation``."""

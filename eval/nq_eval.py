@@ -1,4 +1,4 @@
-"""``python -m eval.nq_eval``: the official evaluation; see ``nq.evaluation.nq_eval``."""
+"""``python -m eval.nq_eval`` runs the official evaluation; see ``nq.evaluation.nq_eval``."""
 
 from nq.evaluation.nq_eval import main
 

@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
 
 def preprocessing(files: Sequence[str], model: Path, windows: WindowConfig) -> dict[str, Any]:
     """Windows per CPU second from jsonl to serialized records, in this process."""
-    from nq.formats.inputs import read_examples
+    from nq.formats.inputs import read_records
     from nq.formats.tfrecord import encode_records
     from nq.preprocess.features import features
     from nq.preprocess.tokenizers.load import load_tokenizer
@@ -69,7 +69,7 @@ def preprocessing(files: Sequence[str], model: Path, windows: WindowConfig) -> d
     tokenizer, done = load_tokenizer(model), 0
     started = time.process_time()
     for path in files:
-        for source, item in read_examples(path):
+        for source, item in read_records(path):
             if isinstance(item, Example):
                 done += sum(1 for _ in encode_records(features(item, tokenizer, windows), source))
     rate = done / (time.process_time() - started)
@@ -83,7 +83,7 @@ def prediction(
     args: argparse.Namespace, files: Sequence[str], model: Path, folder: Path
 ) -> dict[str, Any]:
     """The loop against the bare step, and postprocessing against the loop."""
-    from nq.formats.inputs import read_examples
+    from nq.formats.inputs import read_records
     from nq.inference import loading, predict
     from nq.model import checkpoint
     from nq.postprocess.decision import decide
@@ -113,7 +113,7 @@ def prediction(
     started = time.perf_counter()
     found = Results(results, (shard,))
     for path in files:
-        for source, item in read_examples(path):
+        for source, item in read_records(path):
             if (source.file_index, source.line) not in found:
                 break
             if isinstance(item, Example):

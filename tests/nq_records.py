@@ -1,4 +1,4 @@
-"""Small records and a small vocabulary that tests write themselves."""
+"""Builds small records and a small vocabulary for tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKERS = ("[Q]", "[NoLongAnswer]", "[Paragraph=1]", "[Table=1]", "[ContextId=-1
 
 
 def write_vocab(folder: Path) -> Path:
-    """A BERT vocabulary of some words, all letters and digits, and some markers."""
+    """Writes a BERT vocabulary of a few words, all letters and digits, and a few markers."""
     letters = string.ascii_lowercase + string.digits
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     pieces = [*special, *MARKERS, *WORDS, *letters, *(f"##{c}" for c in letters)]
@@ -26,7 +26,7 @@ def write_vocab(folder: Path) -> Path:
 
 
 def simplified(number: int = 7, words: int = 60) -> Record:
-    """A simplified record with one paragraph, one table in it and two annotators."""
+    """Returns a simplified record: a paragraph with a table inside, and two annotations."""
     text = [WORDS[i % len(WORDS)] for i in range(words)]
     tokens = ["<H1>", "Moon", "</H1>", "<P>", *text, "<Table>", "cell", "</Table>", "</P>"]
     end = len(tokens)
@@ -36,7 +36,7 @@ def simplified(number: int = 7, words: int = 60) -> Record:
         "long_answer": {"start_token": 3, "end_token": end, "candidate_index": 0},
         "short_answers": [{"start_token": 5, "end_token": 7}],
     }
-    nothing = {
+    null = {
         "annotation_id": 2,
         "yes_no_answer": "NONE",
         "long_answer": {"start_token": -1, "end_token": -1, "candidate_index": -1},
@@ -51,12 +51,12 @@ def simplified(number: int = 7, words: int = 60) -> Record:
             {"start_token": 3, "end_token": end, "top_level": True},
             {"start_token": end - 4, "end_token": end - 1, "top_level": False},
         ],
-        "annotations": [annotation, nothing],
+        "annotations": [annotation, null],
     }
 
 
 def v1(number: int = 7, words: int = 60) -> Record:
-    """The same record as NQ v1.0 has it."""
+    """Returns the same record in NQ v1.0."""
     record = simplified(number, words)
     tokens = record.pop("document_text").split(" ")
     record["document_html"] = " ".join(tokens)
@@ -77,11 +77,11 @@ def v1(number: int = 7, words: int = 60) -> Record:
 
 
 def changed(record: Record, path: str, value: object) -> Record:
-    """The record with the field at ``path`` replaced, or deleted where ``value`` is ``...``."""
+    """Replaces the field at ``path`` of ``record``, or deletes it if ``value`` is ``...``."""
     target: Any = record
-    *way, last = [int(p) if p.isdigit() else p for p in path.split(".")]
-    for step in way:
-        target = target[step]
+    *parents, last = [int(p) if p.isdigit() else p for p in path.split(".")]
+    for parent in parents:
+        target = target[parent]
     if value is ...:
         del target[last]
     else:
@@ -90,12 +90,12 @@ def changed(record: Record, path: str, value: object) -> Record:
 
 
 def to_line(record: object) -> bytes:
-    """A record as a line without its end; lone surrogates stay, as escapes."""
+    """Returns a record as a line without its end; lone surrogates become escapes."""
     return json.dumps(record).encode()
 
 
 def write_lines(path: Path, lines: Iterable[object]) -> Path:
-    """Writes lines or records, compressed if the name ends in .gz."""
+    """Writes lines or records, compressed if the file name ends in .gz."""
     data = b"".join((x if isinstance(x, bytes) else to_line(x)) + b"\n" for x in lines)
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     return path

@@ -10,7 +10,7 @@ import pytest
 
 from nq.bundle import bundled_sample
 from nq.formats import inputs
-from nq.formats.pages import from_text, with_question
+from nq.formats.pages import page_from_text, with_question
 from nq.formats.predictions import encode_prediction
 from nq.inference.profile import Profile
 from nq.model.checkpoint import load_settings
@@ -35,7 +35,7 @@ def test_as_the_whole_line(loaded: Answerer, tiny_model: Path, tmp_path: Path) -
     settings = (loaded.windows, loaded.decision)
     run(Job((sample,), tiny_model, PROFILE, *settings, 16, tmp_path, limit=QUESTIONS))
     written = orjson.loads((tmp_path / PREDICTIONS).read_bytes())["predictions"]
-    examples = [item for _, item in inputs.read_examples(sample, limit=QUESTIONS)]
+    examples = [item for _, item in inputs.read_records(sample, limit=QUESTIONS)]
     for example, expected in zip(examples, written, strict=True):
         assert isinstance(example, Example)
         found = encode_prediction(loaded.answer(example).prediction)
@@ -45,7 +45,9 @@ def test_as_the_whole_line(loaded: Answerer, tiny_model: Path, tmp_path: Path) -
 
 
 def test_alternatives_are_blocks_of_the_page_best_first(loaded: Answerer) -> None:
-    page = from_text("\n\n".join(["the lake is deep", "old lakes", "is the lake old", "a b c"]))
+    page = page_from_text(
+        "\n\n".join(["the lake is deep", "old lakes", "is the lake old", "a b c"])
+    )
     example = with_question(page, "is the lake deep")
     for limit in (1, 3, 10):
         found = loaded.answer(example, limit).alternatives
@@ -60,6 +62,6 @@ def test_alternatives_are_blocks_of_the_page_best_first(loaded: Answerer) -> Non
 
 
 def test_blocks_beyond_the_last_context_are_counted(loaded: Answerer) -> None:
-    assert loaded.unread(from_text("one\n\ntwo").example) == 0
-    many = from_text("\n\n".join(["the lake"] * 60)).example
+    assert loaded.unread(page_from_text("one\n\ntwo").example) == 0
+    many = page_from_text("\n\n".join(["the lake"] * 60)).example
     assert loaded.unread(many) == 60 - (loaded.windows.max_contexts - 1)

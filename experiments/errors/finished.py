@@ -122,7 +122,7 @@ def _check_files(job: Job, digests: list[str]) -> None:
     for path, digest in zip(job.files, digests, strict=True):
         if not Path(path).is_file():
             raise Error(f"{path} is there no more; give the data's new place with --data")
-        if inputs.digest(path) != digest:
+        if inputs.sha256(path) != digest:
             raise Error(
                 f"{path} is not what the run read: its content is another; give the run's data "
                 "with --data, or answer the questions again"

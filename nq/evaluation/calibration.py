@@ -1,9 +1,9 @@
-"""How far probabilities can be believed: reliability bins and the expected calibration error.
+"""Calibration of probabilities: reliability bins and the expected calibration error (ECE).
 
-Answers that are given with probability 0.8 should be right four times out of five. The bins
-have equal width; bin i of n holds the probabilities in [i/n, (i+1)/n), the last one 1 as well.
+Of the answers with probability 0.8, four out of five should be correct. The bins have equal width;
+bin i of n contains the probabilities in [i/n, (i+1)/n), the last one 1 as well.
 
-    ECE = sum over bins of  count / total * |share right - mean probability|
+    ECE = sum over bins of  count / total * |share correct - mean probability|
 
 Source: Guo et al. 2017, On Calibration of Modern Neural Networks, section 2.
 """
@@ -21,10 +21,9 @@ BINS = 10
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The answers whose probability lies in [``low``, ``high``).
+    """The answers with a probability in [``low``, ``high``).
 
-    ``mean`` is their mean probability and ``right`` the share that is right; both are 0 where
-    ``count`` is.
+    ``mean`` is their mean probability and ``right`` the share that is correct, or both are 0.
     """
 
     low: float
@@ -35,22 +34,22 @@ class Bin:
 
     @property
     def gap(self) -> float:
-        """By how much the probabilities promise too much (above 0) or too little."""
+        """The mean probability minus the share correct: above 0 if overconfident."""
         return self.mean - self.right
 
 
 def reliability(
-    probabilities: Sequence[float], right: Sequence[bool], bins: int = BINS
+    probabilities: Sequence[float], correct: Sequence[bool], bins: int = BINS
 ) -> list[Bin]:
-    """Sorts answers into bins by their probability.
+    """Returns bins of answers by their probability.
 
     Args:
-        probabilities: ``[N]`` of the answers being right, in [0, 1].
-        right: ``[N]`` whether they are.
-        bins: how many.
+        probabilities: ``[N]`` probabilities that the answers are correct, in [0, 1].
+        correct: ``[N]`` whether the answers are correct.
+        bins: The number of bins.
 
     Raises:
-        ValueError: a probability is none, the lengths differ, or there is no bin.
+        ValueError: A probability is outside [0, 1], the lengths differ, or ``bins`` is below 1.
 
     >>> [(b.low, b.count, b.mean, b.right) for b in reliability([0.1, 0.5, 1], [False, 0, 1], 2)]
     [(0.0, 1, 0.1, 0.0), (0.5, 2, 0.75, 0.5)]
@@ -58,41 +57,41 @@ def reliability(
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
     edges = [i / bins for i in range(bins + 1)]
-    inside: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]
-    for probability, is_right in zip(probabilities, right, strict=True):
+    members: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]
+    for probability, is_correct in zip(probabilities, correct, strict=True):
         if not 0 <= probability <= 1:
-            raise ValueError(f"a probability lies in [0, 1], got {probability}")
-        inside[min(bisect_right(edges, probability), bins) - 1].append((probability, is_right))
+            raise ValueError(f"a probability must be in [0, 1], got {probability}")
+        members[min(bisect_right(edges, probability), bins) - 1].append((probability, is_correct))
     return [
         Bin(
             edges[i],
             edges[i + 1],
-            len(found),
-            math.fsum(p for p, _ in found) / max(len(found), 1),
-            sum(r for _, r in found) / max(len(found), 1),
+            len(pairs),
+            math.fsum(p for p, _ in pairs) / max(len(pairs), 1),
+            sum(c for _, c in pairs) / max(len(pairs), 1),
         )
-        for i, found in enumerate(inside)
+        for i, pairs in enumerate(members)
     ]
 
 
 def expected_calibration_error(
-    probabilities: Sequence[float], right: Sequence[bool], bins: int = BINS
+    probabilities: Sequence[float], correct: Sequence[bool], bins: int = BINS
 ) -> float:
-    """The mean gap of the bins, each weighed by its count; 0 without any answer.
+    """Returns the mean absolute gap of the bins, weighted by count; 0 without answers.
 
     >>> expected_calibration_error([0.25, 0.75], [True, True], bins=2)
     0.5
     """
-    found = reliability(probabilities, right, bins)
-    total = sum(b.count for b in found)
-    return math.fsum(b.count / total * abs(b.gap) for b in found if b.count)
+    total = len(probabilities)
+    by_bin = reliability(probabilities, correct, bins)
+    return math.fsum(b.count / total * abs(b.gap) for b in by_bin if b.count)
 
 
 def error_by_chance(probabilities: Sequence[float], bins: int = BINS, draws: int = 200) -> float:
-    """The calibration error to expect of probabilities that are exactly right.
+    """Returns the calibration error to expect of perfectly calibrated probabilities.
 
-    It is not 0: in a bin of few answers the share that is right strays from the mean. The mean of
-    so many seeded draws.
+    It is above 0 because in a small bin the share correct varies around the mean. It is estimated
+    as the mean of so many seeded draws.
 
     >>> error_by_chance([0.0, 1.0] * 10), round(error_by_chance([0.5]), 1)
     (0.0, 0.5)

@@ -1,7 +1,7 @@
-"""Gold and predictions as labels: what one annotator, or one system, answered.
+"""Gold and predictions as labels: the answers of one annotator, or of one system.
 
 Of a gold record only ``example_id`` and ``annotations`` are read, so that documents may be
-stripped; of a prediction file the official ``{"predictions": [...]}``. Plain or gzip.
+omitted; predictions are an official ``{"predictions": [...]}`` file. Both may be gzip files.
 
 Source of the rules: google-research-datasets/natural-questions (eval_utils.py).
 """
@@ -21,6 +21,7 @@ from typing import IO, Any
 import orjson
 
 ExampleId = int | str
+Paths = str | Path | Iterable[str | Path]
 
 GOLD_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz")
 KINDS: dict[str, tuple[type, ...]] = {
@@ -35,7 +36,7 @@ KINDS: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Half-open span in bytes of the HTML, in document tokens, or both; -1 is null."""
+    """A half-open span in bytes of the HTML, in document tokens, or both; -1 is null."""
 
     start_byte: int = -1
     end_byte: int = -1
@@ -62,14 +63,14 @@ class Span:
         return self.start_byte < 0 and self.start_token < 0
 
     def matches(self, other: Span) -> bool:
-        """Whether both are non-null and have the same bytes or the same tokens."""
+        """Returns whether both are non-null and have the same bytes or the same tokens."""
         same_bytes = self.start_byte >= 0 and self.bytes == other.bytes
         return same_bytes or (self.start_token >= 0 and self.tokens == other.tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One annotator's or one system's answers to a question; the scores are the system's."""
+    """The answers of one annotator or one system to a question; only a system gives scores."""
 
     long: Span = Span()
     short: tuple[Span, ...] = ()
@@ -81,7 +82,7 @@ class Label:
         if self.yes_no not in ("yes", "no", "none"):
             raise ValueError(f"yes_no_answer is {self.yes_no!r}, expected YES, NO or NONE")
         if self.long_score != self.long_score or self.short_score != self.short_score:
-            raise ValueError("a score is NaN and has no rank: give a number")
+            raise ValueError("a score is NaN and cannot be ranked: give a number")
 
     @property
     def short_spans(self) -> list[Span]:
@@ -99,7 +100,7 @@ class Label:
         return self.long.matches(other.long)
 
     def short_equals(self, other: Label) -> bool:
-        """Same yes/no, or without one the same set of spans, each found on the other side."""
+        """Returns whether yes/no is equal or, without it, every span has a match in the other."""
         if self.yes_no != "none":
             return self.yes_no == other.yes_no
         ours, theirs = self.short_spans, other.short_spans
@@ -109,7 +110,7 @@ class Label:
 
 
 def _field(record: Any, name: str, kind: str, default: Any = None) -> Any:
-    """``record[name]``, which must be of ``kind``; the default where it is absent or null."""
+    """Returns ``record[name]``, which must be of ``kind``; the default if it is absent or null."""
     if not isinstance(record, Mapping):
         raise ValueError(f"found {record!r:.40}, expected an object")
     value = record.get(name)
@@ -123,7 +124,7 @@ def _field(record: Any, name: str, kind: str, default: Any = None) -> Any:
 
 
 def example_id(record: Mapping[str, Any]) -> ExampleId:
-    """The id of a gold or predicted record; numeric text (Kaggle) becomes a number."""
+    """Returns the id of a gold or predicted record; numeric text (Kaggle) becomes a number."""
     value: ExampleId = _field(record, "example_id", "a whole number or text")
     try:
         return int(value)
@@ -137,10 +138,13 @@ def _span(record: Any) -> Span:
 
 
 def gold_labels(record: Mapping[str, Any]) -> list[Label]:
-    """The labels of an example's annotators, from its ``annotations`` (v1.0 or simplified).
+    """Returns the labels of an example's annotators, from its ``annotations``.
+
+    Args:
+        record: A record of NQ v1.0 or simplified NQ.
 
     Raises:
-        ValueError: there are none, or one lacks a field or has a span that is none.
+        ValueError: There are no annotations, or one lacks a field or has an invalid span.
     """
     annotations = _field(record, "annotations", "a list", [])
     if not annotations:
@@ -156,10 +160,10 @@ def gold_labels(record: Mapping[str, Any]) -> list[Label]:
 
 
 def prediction_label(record: Mapping[str, Any]) -> Label:
-    """The label of one record of the prediction file; answers may be absent, scores may not.
+    """Returns the label of one record of a prediction file, whose answers may be absent.
 
     Raises:
-        ValueError: a score is absent, a span is none, or yes/no and short spans are both given.
+        ValueError: A score is absent, a span is invalid, or there are yes/no and short spans.
     """
     label = Label(
         long=_span(_field(record, "long_answer", "an object", {})),
@@ -173,38 +177,38 @@ def prediction_label(record: Mapping[str, Any]) -> Label:
     return label
 
 
-def find_files(patterns: str | Path | Iterable[str | Path]) -> list[Path]:
-    """The files that the patterns (a file, a glob, a folder of shards) name, each sorted.
+def find_files(patterns: Paths) -> list[Path]:
+    """Returns the files that match the patterns (files, globs, folders of shards), each sorted.
 
     Raises:
-        ValueError: a pattern names nothing.
+        ValueError: A pattern matches nothing.
     """
     files: dict[Path, None] = {}
     for pattern in [patterns] if isinstance(patterns, str | Path) else patterns:
         path = Path(pattern)
         if path.is_dir():
-            found = sorted(p for p in path.iterdir() if p.name.endswith(GOLD_SUFFIXES))
+            matches = sorted(p for p in path.iterdir() if p.name.endswith(GOLD_SUFFIXES))
         elif path.exists():
-            found = [path]
+            matches = [path]
         else:
-            matches = map(Path, glob.glob(str(pattern), recursive=True))
-            found = sorted(match for match in matches if match.is_file())
-        if not found:
+            matches = sorted(
+                filter(Path.is_file, map(Path, glob.glob(str(pattern), recursive=True)))
+            )
+        if not matches:
             raise ValueError(f"no file at {pattern}: give a file, a glob in quotes or a folder")
-        files |= dict.fromkeys(found)
+        files |= dict.fromkeys(matches)
     return list(files)
 
 
 @contextmanager
 def _open(path: str | Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
-    """The file, unpacked if its first bytes say gzip, whatever its name."""
-    with open(path, "rb") as raw:
-        if raw.peek(2)[:2] != b"\x1f\x8b":
-            yield raw
-            return
+    """Opens a file and decompresses it if its first bytes are those of gzip."""
+    with (
+        open(path, "rb") as raw,
+        gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw as file,
+    ):
         try:
-            with gzip.GzipFile(fileobj=raw) as unpacked:
-                yield unpacked
+            yield file
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise ValueError(f"{path}: broken gzip ({error}); copy the file again") from error
 
@@ -213,20 +217,21 @@ def _decode(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        pass  # it may still be what the official reader takes: NaN, -Infinity, lone surrogates
+        pass  # json also accepts what the official script accepts: NaN, -Infinity, lone surrogates
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON ({error})") from error
 
 
-def read_gold(paths: str | Path | Iterable[str | Path]) -> dict[ExampleId, list[Label]]:
-    """The annotators' labels by example id, from jsonl files, globs or folders, plain or gzip.
+def read_gold(paths: Paths) -> dict[ExampleId, list[Label]]:
+    """Reads the annotators' labels by example id; of equal ids the last counts.
 
-    Of a line only ``example_id`` and ``annotations`` are used; of equal ids the last counts.
+    Args:
+        paths: jsonl files, globs or folders, plain or gzip.
 
     Raises:
-        ValueError: a line that is no annotated example; the text names file and line.
+        ValueError: A line is not an annotated example; the text names file and line.
     """
     gold = {}
     for path in find_files(paths):
@@ -244,10 +249,10 @@ def read_gold(paths: str | Path | Iterable[str | Path]) -> dict[ExampleId, list[
 
 
 def read_predictions(path: str | Path) -> dict[ExampleId, Label]:
-    """The labels of a ``{"predictions": […]}`` file, plain or gzip; of equal ids the last counts.
+    """Reads the labels of a ``{"predictions": […]}`` file; of equal ids the last counts.
 
     Raises:
-        ValueError: the file, or a record of it, is not of the format; the text says where.
+        ValueError: The file, or a record in it, has another format; the text names the position.
     """
     with _open(path) as file:
         data = file.read()

@@ -1,17 +1,17 @@
-"""Scores predictions against Natural Questions gold, as the official ``nq_eval`` does.
+"""Scores predictions against gold of Natural Questions, as the official ``nq_eval`` does.
 
     python -m eval.nq_eval --gold_path='dev/*.jsonl.gz' --predictions_path=predictions.json
 
-Every example gives two decisions, one on its long and one on its short answer:
+Every example gives two decisions, one for its long and one for its short answer:
 
 - gold has an answer if enough annotators (2; see ``score``) gave one; a short answer is
-  given by a span or by yes/no;
-- it is predicted if the prediction is not null;
-- it is correct if gold has an answer and any annotator's equals it: the long span; or yes/no;
+  a set of spans or yes/no;
+- the answer is predicted if the prediction is not null;
+- it is correct if gold has an answer and that of any annotator is equal: the long span; or yes/no;
   or the whole set of short spans. Spans are equal if their bytes or their tokens are.
 
-precision = correct / predicted, recall = correct / gold, F1 = 2PR / (P + R), each 0 where it
-would divide by zero. Metrics, by key:
+precision = correct / predicted, recall = correct / gold, F1 = 2PR / (P + R), each 0 instead of a
+division by zero. Metrics, by key:
 
 =================================  ================================================================
 ``long-best-threshold`` …          the score threshold of the highest F1 (the highest such
@@ -22,8 +22,8 @@ would divide by zero. Metrics, by key:
                                    predictions as given, their scores ignored
 ``short-…``                        all of these for the short answers
 ``all-answer-n`` …                 as ``long-answer-…``, over long and short decisions together
-``micro_f1``                       F1 over long and short decisions together, as given, where one
-                                   annotator is enough whatever the flags say
+``micro_f1``                       F1 over long and short decisions together, as given, with one
+                                   annotator enough whatever the options are
 ``micro_f1_best``                  the same after dropping the predictions that score below the
                                    threshold of the best long (short) F1, one annotator enough
 ``kaggle_micro_f1``                the same decisions as ``micro_f1``, counted as Kaggle counts:
@@ -44,7 +44,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
 
 from nq.evaluation.labels import ExampleId, Label, read_gold, read_predictions
 
@@ -52,12 +52,12 @@ Metrics = dict[str, float]
 
 PRECISION_TARGETS = (0.5, 0.75, 0.9)
 MICRO_METRICS = ("micro_f1", "micro_f1_best", "kaggle_micro_f1")
-IDS_SHOWN = 5
+MAX_SHOWN_IDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What one prediction amounts to: one long, or one short, answer of one example."""
+    """The outcome of the long, or of the short, answer to one example."""
 
     has_gold: bool
     predicted: bool
@@ -67,12 +67,29 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The quality of the predictions that score at least ``threshold``."""
+    """Precision, recall and F1 of the predictions that score at least ``threshold``."""
 
     threshold: float
     f1: float
     precision: float
     recall: float
+
+
+def evaluate(
+    gold: str | Path | Sequence[str | Path], predictions: str | Path, *, one_annotator: bool = False
+) -> Metrics:
+    """Reads gold and predictions and returns all metrics of the module's table, by key.
+
+    Args:
+        gold: jsonl files of NQ v1.0 or simplified NQ, globs or folders, plain or gzip.
+        predictions: An official prediction file, plain or gzip.
+        one_annotator: Whether one is enough for examples with only one annotator.
+
+    Raises:
+        ValueError: A file or record has another format, or the ids differ.
+        OSError: A file cannot be read.
+    """
+    return score(read_gold(gold), read_predictions(predictions), one_annotator=one_annotator)
 
 
 def decisions(
@@ -83,16 +100,16 @@ def decisions(
     short_non_null_threshold: int = 2,
     one_annotator: bool = False,
 ) -> tuple[list[Decision], list[Decision]]:
-    """The long and the short decision of every example; the arguments are those of ``score``."""
+    """Returns the long and the short decisions; the arguments are those of ``score``."""
     long, short = [], []
     for key, labels in gold.items():
-        mine, lone = predictions[key], one_annotator and len(labels) == 1
-        needed, votes = 1 if lone else long_non_null_threshold, [x.has_long for x in labels]
-        equal = map(mine.long_equals, labels)
-        long.append(_decision(votes, needed, mine.has_long, equal, mine.long_score))
-        needed, votes = 1 if lone else short_non_null_threshold, [x.has_short for x in labels]
-        equal = map(mine.short_equals, labels)
-        short.append(_decision(votes, needed, mine.has_short, equal, mine.short_score))
+        prediction, single = predictions[key], one_annotator and len(labels) == 1
+        needed, votes = 1 if single else long_non_null_threshold, [x.has_long for x in labels]
+        equal = map(prediction.long_equals, labels)
+        long.append(_decision(votes, needed, prediction.has_long, equal, prediction.long_score))
+        needed, votes = 1 if single else short_non_null_threshold, [x.has_short for x in labels]
+        equal = map(prediction.short_equals, labels)
+        short.append(_decision(votes, needed, prediction.has_short, equal, prediction.short_score))
     return long, short
 
 
@@ -103,9 +120,9 @@ def _decision(
     return Decision(has_gold, predicted, has_gold and predicted and any(equal), score)
 
 
-def sweep(found: Iterable[Decision]) -> list[Point]:
-    """One point per distinct score, the highest first; equal scores pass a threshold together."""
-    ranked = sorted(found, key=lambda decision: decision.score, reverse=True)
+def sweep(items: Iterable[Decision]) -> list[Point]:
+    """Returns one point for each distinct score, the highest first."""
+    ranked = sorted(items, key=lambda decision: decision.score, reverse=True)
     n_gold = sum(decision.has_gold for decision in ranked)
     n_predicted = n_correct = 0
     points = []
@@ -118,13 +135,13 @@ def sweep(found: Iterable[Decision]) -> list[Point]:
 
 
 def best(points: Iterable[Point]) -> Point:
-    """The first point with the highest F1; all zeros where no point has any."""
+    """Returns the first point with the highest F1; all zeros if no F1 is above 0."""
     zero = Point(0.0, 0.0, 0.0, 0.0)
     return max(itertools.chain([zero], points), key=lambda point: point.f1)
 
 
 def at_precision(points: Iterable[Point], target: float) -> Point | None:
-    """The first point of highest recall with at least this precision; ``None`` without any."""
+    """Returns the first point of highest recall with at least this precision, or ``None``."""
     precise = (point for point in points if point.precision >= target and point.recall > 0)
     return max(precise, key=lambda point: point.recall, default=None)
 
@@ -137,20 +154,26 @@ def score(
     short_non_null_threshold: int = 2,
     one_annotator: bool = False,
 ) -> Metrics:
-    """All metrics of the module's table, by key; no example at all makes them 0.
+    """Returns all metrics of the module's table, by key; without examples they are 0.
 
     Args:
-        gold: the labels of an example's annotators, by its id.
-        predictions: one label per example of ``gold``.
-        long_non_null_threshold: so many annotators with a long answer make gold have one.
-        short_non_null_threshold: the same for short answers.
-        one_annotator: 1 is enough for examples that have only one annotator.
-            (The three micro metrics take 1 as enough in any case.)
+        gold: The labels of an example's annotators, by its id.
+        predictions: One label for each example of ``gold``.
+        long_non_null_threshold: The number of annotators who must have given a long answer for
+            gold to have one. (For the three micro metrics one is always enough.)
+        short_non_null_threshold: The same for short answers.
+        one_annotator: Whether one is enough for examples with only one annotator.
 
     Raises:
-        ValueError: the ids of gold and predictions differ.
+        ValueError: The ids of gold and predictions differ.
     """
-    _check_ids(gold, predictions)
+    missing, extra = gold.keys() - predictions.keys(), predictions.keys() - gold.keys()
+    if missing or extra:
+        raise ValueError(
+            f"the ids of gold ({len(gold)}) and predictions ({len(predictions)}) differ: "
+            f"{_count(missing)} missing from the predictions, {_count(extra)} extra; "
+            "predict every gold example once (null answers are -1) and nothing else"
+        )
     long, short = decisions(
         gold,
         predictions,
@@ -169,51 +192,39 @@ def score(
     )
 
 
-def _check_ids(gold: Mapping[ExampleId, Any], predictions: Mapping[ExampleId, Any]) -> None:
-    missing, extra = gold.keys() - predictions.keys(), predictions.keys() - gold.keys()
-    if missing or extra:
-        raise ValueError(
-            f"the ids of gold ({len(gold)}) and predictions ({len(predictions)}) differ: "
-            f"{_count(missing)} missing from the predictions, {_count(extra)} extra; "
-            "predict every gold example once (null answers are -1) and nothing else"
-        )
-
-
 def _count(ids: set[ExampleId]) -> str:
-    """How many, and the first few of them.
+    """Returns the number of ids and the first few of them.
 
     >>> _count(set()), _count({3, 1}), _count(set(range(9)))
     ('0', '2 (1, 3)', '9 (0, 1, 2, 3, 4, …)')
     """
-    shown = [str(i) for i in sorted(ids, key=str)[:IDS_SHOWN]] + ["…"] * (len(ids) > IDS_SHOWN)
+    shown = [str(i) for i in sorted(ids, key=str)[:MAX_SHOWN_IDS]] + ["…"] * (
+        len(ids) > MAX_SHOWN_IDS
+    )
     return f"{len(ids)} ({', '.join(shown)})" if ids else "0"
 
 
-def _divide(x: float, y: float) -> float:
-    return x / y if y else 0
-
-
-def _point(n_correct: int, n_predicted: int, n_gold: int, threshold: float) -> Point:
-    precision = _divide(n_correct, n_predicted)
-    recall = _divide(n_correct, n_gold)
-    f1 = _divide(2 * precision * recall, precision + recall)
+def _point(n_correct: int, n_predicted: int, n_gold: int, threshold: float = 0.0) -> Point:
+    precision = n_correct / n_predicted if n_predicted else 0
+    recall = n_correct / n_gold if n_gold else 0
+    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0
     return Point(threshold, f1, precision, recall)
 
 
-def _as_given(found: Sequence[Decision]) -> Point:
-    """The quality of all predictions, their scores ignored."""
-    n_correct, n_predicted = sum(d.correct for d in found), sum(d.predicted for d in found)
-    return _point(n_correct, n_predicted, sum(d.has_gold for d in found), float("-inf"))
+def _overall(items: Sequence[Decision]) -> Point:
+    """Returns precision, recall and F1 of all predictions, with their scores ignored."""
+    n_correct, n_predicted = sum(d.correct for d in items), sum(d.predicted for d in items)
+    return _point(n_correct, n_predicted, sum(d.has_gold for d in items))
 
 
-def _plain_metrics(prefix: str, found: Sequence[Decision]) -> Metrics:
-    at = _as_given(found)
-    named = {"n": len(found), "f1": at.f1, "precision": at.precision, "recall": at.recall}
-    return {prefix + name: value for name, value in named.items()}
+def _plain_metrics(prefix: str, items: Sequence[Decision]) -> Metrics:
+    point = _overall(items)
+    names = {"n": len(items), "f1": point.f1, "precision": point.precision, "recall": point.recall}
+    return {prefix + name: value for name, value in names.items()}
 
 
-def _threshold_metrics(prefix: str, found: Sequence[Decision]) -> Metrics:
-    points = sweep(found)
+def _threshold_metrics(prefix: str, items: Sequence[Decision]) -> Metrics:
+    points = sweep(items)
     top = best(points)
     metrics = {
         f"{prefix}best-threshold-f1": top.f1,
@@ -222,32 +233,32 @@ def _threshold_metrics(prefix: str, found: Sequence[Decision]) -> Metrics:
         f"{prefix}best-threshold": top.threshold,
     }
     for target in PRECISION_TARGETS:
-        at = at_precision(points, target)
-        metrics[f"{prefix}recall-at-precision>={target}"] = at.recall if at else 0
-        metrics[f"{prefix}precision-at-precision>={target}"] = at.precision if at else 0
+        point = at_precision(points, target)
+        metrics[f"{prefix}recall-at-precision>={target}"] = point.recall if point else 0
+        metrics[f"{prefix}precision-at-precision>={target}"] = point.precision if point else 0
     return metrics
 
 
 def _micro_metrics(long: Sequence[Decision], short: Sequence[Decision]) -> Metrics:
-    every = [*long, *short]
-    n_correct = sum(d.correct for d in every)
-    n_missed = sum(d.has_gold and not d.predicted for d in every)
-    kaggle = _point(n_correct, sum(d.predicted for d in every), n_correct + n_missed, 0.0)
+    items = [*long, *short]
+    n_correct = sum(d.correct for d in items)
+    n_missed = sum(d.has_gold and not d.predicted for d in items)
+    kaggle = _point(n_correct, sum(d.predicted for d in items), n_correct + n_missed)
     above_best = _above_best(long) + _above_best(short)
-    f1s = (_as_given(every).f1, _as_given(above_best).f1, kaggle.f1)
+    f1s = (_overall(items).f1, _overall(above_best).f1, kaggle.f1)
     return dict(zip(MICRO_METRICS, f1s, strict=True))
 
 
-def _above_best(found: Sequence[Decision]) -> list[Decision]:
-    """The decisions with every prediction below the best threshold taken back."""
-    threshold = best(sweep(found)).threshold
+def _above_best(items: Sequence[Decision]) -> list[Decision]:
+    """Returns the decisions without the predictions that score below the best threshold."""
+    threshold = best(sweep(items)).threshold
     return [
-        d if d.score >= threshold else replace(d, predicted=False, correct=False) for d in found
+        d if d.score >= threshold else replace(d, predicted=False, correct=False) for d in items
     ]
 
 
 def table(long: Sequence[Decision], short: Sequence[Decision], metrics: Metrics) -> str:
-    """The metrics as the official script's ``--pretty_print`` lays them out, and the micro F1s."""
+    """Returns the table of the official script's ``--pretty_print``, with the micro F1s."""
     rows = {"Long answer ": long, "Short answer": short, "All answers ": [*long, *short]}
     lines = [
         *_curve_lines("LONG", long),
@@ -255,40 +266,42 @@ def table(long: Sequence[Decision], short: Sequence[Decision], metrics: Metrics)
         "*" * 20,
         f"METRICS IGNORING SCORES (n={len(long)}):",
         "              F1     /  P      /  R",
-        *(f"{name} {_percent(_as_given(found))}" for name, found in rows.items()),
+        *(f"{name} {_percent(_overall(items))}" for name, items in rows.items()),
         "*" * 20,
         *(f"{name}: {metrics[name]:.2%}" for name in MICRO_METRICS),
     ]
     return "\n".join(lines)
 
 
-def _percent(at: Point) -> str:
-    return f"{at.f1:>7.2%} / {at.precision:>7.2%} / {at.recall:>7.2%}"
+def _percent(point: Point) -> str:
+    return f"{point.f1:>7.2%} / {point.precision:>7.2%} / {point.recall:>7.2%}"
 
 
-def _curve_lines(name: str, found: Sequence[Decision]) -> Iterator[str]:
-    points = sweep(found)
+def _curve_lines(name: str, items: Sequence[Decision]) -> Iterator[str]:
+    points = sweep(items)
     top = best(points)
     yield from ("*" * 20, f"{name} ANSWER R@P TABLE:")
     yield f"Optimal threshold: {float(top.threshold):.5}"
     yield from (" F1     /  P      /  R", _percent(top))
     for target in PRECISION_TARGETS:
-        at = at_precision(points, target)
-        recall, precision = (at.recall, at.precision) if at else (0, 0)
-        threshold = f"{float(at.threshold):.4}" if at else "None"
+        point = at_precision(points, target)
+        recall, precision = (point.recall, point.precision) if point else (0, 0)
+        threshold = f"{float(point.threshold):.4}" if point else "None"
         yield (
             f"R@P={target}: {recall:.2%} (actual p={precision:.2%}, score threshold={threshold})"
         )
 
 
 def _boolean(text: str) -> bool:
-    """A switch's value as absl reads it; anything else is a ``ValueError``."""
+    """Returns the value of a flag as absl reads it; other text is a ``ValueError``."""
     return ("false", "f", "0", "true", "t", "1").index(text.lower()) >= 3
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="nq_eval", allow_abbrev=False, description="Scores predictions against NQ gold."
+        prog="nq_eval",
+        allow_abbrev=False,
+        description="Scores predictions against gold of Natural Questions.",
     )
     add = parser.add_argument
     gold_help = "jsonl files, plain or gzip: files, globs or folders; may be repeated"
@@ -299,8 +312,8 @@ def _parser() -> argparse.ArgumentParser:
         add(f"--{kind}_non_null_threshold", type=int, default=2, metavar="N", help=needed % kind)
     for name, text in (
         ("one_annotator", "one is enough for the examples that have only one annotator"),
-        ("pretty_print", "print tables to read, instead of one JSON object"),
-        ("cache_gold_data", "accepted without effect: reading is fast enough to cache nothing"),
+        ("pretty_print", "print tables instead of one JSON object"),
+        ("cache_gold_data", "accepted without effect: reading is fast enough without a cache"),
     ):  # absl's spellings: --name, --name=true, --noname
         add(f"--{name}", nargs="?", type=_boolean, const=True, metavar="BOOL", help=text)
         add(f"--no{name}", dest=name, action="store_false", help=argparse.SUPPRESS)
@@ -311,18 +324,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; results go to stdout. 0: done, 1: not scorable, 2: bad usage."""
+    """Prints the metrics; returns the exit code: 0, 1 for bad files, 2 for bad arguments."""
     args = _parser().parse_args(argv)
-    needed = {
+    thresholds = {
         "long_non_null_threshold": args.long_non_null_threshold,
         "short_non_null_threshold": args.short_non_null_threshold,
         "one_annotator": args.one_annotator,
     }
     try:
         gold, predictions = read_gold(args.gold_path), read_predictions(args.predictions_path)
-        metrics = score(gold, predictions, **needed)
+        metrics = score(gold, predictions, **thresholds)
         if args.pretty_print:
-            print(table(*decisions(gold, predictions, **needed), metrics))
+            print(table(*decisions(gold, predictions, **thresholds), metrics))
         else:
             print(json.dumps(metrics))
     except (ValueError, OSError) as error:

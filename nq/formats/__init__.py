@@ -1,1 +1,1 @@
-"""The only byte layouts: the dialects of the input, TFRecords, predictions; one a file."""
+"""File formats: one module for each input dialect and each output, nothing else knows them."""

@@ -1,7 +1,7 @@
-"""Input files: found by name, read line by line (plain or gzip) or row by row (parquet).
+"""Input files, read line by line (plain or gzip) or row by row (parquet).
 
-A record becomes an ``Example`` by the dialect that recognises its fields, or a
-``DeadLetter`` with the reason; nothing drops silently and nothing stops the stream.
+Each record becomes an ``Example``, by the dialect that matches its fields, or a ``DeadLetter``
+with the reason, so that every record is accounted for and none stops the stream.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import glob
 import gzip
 import hashlib
 import itertools
+import logging
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import orjson
 
@@ -22,8 +23,9 @@ from nq.formats import hugging_face, nq_v1, parquet, simplified, tydi
 from nq.formats.fields import JSON_NAMES, Record, RecordError
 from nq.records import DeadLetter, Example, Source
 
+log = logging.getLogger(__name__)
+
 DIALECTS = (nq_v1, simplified, tydi, hugging_face)
-TABLES = (hugging_face,)  # those that come as parquet too
 SHARD_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz", ".parquet")
 EXCERPT_CHARS = 500
 MAX_LINE_BYTES = 256 << 20
@@ -32,20 +34,74 @@ _BOM = b"\xef\xbb\xbf"
 _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
-def find_files(patterns: Sequence[str]) -> list[str]:
-    """The input files that ``patterns`` (files, globs, folders of shards) name, in order.
+def read_examples(
+    patterns: str | Path | Sequence[str | Path], *, skip_bad: bool = False
+) -> Iterator[Example]:
+    """Reads the examples of input files, in order.
 
-    A file that is named twice is read once.
+    Args:
+        patterns: Files, globs or folders of shards, in any dialect: NQ v1.0, simplified NQ, TyDi
+            QA (jsonl, plain or gzip) or Hugging Face's natural_questions (jsonl or parquet).
+        skip_bad: Whether to log a warning for a bad record and continue with the next.
+
+    Returns:
+        An iterator that reads the files as it is consumed and raises ``RecordError``, with file,
+        line and reason, at a bad record unless ``skip_bad`` is set.
 
     Raises:
-        FileNotFoundError: a pattern that names nothing.
-        ValueError: a pattern that names a pipe or a device.
+        FileNotFoundError: A pattern matches nothing.
+        ValueError: A pattern is not a path, or a parquet file is damaged or lacks columns.
+
+    >>> from nq.bundle import bundled_sample
+    >>> next(read_examples(bundled_sample())).question
+    'when did apollo 11 land on the moon'
     """
-    found: dict[Path, str] = {}
-    for pattern in patterns:
-        for name in _matches(pattern):
-            found.setdefault(Path(name).resolve(), name)
-    return list(found.values())
+    files = find_files(patterns)
+    check_files(files)
+    return _good_examples(files, skip_bad)
+
+
+def _good_examples(files: Sequence[str], skip_bad: bool) -> Iterator[Example]:
+    n_skipped = 0
+    for path in files:
+        for source, item in read_records(path):
+            if isinstance(item, Example):
+                yield item
+                continue
+            problem = f"{path}, line {source.line}: {item.reason}"
+            if not skip_bad:
+                raise RecordError(f"{problem}; correct the record, or skip it with skip_bad=True")
+            log.warning("skipped a record: %s", problem)
+            n_skipped += 1
+    if n_skipped:
+        log.warning("skipped %d bad records in all", n_skipped)
+
+
+def find_files(patterns: str | Path | Sequence[str | Path]) -> list[str]:
+    """Returns the input files that match ``patterns`` (files, globs, folders of shards), in order.
+
+    A file that several patterns match is returned once.
+
+    Raises:
+        FileNotFoundError: A pattern matches nothing.
+        ValueError: A pattern is not a path, or names a pipe or a device.
+    """
+    files: dict[Path, str] = {}
+    for pattern in [patterns] if isinstance(patterns, str | Path) else patterns:
+        for name in _matches(path_text(pattern)):
+            files.setdefault(Path(name).resolve(), name)
+    return list(files.values())
+
+
+def path_text(path: str | Path) -> str:
+    """Returns a path as text.
+
+    Raises:
+        ValueError: ``path`` is neither a ``str`` nor a ``Path``.
+    """
+    if isinstance(path, str | Path):
+        return str(path)
+    raise ValueError(f"found {path!r:.40} instead of a path; give a str or a pathlib.Path")
 
 
 def _matches(pattern: str) -> list[str]:
@@ -55,7 +111,7 @@ def _matches(pattern: str) -> list[str]:
     if path.is_dir():
         shards = (p for p in path.iterdir() if p.name.endswith(SHARD_SUFFIXES) and p.is_file())
         matches = sorted(str(p) for p in shards if not p.name.startswith("."))
-        problem = f"folder {pattern} holds no file ending in {', '.join(SHARD_SUFFIXES)}"
+        problem = f"folder {pattern} has no file ending in {', '.join(SHARD_SUFFIXES)}"
     elif path.exists():
         raise ValueError(f"{pattern} is neither a file nor a folder; save the records to a file")
     else:
@@ -66,177 +122,156 @@ def _matches(pattern: str) -> list[str]:
     return matches
 
 
-def digest(path: str) -> str:
-    """SHA-256 of a file's bytes as stored; read again only where the file has changed."""
+def sha256(path: str | Path) -> str:
+    """Returns the SHA-256 of a file's bytes; a file is read again only after it has changed."""
     status = Path(path).stat()
-    return _digest(path, status.st_size, status.st_mtime_ns)
+    return _sha256(path, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache
-def _digest(path: str, size: int, changed_ns: int) -> str:
+def _sha256(path: str | Path, size: int, changed_ns: int) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_files(files: Sequence[str]) -> None:
-    """Looks at what can be wrong with a file as a whole, before any work is done.
+    """Checks for errors that make a file as a whole unusable.
 
     Raises:
-        ValueError: a parquet file that is damaged or lacks columns.
-        OSError: a file cannot be opened.
+        ValueError: A parquet file is damaged or lacks columns.
+        OSError: A file cannot be opened.
     """
     for path in files:
         if parquet.is_parquet(path):
-            parquet.check(path, TABLES)
+            parquet.check(path)
 
 
 def count_records(path: str, limit: int | None = None) -> int:
-    """How many records ``read_examples`` gives of a file, good and bad ones."""
+    """Returns how many records, good or bad, ``read_records`` yields for a file."""
     if parquet.is_parquet(path):
-        rows = parquet.count(path)
-        return rows if limit is None else min(rows, limit)
+        n_rows = parquet.count(path)
+        return n_rows if limit is None else min(n_rows, limit)
     return sum(1 for _ in read_lines(path, limit=limit))
 
 
-def read_lines(
-    path: str, file_index: int = 0, share: tuple[int, int] = (0, 1), limit: int | None = None
-) -> Iterator[tuple[Source, bytes | RecordError]]:
-    """The lines of one file that are not blank, with their source.
-
-    What cannot be read is an error in the line's place: one of more than
-    ``MAX_LINE_BYTES``, or the rest of a damaged gzip file.
+def read_records(
+    path: str,
+    file_index: int = 0,
+    share: tuple[int, int] = (0, 1),
+    limit: int | None = None,
+    max_line_bytes: int = MAX_LINE_BYTES,
+) -> Iterator[tuple[Source, Example | DeadLetter]]:
+    """Yields each record of one file as an example or as a dead letter, with its source.
 
     Args:
-        path: the file, plain or gzip (told by its first bytes, not by its name).
-        file_index: its place among the inputs.
-        share: ``(i, n)`` reads every n-th line from the i-th on, for n readers at once.
-        limit: stop after so many lines of the file, blank ones not counted.
+        path: The file, parquet or lines, as its first bytes (not its name) tell.
+        file_index: The file's index among the inputs.
+        share: ``(i, n)`` reads every n-th record, from the i-th on, for n parallel readers.
+        limit: The number of records of the file after which to stop.
+        max_line_bytes: The length from which a line is a dead letter.
 
     Raises:
-        OSError: the file cannot be opened or read.
+        OSError: The file cannot be opened or read.
+        ValueError: See ``check_files``.
+    """
+    records: Iterable[tuple[Source, Record | bytes | RecordError]]
+    if parquet.is_parquet(path):
+        rows = parquet.rows(path, share, limit)
+        records = ((Source(file_index, path, number), row) for number, row in rows)
+    else:
+        records = read_lines(path, file_index, share, limit, max_line_bytes)
+    for source, record in records:
+        item: Example | DeadLetter
+        try:
+            if isinstance(record, RecordError):
+                raise record
+            item = decode_example(record) if isinstance(record, bytes) else decode_record(record)
+        except RecordError as error:
+            item = DeadLetter(source, str(error), _excerpt(record))
+        yield source, item
+
+
+def _excerpt(record: Record | bytes | RecordError) -> str:
+    if isinstance(record, RecordError):
+        return ""
+    line = record if isinstance(record, bytes) else orjson.dumps(record, default=str)
+    return line[: EXCERPT_CHARS * 4].decode("utf-8", "backslashreplace")[:EXCERPT_CHARS]
+
+
+def read_lines(
+    path: str,
+    file_index: int = 0,
+    share: tuple[int, int] = (0, 1),
+    limit: int | None = None,
+    max_line_bytes: int = MAX_LINE_BYTES,
+) -> Iterator[tuple[Source, bytes | RecordError]]:
+    """Yields the lines of one file that are not blank, stripped, with their source.
+
+    An error replaces a line of ``max_line_bytes`` or more, and the rest of a damaged gzip file.
+    The arguments are those of ``read_records``.
+
+    Raises:
+        OSError: The file cannot be opened or read.
     """
     worker, workers = share
-    lines = itertools.islice(_filled_lines(path), limit)
+    lines = itertools.islice(_nonblank_lines(path, max_line_bytes), limit)
     for number, line in itertools.islice(lines, worker, None, workers):
         yield Source(file_index, path, number), line
 
 
-def _filled_lines(path: str) -> Iterator[tuple[int, bytes | RecordError]]:
-    """Each line that is not blank, stripped, with its number from 1."""
-    with _open(path) as file:
+def _nonblank_lines(path: str, max_bytes: int) -> Iterator[tuple[int, bytes | RecordError]]:
+    with (
+        open(path, "rb") as raw,
+        gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == _GZIP_MAGIC else raw as file,
+    ):
         for number in itertools.count(1):
             try:
-                line = _read_line(file)
-            except RecordError as error:
-                yield number, error
-                continue
+                line = chunk = file.readline(max_bytes)
+                while len(chunk) == max_bytes and not chunk.endswith(b"\n"):
+                    chunk = file.readline(max_bytes)
             except _DAMAGED as error:
                 yield number, RecordError(f"the compressed file is cut off or damaged: {error}")
                 return
             if not line:
                 return
+            if chunk is not line:
+                yield number, RecordError(f"the line is longer than {max_bytes >> 20} MiB")
+                continue
             stripped = (line.removeprefix(_BOM) if number == 1 else line).strip()
             if stripped:
                 yield number, stripped
 
 
-def _open(path: str) -> IO[bytes]:
-    with open(path, "rb") as file:
-        zipped = file.read(2) == _GZIP_MAGIC
-    return gzip.open(path, "rb") if zipped else open(path, "rb")  # type: ignore[return-value]
-
-
-def _read_line(file: IO[bytes]) -> bytes:
-    line = file.readline(MAX_LINE_BYTES)
-    if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
-        return line
-    while line and not line.endswith(b"\n"):
-        line = file.readline(MAX_LINE_BYTES)
-    raise RecordError(f"the line is longer than {MAX_LINE_BYTES >> 20} MiB")
-
-
 def decode_example(line: bytes) -> Example:
-    """The example that one line of JSON holds, whatever its dialect.
+    """Returns the example in one line of JSON, in any dialect.
 
     Raises:
-        RecordError: what is wrong with the record, in a few words.
+        RecordError: The line is not JSON, or the record is bad; the text gives the reason.
     """
     try:
         record: Any = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise RecordError(_why_not_json(line, error)) from error
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError as bad:
+            position = f"byte {bad.start + 1} of the line is {line[bad.start]:#04x}"
+            raise RecordError(f"not UTF-8: {position}") from error
+        raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
     if not isinstance(record, dict):
         raise RecordError(f"expected a JSON object, found {JSON_NAMES[type(record)]}")
     return decode_record(record)
 
 
 def decode_record(record: Record) -> Example:
-    """The example in a record, whatever its dialect.
+    """Returns the example in a record of any dialect.
 
     Raises:
-        RecordError: what is wrong with the record, in a few words.
+        RecordError: The record is bad; the text gives the reason.
     """
-    marked = [dialect for dialect in DIALECTS if dialect.MARK in record]
-    if not marked:
+    matching = [dialect for dialect in DIALECTS if dialect.MARK in record]
+    if not matching:
         marks = " or ".join(f"{d.MARK!r} ({d.NAME})" for d in DIALECTS)
         raise RecordError(f"no document: expected a field {marks}")
-    filled = [dialect for dialect in marked if record[dialect.MARK] is not None]
-    decode: Callable[[Record], Example] = (filled or marked)[0].decode
-    return decode(record)
-
-
-def _why_not_json(line: bytes, error: orjson.JSONDecodeError) -> str:
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError as bad:
-        return f"not UTF-8: byte {bad.start + 1} of the line is {line[bad.start]:#04x}"
-    return f"not JSON: {error.msg} at character {error.pos + 1}"
-
-
-def dead_letter(source: Source, line: bytes, reason: str) -> DeadLetter:
-    """A bad record kept aside, cut to an excerpt."""
-    text = line[: EXCERPT_CHARS * 4].decode("utf-8", "backslashreplace")[:EXCERPT_CHARS]
-    return DeadLetter(source, reason, text)
-
-
-def read_examples(
-    path: str, file_index: int = 0, share: tuple[int, int] = (0, 1), limit: int | None = None
-) -> Iterator[tuple[Source, Example | DeadLetter]]:
-    """Streams one file: each record as an example or as a dead letter.
-
-    Args:
-        path: the file, parquet or lines (told by its first bytes, not by its name).
-        file_index: its place among the inputs.
-        share: ``(i, n)`` reads every n-th record from the i-th on, for n readers at once.
-        limit: stop behind so many records of the file.
-
-    Raises:
-        OSError: the file cannot be opened or read.
-        ValueError: see ``check_files``.
-    """
-    if parquet.is_parquet(path):
-        yield from _read_rows(path, file_index, share, limit)
-        return
-    for source, line in read_lines(path, file_index, share, limit):
-        if isinstance(line, RecordError):
-            yield source, dead_letter(source, b"", str(line))
-            continue
-        try:
-            yield source, decode_example(line)
-        except RecordError as error:
-            yield source, dead_letter(source, line, str(error))
-
-
-def _read_rows(
-    path: str, file_index: int, share: tuple[int, int], limit: int | None
-) -> Iterator[tuple[Source, Example | DeadLetter]]:
-    """The rows of a parquet file; a row's line is its number."""
-    for number, row in parquet.rows(path, TABLES, share, limit):
-        source = Source(file_index, path, number)
-        if isinstance(row, RecordError):
-            yield source, dead_letter(source, b"", str(row))
-            continue
-        try:
-            yield source, decode_record(row)
-        except RecordError as error:
-            yield source, dead_letter(source, orjson.dumps(row, default=str), str(error))
+    with_document = [dialect for dialect in matching if record[dialect.MARK] is not None]
+    example: Example = (with_document or matching)[0].decode(record)
+    return example

@@ -1,60 +1,42 @@
-"""NQ v1.0: tokens with bytes and an html flag (the downloads of the data set's site)."""
+"""The dialect NQ v1.0: tokens with bytes and an HTML flag, as in the official downloads."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from nq.formats.fields import (
-    Record,
-    byte_spans,
-    check,
-    get,
-    get_annotations,
-    get_candidates,
-    get_column,
-    get_id,
-    get_text,
-    without_blanks,
-)
-from nq.records import Example, IntArray
+from nq.formats import fields
+from nq.formats.fields import Record, get
+from nq.records import Example
 
 NAME = "NQ v1.0"
 MARK = "document_tokens"
 
 
 def decode(record: Record) -> Example:
-    """The example in a v1.0 record.
+    """Returns the example in a record of NQ v1.0.
 
     Raises:
-        RecordError: a field is missing, of the wrong kind, or out of range.
+        RecordError: A field is missing, of the wrong type, or out of range.
     """
     items = get(record, MARK, list)
-    is_html = get_column(items, "html_token", bool, MARK)
-    tokens = without_blanks(get_column(items, "token", str, MARK), is_html)
-    candidates = get_candidates(record, len(tokens))
+    tokens, is_html = fields.tokens(items, "html_token", MARK)
+    candidates = fields.candidates(record, len(tokens))
+    has_bytes = any("start_byte" in item for item in items)
     return Example(
-        example_id=get_id(record),
+        example_id=fields.example_id(record),
         question=_question(record),
         tokens=tokens,
         is_html=is_html,
         candidates=candidates,
-        annotations=get_annotations(record, candidates, len(tokens)),
-        token_bytes=_token_bytes(items),
-        title=get_text(record, "document_title"),
+        annotations=fields.nq_gold(record, len(candidates), len(tokens)),
+        token_bytes=fields.token_bytes(items, len(tokens), MARK) if has_bytes else None,
+        title=fields.optional_text(record, "document_title"),
     )
 
 
 def _question(record: Record) -> str:
-    """``question_text``, which some exports leave out, or else the question's tokens."""
+    """Returns ``question_text`` or, as some exports omit it, the joined question tokens."""
     if "question_text" in record or "question_tokens" not in record:
         return str(get(record, "question_text", str))
     words = get(record, "question_tokens", list)
-    return " ".join(check(word, f"question_tokens[{i}]", str) for i, word in enumerate(words))
-
-
-def _token_bytes(items: list[dict[str, Any]]) -> IntArray | None:
-    """Start and end byte of each token; ``None`` for a page without bytes."""
-    if not any("start_byte" in item for item in items):
-        return None
-    starts, ends = (get_column(items, name, int, MARK) for name in ("start_byte", "end_byte"))
-    return byte_spans(starts, ends, MARK)
+    return " ".join(
+        fields.check_type(word, f"question_tokens[{i}]", str) for i, word in enumerate(words)
+    )

@@ -1,4 +1,4 @@
-"""A file that a person has at hand -> a page: plain text, HTML, or a record of a jsonl file."""
+"""Reads a page from a file: plain text, HTML, or a record of a jsonl or parquet file."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from nq.formats import inputs
 from nq.formats.fields import RecordError
-from nq.formats.html import Writer, from_html
-from nq.formats.words import spelling
+from nq.formats.html import PageBuilder, parse_html
+from nq.formats.words import spellings
 from nq.records import Example, Page
 
 TEXT_SUFFIXES, HTML_SUFFIXES = (".txt", ".text"), (".html", ".htm", ".xhtml")
-_BOMS = (  # the longer ones first: that of UTF-32 begins as that of UTF-16
+_BOMS = (  # longest first, because the mark of UTF-32 begins with that of UTF-16
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -31,77 +31,126 @@ _LOOKS_LIKE_HTML = re.compile(
 )
 
 
-def read_page(path: str, record: str | None = None) -> Page:
-    """The page in a file, which its name tells to be text, HTML or records, or else its content.
+def read_page(path: str | Path, record: str | int | None = None) -> Page:
+    """Reads a page from a file of text, HTML or NQ records.
+
+    The suffix of the file's name tells which, or else the content.
 
     Args:
-        path: the file.
-        record: of a jsonl file the record with that number (from 1) or that example_id,
-            whichever comes first; by default the first.
+        path: The file.
+        record: In a file of records, the record's number (from 1) or its example_id, whichever
+            comes first; by default the first record.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it holds no such record, no text, or something else than text.
+        OSError: The file cannot be read.
+        ValueError: The file has no such record, no text, or is not a text file.
     """
-    if path.endswith(inputs.SHARD_SUFFIXES):
-        page = from_record(_record(path, record))
-    elif record is not None:
+    name = inputs.path_text(path)
+    if name.endswith(inputs.SHARD_SUFFIXES):
+        return page_from_record(_record(name, None if record is None else str(record)), name)
+    if record is not None:
         raise ValueError(
-            f"{path} holds no records, so that record {record} cannot be chosen; "
+            f"{name} is not a file of records, so that record {record} cannot be chosen; "
             f"files of records end in {', '.join(inputs.SHARD_SUFFIXES)}"
         )
-    else:
-        return decode_page(Path(path).read_bytes(), path)
-    return _with_text(page, path)
+    return decode_page(Path(path).read_bytes(), name)
+
+
+def _record(path: str, wanted: str | None) -> Example:
+    number = 0
+    for number, (source, item) in enumerate(inputs.read_records(path), 1):
+        matches = wanted in (None, str(number))
+        if isinstance(item, Example):
+            if matches or str(item.example_id) == wanted:
+                return item
+        elif matches:
+            raise RecordError(f"{path}, line {source.line}: {item.reason}")
+    if number:
+        raise ValueError(f"none of the {number} records of {path} has number or id {wanted}")
+    raise ValueError(f"{path} has no records; give a file with at least one record")
 
 
 def decode_page(data: bytes, name: str) -> Page:
-    """The page in the bytes of a text or HTML file.
+    """Returns the page in the bytes of a text or HTML file; errors call it ``name``.
 
     Raises:
-        ValueError: it holds no text, or something else than text.
+        ValueError: The bytes have no text, or are not those of a text file.
     """
     text = decode_text(data, name)
     is_html = name.lower().endswith(HTML_SUFFIXES) or (
         not name.lower().endswith(TEXT_SUFFIXES) and _LOOKS_LIKE_HTML.search(text)
     )
-    return _with_text(from_html(text) if is_html else from_text(text), name)
+    return page_from_html(text, name) if is_html else page_from_text(text, name)
 
 
-def from_text(text: str) -> Page:
-    """The page of a plain text, whose paragraphs are parted by blank lines."""
-    written = Writer()
+def page_from_text(text: str, name: str = "the page") -> Page:
+    """Returns the page of a plain text, whose paragraphs are separated by blank lines.
+
+    Errors call the page ``name``.
+
+    Raises:
+        ValueError: The text has no words.
+
+    >>> page_from_text("It rains.").example.tokens
+    ['<P>', 'It', 'rains', '.', '</P>']
+    """
+    builder = PageBuilder()
     for paragraph in _BLANK_LINES.split(text):
         if paragraph.strip():
-            written.start("p", {})
-            written.data(paragraph)
-            written.end("p")
-    return written.close().page()
+            builder.start("p", {})
+            builder.data(paragraph)
+            builder.end("p")
+    return _with_words(builder.close().page(), name)
 
 
-def from_record(example: Example) -> Page:
-    """The page of a record; its text is gone, so that it is spelled by rules.
+def page_from_html(html: str, name: str = "the page") -> Page:
+    """Returns the page of an HTML text, as ``nq.formats.html`` reads it.
 
-    Words whose bytes touch stand close, whatever the rules say.
+    Errors call the page ``name``.
+
+    Raises:
+        ValueError: The page displays no words, or its elements are nested too deeply.
+
+    >>> page_from_html("<p>It <b>rains</b>.").example.tokens
+    ['<P>', 'It', 'rains', '.', '</P>']
     """
-    spelled = spelling(example.tokens, example.is_html)
+    return _with_words(parse_html(html), name)
+
+
+def page_from_record(example: Example, name: str = "the page") -> Page:
+    """Returns the page of an example, spelled by rules because the original text is lost.
+
+    Words whose bytes are adjacent are joined, whatever the rules are. A page without words is a
+    ``ValueError``, which calls the page ``name``.
+    """
+    spelled = spellings(example.tokens, example.is_html)
     for i, html in enumerate(example.is_html[:-1]):
         if not html and not example.is_html[i + 1] and example.adjacent(i, i + 1):
             spelled[i] = spelled[i].rstrip(" ")
-    return Page(example, spelled)
+    return _with_words(Page(example, spelled), name)
+
+
+def _with_words(page: Page, name: str) -> Page:
+    if all(page.example.is_html):
+        raise ValueError(
+            f"{name} has no text: found {len(page.example.tokens)} tags and no words; give a page "
+            "with text that a browser displays"
+        )
+    return page
 
 
 def decode_text(data: bytes, name: str) -> str:
-    """Text in any usual encoding: by its byte order mark, UTF-8, as HTML declares, or else
-    Windows-1252; with plain line ends.
+    """Decodes text by its byte order mark, as UTF-8, as HTML declares it, or as Windows-1252.
+
+    Line ends of any kind become a line feed.
 
     Raises:
-        ValueError: zero bytes, which no text holds.
+        ValueError: There are zero bytes, so that ``name`` is not a text file.
     """
     marked = next((encoding for bom, encoding in _BOMS if data.startswith(bom)), None)
     if not marked and b"\0" in data:
         raise ValueError(
-            f"{name} is no text (byte {data.index(0) + 1} is 0x00); expected plain text or HTML"
+            f"{name} is not a text file (byte {data.index(0) + 1} is 0x00); give plain text or HTML"
         )
     text = data.decode(marked or "utf-8", "replace")
     if not marked and 2 * text.count(_UNREADABLE) > sum(not c.isascii() for c in text):
@@ -110,34 +159,15 @@ def decode_text(data: bytes, name: str) -> str:
 
 
 def _decode_declared(data: bytes) -> str:
-    """Text that is not in UTF-8, even where it says so."""
+    """Decodes text that is not UTF-8, even if it declares to be."""
     declared = _CHARSET.search(data[:4096])
     try:
         encoding = codecs.lookup(declared[1].decode()).name if declared else _FALLBACK
         return data.decode(encoding if encoding != "utf-8" else _FALLBACK, "replace")
-    except (LookupError, ValueError):  # no such encoding, or none of text
+    except (LookupError, ValueError):  # the encoding is unknown, or not one of text
         return data.decode(_FALLBACK, "replace")
 
 
-def _with_text(page: Page, name: str) -> Page:
-    if all(page.example.is_html):
-        raise ValueError(f"{name} holds no text; give a page with something to read")
-    return page
-
-
-def _record(path: str, wanted: str | None) -> Example:
-    problem = f"{path} holds no records"
-    for number, (source, item) in enumerate(inputs.read_examples(path), 1):
-        named = wanted in (None, str(number))
-        if isinstance(item, Example):
-            if named or str(item.example_id) == wanted:
-                return item
-        elif named:
-            raise RecordError(f"{path}, line {source.line}: {item.reason}")
-        problem = f"none of the {number} records of {path} is number {wanted} or has that id"
-    raise ValueError(problem)
-
-
 def with_question(page: Page, question: str) -> Example:
-    """The page's example with ``question`` for its own."""
+    """Returns the page's example with ``question``, without annotations."""
     return replace(page.example, question=question, annotations=None)

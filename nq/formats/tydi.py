@@ -1,14 +1,14 @@
-"""TyDi QA: plain text in eleven languages, passages and answers as UTF-8 byte offsets.
+"""The dialect TyDi QA: plain text in eleven languages, passages and answers as UTF-8 byte offsets.
 
-The text becomes tokens, and offsets become spans of them:
+The text is tokenized, and byte offsets become spans of tokens:
 
 - Words are split at white space, between letters and symbols, and where a number or a word in
-  Latin letters meets another script. Scripts that put no blanks between words (Thai, Chinese,
-  Japanese) give one token a character, combining marks included; Katakana, which spells whole
-  names, one a run. What is split does not depend on the gold.
-- A passage is a paragraph: it stands between ``<P>`` and ``</P>``, tokens of no bytes, so that
-  the bytes of its span are the file's, and so that a model meets the markers that it knows.
-- An answer that begins or ends inside a token is widened to it.
+  Latin letters meets another script. Scripts without spaces between words (Thai, Chinese,
+  Japanese) give one token for each character with its combining marks; Katakana, which spells
+  whole names, gives one for each run. The split does not depend on the gold.
+- A passage is a paragraph, between the tokens ``<P>`` and ``</P>``, which cover no bytes: the bytes
+  of its span are those of the file, and a model sees the markers that it knows.
+- An answer that begins or ends inside a token is extended to the whole token.
 
 A passage answer is a long answer, a minimal answer a short one.
 """
@@ -17,32 +17,24 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from nq.formats.fields import (
-    Record,
-    RecordError,
-    get,
-    get_candidate_index,
-    get_id,
-    get_text,
-    get_yes_no,
-)
+from nq.formats import fields
+from nq.formats.fields import Record, RecordError, get
 from nq.records import Annotation, Candidate, Example, IntArray, Span
 
 NAME = "TyDi QA"
 MARK = "document_plaintext"
 START, END = "plaintext_start_byte", "plaintext_end_byte"
 OPEN, CLOSE = "<P>", "</P>"
-# One letter a character: l Latin, d digit, w other letter, k Katakana, s a script without
-# blanks, m combining mark or joiner, b blank, o other.
+# One class for each character: l Latin, d digit, w other letter, k Katakana, s a script without
+# spaces, m combining mark or joiner, b white space, o other.
 TOKEN = re.compile("[ld][ldm]*|w[wm]*|km*(?:k+m*)*|[som]m*")
-_WITHOUT_BLANKS = (
+_WITHOUT_SPACES = (
     *("THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "CJK", "HIRAGANA", "BOPOMOFO", "YI", "TAI"),
     *("JAVANESE", "BALINESE", "NEW"),
 )
@@ -50,15 +42,8 @@ _JOINERS = ("\u200c", "\u200d")
 _WIDER_FROM = (0x80, 0x800, 0x10000)
 
 
-class _Kinds(dict[int, str]):
-    """The letter for each character, as ``str.translate`` wants it; see ``TOKEN``."""
-
-    def __missing__(self, code: int) -> str:
-        self[code] = _kind(chr(code))
-        return self[code]
-
-
-def _kind(char: str) -> str:
+@cache
+def _character_class(char: str) -> str:
     category, script = unicodedata.category(char), unicodedata.name(char, "").split(" ")[0]
     if char.isspace() or category[0] == "Z":
         return "b"
@@ -70,47 +55,55 @@ def _kind(char: str) -> str:
         return "o"
     if script.startswith("KATAKANA"):
         return "k"
-    return "l" if script == "LATIN" else "s" if script in _WITHOUT_BLANKS else "w"
-
-
-_KINDS = _Kinds()
+    return "l" if script == "LATIN" else "s" if script in _WITHOUT_SPACES else "w"
 
 
 def split(text: str) -> list[tuple[int, int]]:
-    """Start and end, in characters, of the tokens of a text.
+    """Returns the start and end character of each token of a text.
 
     >>> [text := "In 1994년에 (서울)", [text[a:b] for a, b in split(text)]][1]
     ['In', '1994', '년에', '(', '서울', ')']
     """
-    return [match.span() for match in TOKEN.finditer(text.translate(_KINDS))]
+    return [match.span() for match in TOKEN.finditer("".join(map(_character_class, text)))]
 
 
 def decode(record: Record) -> Example:
-    """The example in a TyDi QA record.
+    """Returns the example in a record of TyDi QA.
 
     Raises:
-        RecordError: a field is missing, of the wrong kind, or out of range.
+        RecordError: A field is missing, of the wrong type, or out of range.
     """
-    page = _Page(get(record, MARK, str))
+    text = _Text(get(record, MARK, str))
     passages = [
-        page.place(item, f"passage_answer_candidates[{i}]")
+        text.char_span(item, f"passage_answer_candidates[{i}]")
         for i, item in enumerate(get(record, "passage_answer_candidates", list))
     ]
-    layout = _layout(page, passages)
+    tokens, char_spans, candidates = _tokenize(text.text, passages)
+
+    def annotation(item: Any, where: str) -> Annotation:
+        passage = get(item, "passage_answer", dict, where=where)
+        index = fields.candidate_index(passage, len(candidates), f"{where}.passage_answer")
+        minimal = get(item, "minimal_answer", dict, where=where)
+        short = _minimal_answer(minimal, text, char_spans, f"{where}.minimal_answer")
+        long = None if index is None else candidates[index].span
+        return Annotation(
+            long, index, () if short is None else (short,), fields.yes_no(item, where)
+        )
+
     return Example(
-        example_id=get_id(record),
+        example_id=fields.example_id(record),
         question=get(record, "question_text", str),
-        tokens=layout.tokens,
-        is_html=layout.is_html,
-        candidates=layout.candidates,
-        annotations=_annotations(record, page, layout),
-        token_bytes=layout.token_bytes,
-        title=get_text(record, "document_title"),
+        tokens=tokens,
+        is_html=(char_spans[:, 0] == char_spans[:, 1]).tolist(),
+        candidates=candidates,
+        annotations=fields.gold(record, annotation),
+        token_bytes=text.byte_of_char[char_spans],
+        title=fields.optional_text(record, "document_title"),
     )
 
 
-class _Page:
-    """A text and where each of its characters lies in UTF-8."""
+class _Text:
+    """A text and the UTF-8 byte offset of each of its characters, and of its end."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -118,111 +111,75 @@ class _Page:
         widths = 1 + sum((codes >= limit).astype(np.int64) for limit in _WIDER_FROM)
         self.byte_of_char: IntArray = np.concatenate([[0], np.cumsum(widths)])
 
-    def place(self, item: Any, where: str) -> tuple[int, int]:
-        """Start and end character of a non-null byte span."""
+    def char_span(self, item: Any, where: str) -> tuple[int, int]:
+        """Returns the start and end character of a byte span that is not null."""
         start, end = (get(item, name, int, where=where) for name in (START, END))
         n_bytes = int(self.byte_of_char[-1])
         if end < start:
             raise RecordError(f"{where} ends at byte {end}, before its start {start}")
         if start < 0 or end > n_bytes:
-            raise RecordError(f"{where} [{start}, {end}) lies outside the {n_bytes} bytes")
-        return self._char(start, where), self._char(end, where)
-
-    def _char(self, byte: int, where: str) -> int:
-        char = int(np.searchsorted(self.byte_of_char, byte))
-        if self.byte_of_char[char] != byte:
-            raise RecordError(f"{where}: byte {byte} lies in the middle of a character")
-        return char
+            raise RecordError(f"{where} [{start}, {end}) is outside the {n_bytes} bytes")
+        first, last = np.searchsorted(self.byte_of_char, (start, end)).tolist()
+        for char, byte in ((first, start), (last, end)):
+            if self.byte_of_char[char] != byte:
+                raise RecordError(f"{where}: byte {byte} is in the middle of a character")
+        return first, last
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Layout:
-    """A page as tokens, the tags of its passages among them."""
+def _tokenize(
+    text: str, passages: Sequence[tuple[int, int]]
+) -> tuple[list[str], IntArray, list[Candidate]]:
+    """Splits a text into words, with tags around its passages.
 
-    tokens: Sequence[str]
-    is_html: Sequence[bool]
-    token_bytes: IntArray
-    candidates: Sequence[Candidate]
-    find: Callable[[int, int], Span | None]
+    Args:
+        text: The page.
+        passages: Start and end character of each passage; passages may be nested.
 
-
-def _layout(page: _Page, passages: Sequence[tuple[int, int]]) -> _Layout:
-    """Cuts a page at its passages, puts tags there, and splits what lies between."""
+    Returns:
+        The tokens, their ``[n_tokens, 2]`` start and end characters (equal for a tag), and one
+        candidate for each passage.
+    """
+    # At one character, tags of passages that end come before those that start, and tags of outer
+    # passages enclose those of inner ones. An empty passage starts and ends among the starts.
+    tags = []
+    longest_first = sorted(range(len(passages)), key=lambda n: passages[n][0] - passages[n][1])
+    for rank, number in enumerate(longest_first):
+        start, end = passages[number]
+        tags.append((start, 1, rank, OPEN, number))
+        tags.append(
+            (end, 1, rank, CLOSE, number) if start == end else (end, 0, -rank, CLOSE, number)
+        )
     tokens: list[str] = []
     chars: list[tuple[int, int]] = []
     first, last = [0] * len(passages), [0] * len(passages)
-
-    def tag(spelled: str, char: int) -> int:
-        tokens.append(spelled)
-        chars.append((char, char))
-        return len(tokens)
-
-    closing: dict[int, list[int]] = {}
-    opening: dict[int, list[int]] = {}
-    for number in sorted(range(len(passages)), key=lambda n: passages[n][0] - passages[n][1]):
-        start, end = passages[number]
-        opening.setdefault(start, []).append(number)
-        if end > start:
-            closing.setdefault(end, []).insert(0, number)
-    cuts = sorted({0, len(page.text), *opening, *closing})
-    for cut, following in pairwise([*cuts, len(page.text)]):
-        for number in closing.get(cut, ()):
-            last[number] = tag(CLOSE, cut)
-        for number in opening.get(cut, ()):
-            first[number] = tag(OPEN, cut) - 1
-            if passages[number][1] == cut:
-                last[number] = tag(CLOSE, cut)
-        for start, end in split(page.text[cut:following]):
-            tokens.append(page.text[cut + start : cut + end])
-            chars.append((cut + start, cut + end))
-    if not tokens:
-        tokens, chars = [""], [(0, 0)]
-    spans = np.array(chars, np.int64)
-    is_html = spans[:, 0] == spans[:, 1]
-    words = np.flatnonzero(~is_html)
-
-    def find(start: int, end: int) -> Span | None:
-        """The words that hold some of the characters from ``start`` to ``end``."""
-        a = int(np.searchsorted(spans[words, 1], start, "right"))
-        b = int(np.searchsorted(spans[words, 0], end, "left"))
-        return Span(int(words[a]), int(words[b - 1]) + 1) if a < b else None
-
-    return _Layout(
-        tokens,
-        is_html.tolist(),
-        page.byte_of_char[spans],
-        [Candidate(Span(a, b), top_level=True) for a, b in zip(first, last, strict=True)],
-        find,
-    )
+    position = 0
+    for char, _, _, tag, number in [
+        *sorted(tags, key=lambda tag: tag[:3]),
+        (len(text), 2, 0, "", 0),
+    ]:
+        for start, end in split(text[position:char]):
+            tokens.append(text[position + start : position + end])
+            chars.append((position + start, position + end))
+        position = char
+        if tag == OPEN:
+            first[number] = len(tokens)
+        if tag:
+            tokens.append(tag)
+            chars.append((char, char))
+        if tag == CLOSE:
+            last[number] = len(tokens)
+    candidates = [Candidate(Span(a, b), top_level=True) for a, b in zip(first, last, strict=True)]
+    return tokens or [""], np.array(chars or [(0, 0)], np.int64), candidates
 
 
-def _annotations(record: Record, page: _Page, layout: _Layout) -> tuple[Annotation, ...] | None:
-    if record.get("annotations") in (None, []):
-        return None
-    items = get(record, "annotations", list)
-    return tuple(
-        _annotation(item, page, layout, f"annotations[{i}]") for i, item in enumerate(items)
-    )
-
-
-def _annotation(item: Any, page: _Page, layout: _Layout, where: str) -> Annotation:
-    passage = get(item, "passage_answer", dict, where=where)
-    number = get_candidate_index(passage, len(layout.candidates), f"{where}.passage_answer")
-    minimal = get(item, "minimal_answer", dict, where=where)
-    short = _minimal_answer(minimal, page, layout, f"{where}.minimal_answer")
-    return Annotation(
-        None if number is None else layout.candidates[number].span,
-        number,
-        () if short is None else (short,),
-        get_yes_no(item, where),
-    )
-
-
-def _minimal_answer(item: Any, page: _Page, layout: _Layout, where: str) -> Span | None:
+def _minimal_answer(item: Any, text: _Text, char_spans: IntArray, where: str) -> Span | None:
+    """Returns the words that contain characters of a minimal answer, ``None`` if it is null."""
     if [get(item, name, int, where=where) for name in (START, END)] == [-1, -1]:
         return None
-    start, end = page.place(item, where)
-    span = layout.find(start, end) if start < end else None
-    if span is None:
-        raise RecordError(f"{where} [{item[START]}, {item[END]}) holds no word")
-    return span
+    start, end = text.char_span(item, where)
+    words = np.flatnonzero(char_spans[:, 0] < char_spans[:, 1])
+    first = int(np.searchsorted(char_spans[words, 1], start, "right"))
+    last = int(np.searchsorted(char_spans[words, 0], end, "left"))
+    if start == end or first >= last:
+        raise RecordError(f"{where} [{item[START]}, {item[END]}) contains no word")
+    return Span(int(words[first]), int(words[last - 1]) + 1)

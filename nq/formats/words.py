@@ -1,12 +1,13 @@
-"""text -> words as NQ has them, each with its own spelling; and back for records.
+"""Splits text into words as NQ has them, and joins the words of records into readable text.
 
-The words are what the model reads, the spelling is what a person reads:
+A word is what the model reads, its spelling is what a person reads:
 
     text      Obama's "full-time" job (1961)
     words     Obama 's `` full - time '' job ( 1961 )
     spelling  Obama|'s |"|full|-|time|" |job |(|1961|)
 
-A spelling ends in a blank where the text has one, so that joining them gives the text back.
+A spelling ends in a space if the text has white space there, so that joining the spellings restores
+the text.
 """
 
 from __future__ import annotations
@@ -17,28 +18,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 
-_LINES = (
-    "P",
-    "Table",
-    "Tr",
-    "Ul",
-    "Ol",
-    "Dl",
-    "Li",
-    "Dd",
-    "Dt",
-    "H1",
-    "H2",
-    "H3",
-    "H4",
-    "H5",
-    "H6",
-)
-LAYOUT = {  # what the tags of a page become where it is shown to a person
+BLOCKS = ("p", "table", "tr", "ul", "ol", "dl", "li", "dd", "dt")
+HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+TAG_SPELLINGS = {
     **dict.fromkeys(("</Td>", "</Th>"), " | "),
-    **{f"<{slash}{name}>": "\n" for slash in ("", "/") for name in _LINES},
+    **{f"<{slash}{t.capitalize()}>": "\n" for t in (*BLOCKS, *HEADINGS) for slash in ("", "/")},
 }
-_SPELLED_BY_NQ = {
+_NQ_SPELLINGS = {
     **dict.fromkeys("\u2018\u2019", "'"),
     **dict.fromkeys("\u2013\u2014", "--"),
     **{"\u201c": "``", "\u201d": "''", "[": "(", "]": ")", "…": "..."},
@@ -47,7 +33,7 @@ _OPENING = ("", *"([{<-/\u2013\u2014\u2018\u201c")
 _JOINERS = "\u00ad\u200c\u200d\u2060\U0001f3fb-\U0001f3ff"  # and skin tones
 _CONTROL = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
 _TOKEN = r"""
-    https?://[^\s{control}]*[^\W_]/?                  # an address, without the mark after it
+    https?://[^\s{control}]*[^\W_]/?                  # an address without the punctuation after it
   | (?:[^\W\d_]\.){{2,}}                              # U.S.
   | \b[A-Z]\.(?=\s[A-Z])                              # the initial of L. Frank Baum
   | [$£€]?\d+(?:[.,]\d+)*[\w{marks}]*                 # 1,642 and 42.195 and 1920s
@@ -55,15 +41,15 @@ _TOKEN = r"""
   | [^\W_]+(?=n['\u2019]t\b) | n['\u2019]t\b          # did n't
   | {word}+(?:['\u2019](?!{suffix}\b){word}+|&{word}+|\.[a-z]{word}+)*  # O'Hara, A&M, example.org
   | \.{{2,}} | --+
-  | [^\s{control}][{marks}]*(?:\u200d[^\s{control}][{marks}]*)*    # every other mark alone
+  | [^\s{control}][{marks}]*(?:\u200d[^\s{control}][{marks}]*)*    # any other character alone
 """
-_NO_BLANK_BEFORE = {*".,;:!?)%]…", "''", "...", "n't"}
-_NO_BLANK_AFTER = {*"($£€[", "``"}
+_NO_SPACE_BEFORE = {*".,;:!?)%]…", "''", "...", "n't"}
+_NO_SPACE_AFTER = {*"($£€[", "``"}
 _SUFFIX = "(?i:s|re|ll|ve|d|m)"
 _SHORT_FORM = re.compile(f"'{_SUFFIX}")
 _PLAIN = {"``": '"', "''": '"', "--": "\u2013"}
-_GAP = re.compile(rf"[\s{_CONTROL}]")
-_UNSHOWN = re.compile(f"[{_CONTROL}]")
+_WHITE_SPACE = re.compile(rf"[\s{_CONTROL}]")
+_CONTROL_CHARACTER = re.compile(f"[{_CONTROL}]")
 
 
 @cache
@@ -77,7 +63,7 @@ def _token() -> re.Pattern[str]:
 
 
 def words(text: str) -> Iterator[tuple[str, str]]:
-    """Each word of ``text`` and its spelling; only control characters and blanks get lost.
+    """Yields each word of ``text`` with its spelling; only control characters and spaces are lost.
 
     >>> [word for word, _ in words('Obama\\'s "full-time" job [1961] didn\\'t')]
     ['Obama', "'s", '``', 'full', '-', 'time', "''", 'job', '(', '1961', ')', 'did', "n't"]
@@ -90,42 +76,32 @@ def words(text: str) -> Iterator[tuple[str, str]]:
             before = text[match.start() - 1 : match.start()]
             word = "``" if before.strip() in _OPENING else "''"
         else:
-            word = _SPELLED_BY_NQ.get(source, source).replace("\u2019", "'")
-        yield word, source + " " * bool(_GAP.match(text, match.end()))
+            word = _NQ_SPELLINGS.get(source, source).replace("\u2019", "'")
+        yield word, source + " " * bool(_WHITE_SPACE.match(text, match.end()))
 
 
-def spelling(tokens: Sequence[str], is_html: Iterable[bool]) -> list[str]:
-    """The spelling of a record's tokens, whose text is not at hand: punctuation drawn close.
+def spellings(tokens: Sequence[str], is_html: Iterable[bool]) -> list[str]:
+    """Returns the spellings of a record's tokens, whose original text is not available.
 
-    >>> "".join(spelling(["Obama", "'s", "full", "-", "time", "(", "1961", ")"], [False] * 8))
+    Args:
+        tokens: The tokens, tags among them.
+        is_html: One flag for each token, true for a tag.
+
+    >>> "".join(spellings(["Obama", "'s", "full", "-", "time", "(", "1961", ")"], [False] * 8))
     "Obama's full-time (1961) "
     """
     spelled = [
-        LAYOUT.get(_tag_name(token), " ") if html else _shown(token)
+        TAG_SPELLINGS.get(re.sub(r"[ _][^>]*", "", token), " ")  # <Td_colspan="2"> is <Td>
+        if html
+        else (_PLAIN.get(token) or _CONTROL_CHARACTER.sub("\ufffd", token)) + " "
         for token, html in zip(tokens, is_html, strict=True)
     ]
-    for i, (this, then) in enumerate(pairwise(tokens)):
-        if _is_close(this, then):
+    for i, (token, following) in enumerate(pairwise(tokens)):
+        if (
+            following in _NO_SPACE_BEFORE
+            or token in _NO_SPACE_AFTER
+            or "-" in (token, following)
+            or _SHORT_FORM.fullmatch(following)
+        ):
             spelled[i] = spelled[i].rstrip(" ")
     return spelled
-
-
-def _tag_name(token: str) -> str:
-    """``<Td_colspan="2">`` -> ``<Td>``."""
-    return re.sub(r"[ _][^>]*", "", token)
-
-
-def _shown(token: str) -> str:
-    plain = _PLAIN.get(token) or _UNSHOWN.sub("\ufffd", token)
-    return f"{plain} "
-
-
-def _is_close(this: str, then: str) -> bool:
-    """Whether two words stand without a blank between them."""
-    hyphen = "-" in (this, then)
-    return (
-        then in _NO_BLANK_BEFORE
-        or this in _NO_BLANK_AFTER
-        or hyphen
-        or bool(_SHORT_FORM.fullmatch(then))
-    )

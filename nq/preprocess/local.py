@@ -67,7 +67,7 @@ def write_windows(request: Request, part: Path) -> dict[str, int]:
     counts = dict.fromkeys((*COUNTERS, "dead_letters"), 0)
     files = enumerate(request.files, start=request.first_file)
     items = islice(
-        chain.from_iterable(inputs.read_examples(path, i) for i, path in files), request.limit
+        chain.from_iterable(inputs.read_records(path, i) for i, path in files), request.limit
     )
 
     def records() -> Iterator[bytes]:

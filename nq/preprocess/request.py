@@ -49,7 +49,7 @@ class Request:
         """The request as the manifest keeps it, with digests in place of paths."""
         return {
             "version": __version__,
-            "inputs": [{"name": Path(f).name, "sha256": inputs.digest(f)} for f in self.files],
+            "inputs": [{"name": Path(f).name, "sha256": inputs.sha256(f)} for f in self.files],
             "tokenizer": self.digest_tokenizer(),
             "windows": self.windows.to_dict(),
             "limit": self.limit,

@@ -1,4 +1,4 @@
-"""Calibration against a slow, obvious version."""
+"""Tests of the calibration error, against a slow implementation of its definition."""
 
 import math
 
@@ -14,62 +14,62 @@ ANSWERS = st.lists(
 
 
 def slow_bins(answers: list[tuple[float, bool]], bins: int) -> list[tuple[int, float, float]]:
-    """Count, mean and share right of each bin, one comparison at a time."""
-    found = []
+    """Returns count, mean probability and share correct of each bin, by plain comparisons."""
+    rows = []
     for i in range(bins):
         last = i == bins - 1
         inside = [(p, r) for p, r in answers if i / bins <= p and (p < (i + 1) / bins or last)]
         n = len(inside)
         mean = math.fsum(p for p, _ in inside) / n if n else 0.0
-        found.append((n, mean, sum(r for _, r in inside) / n if n else 0.0))
-    return found
+        rows.append((n, mean, sum(r for _, r in inside) / n if n else 0.0))
+    return rows
 
 
 @given(ANSWERS, st.integers(1, 30))
 @example([(1.0, True), (0.0, False)], 10).via("both ends")
-def test_bins_and_error_are_those_of_the_slow_version(
+def test_bins_and_error_equal_the_slow_implementation(
     answers: list[tuple[float, bool]], bins: int
 ) -> None:
-    probabilities, right = [p for p, _ in answers], [r for _, r in answers]
+    probabilities, correct = [p for p, _ in answers], [r for _, r in answers]
     slow = slow_bins(answers, bins)
-    found = reliability(probabilities, right, bins)
-    assert [(b.count, b.mean, b.right) for b in found] == slow
-    assert [b.high for b in found[:-1]] == [b.low for b in found[1:]]
+    fast = reliability(probabilities, correct, bins)
+    assert [(b.count, b.mean, b.right) for b in fast] == slow
+    assert [b.high for b in fast[:-1]] == [b.low for b in fast[1:]]
     total = len(answers)
     error = sum(n / total * abs(share - mean) for n, mean, share in slow if n)
-    assert expected_calibration_error(probabilities, right, bins) == pytest.approx(error)
+    assert expected_calibration_error(probabilities, correct, bins) == pytest.approx(error)
     assert 0 <= error <= 1
 
 
-def test_what_is_said_comes_true() -> None:
+def test_calibrated_probabilities_have_no_error() -> None:
     probabilities = [0.25] * 8 + [0.75] * 4
-    right = [True, True] + [False] * 6 + [True, True, True, False]
-    assert expected_calibration_error(probabilities, right) == 0
+    correct = [True, True] + [False] * 6 + [True, True, True, False]
+    assert expected_calibration_error(probabilities, correct) == 0
     assert expected_calibration_error([], []) == 0
     assert expected_calibration_error([1.0] * 4, [False] * 4) == 1
 
 
 @pytest.mark.parametrize(
-    ("probabilities", "right", "bins", "says"),
+    ("probabilities", "correct", "bins", "message"),
     [
-        ([1.5], [True], 10, "lies in"),
-        ([-0.1], [True], 10, "lies in"),
+        ([1.5], [True], 10, "must be in"),
+        ([-0.1], [True], 10, "must be in"),
         ([math.nan], [True], 10, "got nan"),
         ([0.5], [], 10, "argument"),
         ([0.5], [True], 0, "at least 1"),
     ],
 )
-def test_what_is_no_probability(
-    probabilities: list[float], right: list[bool], bins: int, says: str
+def test_invalid_arguments_are_value_errors(
+    probabilities: list[float], correct: list[bool], bins: int, message: str
 ) -> None:
-    with pytest.raises(ValueError, match=says):
-        reliability(probabilities, right, bins)
+    with pytest.raises(ValueError, match=message):
+        reliability(probabilities, correct, bins)
 
 
-def test_chance_alone_makes_an_error_that_more_answers_make_smaller() -> None:
-    """Of one bin with n answers of probability 1/2: the mean distance of a fair coin from it."""
+def test_error_by_chance_equals_the_mean_deviation_of_a_binomial() -> None:
+    """For one bin with n answers of probability 1/2, it is the mean deviation of n coin tosses."""
     for n in (4, 100):
         binomial = [math.comb(n, k) / 2**n * abs(k / n - 0.5) for k in range(n + 1)]
-        found = error_by_chance([0.5] * n, draws=2000)
-        assert found == pytest.approx(math.fsum(binomial), rel=0.06)
-        assert found == error_by_chance([0.5] * n, draws=2000)
+        error = error_by_chance([0.5] * n, draws=2000)
+        assert error == pytest.approx(math.fsum(binomial), rel=0.06)
+        assert error == error_by_chance([0.5] * n, draws=2000)

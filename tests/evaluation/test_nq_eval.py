@@ -1,4 +1,4 @@
-"""The scorer: against hand counts, frozen official results, and a slower, obvious scorer."""
+"""Tests of the evaluation, against counts by hand, official results and a slow implementation."""
 
 from __future__ import annotations
 
@@ -34,33 +34,33 @@ Gold = dict[ExampleId, list[Label]]
 Predictions = dict[ExampleId, Label]
 
 
-# --- material
+# --- helpers
 
 
 def span(text: str) -> Span:
-    """``3-5`` is tokens [3, 5); nothing is null."""
+    """Returns the tokens [3, 5) for ``3-5``, a null span for an empty text."""
     start, end = map(int, text.split("-")) if text else (-1, -1)
     return Span(start_token=start, end_token=end)
 
 
 def label(text: str, long_score: float = 0.0, short_score: float = 0.0) -> Label:
-    """``long short short … yes/no`` as in ``"3-9 4-5 NONE"``; ``.`` is no long answer."""
+    """Parses ``long short short … yes/no``, as in ``"3-9 4-5 NONE"``; ``.`` is null."""
     long, *short, yes_no = text.split()
     spans = tuple(map(span, short))
     return Label(span(long.strip(".")), spans, yes_no.lower(), long_score, short_score)
 
 
-def record(of: Label) -> dict[str, Any]:
-    """The label as annotation and prediction files spell it."""
+def record(label: Label) -> dict[str, Any]:
+    """Returns a label as annotation and prediction files encode it."""
 
-    def spelled(s: Span) -> dict[str, int]:
+    def encode(s: Span) -> dict[str, int]:
         names = ("start_byte", "end_byte", "start_token", "end_token")
         return dict(zip(names, (*s.bytes, *s.tokens), strict=True))
 
     return {
-        "long_answer": spelled(of.long),
-        "short_answers": [spelled(s) for s in of.short],
-        "yes_no_answer": of.yes_no.upper(),
+        "long_answer": encode(label.long),
+        "short_answers": [encode(s) for s in label.short],
+        "yes_no_answer": label.yes_no.upper(),
     }
 
 
@@ -83,7 +83,7 @@ def prediction_bytes(predictions: Mapping[Any, Label]) -> bytes:
 
 
 def small_spans() -> st.SearchStrategy[Span]:
-    """Few enough that two are often equal; in bytes, in tokens, in both, or null."""
+    """Returns a strategy of few spans, often equal, in bytes, in tokens, in both, or null."""
     pairs = st.sampled_from([(-1, -1), (0, 1), (1, 2), (1, 3)])
     return st.builds(lambda b, t: Span(*b, *t), pairs, pairs)
 
@@ -110,7 +110,7 @@ def decision(kind: str, score: float) -> Decision:
     return Decision(has_gold, predicted, kind == "right", score)
 
 
-def unzip(examples: dict[int, tuple[list[Label], Label]]) -> tuple[Gold, Predictions]:
+def split_examples(examples: dict[int, tuple[list[Label], Label]]) -> tuple[Gold, Predictions]:
     return {i: g for i, (g, _) in examples.items()}, {i: p for i, (_, p) in examples.items()}
 
 
@@ -127,7 +127,7 @@ def unzip(examples: dict[int, tuple[list[Label], Label]]) -> tuple[Gold, Predict
         ((-1, -1, 7, 3), "token span [7, 3) is empty"),
     ],
 )
-def test_a_span_is_whole(ends: tuple[int, int, int, int], message: str) -> None:
+def test_invalid_spans_are_value_errors(ends: tuple[int, int, int, int], message: str) -> None:
     with pytest.raises(ValueError, match=message.replace("[", r"\[").replace(")", r"\)")):
         Span(*ends)
 
@@ -162,24 +162,26 @@ def test_spans_are_equal_by_bytes_or_tokens(a: Span, b: Span, equal: bool) -> No
         (". 1-2 NONE", ". YES", False),
     ],
 )
-def test_a_short_answer_is_a_set_or_yes_no(gold: str, predicted: str, equal: bool) -> None:
-    found = nq_eval.score({1: [label(gold)] * 2}, {1: label(predicted)})
-    assert found["short-answer-f1"] == equal
+def test_short_answers_are_equal_as_sets_or_by_yes_no(
+    gold: str, predicted: str, equal: bool
+) -> None:
+    metrics = nq_eval.score({1: [label(gold)] * 2}, {1: label(predicted)})
+    assert metrics["short-answer-f1"] == equal
 
 
-def test_null_spans_in_a_set_do_not_count() -> None:
-    some = Label(short=(Span(), Span(1, 2), Span()))
-    assert some.short_equals(Label(short=(Span(1, 2),)))
+def test_null_spans_in_a_set_are_ignored() -> None:
+    label = Label(short=(Span(), Span(1, 2), Span()))
+    assert label.short_equals(Label(short=(Span(1, 2),)))
     assert not Label(short=(Span(),)).has_short
 
 
 @pytest.mark.parametrize("fields", [{"yes_no": "maybe"}, {"long_score": float("nan")}])
-def test_a_label_is_checked(fields: dict[str, Any]) -> None:
+def test_invalid_labels_are_value_errors(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"expected YES, NO or NONE|NaN"):
         Label(**fields)
 
 
-# --- who must agree
+# --- number of annotators
 
 
 @pytest.mark.parametrize(
@@ -198,23 +200,23 @@ def test_gold_needs_enough_annotators(
     annotators: list[str], settings: dict[str, Any], f1: int
 ) -> None:
     gold: Gold = {1: [label(x) for x in annotators]}
-    found = nq_eval.score(gold, {1: label("1-2 NONE")}, **settings)
-    assert found["long-answer-f1"] == f1
-    assert found["micro_f1"] == 1
+    metrics = nq_eval.score(gold, {1: label("1-2 NONE")}, **settings)
+    assert metrics["long-answer-f1"] == f1
+    assert metrics["micro_f1"] == 1
 
 
-def test_nobody_agrees_on_nothing() -> None:
-    found = nq_eval.score({1: []}, {1: label("1-2 NONE")}, long_non_null_threshold=0)
-    assert found["long-answer-f1"] == 0
+def test_no_annotators_give_no_gold() -> None:
+    metrics = nq_eval.score({1: []}, {1: label("1-2 NONE")}, long_non_null_threshold=0)
+    assert metrics["long-answer-f1"] == 0
 
 
-# --- counted by hand
+# --- counts by hand
 
 
 def test_thresholds_by_hand() -> None:
     kinds = ["right", "wrong", "right", "extra", "miss", "none", "right"]
-    found = [decision(k, s) for k, s in zip(kinds, [9, 7, 7, 5, 4, 3, 1], strict=True)]
-    points = nq_eval.sweep(found)
+    items = [decision(k, s) for k, s in zip(kinds, [9, 7, 7, 5, 4, 3, 1], strict=True)]
+    points = nq_eval.sweep(items)
     counts = [(9, 1 / 1, 1 / 5), (7, 2 / 3, 2 / 5), (5, 2 / 4, 2 / 5), (4, 2 / 4, 2 / 5)]
     counts += [(3, 2 / 4, 2 / 5), (1, 3 / 5, 3 / 5)]
     assert [(p.threshold, p.precision, p.recall) for p in points] == counts
@@ -226,9 +228,9 @@ def test_thresholds_by_hand() -> None:
     ]
 
 
-def test_the_first_of_equal_maxima_wins() -> None:
-    found = [decision("right", 5), decision("none", 4), decision("miss", 3)]
-    points = nq_eval.sweep(found)
+def test_the_highest_threshold_of_equal_maxima_is_best() -> None:
+    items = [decision("right", 5), decision("none", 4), decision("miss", 3)]
+    points = nq_eval.sweep(items)
     assert nq_eval.best(points).threshold == 5
     assert nq_eval.at_precision(points, 0.5) == points[0]
 
@@ -241,24 +243,24 @@ def test_three_micro_f1s_by_hand() -> None:
         2: label("5-9 NONE", 1, 0),  # long wrong, short missed
         3: label(". NONE"),  # both missed
     }
-    found = nq_eval.score(gold, predictions)
+    metrics = nq_eval.score(gold, predictions)
     # 3 correct of 5 predicted of 8; below the best thresholds (4 and 5) fall the two wrong ones;
     # Kaggle: 3 right, 2 wrong, 3 missed
-    assert found["micro_f1"] == pytest.approx(2 * 3 / (5 + 8))
-    assert found["micro_f1_best"] == pytest.approx(2 * 3 / (3 + 8))
-    assert found["kaggle_micro_f1"] == pytest.approx(2 * 3 / (2 * 3 + 2 + 3))
-    assert found["all-answer-f1"] == 0  # one annotator is not enough for the official rule
+    assert metrics["micro_f1"] == pytest.approx(2 * 3 / (5 + 8))
+    assert metrics["micro_f1_best"] == pytest.approx(2 * 3 / (3 + 8))
+    assert metrics["kaggle_micro_f1"] == pytest.approx(2 * 3 / (2 * 3 + 2 + 3))
+    assert metrics["all-answer-f1"] == 0  # one annotator is not enough for the official rule
 
 
 def test_no_examples_score_zero() -> None:
-    found = nq_eval.score({}, {})
-    assert set(found.values()) == {0}
-    assert nq_eval.table([], [], found).startswith("****")
+    metrics = nq_eval.score({}, {})
+    assert set(metrics.values()) == {0}
+    assert nq_eval.table([], [], metrics).startswith("****")
 
 
-# --- as the official script has it
+# --- results of the official script
 
-# Annotators, prediction, its long and its short score.
+# Annotations, prediction, its long and its short score.
 FROZEN: list[tuple[list[str], str, float, float]] = [
     (["3-4 YES", "0-1 NO", "1-2 4-5 NONE"], "3-4 YES", 3.5, 2.25),
     (["4-5 YES"], "4-5 1-3 5-7 NONE", 7.375, 2.0),
@@ -280,7 +282,7 @@ FROZEN: list[tuple[list[str], str, float, float]] = [
     (["1-3 NO", ". 0-1 NONE"], "0-1 NONE", 0.25, 0.25),
     ([". NONE", "3-4 NONE", "1-3 NONE", "3-4 5-7 NONE", ". 5-6 NONE"], "4-6 0-1 NONE", -1.5, 2.0),
 ]
-# What the official scripts (and yorko's adaption, for all-answer) make of it.
+# The results of the official scripts (and of yorko's adaption, for all-answer).
 OFFICIAL = {
     "long-best-threshold-f1": 0.6666666666666666,
     "long-best-threshold-precision": 0.8,
@@ -335,82 +337,84 @@ def frozen() -> tuple[Gold, Predictions]:
     return gold, {i: label(*row[1:]) for i, row in enumerate(FROZEN)}
 
 
-def test_equal_to_the_official_script_to_the_last_bit() -> None:
-    found = nq_eval.score(*frozen())
-    assert {key: found[key] for key in OFFICIAL} == OFFICIAL
-    assert list(found) == [*OFFICIAL, *nq_eval.MICRO_METRICS]
-    assert found["micro_f1"] == OFFICIAL_ONE_ENOUGH["all-answer-f1"]
+def test_metrics_equal_the_official_script_exactly() -> None:
+    metrics = nq_eval.score(*frozen())
+    assert {key: metrics[key] for key in OFFICIAL} == OFFICIAL
+    assert list(metrics) == [*OFFICIAL, *nq_eval.MICRO_METRICS]
+    assert metrics["micro_f1"] == OFFICIAL_ONE_ENOUGH["all-answer-f1"]
 
 
-def test_equal_to_the_official_script_with_one_annotator_enough() -> None:
-    found = nq_eval.score(*frozen(), long_non_null_threshold=1, short_non_null_threshold=1)
-    assert {key: found[key] for key in OFFICIAL_ONE_ENOUGH} == OFFICIAL_ONE_ENOUGH
+def test_metrics_equal_the_official_script_if_one_annotator_is_enough() -> None:
+    metrics = nq_eval.score(*frozen(), long_non_null_threshold=1, short_non_null_threshold=1)
+    assert {key: metrics[key] for key in OFFICIAL_ONE_ENOUGH} == OFFICIAL_ONE_ENOUGH
 
 
 # --- properties
 
 
-def slow_quality(found: Sequence[Decision], threshold: float) -> tuple[float, float, float]:
-    """F1, precision and recall when only predictions scoring ``threshold`` or more are made."""
-    made = [d for d in found if d.predicted and d.score >= threshold]
-    correct = len([d for d in made if d.correct])
-    n_gold = len([d for d in found if d.has_gold])
-    precision = correct / len(made) if made else 0.0
+def slow_metrics(items: Sequence[Decision], threshold: float) -> tuple[float, float, float]:
+    """Returns F1, precision and recall of the predictions that score at least ``threshold``."""
+    predicted = [d for d in items if d.predicted and d.score >= threshold]
+    correct = len([d for d in predicted if d.correct])
+    n_gold = len([d for d in items if d.has_gold])
+    precision = correct / len(predicted) if predicted else 0.0
     recall = correct / n_gold if n_gold else 0.0
     f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
     return f1, precision, recall
 
 
 @given(DECISIONS)
-def test_the_sweep_equals_trying_every_threshold(found: list[Decision]) -> None:
-    tried = [(t, *slow_quality(found, t)) for t in sorted({d.score for d in found}, reverse=True)]
-    points = nq_eval.sweep(found)
-    assert [(p.threshold, p.f1, p.precision, p.recall) for p in points] == tried
+def test_sweep_equals_the_metrics_at_every_threshold(items: list[Decision]) -> None:
+    slow = [(t, *slow_metrics(items, t)) for t in sorted({d.score for d in items}, reverse=True)]
+    points = nq_eval.sweep(items)
+    assert [(p.threshold, p.f1, p.precision, p.recall) for p in points] == slow
 
     best = (0.0, 0.0, 0.0, 0.0)
-    for row in tried:
+    for row in slow:
         best = row if row[1] > best[1] else best
     top = nq_eval.best(points)
     assert (top.threshold, top.f1, top.precision, top.recall) == best
 
     for target in nq_eval.PRECISION_TARGETS:
-        recall = max((row[3] for row in tried if row[2] >= target), default=0)
-        at = nq_eval.at_precision(points, target)
-        assert (at.recall if at else 0) == recall
-        assert at is None or at.precision >= target
+        recall = max((row[3] for row in slow if row[2] >= target), default=0)
+        point = nq_eval.at_precision(points, target)
+        assert (point.recall if point else 0) == recall
+        assert point is None or point.precision >= target
 
 
 @given(DECISIONS, st.floats(-10, 10))
-def test_no_fixed_threshold_beats_the_best(found: list[Decision], threshold: float) -> None:
-    assert nq_eval.best(nq_eval.sweep(found)).f1 >= slow_quality(found, threshold)[0]
+def test_no_threshold_has_a_higher_f1_than_the_best(
+    items: list[Decision], threshold: float
+) -> None:
+    assert nq_eval.best(nq_eval.sweep(items)).f1 >= slow_metrics(items, threshold)[0]
 
 
 @given(EXAMPLES, st.randoms(use_true_random=False))
-def test_order_is_nothing(
-    examples: dict[int, tuple[list[Label], Label]], chance: random.Random
+def test_metrics_do_not_depend_on_order(
+    examples: dict[int, tuple[list[Label], Label]], shuffler: random.Random
 ) -> None:
-    gold, predictions = unzip(examples)
+    gold, predictions = split_examples(examples)
     shuffled = list(predictions.items())
-    chance.shuffle(shuffled)
+    shuffler.shuffle(shuffled)
     backwards = {i: labels[::-1] for i, labels in reversed(gold.items())}
     assert nq_eval.score(backwards, dict(shuffled)) == nq_eval.score(gold, predictions)
 
 
 @given(EXAMPLES)
-def test_every_rate_is_a_rate(examples: dict[int, tuple[list[Label], Label]]) -> None:
-    found = nq_eval.score(*unzip(examples))
-    rates = {k: v for k, v in found.items() if not k.endswith(("threshold", "-n"))}
+def test_every_rate_is_between_0_and_1(examples: dict[int, tuple[list[Label], Label]]) -> None:
+    metrics = nq_eval.score(*split_examples(examples))
+    rates = {k: v for k, v in metrics.items() if not k.endswith(("threshold", "-n"))}
     assert all(0 <= rate <= 1 for rate in rates.values())
-    assert found["long-best-threshold-f1"] >= found["long-answer-f1"]
-    assert found["short-best-threshold-f1"] >= found["short-answer-f1"]
-    assert found["kaggle_micro_f1"] >= found["micro_f1"]  # a wrong answer misses nothing there
+    assert metrics["long-best-threshold-f1"] >= metrics["long-answer-f1"]
+    assert metrics["short-best-threshold-f1"] >= metrics["short-answer-f1"]
+    assert metrics["kaggle_micro_f1"] >= metrics["micro_f1"]  # there a wrong answer is no FN
 
 
 @given(EXAMPLES, st.integers(1, 3), st.booleans())
 def test_gold_as_predictions_is_perfect(
     examples: dict[int, tuple[list[Label], Label]], needed: int, one_annotator: bool
 ) -> None:
-    gold, _ = unzip(examples)
+    gold, _ = split_examples(examples)
     settings: dict[str, Any] = {
         "long_non_null_threshold": needed,
         "short_non_null_threshold": needed,
@@ -424,23 +428,23 @@ def test_gold_as_predictions_is_perfect(
         long = longs[0] if len(longs) >= enough else Span()
         short = shorts[0] if len(shorts) >= enough else Label()
         copied[i] = Label(long, short.short, short.yes_no)
-    found = nq_eval.score(gold, copied, **settings)
+    metrics = nq_eval.score(gold, copied, **settings)
     for kind, exists in (
         ("long", any(x.has_long for x in copied.values())),
         ("short", any(x.has_short for x in copied.values())),
     ):
         keys = [f"{kind}-answer-{x}" for x in ("f1", "precision", "recall")]
         keys += [f"{kind}-best-threshold-f1", f"{kind}-recall-at-precision>=0.9"]
-        assert {found[key] for key in keys} == {exists}
+        assert {metrics[key] for key in keys} == {exists}
     if needed == 1:
         answered = any(x.has_long or x.has_short for x in copied.values())
-        assert {found[key] for key in nq_eval.MICRO_METRICS} == {answered}
+        assert {metrics[key] for key in nq_eval.MICRO_METRICS} == {answered}
 
 
 # --- ids
 
 
-def test_different_ids_are_named() -> None:
+def test_different_ids_are_a_value_error_that_names_them() -> None:
     gold: Gold = {i: [Label()] for i in range(7)}
     predictions: Predictions = {6: Label(), 70: Label(), 80: Label()}
     with pytest.raises(ValueError, match="differ") as error:
@@ -454,7 +458,9 @@ def test_different_ids_are_named() -> None:
 
 
 @given(EXAMPLES)
-def test_records_give_back_their_labels(examples: dict[int, tuple[list[Label], Label]]) -> None:
+def test_labels_are_restored_from_their_records(
+    examples: dict[int, tuple[list[Label], Label]],
+) -> None:
     for labels, predicted in examples.values():
         read = gold_labels({"annotations": [record(x) for x in labels]})
         assert [record(x) for x in read] == [record(x) for x in labels]
@@ -467,7 +473,7 @@ def test_records_give_back_their_labels(examples: dict[int, tuple[list[Label], L
 
 @pytest.fixture
 def shards(tmp_path: Path) -> Path:
-    """A folder of gold: one shard plain, one gzip by name, one gzip under a plain name."""
+    """Returns a folder of gold: a plain file, a gzip file, and a gzip file with a plain name."""
     folder = tmp_path / "gold"
     folder.mkdir()
     for i, name in enumerate(["a.jsonl", "b.jsonl.gz", "c.json"]):
@@ -485,19 +491,19 @@ def test_gold_is_read_from_files_globs_and_folders(shards: Path) -> None:
     assert list(read_gold([str(shards / "b.jsonl.gz")])) == [1]
 
 
-def test_a_file_whose_name_looks_like_a_glob_is_read(tmp_path: Path) -> None:
+def test_a_file_name_may_look_like_a_glob(tmp_path: Path) -> None:
     path = tmp_path / "dev[1].jsonl"
     path.write_bytes(gold_line(1, [Label()]))
     assert list(read_gold(path)) == [1]
 
 
 @pytest.mark.parametrize("pattern", ["nothing", "nothing*.jsonl", ""])
-def test_no_file_is_an_error(tmp_path: Path, pattern: str) -> None:
+def test_a_pattern_without_files_is_a_value_error(tmp_path: Path, pattern: str) -> None:
     with pytest.raises(ValueError, match=r"no file at .*: give a file, a glob"):
         read_gold(tmp_path / pattern)
 
 
-def test_simplified_gold_has_no_bytes_and_text_ids(tmp_path: Path) -> None:
+def test_simplified_gold_without_bytes_and_with_text_ids_is_read(tmp_path: Path) -> None:
     annotation = {
         "long_answer": {"start_token": 1, "end_token": 9, "candidate_index": 0},
         "short_answers": [{"start_token": 2, "end_token": 3}],
@@ -508,7 +514,7 @@ def test_simplified_gold_has_no_bytes_and_text_ids(tmp_path: Path) -> None:
     assert read_gold(path) == {-12: [label("1-9 2-3 NONE")]}
 
 
-def test_an_id_that_is_no_number_stays_text() -> None:
+def test_an_id_may_be_text() -> None:
     assert example_id({"example_id": "en-7"}) == "en-7"
 
 
@@ -531,14 +537,16 @@ def test_an_id_that_is_no_number_stays_text() -> None:
         ),
     ],
 )
-def test_a_bad_gold_line_is_named(tmp_path: Path, line: str, message: str) -> None:
+def test_a_bad_gold_line_is_a_value_error_with_its_number(
+    tmp_path: Path, line: str, message: str
+) -> None:
     path = tmp_path / "gold.jsonl"
     path.write_bytes(gold_line(1, [Label()]) + b"\n" + line.encode())
     with pytest.raises(ValueError, match=rf"gold\.jsonl:3: {message}"):
         read_gold(path)
 
 
-def test_a_cut_gzip_is_named(tmp_path: Path) -> None:
+def test_a_truncated_gzip_file_is_a_value_error(tmp_path: Path) -> None:
     path = tmp_path / "gold.jsonl.gz"
     path.write_bytes(gzip.compress(gold_line(1, [Label()]))[:-9])
     with pytest.raises(ValueError, match=r"gold\.jsonl\.gz: broken gzip"):
@@ -559,8 +567,8 @@ def test_predictions_may_lack_answers_and_repeat(tmp_path: Path) -> None:
         {"example_id": 6, "long_answer": None, "short_answers": [{"start_byte": -1}]},
         {"example_id": 5, "long_answer": wanted},
     )
-    found = read_predictions(path)
-    assert found == {5: label("2-4 NONE", 1.5, 2), 6: Label(Span(), (Span(),), "none", 1.5, 2)}
+    labels = read_predictions(path)
+    assert labels == {5: label("2-4 NONE", 1.5, 2), 6: Label(Span(), (Span(),), "none", 1.5, 2)}
 
 
 def test_predictions_may_be_gzip_and_infinite(tmp_path: Path) -> None:
@@ -583,7 +591,7 @@ def test_predictions_may_be_gzip_and_infinite(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_bad_prediction_is_named(
+def test_a_bad_prediction_is_a_value_error_with_its_index(
     tmp_path: Path, prediction: dict[str, Any], message: str
 ) -> None:
     path = write_predictions(tmp_path / "p.json", {"example_id": 1}, {"example_id": 2} | prediction)
@@ -592,7 +600,7 @@ def test_a_bad_prediction_is_named(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"predictions": 3}'])
-def test_a_file_that_holds_no_predictions_is_named(tmp_path: Path, text: str) -> None:
+def test_a_file_without_predictions_is_a_value_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "p.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"p\.json: "):
@@ -610,29 +618,42 @@ def files(tmp_path: Path) -> tuple[str, str]:
     return f"--gold_path={tmp_path}/gold*", f"--predictions_path={tmp_path}/predictions.json"
 
 
-def command(*args: str) -> subprocess.CompletedProcess[str]:
+def run_command(*args: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "eval.nq_eval", *args]
     return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_command_prints_one_json_object(files: tuple[str, str]) -> None:
-    done = command(*files)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout) == nq_eval.score(*frozen())
+    process = run_command(*files)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert json.loads(process.stdout) == nq_eval.score(*frozen())
 
 
-def test_command_fails_in_one_line(files: tuple[str, str], tmp_path: Path) -> None:
+def test_evaluate_returns_what_the_command_prints(
+    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    predictions = tmp_path / "predictions.json"
+    for one_annotator in (False, True):
+        assert nq_eval.main([*files, f"--one_annotator={one_annotator}"]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        gold = [tmp_path / "gold.jsonl.gz"] if one_annotator else str(tmp_path / "gold*")
+        assert printed == nq_eval.evaluate(gold, predictions, one_annotator=one_annotator)
+    with pytest.raises(ValueError, match="no file at"):
+        nq_eval.evaluate(tmp_path / "nothing", predictions)
+
+
+def test_command_prints_one_line_for_bad_files(files: tuple[str, str], tmp_path: Path) -> None:
     (tmp_path / "predictions.json").write_text('{"predictions": []}')
-    done = command(*files)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("nq_eval: the ids of gold (14) and predictions (0) differ")
-    assert done.stderr.count("\n") == 1
+    process = run_command(*files)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr.startswith("nq_eval: the ids of gold (14) and predictions (0) differ")
+    assert process.stderr.count("\n") == 1
 
 
-def test_command_refuses_bad_usage() -> None:
-    done = command("--gold_path=x")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--predictions_path" in done.stderr
+def test_command_exits_with_2_for_bad_arguments() -> None:
+    process = run_command("--gold_path=x")
+    assert (process.returncode, process.stdout) == (2, "")
+    assert "--predictions_path" in process.stderr
 
 
 TABLE = """\
@@ -682,7 +703,7 @@ def test_pretty_print(
         ["--long_non_null_threshold=2", "--short_non_null_threshold", "2"],
     ],
 )
-def test_official_flags_are_taken(
+def test_official_flags_are_accepted(
     files: tuple[str, str], flags: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert nq_eval.main([*flags, *files]) == 0
@@ -697,30 +718,30 @@ def test_official_flags_are_taken(
         (["--short_non_null_threshold=1"], {"short_non_null_threshold": 1}),
     ],
 )
-def test_flags_reach_the_score(
+def test_flags_change_the_metrics(
     files: tuple[str, str],
     flags: list[str],
     settings: dict[str, Any],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert nq_eval.main([*files, *flags]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found == nq_eval.score(*frozen(), **settings)
-    assert found != nq_eval.score(*frozen())
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics == nq_eval.score(*frozen(), **settings)
+    assert metrics != nq_eval.score(*frozen())
 
 
 @pytest.mark.parametrize(
     "args",
     [[], ["--pretty_print=maybe"], ["--gold=x"], ["--num_threads=few"], ["--unknown_flag"]],
 )
-def test_bad_usage_is_two(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_arguments_exit_with_2(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         nq_eval.main(["--gold_path=x", "--predictions_path=y", *args] if args else [])
     assert stop.value.code == 2
     assert "usage: nq_eval" in capsys.readouterr().err
 
 
-def test_absent_files_are_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_absent_files_exit_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gold = tmp_path / "gold.jsonl"
     gold.write_bytes(b"")
     assert nq_eval.main([f"--gold_path={gold}", f"--predictions_path={tmp_path}/p.json"]) == 1

@@ -1,4 +1,4 @@
-"""Examples as rows of Hugging Face's ``natural_questions``, and files of them."""
+"""Converts examples to rows and parquet files of Hugging Face's ``natural_questions``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from nq.records import Annotation, Example, Span, YesNo
 Row = dict[str, Any]
 
 CODES = {YesNo.NONE: -1, YesNo.NO: 0, YesNo.YES: 1}
-TEXT, WHOLE = pa.string(), pa.int64()
-PLACE = {"start_token": WHOLE, "end_token": WHOLE, "start_byte": WHOLE, "end_byte": WHOLE}
-NULL = dict.fromkeys(PLACE, -1)
+TEXT, INTEGER = pa.string(), pa.int64()
+SPAN = dict.fromkeys(("start_token", "end_token", "start_byte", "end_byte"), INTEGER)
+NULL = dict.fromkeys(SPAN, -1)
 
 
 def lists(fields: dict[str, pa.DataType]) -> pa.DataType:
@@ -32,19 +32,24 @@ SCHEMA = pa.schema(
                 "html": TEXT,
                 "title": TEXT,
                 "tokens": lists(
-                    {"token": TEXT, "is_html": pa.bool_(), "start_byte": WHOLE, "end_byte": WHOLE}
+                    {
+                        "token": TEXT,
+                        "is_html": pa.bool_(),
+                        "start_byte": INTEGER,
+                        "end_byte": INTEGER,
+                    }
                 ),
                 "url": TEXT,
             }
         ),
         "question": pa.struct({"text": TEXT, "tokens": pa.list_(TEXT)}),
-        "long_answer_candidates": lists({**PLACE, "top_level": pa.bool_()}),
+        "long_answer_candidates": lists({**SPAN, "top_level": pa.bool_()}),
         "annotations": lists(
             {
                 "id": TEXT,
-                "long_answer": pa.struct({**PLACE, "candidate_index": WHOLE}),
-                "short_answers": lists({**PLACE, "text": TEXT}),
-                "yes_no_answer": WHOLE,
+                "long_answer": pa.struct({**SPAN, "candidate_index": INTEGER}),
+                "short_answers": lists({**SPAN, "text": TEXT}),
+                "yes_no_answer": INTEGER,
             }
         ),
     }
@@ -52,23 +57,22 @@ SCHEMA = pa.schema(
 
 
 def columns(rows: Sequence[Row], names: Iterable[str]) -> dict[str, list[Any]]:
-    """A list of objects as an object of lists."""
+    """Returns a list of objects as an object of lists."""
     return {name: [row[name] for row in rows] for name in names}
 
 
-def place(example: Example, span: Span) -> Row:
-    spans = example.token_bytes
-    found = {"start_token": span.start, "end_token": span.end, "start_byte": -1, "end_byte": -1}
-    if spans is not None and span.start < span.end:
-        found |= {"start_byte": int(spans[span.start, 0]), "end_byte": int(spans[span.end - 1, 1])}
-    return found
+def encode_span(example: Example, span: Span) -> Row:
+    token_bytes = example.token_bytes
+    fields = {"start_token": span.start, "end_token": span.end, "start_byte": -1, "end_byte": -1}
+    if token_bytes is not None and span.start < span.end:
+        fields |= {"start_byte": int(token_bytes[span.start, 0])}
+        fields |= {"end_byte": int(token_bytes[span.end - 1, 1])}
+    return fields
 
 
 def row(example: Example) -> Row:
-    """An example as the data set has it."""
-    n = len(example.tokens)
-    known = example.token_bytes
-    spans = np.full((n, 2), 0) if known is None else known
+    """Returns an example as a row of the data set."""
+    starts, ends = (None, None) if example.token_bytes is None else example.token_bytes.T.tolist()
     return {
         "id": str(example.example_id),
         "document": {
@@ -77,15 +81,18 @@ def row(example: Example) -> Row:
             "tokens": {
                 "token": list(example.tokens),
                 "is_html": list(example.is_html),
-                "start_byte": None if known is None else spans[:, 0].tolist(),
-                "end_byte": None if known is None else spans[:, 1].tolist(),
+                "start_byte": starts,
+                "end_byte": ends,
             },
             "url": "",
         },
         "question": {"text": example.question, "tokens": example.question.split(" ")},
         "long_answer_candidates": columns(
-            [{**place(example, c.span), "top_level": c.top_level} for c in example.candidates],
-            (*PLACE, "top_level"),
+            [
+                {**encode_span(example, c.span), "top_level": c.top_level}
+                for c in example.candidates
+            ],
+            (*SPAN, "top_level"),
         ),
         "annotations": columns(
             [_annotation(example, a) for a in example.annotations or ()],
@@ -94,37 +101,37 @@ def row(example: Example) -> Row:
     }
 
 
-def _annotation(example: Example, given: Annotation) -> Row:
-    long = NULL if given.long is None else place(example, given.long)
-    shorts = [{**place(example, span), "text": "…"} for span in given.shorts]
+def _annotation(example: Example, annotation: Annotation) -> Row:
+    long = NULL if annotation.long is None else encode_span(example, annotation.long)
+    shorts = [{**encode_span(example, span), "text": "…"} for span in annotation.shorts]
     return {
         "id": str(2**64 - 1),
         "long_answer": {
             **long,
-            "candidate_index": -1 if given.candidate is None else given.candidate,
+            "candidate_index": -1 if annotation.candidate is None else annotation.candidate,
         },
-        "short_answers": columns(shorts, (*PLACE, "text")),
-        "yes_no_answer": CODES[given.yes_no],
+        "short_answers": columns(shorts, (*SPAN, "text")),
+        "yes_no_answer": CODES[annotation.yes_no],
     }
 
 
-def write(path: Path, rows: Sequence[Row], group: int = 5, schema: Any = SCHEMA) -> Path:
-    """A parquet file of ``rows``, ``group`` of them in a row group."""
+def write(path: Path, rows: Sequence[Row], group_rows: int = 5, schema: Any = SCHEMA) -> Path:
+    """Writes a parquet file with ``group_rows`` rows in each row group."""
     table = pa.Table.from_pylist(list(rows), schema=schema)
-    pq.write_table(table, path, row_group_size=group)
+    pq.write_table(table, path, row_group_size=group_rows)
     return path
 
 
-def same(one: Example, other: Example) -> None:
+def assert_equal(actual: Example, expected: Example) -> None:
     """Asserts that two examples are equal in every field."""
     for name in Example.__slots__:
-        mine, theirs = getattr(one, name), getattr(other, name)
+        value, wanted = getattr(actual, name), getattr(expected, name)
         if name == "token_bytes":
-            assert (mine is None) == (theirs is None)
-            assert mine is None or np.array_equal(mine, theirs)
+            assert (value is None) == (wanted is None)
+            assert value is None or np.array_equal(value, wanted)
         elif name == "annotations":
-            assert (mine or None) == (theirs or None)
+            assert (value or None) == (wanted or None)
         elif name in ("tokens", "is_html", "candidates"):
-            assert list(mine) == list(theirs)
+            assert list(value) == list(wanted)
         else:
-            assert mine == theirs
+            assert value == wanted

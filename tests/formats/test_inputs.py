@@ -1,9 +1,10 @@
-"""Input files of every kind, and every way in which a record can be bad."""
+"""Tests of input files of every format, and of every kind of bad record."""
 
 from __future__ import annotations
 
 import copy
 import gzip
+import hashlib
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from nq.preprocess.features import features, training_features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, Span, YesNo
 from tests import nq_records
-from tests.formats.hugging_face_rows import row
+from tests.formats.hugging_face_rows import row, write
 from tests.nq_records import Record, changed, to_line, write_lines
 
 NATIVE = Path(__file__).parents[3] / "shared" / "data" / "native"
@@ -37,7 +38,7 @@ Make = Callable[..., Record]
 
 
 def read(path: Path, **options: Any) -> list[Example | DeadLetter]:
-    return [item for _, item in inputs.read_examples(str(path), **options)]
+    return [item for _, item in inputs.read_records(str(path), **options)]
 
 
 def ids(path: Path, **options: Any) -> list[int | str]:
@@ -50,11 +51,11 @@ def reason(record: object) -> str:
     return str(caught.value)
 
 
-# --- good records -------------------------------------------------------------------------
+# --- valid records ------------------------------------------------------------------------
 
 
 @each_dialect
-def test_reads_every_field(make: Make) -> None:
+def test_every_field_is_read(make: Make) -> None:
     example = inputs.decode_example(to_line(make(number=-5, words=3)))
     assert example.example_id == -5
     assert example.question == "who first walked on the moon"
@@ -74,7 +75,7 @@ def test_reads_every_field(make: Make) -> None:
     assert second.yes_no is YesNo.NONE
 
 
-def test_only_v1_has_bytes() -> None:
+def test_only_v1_has_token_bytes() -> None:
     example = inputs.decode_example(to_line(nq_records.v1(words=1)))
     assert example.token_bytes is not None
     assert np.array_equal(example.token_bytes[:2], [[0, 4], [5, 9]])
@@ -86,7 +87,7 @@ def test_only_v1_has_bytes() -> None:
     assert inputs.decode_example(to_line(record)).token_bytes is None
 
 
-def test_text_is_split_at_single_blanks_only() -> None:
+def test_simplified_text_is_split_at_single_spaces_only() -> None:
     record = nq_records.simplified() | {"document_text": "<P> a  b\u00a0c\u202fd\te <3 </P>"}
     record |= {"long_answer_candidates": [], "annotations": None}
     example = inputs.decode_example(to_line(record))
@@ -111,14 +112,12 @@ def test_gold_is_optional(make: Make, annotations: object) -> None:
         *((i, i) for i in ("q1", "007", "1_000", " 12", "-0", "٣", "9" * 5000)),
     ],
 )
-def test_ids_are_kept(written: int | str, expected: int | str) -> None:
-    found = inputs.decode_example(
-        to_line(nq_records.simplified(number=1) | {"example_id": written})
-    )
-    assert found.example_id == expected
+def test_ids_are_read_without_loss(written: int | str, expected: int | str) -> None:
+    record = nq_records.simplified() | {"example_id": written}
+    assert inputs.decode_example(to_line(record)).example_id == expected
 
 
-def test_optional_fields() -> None:
+def test_fields_may_be_absent() -> None:
     record = nq_records.v1()
     del record["question_text"], record["document_title"]
     del record["long_answer_candidates"][1]["top_level"]
@@ -150,16 +149,16 @@ def test_a_null_document_of_one_dialect_does_not_hide_the_other() -> None:
         "simplified-dev-sample.jsonl",
     ],
 )
-def test_reads_the_originals(name: str) -> None:
-    found = read(NATIVE / name)
-    assert found
-    assert all(isinstance(item, Example) and item.candidates for item in found)
+def test_published_files_are_read(name: str) -> None:
+    examples = read(NATIVE / name)
+    assert examples
+    assert all(isinstance(item, Example) and item.candidates for item in examples)
 
 
 # --- bad records --------------------------------------------------------------------------
 
 
-C, A, OUTSIDE = "long_answer_candidates", "annotations", "lies outside the 11 tokens"
+C, A, OUTSIDE = "long_answer_candidates", "annotations", "is outside the 11 tokens"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +180,7 @@ C, A, OUTSIDE = "long_answer_candidates", "annotations", "lies outside the 11 to
         (b"{}", "no document: expected a field 'document_tokens' (NQ v1.0) or 'document_text'"),
     ],
 )
-def test_lines_that_are_no_record(line: bytes, expected: str) -> None:
+def test_lines_without_a_record(line: bytes, expected: str) -> None:
     assert expected in reason(line)
 
 
@@ -203,7 +202,7 @@ def test_lines_that_are_no_record(line: bytes, expected: str) -> None:
         (f"{C}.0.start_token", True, "must be an integer, found a boolean"),
         (f"{C}.0.end_token", 12, f"{C}[0] [3, 12) {OUTSIDE}"),
         (f"{C}.0.end_token", 2**64 - 1, OUTSIDE),
-        (f"{C}.0.start_token", -2, "[-2, 11) lies outside the 11 tokens"),
+        (f"{C}.0.start_token", -2, "[-2, 11) is outside the 11 tokens"),
         (f"{C}.0.end_token", 2, "ends at token 2, before its start 3"),
         (f"{C}.0", {"start_token": 11, "end_token": 11}, OUTSIDE),
         (f"{C}.0", {"start_token": -1, "end_token": -1}, f"{C}[0] has no span"),
@@ -212,7 +211,7 @@ def test_lines_that_are_no_record(line: bytes, expected: str) -> None:
         ("annotations", 0, "field 'annotations' must be an array, found an integer"),
         (f"{A}.1", None, f"{A}[1] must be an object, found null"),
         (f"{A}.0.long_answer", ..., f"missing field '{A}[0].long_answer'"),
-        (f"{A}.0.long_answer.end_token", 99, f"{A}[0].long_answer [3, 99) lies outside"),
+        (f"{A}.0.long_answer.end_token", 99, f"{A}[0].long_answer [3, 99) is outside"),
         (f"{A}.0.long_answer.candidate_index", 2, "is 2, but there are 2 candidates"),
         (f"{A}.0.long_answer.candidate_index", -2, "candidate_index is -2"),
         (f"{A}.0.long_answer.candidate_index", True, "must be an integer, found a boolean"),
@@ -223,7 +222,7 @@ def test_lines_that_are_no_record(line: bytes, expected: str) -> None:
     ],
 )  # fmt: skip
 @each_dialect
-def test_fields_that_are_bad(make: Make, path: str, value: object, expected: str) -> None:
+def test_bad_fields(make: Make, path: str, value: object, expected: str) -> None:
     assert expected in reason(changed(make(words=3), path, value))
 
 
@@ -242,25 +241,20 @@ def test_fields_that_are_bad(make: Make, path: str, value: object, expected: str
         ("document_tokens.1.end_byte", 2**63, "beyond 64 bits"),
     ],
 )
-def test_v1_tokens_that_are_bad(path: str, value: object, expected: str) -> None:
+def test_bad_tokens_of_v1(path: str, value: object, expected: str) -> None:
     assert expected in reason(changed(nq_records.v1(words=3), path, value))
 
 
-def test_question_tokens_that_are_bad() -> None:
+def test_bad_question_tokens() -> None:
     record = changed(nq_records.v1(words=3), "question_tokens.1", 5)
     del record["question_text"]
     assert "question_tokens[1] must be a string, found an integer" in reason(record)
 
 
-def test_reasons_stay_short() -> None:
-    assert (
-        len(reason(changed(nq_records.v1(words=3), "annotations.0.yes_no_answer", "x" * 10**6)))
-        < 200
-    )
-    assert (
-        len(reason(changed(nq_records.v1(words=3), "annotations.0.yes_no_answer", ["x"] * 10**5)))
-        < 200
-    )
+@pytest.mark.parametrize("value", ["x" * 10**6, ["x"] * 10**5])
+def test_reasons_of_long_values_are_short(value: object) -> None:
+    record = changed(nq_records.v1(words=3), "annotations.0.yes_no_answer", value)
+    assert len(reason(record)) < 200
 
 
 # --- any record ---------------------------------------------------------------------------
@@ -279,12 +273,12 @@ anything = st.recursive(
     max_leaves=5,
 )
 nudges = st.integers(-9, 9).map(complex)
-places = st.floats(0, 1, exclude_max=True)
+fractions = st.floats(0, 1, exclude_max=True)
 CONFIG = WindowConfig(max_seq_length=64, max_query_length=16, doc_stride=16)
 
 
 def nodes(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every (container, key) of a JSON value; of long lists only the ends."""
+    """Yields every (container, key) of a JSON value; of long lists only the ends."""
     keys = list(value) if isinstance(value, dict) else range(len(value))
     for key in keys if len(keys) < 10 else [*keys[:3], *keys[-3:]]:
         yield value, key
@@ -314,31 +308,33 @@ def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(deadline=None, max_examples=400)
 @given(
     make=st.sampled_from([*DIALECTS, hugging_face]),
-    changes=st.lists(st.tuples(places, st.just(...) | nudges | anything), min_size=1, max_size=3),
+    changes=st.lists(
+        st.tuples(fractions, st.just(...) | nudges | anything), min_size=1, max_size=3
+    ),
     compat=st.sampled_from(COMPAT_MODES),
 )
 def test_a_changed_record_is_an_example_or_a_record_error(
     vocab: Path, make: Make, changes: list[tuple[float, Any]], compat: str
 ) -> None:
     record = copy.deepcopy(make(words=40))
-    for place, value in changes:
-        found = list(nodes(record))
-        if found:
-            container, key = found[int(place * len(found))]
+    for fraction, value in changes:
+        fields = list(nodes(record))
+        if fields:
+            container, key = fields[int(fraction * len(fields))]
             change(container, key, value)
     try:
         example = inputs.decode_example(to_line(record))
     except RecordError as error:
         assert str(error)
         return
-    check_safe(example)
+    check_ranges(example)
     tokenizer = load_tokenizer(vocab, compat)
     config = WindowConfig(**CONFIG.to_dict() | {"compat": compat})
     assert len(features(example, tokenizer, config)) >= 1
     training_features(example, tokenizer, config, negatives=1.0, seed=1)
 
 
-def check_safe(example: Example) -> None:
+def check_ranges(example: Example) -> None:
     n = len(example.tokens)
     spans = [c.span for c in example.candidates]
     for annotation in example.annotations or ():
@@ -364,7 +360,7 @@ def test_any_line_is_an_example_or_a_record_error(line: bytes) -> None:
 # --- files --------------------------------------------------------------------------------
 
 
-def test_plain_and_gzip_are_told_by_their_bytes(tmp_path: Path) -> None:
+def test_gzip_is_detected_by_its_first_bytes(tmp_path: Path) -> None:
     plain = write_lines(tmp_path / "a.jsonl", [nq_records.simplified(1), nq_records.v1(2)])
     zipped = write_lines(tmp_path / "b.jsonl.gz", [nq_records.simplified(3)])
     renamed = zipped.rename(tmp_path / "c.jsonl")
@@ -377,7 +373,7 @@ def test_bom_line_ends_and_blank_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     good = to_line(nq_records.simplified())
     path.write_bytes(b"\xef\xbb\xbf" + good + b"\r\n\r\n  \t\n" + good + b"\n\n" + good)
-    lines = [(source.line, item) for source, item in inputs.read_examples(str(path), 3)]
+    lines = [(source.line, item) for source, item in inputs.read_records(str(path), 3)]
     assert [line for line, _ in lines] == [1, 4, 6]
     assert all(isinstance(item, Example) for _, item in lines)
 
@@ -389,8 +385,8 @@ def test_empty_files(tmp_path: Path) -> None:
     assert [read(p) for p in sorted(tmp_path.iterdir())] == [[], [], []]
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "garbage behind", "magic only"])
-def test_a_damaged_gzip_file_gives_what_it_has(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["cut", "flipped", "trailing garbage", "magic only"])
+def test_a_damaged_gzip_file_is_read_up_to_the_damage(tmp_path: Path, damage: str) -> None:
     lines = [
         nq_records.simplified(i) | {"noise": random.Random(i).randbytes(3000).hex()}
         for i in range(20)
@@ -402,7 +398,7 @@ def test_a_damaged_gzip_file_gives_what_it_has(tmp_path: Path, damage: str) -> N
         {
             "cut": whole[:middle],
             "flipped": whole[:middle] + b"\xff" * 50 + whole[middle + 50 :],
-            "garbage behind": whole + b"garbage",
+            "trailing garbage": whole + b"garbage",
             "magic only": whole[:2],
         }[damage]
     )
@@ -425,18 +421,17 @@ def test_shares_and_limit_cover_every_line_once(tmp_path: Path) -> None:
     assert ids(path, limit=0) == []
 
 
-def test_an_endless_line_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "MAX_LINE_BYTES", 1 << 20)
+def test_a_very_long_line_is_a_dead_letter(tmp_path: Path) -> None:
     long, good = b"x" * (5 << 20), to_line(nq_records.simplified())
     path = write_lines(tmp_path / "a.jsonl", [good, long, good])
-    first, second, third = inputs.read_examples(str(path))
+    first, second, third = inputs.read_records(str(path), max_line_bytes=1 << 20)
     assert isinstance(first[1], Example)
     assert isinstance(third[1], Example)
     assert isinstance(second[1], DeadLetter)
     assert (second[0].line, second[1].reason) == (2, "the line is longer than 1 MiB")
 
 
-def test_dead_letters_keep_an_excerpt(tmp_path: Path) -> None:
+def test_a_dead_letter_has_an_excerpt(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "a.jsonl", [b'["\xff' + "ü".encode() * 4000])
     (letter,) = read(path)
     assert isinstance(letter, DeadLetter)
@@ -450,12 +445,12 @@ def test_find_files(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     (tmp_path / "sub.jsonl").mkdir()
 
-    def found(*patterns: str) -> list[str]:
+    def find(*patterns: str) -> list[str]:
         return [Path(p).name for p in inputs.find_files([str(tmp_path / p) for p in patterns])]
 
-    assert found("") == ["[x].jsonl", "a.jsonl.gz", "b.jsonl", "c.json"]
-    assert found("b.jsonl", "*.jsonl*") == ["b.jsonl", "[x].jsonl", "a.jsonl.gz"]
-    assert found("[x].jsonl", "notes.md", "./b.jsonl", "b.jsonl") == [
+    assert find("") == ["[x].jsonl", "a.jsonl.gz", "b.jsonl", "c.json"]
+    assert find("b.jsonl", "*.jsonl*") == ["b.jsonl", "[x].jsonl", "a.jsonl.gz"]
+    assert find("[x].jsonl", "notes.md", "./b.jsonl", "b.jsonl") == [
         "[x].jsonl",
         "notes.md",
         "b.jsonl",
@@ -463,8 +458,73 @@ def test_find_files(tmp_path: Path) -> None:
     with pytest.raises(
         FileNotFoundError, match=r"no file matches .*nothing.*; give a file, a glob"
     ):
-        found("nothing*")
-    with pytest.raises(FileNotFoundError, match=r"sub.jsonl holds no file ending in .jsonl, "):
-        found("sub.jsonl")
+        find("nothing*")
+    with pytest.raises(FileNotFoundError, match=r"sub.jsonl has no file ending in .jsonl, "):
+        find("sub.jsonl")
     with pytest.raises(ValueError, match="neither a file nor a folder"):
         inputs.find_files(["/dev/null"])
+    with pytest.raises(ValueError, match="found 5 instead of a path; give a str or"):
+        inputs.find_files([tmp_path, 5])  # type: ignore[list-item]
+    assert inputs.find_files(tmp_path / "b.jsonl") == [str(tmp_path / "b.jsonl")]
+
+
+def test_the_digest_of_a_changed_file_is_another(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"1")
+    digest = inputs.sha256(path)
+    assert digest == inputs.sha256(str(path)) == hashlib.sha256(b"1").hexdigest()
+    path.write_bytes(b"22")
+    assert inputs.sha256(path) == hashlib.sha256(b"22").hexdigest()
+
+
+# --- read_examples ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of a plain, a gzip and a parquet file; the first two have a bad record."""
+    bad = {"example_id": 5}
+    lines = [nq_records.simplified(1), bad, nq_records.v1(2)]
+    write_lines(tmp_path / "a.jsonl", lines)
+    write_lines(tmp_path / "b.jsonl.gz", [nq_records.v1(3), b"nonsense", nq_records.v1(1)])
+    write(tmp_path / "c.parquet", [hugging_face(number=4)])
+    return tmp_path
+
+
+def test_read_examples_of_files_globs_and_folders(folder: Path) -> None:
+    def read_ids(*patterns: str | Path) -> list[int | str]:
+        return [e.example_id for e in inputs.read_examples(patterns, skip_bad=True)]
+
+    assert read_ids(folder) == [1, 2, 3, 1, 4]
+    assert read_ids(f"{folder}/*.parquet", folder / "a.jsonl") == [4, 1, 2]
+    (example,) = inputs.read_examples(folder / "c.parquet")
+    assert example.question == "who first walked on the moon"
+
+
+def test_a_bad_record_is_an_error_with_file_line_and_reason(folder: Path) -> None:
+    examples = inputs.read_examples(folder)
+    assert next(examples).example_id == 1
+    with pytest.raises(RecordError, match=r"a\.jsonl, line 2: no document: .*; correct the record"):
+        next(examples)
+
+
+def test_skipped_records_are_logged_and_counted(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    list(inputs.read_examples(folder / "c.parquet", skip_bad=True))
+    assert not caplog.messages
+    list(inputs.read_examples(folder, skip_bad=True))
+    first, second, total = caplog.messages
+    assert first.startswith(f"skipped a record: {folder}/a.jsonl, line 2: no document")
+    assert second.startswith(f"skipped a record: {folder}/b.jsonl.gz, line 2: not JSON")
+    assert total == "skipped 2 bad records in all"
+
+
+def test_unusable_files_are_errors_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no file matches"):
+        inputs.read_examples(tmp_path / "nothing.jsonl")
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 and nothing more")
+    with pytest.raises(ValueError, match="cut off or damaged"):
+        inputs.read_examples(tmp_path)
+    with pytest.raises(ValueError, match="instead of a path"):
+        inputs.read_examples([5])  # type: ignore[list-item]

@@ -1,4 +1,4 @@
-"""Files of a person -> pages: HTML as NQ would have it, text, records, and whatever else."""
+"""Tests that HTML, text and records become pages with the tokens and candidates of NQ."""
 
 from __future__ import annotations
 
@@ -11,14 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.formats.html import BLOCKS, from_html
-from nq.formats.pages import decode_page, decode_text, from_text, read_page, with_question
+from nq.formats.html import parse_html
+from nq.formats.pages import (
+    decode_page,
+    decode_text,
+    page_from_html,
+    page_from_text,
+    read_page,
+    with_question,
+)
+from nq.formats.words import BLOCKS
 from nq.records import Page, Span
 from nq.report import page_text
 from tests import nq_records
 
 TAGS = ("p", "div", "table", "tr", "td", "th", "ul", "ol", "li", "dl", "dd", "h1", "b", "a")
-SOUP = st.lists(
+MARKUP = st.lists(
     st.sampled_from([f"<{slash}{tag}>" for tag in TAGS for slash in ("", "/")])
     | st.sampled_from(["<br>", "<p hidden>", "<script>", "</script>", "<title>", "<!--", "-->"])
     | st.sampled_from(["&amp;", "&#0;", "&nbsp;", "&#xD800;", "<![CDATA[", "<?x", "<", ">", "&"])
@@ -27,17 +35,17 @@ SOUP = st.lists(
 WORD = st.text(st.sampled_from("abcé(“.-"), min_size=1, max_size=5)
 
 
-def squeezed(text: str) -> str:
+def without_white_space(text: str) -> str:
     return re.sub(r"\s", "", text)
 
 
-def visible(page: Page) -> str:
+def visible_text(page: Page) -> str:
     pairs = zip(page.spelling, page.example.is_html, strict=True)
     return "".join(spelled for spelled, html in pairs if not html)
 
 
-def check(page: Page) -> None:
-    """What holds for every page, however it was written."""
+def check_page(page: Page) -> None:
+    """Asserts the invariants of every page."""
     example = page.example
     assert len(example.tokens) == len(example.is_html) == len(page.spelling)
     spans = [c.span for c in example.candidates]
@@ -57,27 +65,27 @@ def check(page: Page) -> None:
 
 
 def check_balance(page: Page, span: Span) -> None:
-    opened: list[str] = []
+    open_tags: list[str] = []
     for i in range(span.start, span.end):
         if page.example.is_html[i]:
             tag = page.example.tokens[i].strip("<>")
             if tag.startswith("/"):
-                assert opened.pop() == tag[1:]
+                assert open_tags.pop() == tag[1:]
             else:
-                opened.append(tag)
-    assert not opened
+                open_tags.append(tag)
+    assert not open_tags
 
 
 # --- HTML ---------------------------------------------------------------------------------
 
 
-@given(SOUP | st.text())
-def test_any_markup_makes_a_sound_page(markup: str) -> None:
-    check(from_html(markup))
+@given(MARKUP | st.text())
+def test_any_markup_gives_a_consistent_page(markup: str) -> None:
+    check_page(parse_html(markup))
 
 
 def element(inner: st.SearchStrategy[tuple[str, str]]) -> st.SearchStrategy[tuple[str, str]]:
-    """Pairs of well-formed markup and the text that a browser shows of it."""
+    """Returns pairs of well-formed markup and the text that a browser displays for it."""
     several = st.lists(inner, max_size=3).map(
         lambda pairs: ("".join(x for x, _ in pairs), "".join(x for _, x in pairs))
     )
@@ -103,15 +111,15 @@ def element(inner: st.SearchStrategy[tuple[str, str]]) -> st.SearchStrategy[tupl
 
 
 @given(st.recursive(WORD.map(lambda w: (w, w)), element, max_leaves=12))
-def test_every_visible_word_is_there_once_and_in_order(pair: tuple[str, str]) -> None:
+def test_visible_words_are_kept_once_and_in_order(pair: tuple[str, str]) -> None:
     markup, text = pair
-    page = from_html(f"<body>{markup}</body>")
-    check(page)
-    assert squeezed(visible(page)) == squeezed(text)
+    page = parse_html(f"<body>{markup}</body>")
+    check_page(page)
+    assert without_white_space(visible_text(page)) == without_white_space(text)
 
 
-def test_tags_words_and_candidates_are_those_of_nq() -> None:
-    page = from_html(
+def test_tokens_and_candidates_match_nq() -> None:
+    page = parse_html(
         "<html><head><title>The  Tower</title><style>p{}</style></head><body><nav>Home</nav>"
         "<h1>The Tower</h1><p>It&#39;s <i>old</i> (1874).<p>Wiki<b>pedia</b><br>says&nbsp;so"
         "<table><tr><th>Height<td>31&thinsp;m</table>Loose words.<ul><li>One <p>Two</ul>"
@@ -130,23 +138,23 @@ def test_tags_words_and_candidates_are_those_of_nq() -> None:
     assert texts == ["It's old (1874).", "Wikipedia says so", "Height | 31 m", "One\nTwo"]
 
 
-def test_a_page_without_blocks_gets_paragraphs() -> None:
-    page = from_html("<h1>Title</h1><div>One <b>two</b>.</div><div>Three<br>four.</div>")
-    check(page)
+def test_text_outside_blocks_becomes_paragraphs() -> None:
+    page = parse_html("<h1>Title</h1><div>One <b>two</b>.</div><div>Three<br>four.</div>")
+    check_page(page)
     assert [page_text.text(page, c.span) for c in page.example.candidates] == [
         "One two.",
         "Three four.",
     ]
 
 
-def test_markup_nested_beyond_reason_is_read_or_refused() -> None:
+def test_deeply_nested_markup_is_read_or_a_value_error() -> None:
     for depth in (300, 100_000):
         try:
-            page = from_html("<div>" * depth + "deep")
+            page = parse_html("<div>" * depth + "deep")
         except ValueError as error:
             assert "HTML" in str(error)
         else:
-            assert visible(page).strip() == "deep"
+            assert visible_text(page).strip() == "deep"
 
 
 # --- plain text ---------------------------------------------------------------------------
@@ -154,25 +162,29 @@ def test_markup_nested_beyond_reason_is_read_or_refused() -> None:
 
 @given(st.text() | st.lists(st.sampled_from(["a b.", "\n", "\r\n", " ", "\f"])).map("".join))
 def test_text_becomes_paragraphs(text: str) -> None:
-    page = from_text(text)
-    check(page)
+    visible = re.sub(r"[\s\x00-\x1f\x7f-\x9f]", "", text)
+    if not visible:
+        with pytest.raises(ValueError, match=r"the page has no text: found \d+ tags and no words"):
+            page_from_text(text)
+        return
+    page = page_from_text(text)
+    check_page(page)
     assert all(c.top_level for c in page.example.candidates)
-    unseen = r"[\s\x00-\x1f\x7f-\x9f]"
-    assert squeezed(visible(page)) == re.sub(unseen, "", text)
+    assert without_white_space(visible_text(page)) == visible
 
 
-def test_paragraphs_are_parted_by_blank_lines() -> None:
+def test_blank_lines_separate_paragraphs() -> None:
     text = decode_text(b"One\r\ntwo.\r\n \r\nThree.\n\n\n\nFour.", "x.txt")
-    page = from_text(text)
+    page = page_from_text(text)
     found = [page_text.text(page, c.span) for c in page.example.candidates]
     assert found == ["One two.", "Three.", "Four."]
 
 
-def test_a_megabyte_in_one_line() -> None:
+def test_one_line_of_a_megabyte() -> None:
     for text in ("lake is deep " * 80_000, "x" * 1_000_000, '"' * 100_000, "<p>x" * 1000):
         page = decode_page(text.encode(), "long.html")
-        check(page)
-        assert len(squeezed(visible(page))) <= len(text)
+        check_page(page)
+        assert len(without_white_space(visible_text(page))) <= len(text)
 
 
 # --- files --------------------------------------------------------------------------------
@@ -185,7 +197,7 @@ def test_any_bytes_are_a_page_or_a_value_error(data: bytes, name: str) -> None:
     except ValueError as error:
         assert name in str(error)
     else:
-        check(page)
+        check_page(page)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +219,7 @@ def test_any_bytes_are_a_page_or_a_value_error(data: bytes, name: str) -> None:
         ("a.txt", "né, cut off: é".encode()[:-1], "né"),
     ],
 )
-def test_kind_and_encoding_are_told(name: str, data: bytes, first: str) -> None:
+def test_format_and_encoding_are_detected(name: str, data: bytes, first: str) -> None:
     page = decode_page(data, name)
     assert next(visible_words(page)) == first
 
@@ -218,13 +230,15 @@ def visible_words(page: Page) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("data", [b"", b" \n\n ", b"<html><p></p></html>", b"<script>x</script>"])
-def test_nothing_to_read(data: bytes) -> None:
-    with pytest.raises(ValueError, match=r"page\.html holds no text"):
+def test_a_page_without_words_is_a_value_error(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"page\.html has no text: found \d tags and no words"):
         decode_page(data, "page.html")
+    with pytest.raises(ValueError, match=r"the page has no text: .*; give a page with text"):
+        page_from_html(data.decode())
 
 
-def test_binary_data() -> None:
-    with pytest.raises(ValueError, match=r"a\.pdf is no text \(byte 3 is 0x00\)"):
+def test_binary_data_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match=r"a\.pdf is not a text file \(byte 3 is 0x00\)"):
         decode_page(b"%P\0DF", "a.pdf")
 
 
@@ -235,43 +249,45 @@ def records(tmp_path: Path) -> Path:
 
 
 def test_records_are_chosen_by_number_or_id(records: Path) -> None:
-    chosen = {None: 7, "1": 7, "2": 8, "4": 9, "9": 9, "8": 8}
+    chosen = {None: 7, "1": 7, "2": 8, "4": 9, "9": 9, "8": 8, 4: 9}
     for wanted, expected in chosen.items():
-        page = read_page(str(records), wanted)
+        page = read_page(records, wanted)
         assert page.example.example_id == expected
         assert page_text.line(page, Span(3, 14)).startswith("the moon landing was in 1969. who")
-        asked = with_question(page, "why")
-        assert (asked.question, asked.annotations) == ("why", None)
+        example = with_question(page, "why")
+        assert (example.question, example.annotations) == ("why", None)
 
 
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [("3", r"jsonl\.gz, line 3: not JSON"), ("5", "none of the 4 records"), ("x", "none of the 4")],
 )
-def test_no_such_record(records: Path, wanted: str, message: str) -> None:
+def test_an_absent_or_bad_record_is_a_value_error(records: Path, wanted: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_page(str(records), wanted)
 
 
-def test_records_of_other_files(tmp_path: Path) -> None:
+def test_files_without_the_requested_record_are_value_errors(tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_text("words")
-    with pytest.raises(ValueError, match="holds no records, so that record 2"):
+    with pytest.raises(ValueError, match="is not a file of records, so that record 2"):
         read_page(str(text), "2")
+    with pytest.raises(ValueError, match="found 5 instead of a path"):
+        read_page(5)  # type: ignore[arg-type]
     empty = nq_records.write_lines(tmp_path / "a.jsonl", [])
-    with pytest.raises(ValueError, match="holds no records"):
+    with pytest.raises(ValueError, match="has no records"):
         read_page(str(empty))
     blank = {**nq_records.simplified(), "document_text": "<P> </P>", "long_answer_candidates": []}
     (tmp_path / "b.jsonl").write_text(json.dumps({**blank, "annotations": []}) + "\n")
-    with pytest.raises(ValueError, match="holds no text"):
+    with pytest.raises(ValueError, match="has no text"):
         read_page(str(tmp_path / "b.jsonl"))
 
 
-# --- shown --------------------------------------------------------------------------------
+# --- display ------------------------------------------------------------------------------
 
 
-def test_short_answers_are_marked_where_they_stand() -> None:
-    page = from_text("The (old) tower's keeper, Tom Hale.\n\nNo.")
+def test_short_answers_are_marked_in_the_text() -> None:
+    page = page_from_text("The (old) tower's keeper, Tom Hale.\n\nNo.")
     words = list(page.example.tokens)
     hale = Span(words.index("Tom"), words.index("Hale") + 1)
     tower = Span(words.index("tower"), words.index("'s"))

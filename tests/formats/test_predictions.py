@@ -1,4 +1,4 @@
-"""The prediction file: what the official evaluation reads, streamed, whole or not there."""
+"""Tests that the prediction file is the official one and is written one record at a time."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def predictions(draw: st.DrawFn) -> Prediction:
 
 
 @given(predictions(), st.booleans())
-def test_the_evaluation_reads_back_what_was_encoded(found: Prediction, with_bytes: bool) -> None:
-    encoded = encode_prediction(found, BYTES if with_bytes else None)
+def test_the_evaluation_reads_encoded_predictions(prediction: Prediction, with_bytes: bool) -> None:
+    encoded = encode_prediction(prediction, BYTES if with_bytes else None)
     label = labels.prediction_label(encoded)
-    assert labels.example_id(encoded) == labels.example_id({"example_id": found.example_id})
-    assert label.has_long == (found.long is not None)
-    assert label.has_short == (bool(found.shorts) or found.yes_no is not YesNo.NONE)
-    assert found.answered == (label.has_long or label.has_short)
-    assert (label.long_score, label.short_score) == (found.long_score, found.short_score)
-    assert label.yes_no.upper() == found.yes_no
+    assert labels.example_id(encoded) == labels.example_id({"example_id": prediction.example_id})
+    assert label.has_long == (prediction.long is not None)
+    assert label.has_short == (bool(prediction.shorts) or prediction.yes_no is not YesNo.NONE)
+    assert prediction.answered == (label.has_long or label.has_short)
+    assert (label.long_score, label.short_score) == (prediction.long_score, prediction.short_score)
+    assert label.yes_no.upper() == prediction.yes_no
     for span, read in zip(
-        (*(() if found.long is None else (found.long,)), *found.shorts),
+        (*(() if prediction.long is None else (prediction.long,)), *prediction.shorts),
         (*((label.long,) if label.has_long else ()), *label.short_spans),
         strict=True,
     ):
@@ -61,9 +61,9 @@ def test_the_evaluation_reads_back_what_was_encoded(found: Prediction, with_byte
         assert read.bytes == expected
 
 
-def test_the_layout_is_the_official_one() -> None:
-    found = Prediction(7, Span(1, 9), 2.5, (Span(2, 3), Span(4, 6)), 1.5)
-    assert encode_prediction(found, BYTES) == {
+def test_a_prediction_has_the_official_layout() -> None:
+    prediction = Prediction(7, Span(1, 9), 2.5, (Span(2, 3), Span(4, 6)), 1.5)
+    assert encode_prediction(prediction, BYTES) == {
         "example_id": 7,
         "long_answer": {"start_token": 1, "end_token": 9, "start_byte": 10, "end_byte": 87},
         "long_answer_score": 2.5,
@@ -76,13 +76,13 @@ def test_the_layout_is_the_official_one() -> None:
     }
 
 
-def test_no_answer_is_all_nulls() -> None:
+def test_null_answers_are_minus_one() -> None:
     encoded = encode_prediction(Prediction("x"))
     assert encoded["long_answer"] == NULL and encoded["short_answers"] == [NULL]
     assert encoded["yes_no_answer"] == "NONE"
 
 
-def test_bytes_that_make_no_span_are_left_out() -> None:
+def test_bytes_that_are_not_a_span_become_null() -> None:
     odd = np.array([[5, 9], [-1, -1], [3, 4]])
     for span in (Span(0, 2), Span(0, 3), Span(1, 2), Span(2, 4)):
         encoded = encode_prediction(Prediction(1, span), odd)["long_answer"]
@@ -92,8 +92,8 @@ def test_bytes_that_make_no_span_are_left_out() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(predictions(), max_size=4))
-def test_a_file_of_none_one_or_many_is_valid_json(found: list[Prediction]) -> None:
-    encoded = [encode_prediction(prediction) for prediction in found]
+def test_a_file_of_any_number_of_predictions_is_valid_json(items: list[Prediction]) -> None:
+    encoded = [encode_prediction(prediction) for prediction in items]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "predictions.json"
         write_predictions(path, iter(encoded))
@@ -103,7 +103,7 @@ def test_a_file_of_none_one_or_many_is_valid_json(found: list[Prediction]) -> No
         assert [p.name for p in path.parent.iterdir()] == ["predictions.json"]
 
 
-def test_predictions_are_written_as_they_come(tmp_path: Path) -> None:
+def test_predictions_are_streamed_into_a_file_that_appears_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "predictions.json"
 
     def stream() -> Iterator[dict[str, Any]]:
@@ -117,7 +117,7 @@ def test_predictions_are_written_as_they_come(tmp_path: Path) -> None:
     assert [json.loads(line.rstrip(","))["example_id"] for line in lines[1:4]] == [0, 1, 2]
 
 
-def test_an_interrupted_file_does_not_replace_the_old_one(tmp_path: Path) -> None:
+def test_an_interruption_keeps_the_previous_file(tmp_path: Path) -> None:
     path = tmp_path / "predictions.json"
     write_predictions(path, [encode_prediction(Prediction(1))])
     before = path.read_bytes()

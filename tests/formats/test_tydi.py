@@ -1,4 +1,4 @@
-"""TyDi QA: bytes of the file, tokens of ours, and back; in eleven languages and by chance."""
+"""Tests that TyDi QA's byte offsets become spans of tokens, and back, in eleven languages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nq.config import WindowConfig
 from nq.formats import inputs, tydi
 from nq.formats.fields import RecordError
-from nq.formats.pages import from_record
+from nq.formats.pages import page_from_record
 from nq.formats.predictions import byte_span, encode_prediction
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features, training_features
@@ -49,9 +49,9 @@ def bytes_of(example: Example, span: Span) -> tuple[int, int]:
     return byte_span(span, example.token_bytes)
 
 
-def place(text: str, wanted: str) -> Record:
-    start = text.encode().index(wanted.encode())
-    return {START: start, END: start + len(wanted.encode())}
+def byte_offsets(text: str, part: str) -> Record:
+    start = text.encode().index(part.encode())
+    return {START: start, END: start + len(part.encode())}
 
 
 def record(text: str, passages: list[Record], *annotations: Record) -> Record:
@@ -75,18 +75,18 @@ def annotation(passage: int = -1, minimal: Record | None = None, yes_no: str = "
     }
 
 
-def made() -> Record:
+def make_record() -> Record:
     text = TEXTS["japanese"]
-    first, second = (place(text, part) for part in text.split("\n"))
-    return record(text, [first, second], annotation(1, place(text, "333")), annotation(0))
+    first, second = (byte_offsets(text, part) for part in text.split("\n"))
+    return record(text, [first, second], annotation(1, byte_offsets(text, "333")), annotation(0))
 
 
-def decode(found: Record) -> Example:
-    return inputs.decode_example(to_line(found))
+def decode(record: Record) -> Example:
+    return inputs.decode_example(to_line(record))
 
 
 def check_tokens(example: Example, text: str) -> None:
-    """Words are the text of their bytes, in order; only blanks lie between them."""
+    """Asserts that words are the text of their bytes, in order, with white space between them."""
     data, last = text.encode(), 0
     assert example.token_bytes is not None
     for token, html, (start, end) in zip(
@@ -104,11 +104,11 @@ def check_tokens(example: Example, text: str) -> None:
 
 
 @pytest.mark.skipif(not SAMPLE.exists(), reason="needs ../shared/data")
-def test_the_sample_in_eleven_languages(tmp_path: Path) -> None:
+def test_sample_in_eleven_languages(tmp_path: Path) -> None:
     records = [json.loads(row) for row in gzip.decompress(SAMPLE.read_bytes()).splitlines()]
     assert {r["language"] for r in records} == LANGUAGES
     keeper, answers = Scorekeeper(), 0
-    for r, (_, example) in zip(records, inputs.read_examples(str(SAMPLE)), strict=True):
+    for r, (_, example) in zip(records, inputs.read_records(str(SAMPLE)), strict=True):
         assert isinstance(example, Example)
         data = r["document_plaintext"].encode()
         check_tokens(example, r["document_plaintext"])
@@ -116,43 +116,43 @@ def test_the_sample_in_eleven_languages(tmp_path: Path) -> None:
         assert [bytes_of(example, c.span) for c in example.candidates] == passages
         assert all(c.top_level for c in example.candidates)
         assert example.annotations is not None
-        for given_, own in zip(r["annotations"], example.annotations, strict=True):
-            number = given_["passage_answer"]["candidate_index"]
-            assert own.candidate == (None if number < 0 else number)
-            assert own.long == (None if number < 0 else example.candidates[number].span)
-            assert own.yes_no == given_["yes_no_answer"]
-            minimal = given_["minimal_answer"]
-            assert len(own.shorts) == (minimal[START] >= 0)
-            for span in own.shorts:
+        for encoded, decoded in zip(r["annotations"], example.annotations, strict=True):
+            index = encoded["passage_answer"]["candidate_index"]
+            assert decoded.candidate == (None if index < 0 else index)
+            assert decoded.long == (None if index < 0 else example.candidates[index].span)
+            assert decoded.yes_no == encoded["yes_no_answer"]
+            minimal = encoded["minimal_answer"]
+            assert len(decoded.shorts) == (minimal[START] >= 0)
+            for span in decoded.shorts:
                 answers += 1
                 start, end = bytes_of(example, span)
                 assert data[start:end].decode() == data[minimal[START] : minimal[END]].decode()
                 assert example.text(span) == data[start:end].decode()
-        best = example.annotations[-1]
-        prediction = Prediction(r["example_id"], best.long, 1, best.shorts, 1, best.yes_no)
+        gold = example.annotations[-1]
+        prediction = Prediction(r["example_id"], gold.long, 1, gold.shorts, 1, gold.yes_no)
         keeper.add(example, encode_prediction(prediction, example.token_bytes))
     assert answers >= 5
     assert keeper.metrics()["long-answer-n"] == len(LANGUAGES)
 
 
 @pytest.mark.skipif(not SAMPLE.exists(), reason="needs ../shared/data")
-def test_any_words_of_the_sample_are_found_by_their_bytes() -> None:
+def test_words_of_the_sample_are_restored_from_their_bytes() -> None:
     for raw in gzip.decompress(SAMPLE.read_bytes()).splitlines():
-        found = json.loads(raw)
+        encoded = json.loads(raw)
         example = inputs.decode_example(raw)
         assert example.token_bytes is not None
         words = [i for i, html in enumerate(example.is_html) if not html]
         spans = [Span(a, b + 1) for a, b in zip(words[::97], words[2::97], strict=False)]
-        found["annotations"] = [
+        encoded["annotations"] = [
             annotation(minimal=dict(zip((START, END), bytes_of(example, span), strict=True)))
             for span in spans
         ]
-        again = decode(found)
-        assert again.annotations is not None
-        assert [a.shorts for a in again.annotations] == [(span,) for span in spans]
+        decoded = decode(encoded)
+        assert decoded.annotations is not None
+        assert [a.shorts for a in decoded.annotations] == [(span,) for span in spans]
 
 
-# --- by hand ------------------------------------------------------------------------------
+# --- examples -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -179,33 +179,34 @@ def test_any_words_of_the_sample_are_found_by_their_bytes() -> None:
 )
 def test_answers_are_whole_words(language: str, answer: str, words: list[str]) -> None:
     text = TEXTS[language]
-    example = decode(record(text, [], annotation(minimal=place(text, answer))))
+    example = decode(record(text, [], annotation(minimal=byte_offsets(text, answer))))
     check_tokens(example, text)
     assert example.annotations is not None
     (span,) = example.annotations[0].shorts
     assert list(example.tokens[span.start : span.end]) == words
     assert example.text(span) == answer
-    assert bytes_of(example, span) == tuple(place(text, answer).values())
+    assert bytes_of(example, span) == tuple(byte_offsets(text, answer).values())
 
 
-def test_an_answer_inside_a_word_is_widened_to_it() -> None:
+def test_an_answer_inside_a_word_is_extended_to_the_word() -> None:
     text = "In Helsinkiin, 1869"
-    example = decode(record(text, [], annotation(minimal=place(text, "Helsinki"))))
+    example = decode(record(text, [], annotation(minimal=byte_offsets(text, "Helsinki"))))
     assert example.annotations is not None
     assert example.text(example.annotations[0].shorts[0]) == "Helsinkiin"
 
 
-def test_passages_are_paragraphs_to_the_model() -> None:
-    example = decode(made())
-    found = contexts(example, WindowConfig())
-    assert [context.kind for context in found] == [
-        *("[NoLongAnswer]", "[Paragraph=1]", "[Paragraph=2]")
-    ]
-    assert found[2].words[:3] == ["高", "さ", "は"]
+def test_passages_become_paragraph_contexts() -> None:
+    example = decode(make_record())
+    null, first, second = contexts(example, WindowConfig())
+    assert (null.kind, first.kind, second.kind) == (
+        *("[NoLongAnswer]", "[Paragraph=1]", "[Paragraph=2]"),
+    )
+    assert second.words[:3] == ["高", "さ", "は"]
     assert example.annotations is not None
     assert example.annotations[0].long == example.candidates[1].span
     assert (
-        line(from_record(example), example.candidates[0].span) == TEXTS["japanese"].split("\n")[0]
+        line(page_from_record(example), example.candidates[0].span)
+        == TEXTS["japanese"].split("\n")[0]
     )
 
 
@@ -214,10 +215,10 @@ def test_nested_touching_empty_and_equal_passages() -> None:
     spans = [(0, 8), (0, 2), (2, 5), (5, 5), (3, 5), (3, 5), (8, 8), (1, 4)]
     example = decode(record(text, [{START: a, END: b} for a, b in spans]))
     check_tokens(example, text)
-    found = [example.candidates[i].span for i in range(len(spans))]
+    blocks = [example.candidates[i].span for i in range(len(spans))]
     expected = [(a, b) if a < b else (-1, -1) for a, b in spans]
-    assert [bytes_of(example, span) for span in found] == expected
-    assert [example.text(span) for span in found] == [
+    assert [bytes_of(example, span) for span in blocks] == expected
+    assert [example.text(span) for span in blocks] == [
         *("ab cd ef", "ab", "cd", "", "cd", "cd", "", "b c"),
     ]
 
@@ -225,14 +226,14 @@ def test_nested_touching_empty_and_equal_passages() -> None:
 @pytest.mark.parametrize("text", ["", " \n", "\u3000"])
 def test_a_page_without_words(text: str) -> None:
     example = decode(record(text, [{START: 0, END: len(text.encode())}]))
-    assert not any(not html for html in example.is_html)
+    assert all(example.is_html)
     assert len(contexts(example, WindowConfig())) == 1
     assert list(decode(record(text, [])).tokens) == [""]
 
 
 @pytest.mark.parametrize("annotations", [None, [], ...])
 def test_gold_is_optional(annotations: Any) -> None:
-    assert decode(changed(made(), "annotations", annotations)).annotations is None
+    assert decode(changed(make_record(), "annotations", annotations)).annotations is None
 
 
 # --- bad records --------------------------------------------------------------------------
@@ -250,48 +251,50 @@ P, A = "passage_answer_candidates", "annotations.0"
         (P, {}, f"field '{P}' must be an array, found an object"),
         (f"{P}.1", None, f"{P}[1] must be an object, found null"),
         (f"{P}.1.{START}", "5", f"'{P}[1].{START}' must be an integer, found a string"),
-        (f"{P}.0.{END}", 999, f"{P}[0] [0, 999) lies outside the 103 bytes"),
-        (f"{P}.0.{START}", -1, f"{P}[0] [-1, 43) lies outside"),
+        (f"{P}.0.{END}", 999, f"{P}[0] [0, 999) is outside the 103 bytes"),
+        (f"{P}.0.{START}", -1, f"{P}[0] [-1, 43) is outside"),
         (f"{P}.1.{END}", 3, f"{P}[1] ends at byte 3, before its start 44"),
-        (f"{P}.0.{END}", 4, f"{P}[0]: byte 4 lies in the middle of a character"),
+        (f"{P}.0.{END}", 4, f"{P}[0]: byte 4 is in the middle of a character"),
         (f"{A}", 5, "annotations[0] must be an object, found an integer"),
         (f"{A}.passage_answer", ..., "missing field 'annotations[0].passage_answer'"),
         (f"{A}.passage_answer.candidate_index", 2, "is 2, but there are 2 candidates"),
         (f"{A}.minimal_answer", None, "annotations[0].minimal_answer' must be an object"),
         (f"{A}.minimal_answer.{START}", ..., "missing field 'annotations[0].minimal_answer.plain"),
-        (f"{A}.minimal_answer.{END}", 57, "annotations[0].minimal_answer: byte 57 lies in the mi"),
-        (f"{A}.minimal_answer", {START: 43, END: 44}, "minimal_answer [43, 44) holds no word"),
-        (f"{A}.minimal_answer", {START: 3, END: 3}, "minimal_answer [3, 3) holds no word"),
-        (f"{A}.minimal_answer", {START: -1, END: 3}, "minimal_answer [-1, 3) lies outside"),
+        (f"{A}.minimal_answer.{END}", 57, "annotations[0].minimal_answer: byte 57 is in the mid"),
+        (f"{A}.minimal_answer", {START: 43, END: 44}, "minimal_answer [43, 44) contains no word"),
+        (f"{A}.minimal_answer", {START: 3, END: 3}, "minimal_answer [3, 3) contains no word"),
+        (f"{A}.minimal_answer", {START: -1, END: 3}, "minimal_answer [-1, 3) is outside"),
         (f"{A}.yes_no_answer", "MAYBE", "must be YES, NO or NONE"),
     ],
 )
 def test_bad_records_are_dead_letters(path: str, value: Any, expected: str, tmp_path: Path) -> None:
-    file = write_lines(tmp_path / "a.jsonl", [made(), changed(made(), path, value), made()])
-    first, letter, last = (item for _, item in inputs.read_examples(str(file)))
+    file = write_lines(
+        tmp_path / "a.jsonl", [make_record(), changed(make_record(), path, value), make_record()]
+    )
+    first, letter, last = (item for _, item in inputs.read_records(str(file)))
     assert isinstance(first, Example) and isinstance(last, Example)
     assert isinstance(letter, DeadLetter)
     assert expected in letter.reason
 
 
-# --- by chance ----------------------------------------------------------------------------
+# --- properties ---------------------------------------------------------------------------
 
 chars = st.one_of(
     st.sampled_from("ab1 \n.,กำเ東ひカー한وఅ్é\u0301\u200d\u200b😀\u3000"),
     st.characters(exclude_categories=["Cs"]),
 )
 texts = st.one_of(st.text(chars, max_size=40), st.sampled_from(sorted(TEXTS.values())))
-places = st.floats(0, 1)
+fractions = st.floats(0, 1)
 
 
 @settings(deadline=None, max_examples=200)
 @given(
     text=texts,
-    cuts=st.lists(st.tuples(places, places), max_size=5),
-    answer=st.tuples(places, places),
+    cuts=st.lists(st.tuples(fractions, fractions), max_size=5),
+    answer=st.tuples(fractions, fractions),
     yes_no=st.sampled_from(YesNo),
 )
-def test_any_text_and_any_offsets(
+def test_offsets_become_spans_of_any_text(
     text: str, cuts: list[tuple[float, float]], answer: tuple[float, float], yes_no: YesNo
 ) -> None:
     def byte(at: float) -> int:
@@ -304,13 +307,13 @@ def test_any_text_and_any_offsets(
     passages = [span(pair) for pair in cuts]
     minimal = span(answer)
     gold = annotation(len(cuts) - 1, dict(zip((START, END), minimal, strict=True)), yes_no)
-    made = record(text, [{START: a, END: b} for a, b in passages], gold)
+    encoded = record(text, [{START: a, END: b} for a, b in passages], gold)
     data = text.encode()
     if not data[minimal[0] : minimal[1]].decode().strip():
-        with pytest.raises(RecordError, match="holds no word"):
-            decode(made)
+        with pytest.raises(RecordError, match="contains no word"):
+            decode(encoded)
         return
-    example = decode(made)
+    example = decode(encoded)
     check_tokens(example, text)
     for candidate, (start, end) in zip(example.candidates, passages, strict=True):
         assert bytes_of(example, candidate.span) == ((start, end) if start < end else (-1, -1))
@@ -330,7 +333,7 @@ def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(deadline=None, max_examples=100)
 @given(data=st.data())
 def test_a_changed_record_is_an_example_or_a_record_error(vocab: Path, data: st.DataObject) -> None:
-    found = copy.deepcopy(made())
+    record = copy.deepcopy(make_record())
     for _ in range(2):
         path = data.draw(
             st.sampled_from([f"{P}.0.{START}", f"{P}.1.{END}", f"{A}.minimal_answer.{START}",
@@ -338,9 +341,9 @@ def test_a_changed_record_is_an_example_or_a_record_error(vocab: Path, data: st.
                              "document_plaintext"])
         )  # fmt: skip
         value: Any = st.text(max_size=60) if path == "document_plaintext" else st.integers(-2, 110)
-        changed(found, path, data.draw(value))
+        changed(record, path, data.draw(value))
     try:
-        example = decode(found)
+        example = decode(record)
     except RecordError as error:
         assert str(error)
         return
@@ -351,6 +354,6 @@ def test_a_changed_record_is_an_example_or_a_record_error(vocab: Path, data: st.
 
 
 def test_the_split_does_not_depend_on_the_gold() -> None:
-    without = decode(changed(made(), "annotations", None))
-    assert list(decode(made()).tokens) == list(without.tokens)
+    without = decode(changed(make_record(), "annotations", None))
+    assert list(decode(make_record()).tokens) == list(without.tokens)
     assert tydi.split("") == []

@@ -1,4 +1,4 @@
-"""Text and its words: nothing gets lost, and a record's words read as text again."""
+"""Tests that words cover the text, and that a record's words are joined into readable text."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.formats.words import spelling, words
+from nq.formats.words import spellings, words
 
 TRICKY = st.text(st.sampled_from("aA1.,'\"\u2019-[]() \n\t\x00\u200d\u0301\u0939\u093f\U0001f600"))
-UNSEEN = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+INVISIBLE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
 
 @given(st.text() | TRICKY)
-def test_words_are_the_text_in_order(text: str) -> None:
+def test_spellings_join_to_the_text(text: str) -> None:
     spelled = "".join(spelling for _, spelling in words(text))
-    assert UNSEEN.sub("", spelled) == UNSEEN.sub("", text)
-    assert UNSEEN.sub(" ", spelled).strip() == UNSEEN.sub(" ", text).strip()
+    assert INVISIBLE.sub("", spelled) == INVISIBLE.sub("", text)
+    assert INVISIBLE.sub(" ", spelled).strip() == INVISIBLE.sub(" ", text).strip()
 
 
 @given(st.text() | TRICKY)
-def test_a_word_holds_no_blank_and_is_not_empty(text: str) -> None:
+def test_a_word_has_no_white_space_and_is_not_empty(text: str) -> None:
     for word, spelled in words(text):
         assert word
-        assert not UNSEEN.search(word)
-        assert not UNSEEN.search(spelled.removesuffix(" "))
+        assert not INVISIBLE.search(word)
+        assert not INVISIBLE.search(spelled.removesuffix(" "))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_word_holds_no_blank_and_is_not_empty(text: str) -> None:
         ("hello😀👍🏽", "hello 😀 👍🏽"),
     ],
 )
-def test_words_are_those_of_nq(text: str, expected: str) -> None:
+def test_words_match_nq(text: str, expected: str) -> None:
     assert " ".join(word for word, _ in words(text)) == expected
 
 
@@ -59,12 +59,12 @@ def test_words_are_those_of_nq(text: str, expected: str) -> None:
         "He didn't; 5% did: why?",
     ],
 )
-def test_a_record_reads_as_text(text: str) -> None:
+def test_spellings_of_a_record_restore_its_text(text: str) -> None:
     tokens = [word for word, _ in words(text.replace('18"', "18"))]
-    assert "".join(spelling(tokens, [False] * len(tokens))).strip() == text.replace('18"', "18")
+    assert "".join(spellings(tokens, [False] * len(tokens))).strip() == text.replace('18"', "18")
 
 
-def test_tags_are_laid_out_and_never_shown() -> None:
+def test_tags_become_line_ends_and_cell_separators() -> None:
     tokens = ["<Table>", "<Tr>", '<Td_colspan="2">', "a", "</Td>", "<Td>", "\x1b[1m", "</Td>"]
-    spelled = "".join(spelling(tokens, [t.startswith("<") for t in tokens]))
+    spelled = "".join(spellings(tokens, [t.startswith("<") for t in tokens]))
     assert spelled.split() == ["a", "|", "\ufffd[1m", "|"]

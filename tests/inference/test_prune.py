@@ -338,7 +338,7 @@ def test_shards_and_an_interruption_change_nothing(
 def test_one_page_in_memory_is_read_alike(tiny_model: Path, tmp_path: Path) -> None:
     asked = job(tiny_model, tmp_path, "refine")
     expected = answers(run(asked))
-    examples = [item for _, item in inputs.read_examples(asked.files[0], limit=QUESTIONS)]
+    examples = [item for _, item in inputs.read_records(asked.files[0], limit=QUESTIONS)]
     with answerer(tiny_model, asked.profile, asked.windows, asked.decision) as loaded:
         found = [loaded.answer(e).prediction for e in examples if isinstance(e, Example)]
         assert loaded.predictor.read_windows > 0

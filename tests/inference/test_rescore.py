@@ -104,7 +104,7 @@ def test_one_page_in_memory_is_decided_again_too(tiny_model: Path, tmp_path: Pat
     asked = job(tiny_model, tmp_path, "mixed+recheck")
     expected = predictions(run(asked))
     settings = (asked.profile, asked.windows, asked.decision)
-    examples = [item for _, item in inputs.read_examples(asked.files[0], limit=QUESTIONS)]
+    examples = [item for _, item in inputs.read_records(asked.files[0], limit=QUESTIONS)]
     with answerer(tiny_model, *settings) as loaded:
         found = [loaded.answer(e).prediction for e in examples if isinstance(e, Example)]
     assert_same([encode_prediction(prediction) for prediction in found], expected)

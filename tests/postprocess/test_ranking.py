@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nq.config import DecisionConfig, RankingWeights
-from nq.formats.pages import from_text, with_question
+from nq.formats.pages import page_from_text, with_question
 from nq.postprocess import position_prior
 from nq.postprocess.ranking import Hypotheses, alternatives, blocks, choose, evidence, scaled
 from nq.records import AnswerType, Candidate, Example, Span, WindowScores, YesNo
@@ -205,7 +205,7 @@ def test_evidence_of_no_window_is_empty() -> None:
 
 def test_what_stands_below_an_article_is_no_block() -> None:
     texts = ["lakes are deep", "^ Jump up to : Lakes", "Jump up ^ Lakes", "Jump to : lakes"]
-    page = from_text("\n\n".join([*texts, "This page was last edited on 1 May 2018"]))
+    page = page_from_text("\n\n".join([*texts, "This page was last edited on 1 May 2018"]))
     example = with_question(page, "how deep")
     held, starts = blocks(example), [candidate.span.start for candidate in example.candidates]
     assert [int(held[start]) for start in starts] == [0, -1, -1, 3, -1]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import WindowConfig
-from nq.formats.inputs import read_examples
+from nq.formats.inputs import read_records
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features, query, training_features
 from nq.preprocess.targets import NO_TARGET, target
@@ -263,7 +263,7 @@ def test_negatives_are_as_frequent_as_asked_and_differ_by_seed_and_page(
 @pytest.mark.parametrize("name", ["dev/nq-dev.jsonl.gz", "pages/nq-pages.jsonl.gz"])
 def test_real_pages(real_vocab: Path, shared: Path, name: str) -> None:
     tokenizer, config = load_tokenizer(real_vocab), WindowConfig()
-    for _, example in itertools.islice(read_examples(str(shared / name)), 0, 20, 4):
+    for _, example in itertools.islice(read_records(str(shared / name)), 0, 20, 4):
         assert isinstance(example, Example)
         made = training_features(example, tokenizer, config, negatives=1.0, seed=1)
         assert rows(made) == slowly(example, tokenizer, config)

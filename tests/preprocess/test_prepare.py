@@ -91,7 +91,7 @@ def expected_records(job_request: Request) -> list[list[bytes]]:
     tokenizer = load_tokenizer(job_request.tokenizer, job_request.windows.compat)
     found = []
     for index, path in enumerate(job_request.files):
-        for source, item in inputs.read_examples(path, index):
+        for source, item in inputs.read_records(path, index):
             if isinstance(item, Example):
                 if job_request.training:
                     made = training_features(

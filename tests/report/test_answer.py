@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 
-from nq.formats.pages import from_text
+from nq.formats.pages import page_from_text
 from nq.records import Alternative, Prediction, Span, YesNo
 from nq.report.reply import MAX_LINES, Reply, describe, show
 
-PAGE = from_text("Ada Brenn (1840) designed the tower.\n\nTom Hale was its keeper.\n\nIt's old.")
+PAGE = page_from_text(
+    "Ada Brenn (1840) designed the tower.\n\nTom Hale was its keeper.\n\nIt's old."
+)
 FIRST, SECOND, THIRD = (c.span for c in PAGE.example.candidates)
 ADA, TOM = Span(1, 3), Span(SECOND.start + 1, SECOND.start + 3)
 WEIGHED = (
@@ -56,7 +58,7 @@ def test_no_answer() -> None:
 
 
 def test_of_a_long_block_the_lines_around_the_answer() -> None:
-    page = from_text(" ".join(f"word{i}" for i in range(1000)))
+    page = page_from_text(" ".join(f"word{i}" for i in range(1000)))
     block = page.example.candidates[0].span
     for at in (1, 500, 999):
         shown = show(page, Reply(Prediction(0, block, 0.9, (Span(at, at + 1),), 0.8), ()), 0)

@@ -80,7 +80,7 @@ def _read(
     share: Share, files: Sequence[str], first_file: int, limits: Sequence[int | None]
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     file, i, n = share
-    return inputs.read_examples(files[file], first_file + file, (i, n), limits[file])
+    return inputs.read_records(files[file], first_file + file, (i, n), limits[file])
 
 
 class MakeWindows(beam.PTransform):  # type: ignore[misc]

@@ -18,7 +18,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from nq.formats.inputs import read_examples
+from nq.formats.inputs import read_records
 from nq.model.checkpoint import save_tokenizer
 from nq.preprocess.tokenizers.base import MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
@@ -362,7 +362,7 @@ def test_markers_of_the_real_vocabulary(real_vocab: Path) -> None:
 def test_real_pages_word_by_word_and_whole(real_vocab: Path, shared: Path) -> None:
     tokenizer, whole = load_tokenizer(real_vocab), library(real_vocab)
     for name in ("dev/nq-dev.jsonl.gz", "pages/nq-pages.jsonl.gz"):
-        for _, example in itertools.islice(read_examples(str(shared / name)), 0, 40, 8):
+        for _, example in itertools.islice(read_records(str(shared / name)), 0, 40, 8):
             assert isinstance(example, Example)
             pieces = itertools.chain.from_iterable(tokenizer.encode(example.tokens))
             assert (
