@@ -72,7 +72,7 @@ def run(
         Error: another run writes to the folder, a package is missing, or profile and decision rule
             do not fit together.
     """
-    job = replace(job, files=inputs.find_files(job.files))
+    job = replace(job, files=tuple(inputs.find_files(job.files)))
     if job.profile == AUTO:
         from nq.runs.profile_choice import choose_profile
 
