@@ -137,7 +137,6 @@ def answer(args: argparse.Namespace) -> int:
         name=f"{job.profile} · {Path(job.files[0]).name}",
         profile=str(job.profile),
         enabled=not args.no_track,
-        later=True,
     ) as tracked:
         with terminal.bar("predict", "windows") as bar:
             rows = 0 if args.json else args.show
