@@ -57,7 +57,7 @@ def start(
     """
     experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or DEFAULT_EXPERIMENT
 
-    def begin(client: Any) -> Any:
+    def create_or_resume(client: Any) -> Any:
         experiment_id = _experiment_id(client, experiment, store.database_path(run.uri))
         info = _resume(client, experiment_id, unfinished) if unfinished else None
         if info is None:
@@ -68,7 +68,13 @@ def start(
             unfinished.write_text(f"{info.run_id}\n", encoding="utf-8")
         return info
 
-    run = Run(uri, limits, begin, enabled=enabled, system_metrics=system_metrics)
+    def begin() -> tuple[Any, Any, Any]:
+        client = store.connect(run.uri, run.limits)
+        info = store.call_within(run.limits.call_s, lambda: create_or_resume(client))
+        monitor = store.start_system_monitor(run.uri, info.run_id) if system_metrics else None
+        return client, info, monitor
+
+    run = Run(uri, limits, begin, enabled)
     try:
         yield run
     except BaseException as error:
@@ -126,7 +132,13 @@ def attach(
     Returns:
         The link or command that shows the run; ``None`` if the files could not be copied.
     """
-    run = Run(uri, None, lambda client: client.get_run(run_id).info, create=False)
+
+    def begin() -> tuple[Any, Any, Any]:
+        client = store.connect(run.uri, run.limits, create=False)
+        recorded = store.call_within(run.limits.call_s, lambda: client.get_run(run_id))
+        return client, recorded.info, None
+
+    run = Run(uri, None, begin)
     run.artifacts(paths)
     return run.how_to_open() if run.available else None
 
@@ -136,6 +148,7 @@ class Run:
 
     Attributes:
         uri: The tracking store.
+        limits: Time limits of the calls to MLflow.
         available: Whether tracking is on and has not failed.
         status: The status that the run will have at its end.
     """
@@ -144,35 +157,31 @@ class Run:
         self,
         uri: str | None,
         limits: store.Limits | None,
-        begin: Callable[[Any], Any],
-        *,
-        create: bool = True,
+        begin: Callable[[], tuple[Any, Any, Any]],
         enabled: bool = True,
-        system_metrics: bool = False,
     ):
         self.uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or store.DEFAULT_URI
+        self.limits = limits or store.Limits()
         self.available = enabled
         self.status = "FINISHED"
-        self._limits = limits or store.Limits()
-        self._begin, self._create, self._system_metrics = begin, create, system_metrics
+        self._begin = begin
         self._opening: Future[Any] | None = None
-        self._client: Any = None
-        self._monitor: Any = None
 
     def open(self) -> None:
         """Begins to open the run in the background; later calls do nothing."""
         if self.available and self._opening is None:
-            self._opening = store.in_thread(self._open)
+            action = f"open a run at {store.without_password(self.uri)}"
+            self._opening = store.in_thread(lambda: self._attempt(action, self._begin, None))
 
     @property
     def run_id(self) -> str | None:
         """MLflow's id of the run, which is opened first; ``None`` if it is not recorded."""
-        info = self._wait()
+        _, info, _ = self._wait()
         return str(info.run_id) if info else None
 
     def how_to_open(self) -> str | None:
         """Returns the link or command that shows this run; ``None`` if it is not recorded."""
-        info = self._wait()
+        _, info, _ = self._wait()
         return store.how_to_open(self.uri, info.experiment_id, info.run_id) if info else None
 
     def params(self, values: Mapping[str, Any]) -> None:
@@ -193,9 +202,8 @@ class Run:
 
     def last_step(self, name: str) -> int:
         """Returns the last recorded step of a curve, 0 if there is none."""
-        history = self._call(
-            "read a curve", lambda: self._client.get_metric_history(self.run_id, safe_name(name))
-        )
+        key = safe_name(name)
+        history = self._call("read a curve", lambda c, run_id: c.get_metric_history(run_id, key))
         return max((point.step for point in history or []), default=0)
 
     def dataset(
@@ -204,26 +212,26 @@ class Run:
         """Records name, path and digest of a dataset, which is not read."""
         uri = os.fspath(path) if "://" in os.fspath(path) else str(Path(path).absolute())
 
-        def write() -> None:
+        def write(client: Any, run_id: str) -> None:
             from mlflow.entities import Dataset, DatasetInput, InputTag
 
             source, profile = json.dumps({"uri": uri}), json.dumps({"digest": digest})
             # MLflow's table of runs shows the digest, so it is short there
             dataset = Dataset(truncate(name, 500), digest[:12], "local", source, profile=profile)
             tag = InputTag("mlflow.data.context", context)
-            self._client.log_inputs(self.run_id, [DatasetInput(dataset, [tag])])
+            client.log_inputs(run_id, [DatasetInput(dataset, [tag])])
 
         self._call("write the dataset", write)
 
     def artifacts(self, paths: Iterable[str | os.PathLike[str]], folder: str | None = None) -> None:
         """Copies files, and folders with their content, into a folder of the run."""
 
-        def copy() -> None:
+        def copy(client: Any, run_id: str) -> None:
             for path in map(Path, paths):
-                method = self._client.log_artifacts if path.is_dir() else self._client.log_artifact
-                method(self.run_id, str(path), folder)
+                method = client.log_artifacts if path.is_dir() else client.log_artifact
+                method(run_id, str(path), folder)
 
-        self._call("copy the artifacts", copy, self._limits.upload_s)
+        self._call("copy the artifacts", copy, self.limits.upload_s)
 
     def failed(self, reason: str) -> None:
         """Lets the run end as FAILED; its page shows the reason."""
@@ -232,20 +240,18 @@ class Run:
 
     def close(self) -> None:
         """Ends the run, even if tracking has failed before."""
+        client, info, monitor = self._wait()
 
         def end() -> None:
-            self._client.set_terminated(self.run_id, self.status)
-            if self._monitor:
-                self._monitor.finish()
+            client.set_terminated(info.run_id, self.status)
+            if monitor:
+                monitor.finish()
 
-        if self.run_id and not self.available:
+        if self.available:
+            self._attempt("close the run", end, self.limits.call_s)
+        elif info:
             with contextlib.suppress(Exception):
-                store.call_within(self._limits.lost_s, end)
-        self._call("close the run", end)
-
-    def _wait(self) -> Any:
-        self.open()
-        return self._opening.result() if self._opening else None
+                store.call_within(self.limits.lost_s, end)
 
     def _log_metrics(self, points: Sequence[tuple[str, Any, int]]) -> None:
         now = int(time.time() * 1000)
@@ -259,33 +265,26 @@ class Run:
         self._log("metrics", "Metric", finite)
 
     def _log(self, field: str, entity: str, items: Iterable[tuple[Any, ...]]) -> None:
-        def write() -> None:
+        def write(client: Any, run_id: str) -> None:
             from mlflow import entities
 
             values = [getattr(entities, entity)(*item) for item in items]
-            self._client.log_batch(self.run_id, **{field: values})
+            client.log_batch(run_id, **{field: values})
 
         self._call(f"write the {field}", write)
 
-    def _call(self, action: str, function: Callable[[], Any], limit_s: float | None = None) -> Any:
-        """Waits until the run is open, then calls a function that uses it."""
-        return self.run_id and self._attempt(action, function, limit_s or self._limits.call_s)
+    def _wait(self) -> tuple[Any, Any, Any]:
+        """Returns MLflow's client, information on the run and system monitor."""
+        self.open()
+        return (self._opening and self._opening.result()) or (None, None, None)
 
-    def _open(self) -> Any:
-        """Returns MLflow's information on the run; ``None`` if it cannot be opened."""
-
-        def connect() -> None:
-            self._client = store.connect(self.uri, self._limits, self._create)
-
-        action = f"start a run at {store.without_password(self.uri)}"
-        self._attempt(action, connect, None)
-        info = self._attempt(action, lambda: self._begin(self._client), self._limits.call_s)
-        if info and self._system_metrics:
-            self._monitor = store.start_system_monitor(self.uri, info.run_id)
-        return info
+    def _call(self, action: str, function: Callable[[Any, str], Any], limit_s: float = 0) -> Any:
+        """Returns ``function(client, run_id)``; ``None`` if it or an earlier call has failed."""
+        client, info, _ = self._wait()
+        limit_s = limit_s or self.limits.call_s
+        return self._attempt(action, lambda: function(client, info.run_id), limit_s)
 
     def _attempt(self, action: str, function: Callable[[], Any], limit_s: float | None) -> Any:
-        """Returns the result of a call to MLflow; ``None`` if it or an earlier call has failed."""
         try:
             return store.call_within(limit_s, function) if self.available else None
         except Exception as error:

@@ -54,7 +54,7 @@ class Limits:
     lost_s: float = 1.0  # end of a run after a failure
 
 
-def connect(uri: str, limits: Limits, create: bool) -> Any:
+def connect(uri: str, limits: Limits, create: bool = True) -> Any:
     """Returns an ``MlflowClient`` of a store; ``create`` allows the creation of a database.
 
     Raises:

@@ -56,7 +56,7 @@ def below_a_file() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("place", "reason"),
+    ("failing_store", "reason"),
     [
         (dead_port, "Connection refused"),
         (silent_server, "no answer within"),
@@ -71,14 +71,14 @@ def below_a_file() -> Iterator[str]:
     ],
 )
 def test_store_that_fails_costs_one_warning(
-    place: Callable[[], Iterator[str]],
+    failing_store: Callable[[], Iterator[str]],
     reason: str,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     import_mlflow()
-    with contextlib.contextmanager(place)() as uri:
+    with contextlib.contextmanager(failing_store)() as uri:
         begin = time.monotonic()
         with start(uri, limits=Limits(call_s=2.0)) as run:
             use(run, tmp_path)
