@@ -13,6 +13,7 @@ import orjson
 
 from nq import tracking
 from nq.config import TrackingConfig
+from nq.errors import check_argument
 from nq.files import atomic_write
 from nq.formats import inputs, outputs
 from nq.formats.predictions import encode_prediction, write_predictions
@@ -72,6 +73,7 @@ def run(
         Error: another run writes to the folder, a package is missing, or profile and decision rule
             do not fit together.
     """
+    check_argument(isinstance(job, Job), "job", job, "nq.Job(files=[…])")
     job = replace(job, files=tuple(inputs.find_files(job.files)))
     if job.profile == AUTO:
         from nq.runs.profile_choice import choose_profile
