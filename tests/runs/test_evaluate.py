@@ -165,13 +165,15 @@ def test_files_of_gold_and_predictions_are_evaluated(tmp_path: Path) -> None:
 
 def test_evaluation_refuses_what_it_cannot_compare(tmp_path: Path) -> None:
     predictions = write_gold_as_predictions(tmp_path / "predictions.json", 39)
-    with pytest.raises(ValueError, match="gold is '.*': expected a list of files"):
+    with pytest.raises(ValueError, match=r"gold is '.*': expected a list of files"):
         evaluate(str(bundled_sample()), predictions)
-    with pytest.raises(ValueError, match="1 of .* no prediction|missing|without"):
+    with pytest.raises(
+        ValueError, match=r"gold \(40\) and predictions \(39\) differ: .* predict every"
+    ):
         evaluate([bundled_sample()], predictions)
-    with pytest.raises(FileNotFoundError, match="no file matches .*nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"no file matches .*nowhere"):
         evaluate([tmp_path / "nowhere"], predictions)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.json"):
         evaluate([bundled_sample()], tmp_path / "nowhere.json")
     bare = tmp_path / "bare.jsonl"
     records = [json.loads(line) for line in bundled_sample().read_text("utf-8").splitlines()]

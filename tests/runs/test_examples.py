@@ -76,5 +76,5 @@ def test_files_that_change_during_a_run_are_an_error(job: Job) -> None:
         with pytest.raises(Error, match=r"found 5 examples in .*b\.jsonl, expected 6 .* run again"):
             answered(scoring)
         second.write_bytes(b"".join([*lines, lines[0]]))
-        with pytest.raises(Error, match="no windows of input file 1, line 4.* run again"):
+        with pytest.raises(Error, match=r"no windows of input file 1, line 4.* run again"):
             answered(scoring)

@@ -1,4 +1,4 @@
-"""``nq tune``: what may teach the decision, and what may not."""
+"""Tests the fitting of the decision: which examples it may use, and the thresholds."""
 
 from __future__ import annotations
 
@@ -6,89 +6,81 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.bundle import bundled_sample
-from nq.commands import tune
 from nq.config import DecisionConfig
-from nq.evaluation import labels, nq_eval
-from nq.inference.profile import Profile
-from nq.model.checkpoint import load_settings
-from nq.runs.examples import answered_examples
-from nq.runs.job import Job, Report
-from nq.runs.scored import score_windows
-from nq.runs.scoring import gold_label
+from nq.evaluation import nq_eval
+from nq.runs import tuning
+from nq.runs.job import Job
+from nq.runs.scoring import PhaseTimer, Plan, open_scoring
 
-NOBODY = {
+NO_ANSWER = {
     "yes_no_answer": "NONE",
     "long_answer": {"start_token": -1, "end_token": -1, "candidate_index": -1},
     "short_answers": [],
 }
-Learnt = tuple[DecisionConfig, tune.Predictions]
+Tune = Callable[[Callable[[int], bool]], tuning.Tuned]
 
 
 @pytest.fixture
-def learnt(tiny_model: Path, tmp_path: Path) -> Callable[[Callable[[int], bool]], Learnt]:
-    """Learns from the sample, whose questions with such an id lose their answers before."""
+def tune_without(tiny_model: Path, tmp_path: Path) -> Tune:
+    """Returns a function that tunes on the sample, without the gold answers of some ids."""
 
-    def learn(loses: Callable[[int], bool]) -> Learnt:
+    def tune_without(removed: Callable[[int], bool]) -> tuning.Tuned:
         file = tmp_path / "sample.jsonl"
         records = [json.loads(x) for x in bundled_sample().read_text("utf-8").splitlines()]
         for i, record in enumerate(records):
             record["example_id"] = i
-            if loses(i):
-                record["annotations"] = [{**record["annotations"][0], **NOBODY}]
+            if removed(i):
+                record["annotations"] = [{**record["annotations"][0], **NO_ANSWER}]
         file.write_text("".join(json.dumps(r) + "\n" for r in records), "utf-8")
-        windows = load_settings(tiny_model).windows
-        job = Job((str(file),), tiny_model, Profile(), windows, DecisionConfig(), 16, tmp_path)
-        gold = {
-            example.example_id: [gold_label(a, example.token_bytes) for a in example.annotations]
-            for _, example in answered_examples(job)
-            if example.annotations
-        }
-        with score_windows(job, Report("baseline", Path())) as scored:
-            return tune.learn(scored, gold)
+        job = Job([file], tiny_model, "baseline", decision=DecisionConfig(), output=tmp_path)
+        with open_scoring(Plan.of(job), PhaseTimer()) as scoring:
+            return tuning.tune_decision(scoring, job.decision)
 
-    return learn
+    return tune_without
 
 
-def before_scaling(decision: DecisionConfig, label: labels.Label) -> float:
-    """The log odds of the long answer as the weights gave them."""
-    scaled = math.log(label.long_score) - math.log1p(-label.long_score)
-    return (scaled - decision.weights.long_shift) / decision.weights.long_scale
+def before_calibration(tuned: tuning.Tuned, example_id: int) -> float:
+    """Returns the log odds of a long answer as the weights gave them."""
+    weights, probability = tuned.decision.weights, tuned.predictions[example_id].long_score
+    log_odds = math.log(probability) - math.log1p(-probability)
+    return (log_odds - weights.long_shift) / weights.long_scale
 
 
-def test_the_odd_half_teaches_nothing(learnt: Callable[[Any], Learnt]) -> None:
-    everything, _ = learnt(lambda i: False)
-    without_odd, _ = learnt(lambda i: i % 2 == 1)
-    without_even, _ = learnt(lambda i: i % 2 == 0)
+@pytest.mark.slow
+def test_the_odd_half_does_not_change_the_decision(tune_without: Tune) -> None:
+    everything = tune_without(lambda i: False).decision
+    without_odd = tune_without(lambda i: i % 2 == 1).decision
+    without_even = tune_without(lambda i: i % 2 == 0).decision
     assert everything == without_odd != without_even
 
 
-def test_scaling_rests_on_predictions_that_an_example_did_not_teach(
-    learnt: Callable[[Any], Learnt],
+@pytest.mark.slow
+def test_calibration_uses_predictions_by_weights_fitted_without_the_example(
+    tune_without: Tune,
 ) -> None:
-    one = 4
-    before, after = learnt(lambda i: False), learnt(lambda i: i == one)
-    assert before[0].weights.null != after[0].weights.null
-    mine = [before_scaling(decision, found[one]) for decision, found in (before, after)]
-    assert mine[0] == pytest.approx(mine[1], abs=1e-3)
-    others = [i for i in range(0, 40, 2) if tune._fold(i) != tune._fold(one)]
-    moved = [
-        abs(before_scaling(before[0], before[1][i]) - before_scaling(after[0], after[1][i]))
-        for i in others
+    changed = 4
+    before, after = tune_without(lambda i: False), tune_without(lambda i: i == changed)
+    assert before.decision.weights.null != after.decision.weights.null
+    log_odds = [before_calibration(tuned, changed) for tuned in (before, after)]
+    assert log_odds[0] == pytest.approx(log_odds[1], abs=1e-3)
+    fold = tuning.fold_of(changed)
+    other_folds = [i for i in range(0, 40, 2) if tuning.fold_of(i) != fold]
+    differences = [
+        abs(before_calibration(before, i) - before_calibration(after, i)) for i in other_folds
     ]
-    assert min(moved) > 1e-3
+    assert min(differences) > 1e-3
 
 
-def test_each_even_example_lies_in_one_fold_and_no_other_in_any() -> None:
-    folds = [tune._fold(i) for i in range(-40, 40)]
-    assert set(folds[::2]) == set(range(tune.FOLDS))
-    assert set(folds[1::2]) == {tune._fold("6a")} == {None}
+def test_each_example_with_an_even_id_is_in_one_fold_and_no_other_is_in_any() -> None:
+    folds = [tuning.fold_of(i) for i in range(-40, 40)]
+    assert set(folds[::2]) == set(range(tuning.FOLDS))
+    assert set(folds[1::2]) == {tuning.fold_of("6a")} == {None}
 
 
 decisions = st.builds(
@@ -101,17 +93,17 @@ decisions = st.builds(
 
 
 @given(st.lists(decisions, min_size=2, max_size=40))
-def test_a_threshold_is_a_gap_as_good_as_the_best(found: list[nq_eval.Decision]) -> None:
-    points = nq_eval.sweep(found)
+def test_a_threshold_is_a_gap_as_good_as_the_best(drawn: list[nq_eval.Decision]) -> None:
+    points = nq_eval.sweep(drawn)
     best = nq_eval.best(points).f1
-    threshold = tune._threshold(found)
+    threshold = tuning.best_threshold(drawn)
     above = [point for point in points if point.threshold >= threshold]
-    if len(points) > 1 and max(p.f1 for p in points[:-1]) >= best - tune.SLACK:
-        assert above[-1].f1 >= best - tune.SLACK
+    if len(points) > 1 and max(p.f1 for p in points[:-1]) >= best - tuning.SLACK:
+        assert above[-1].f1 >= best - tuning.SLACK
 
 
-def test_of_equally_good_thresholds_the_likeliest_is_taken() -> None:
-    right = [nq_eval.Decision(True, True, True, 0.9 - i / 1000) for i in range(300)]
+def test_of_equally_good_thresholds_the_most_plausible_is_chosen() -> None:
+    correct = [nq_eval.Decision(True, True, True, 0.9 - i / 1000) for i in range(300)]
     wrong = [nq_eval.Decision(False, True, False, score) for score in (0.5, 0.3, 0.1)]
-    assert nq_eval.best(nq_eval.sweep([*right, *wrong])).f1 == 1.0
-    assert tune._threshold([*right, *wrong]) == pytest.approx(0.55, abs=1e-3)
+    assert nq_eval.best(nq_eval.sweep([*correct, *wrong])).f1 == 1.0
+    assert tuning.best_threshold([*correct, *wrong]) == pytest.approx(0.55, abs=1e-3)

@@ -1,0 +1,47 @@
+"""Tests ``nq tune``: the figures that it prints, and the settings that it writes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nq.bundle import bundled_sample
+from nq.commands.tune import main
+from nq.model.checkpoint import load_settings
+
+
+@pytest.mark.slow
+def test_the_decision_of_the_model_folder_is_replaced(
+    tiny_model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+    before = load_settings(model)
+    arguments = ["--data", str(bundled_sample()), "--model", str(model), "--profile", "baseline"]
+    assert main([*arguments, "--keep-scores", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    tuned = load_settings(model)
+    assert tuned.windows == before.windows
+    assert tuned.decision.weights != before.decision.weights
+    thresholds = tuned.decision.long_threshold, tuned.decision.short_threshold
+    assert thresholds == (first["long_threshold"], first["short_threshold"])
+    assert first["model"] == str(model)
+    assert 0 < first["odd_examples"] < 40
+    assert 0 < first["odd_micro_f1"] < 1
+    for name in ("long_f1", "short_f1"):
+        assert 0 <= first[f"odd_{name}"] <= first[f"odd_{name}_best"] <= 1
+    assert main(arguments) == 0  # with the kept scores, which are then removed
+    assert "odd_micro_f1" in capsys.readouterr().out
+    assert load_settings(model) == tuned
+    assert not list(tmp_path.glob("runs/*/results"))
+
+
+def test_data_and_model_are_required(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "the following arguments are required: --data, --model" in capsys.readouterr().err
