@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from nq import extras
 from nq.inference.batches import Shape
 from nq.inference.network import Network
 from nq.inference.profile import PACKAGES, Profile
 from nq.inference.top_k import Selection
-from nq.model.export import need
 from nq.records import IntArray
 
 Rows = Mapping[str, IntArray]
@@ -66,7 +66,8 @@ def make(task: Task) -> Engine:
         Error: a package of the engine is not installed.
     """
     name = task.profile.changes.engine
-    need(name, PACKAGES.get(name, ()))
+    if name in PACKAGES:
+        extras.require(name)
     module = importlib.import_module(f"nq.inference.engines.{name}")
     engine: Engine = module.Engine(task)
     return engine

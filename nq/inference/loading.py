@@ -67,10 +67,10 @@ class Loader:
     def _network(self, policy: str) -> Network:
         config = checkpoint.with_room_for(checkpoint.load_config(self.folder), self.tokenizer)
         joint.check_length(config, self.windows.max_seq_length)
-        model = joint.build(config, dtype=policy, fresh=False)
+        model = joint.build(config, dtype=policy, initialize=False)
         loaded = checkpoint.load(self.folder, model, config)
         if loaded.warning():
             log.warning("%s", loaded.warning())
-        if loaded.left_over:
-            log.info("left over of the checkpoint: %s", ", ".join(loaded.left_over))
+        if loaded.unexpected:
+            log.info("not used of the checkpoint: %s", ", ".join(loaded.unexpected))
         return Network(config, model)

@@ -1,0 +1,37 @@
+"""The optional packages of nq: which extra installs them and whether they are installed."""
+
+import importlib.util
+
+from nq.errors import Error
+
+EXTRAS = {
+    "cpu": ("tensorflow",),
+    "beam": ("apache_beam",),
+    "mlflow": ("mlflow",),
+    "openvino": ("openvino", "nncf"),
+    "onnx": ("onnx", "onnxruntime", "tf2onnx"),
+    "plots": ("matplotlib",),
+}
+"""Maps each extra of the distribution to the import names of the packages that it installs."""
+
+_PROJECTS = {"tensorflow": "TensorFlow", "apache_beam": "Apache Beam", "mlflow": "MLflow"}
+
+
+def missing(extra: str) -> tuple[str, ...]:
+    """Returns the import names of an extra's packages that are not installed.
+
+    No package is imported.
+    """
+    return tuple(name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None)
+
+
+def require(extra: str) -> None:
+    """Checks that the packages of an extra are installed.
+
+    Raises:
+        Error: A package is not installed; the message names the command that installs it.
+    """
+    names = [_PROJECTS.get(name, name) for name in missing(extra)]
+    if names:
+        verb = "is" if len(names) == 1 else "are"
+        raise Error(f"{' and '.join(names)} {verb} not installed: run pip install 'nq[{extra}]'")
