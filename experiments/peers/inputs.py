@@ -11,13 +11,13 @@ import numpy as np
 
 from experiments.peers.models import Task
 from nq.bundle import bundled_model
-from nq.commands import convert
 from nq.config import ModelConfig, WindowConfig
 from nq.errors import Error
 from nq.inference import predict
 from nq.inference.batches import Shape, by_length
 from nq.inference.engine import Rows
 from nq.model import checkpoint, joint
+from nq.model.convert import LoadedModel, write_hugging_face
 from nq.preprocess.prepare import Request, prepare
 from nq.preprocess.tokenizers.load import load_tokenizer
 
@@ -107,8 +107,6 @@ def full_windows(shards: Sequence[Path], shape: Shape, count: int) -> Rows:
 def _convert(model: Path, folder: Path) -> None:
     """The same weights for ``transformers``; what the model lacks is random, but equal too."""
     config = checkpoint.with_room_for(checkpoint.load_config(model), load_tokenizer(model))
-    network = joint.build(config, fresh=False)
+    network = joint.build(config, initialize=False)
     checkpoint.load(model, network, config)
-    convert.TARGETS["hf"](
-        convert.Loaded(model, config, network, checkpoint.LoadReport()), folder, False
-    )
+    write_hugging_face(LoadedModel(model, config, network, checkpoint.LoadReport()), folder)
