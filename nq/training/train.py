@@ -196,5 +196,6 @@ class Progress:
 
     def record(self, losses: Sequence[float]) -> None:
         """Adds the steps that are not in the curve yet."""
-        self.run.curve(CURVE, losses[self._recorded :], self._recorded + 1)
-        self._recorded = max(self._recorded, len(losses))
+        if len(losses) > self._recorded:
+            self.run.curve(CURVE, losses[self._recorded :], self._recorded + 1)
+            self._recorded = len(losses)
