@@ -20,13 +20,16 @@ from nq.config import ModelConfig
 from nq.model import names, safetensors_file
 from nq.model.families import encode_config, layout_of
 from nq.model.fill import TYPE_HEAD, LoadReport, fill
-from nq.model.folder import WEIGHTS, check, read_tensors, weight_files
-from nq.model.settings import (
+from nq.model.folder import (
     CONFIG,
+    WEIGHTS,
     ModelSettings,
+    check,
     load_config,
     load_settings,
+    read_tensors,
     save_settings,
+    weight_files,
     write_json,
 )
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -82,13 +85,7 @@ def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
 def load(folder: str | Path, model: Any, config: ModelConfig) -> LoadReport:
     """Fills a model with the weights of a folder.
 
-    Missing kernels that are 0, because the model was built without initialization, are drawn at
-    random.
-
-    Args:
-        folder: a model folder of any kind.
-        model: as ``joint.build`` returns it for ``config``.
-        config: shape of the model.
+    Missing kernels that ``joint.build`` did not initialize are drawn at random.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -115,14 +112,10 @@ def save(
     compact: bool = False,
     skip: Collection[str] = (),
 ) -> None:
-    """Writes a model folder.
+    """Writes a model folder, which is created if it does not exist.
 
     Args:
-        folder: the folder, which is created if it does not exist.
-        model: the model.
-        config: shape of the model.
-        tokenizer: tokenizer whose files are copied.
-        settings: windows and decision.
+        folder, model, config, tokenizer, settings: what is written where.
         card: text of the model card.
         compact: whether word embeddings are stored in 8 bits and everything else in float16,
             instead of float32.

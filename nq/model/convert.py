@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from nq import extras
 from nq.config import ModelConfig
+from nq.model.export import ONNX, ONNX_FILE, SAVEDMODEL, export
 from nq.model.runtime import import_tensorflow
 
 if TYPE_CHECKING:
-    from nq.model.checkpoint import LoadReport, ModelSettings
+    from nq.model.checkpoint import LoadReport
 
 HF_TOKENIZER_FILES = (
     "tokenizer.json",
@@ -29,14 +30,7 @@ HF_TOKENIZER_FILES = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A model that accepts windows of any number and length.
-
-    Args:
-        folder: the folder that it was loaded from.
-        config: shape of the encoder.
-        model: the Keras model.
-        report: the differences between model and checkpoint.
-    """
+    """A Keras model and the folder that it was loaded from."""
 
     folder: Path
     config: ModelConfig
@@ -46,16 +40,7 @@ class LoadedModel:
 
 @dataclasses.dataclass(frozen=True)
 class ConversionResult:
-    """What a conversion wrote.
-
-    Args:
-        output: the folder.
-        to: its format, a key of ``FORMATS``.
-        model_type: family of the model.
-        weights: number of the model's weights.
-        missing: paths of the weights that the source lacks.
-        unexpected: tensors of the source that fill no weight.
-    """
+    """What a conversion wrote; ``weights`` counts the model's weights, ``missing`` included."""
 
     output: Path
     to: str
@@ -71,8 +56,8 @@ def convert(source: Path, target: Path, to: str = "nq", compact: bool = False) -
     Args:
         source: model folder of any kind.
         target: folder to write, which must be empty or not exist.
-        to: a key of ``FORMATS``: ``nq`` for a folder of this project, ``hf`` for one that
-            ``transformers`` loads, ``savedmodel`` or ``onnx`` for an export.
+        to: ``nq`` for a folder of this project, ``hf`` for one that ``transformers`` loads,
+            ``savedmodel`` or ``onnx`` for an export.
         compact: whether word embeddings are stored in 8 bits and everything else in float16; for
             ``nq`` only.
 
@@ -112,30 +97,17 @@ def _write_nq(loaded: LoadedModel, folder: Path, compact: bool) -> None:
     from nq.model import checkpoint
     from nq.preprocess.tokenizers.load import load_tokenizer
 
-    tokenizer = load_tokenizer(loaded.folder)
-    checkpoint.with_room_for(loaded.config, tokenizer)  # raises for another model's vocabulary
-    checkpoint.save(
-        folder,
-        loaded.model,
-        loaded.config,
-        tokenizer,
-        _settings_within_positions(loaded),
-        f"# {loaded.folder.name}\n\nConverted by `nq convert`.\n",
-        compact,
-        loaded.report.missing,
-    )
-
-
-def _settings_within_positions(loaded: LoadedModel) -> ModelSettings:
-    """Returns the source's settings, with windows that the model has positions for."""
-    from nq.model import checkpoint
-
+    config, tokenizer = loaded.config, load_tokenizer(loaded.folder)
+    checkpoint.with_room_for(config, tokenizer)  # raises for another model's vocabulary
     settings = checkpoint.load_settings(loaded.folder)
-    windows, positions = settings.windows, loaded.config.positions
+    windows, positions = settings.windows, config.positions
     if windows.max_seq_length > positions:
         query = min(windows.max_query_length, max(1, positions // 4))
         windows = dataclasses.replace(windows, max_seq_length=positions, max_query_length=query)
-    return checkpoint.ModelSettings(windows, settings.decision)
+    settings = dataclasses.replace(settings, windows=windows)
+    card = f"# {loaded.folder.name}\n\nConverted by `nq convert`.\n"
+    missing = loaded.report.missing
+    checkpoint.save(folder, loaded.model, config, tokenizer, settings, card, compact, missing)
 
 
 def write_hugging_face(loaded: LoadedModel, folder: Path, compact: bool = False) -> None:
@@ -144,37 +116,18 @@ def write_hugging_face(loaded: LoadedModel, folder: Path, compact: bool = False)
     from nq.preprocess.tokenizers.load import load_tokenizer
 
     folder.mkdir()
-    heads = [w.path for w in loaded.model.weights if w.path.startswith(("type_", "pooler"))]
-    checkpoint.save_weights(
-        folder, loaded.model, loaded.config, skip={*heads, *loaded.report.missing}
-    )
+    heads = {w.path for w in loaded.model.weights if w.path.startswith(("type_", "pooler"))}
+    skip = heads.union(loaded.report.missing)
+    checkpoint.save_weights(folder, loaded.model, loaded.config, skip=skip)
     checkpoint.save_tokenizer(folder, load_tokenizer(loaded.folder))
     for name in HF_TOKENIZER_FILES:
         if (loaded.folder / name).is_file():
             shutil.copyfile(loaded.folder / name, folder / name)
 
 
-def _write_savedmodel(loaded: LoadedModel, folder: Path, compact: bool) -> None:
-    from nq.model import export
-
-    export.export(loaded.model, folder, export.SAVEDMODEL)
-
-
-def _write_onnx(loaded: LoadedModel, folder: Path, compact: bool) -> None:
-    from nq.model import export
-
-    export.export(loaded.model, folder / export.ONNX_FILE, export.ONNX)
-
-
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """A kind of folder to write.
-
-    Args:
-        write: writes a folder that does not exist yet; the flag is for compact weights.
-        extra: extra of the distribution that the format needs.
-        allows_compact: whether weights can be stored compactly.
-    """
+    """A kind of folder to write, and the extra of the distribution that it needs."""
 
     write: Callable[[LoadedModel, Path, bool], None]
     extra: str | None = None
@@ -184,6 +137,8 @@ class Format:
 FORMATS = {
     "nq": Format(_write_nq, allows_compact=True),
     "hf": Format(write_hugging_face),
-    "savedmodel": Format(_write_savedmodel),
-    "onnx": Format(_write_onnx, extra="onnx"),
+    "savedmodel": Format(lambda loaded, folder, _: export(loaded.model, folder, SAVEDMODEL)),
+    "onnx": Format(
+        lambda loaded, folder, _: export(loaded.model, folder / ONNX_FILE, ONNX), extra="onnx"
+    ),
 }

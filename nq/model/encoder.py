@@ -89,10 +89,7 @@ class LayerNorm(keras.layers.Layer):
     kernel with another epsilon if gamma and beta are constants.
 
     Call arguments:
-        x: ``[N, hidden]``.
-
-    Returns:
-        ``[N, hidden]``.
+        x: ``[N, hidden]``, which is also the shape of the result.
     """
 
     def __init__(self, epsilon: float, **kwargs: Any) -> None:

@@ -9,8 +9,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 ONNX_FILE = "model.onnx"
 SAVEDMODEL, ONNX = "tf_saved_model", "onnx"
 
@@ -23,6 +21,8 @@ def export(model: Any, path: Path, kind: str) -> None:
         path: the ONNX file, or the folder of the SavedModel.
         kind: ``SAVEDMODEL`` or ``ONNX``.
     """
+    import numpy as np
+
     path.parent.mkdir(parents=True, exist_ok=True)
     model({given.name: np.zeros((1, 2), np.int32) for given in model.inputs})  # Keras requires it
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():

@@ -7,33 +7,17 @@ A family is one entry of ``FAMILIES``, keyed by the ``model_type`` of Hugging Fa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from nq.config import ModelConfig
 from nq.model import names
 from nq.model.names import Layout
 
-ACTIVATIONS = {
-    "gelu_python": "gelu",
-    "gelu_fast": "gelu_new",
-    "gelu_pytorch_tanh": "gelu_new",
-}
-BERT_KEYS = {
-    name: name
-    for name in (
-        "vocab_size",
-        "hidden_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "intermediate_size",
-        "max_position_embeddings",
-        "type_vocab_size",
-        "hidden_act",
-        "layer_norm_eps",
-        "initializer_range",
-    )
-}
+ACTIVATIONS = {"gelu_python": "gelu", "gelu_fast": "gelu_new", "gelu_pytorch_tanh": "gelu_new"}
+# The fields of ModelConfig that a BERT config.json does not have.
+BEYOND_BERT = ("model_type", "embedding_size", "num_hidden_groups", "position_offset")
+BERT_KEYS = {f.name: f.name for f in fields(ModelConfig) if f.name not in BEYOND_BERT}
 ABSOLUTE = {"position_embedding_type": "absolute"}
 
 
@@ -96,11 +80,7 @@ FAMILIES: dict[str, Family] = {
     "albert": Family(
         "AlbertForQuestionAnswering",
         names.ALBERT,
-        keys={
-            **BERT_KEYS,
-            "embedding_size": "embedding_size",
-            "num_hidden_groups": "num_hidden_groups",
-        },
+        keys=BERT_KEYS | {name: name for name in ("embedding_size", "num_hidden_groups")},
         defaults={
             "vocab_size": 30000,
             "embedding_size": 128,
@@ -115,7 +95,7 @@ FAMILIES: dict[str, Family] = {
     "electra": Family(
         "ElectraForQuestionAnswering",
         names.ELECTRA,
-        keys={**BERT_KEYS, "embedding_size": "embedding_size"},
+        keys=BERT_KEYS | {"embedding_size": "embedding_size"},
         defaults={
             "embedding_size": 128,
             "hidden_size": 256,
@@ -128,7 +108,7 @@ FAMILIES: dict[str, Family] = {
     "rembert": Family(
         "RemBertForQuestionAnswering",
         names.REMBERT,
-        keys={**BERT_KEYS, "embedding_size": "input_embedding_size"},
+        keys=BERT_KEYS | {"embedding_size": "input_embedding_size"},
         defaults={
             "vocab_size": 250300,
             "embedding_size": 256,

@@ -51,11 +51,6 @@ def fill(model: Any, tensors: CheckpointTensors, table: Table) -> LoadReport:
     lacks the type head, it becomes zero, so that all types have the same logit. Missing rows of
     the word embeddings are drawn at random.
 
-    Args:
-        model: any part of a BERT-Joint model.
-        tensors: the checkpoint.
-        table: the parts of each weight, by path.
-
     Raises:
         ValueError: a tensor has another shape than the config describes.
     """
@@ -63,7 +58,7 @@ def fill(model: Any, tensors: CheckpointTensors, table: Table) -> LoadReport:
     filled: list[tuple[Any, list[Part]]] = []
     for variable in model.weights:
         parts = table.get(variable.path, [])
-        if not parts or any(part.name not in tensors for part in parts):
+        if not parts or any(part.name not in tensors.shapes for part in parts):
             missing.append(variable.path)
             continue
         for part in parts:
@@ -79,7 +74,7 @@ def fill(model: Any, tensors: CheckpointTensors, table: Table) -> LoadReport:
         if variable.path in TYPE_HEAD and variable.path in missing:
             variable.assign(np.zeros(variable.shape, np.float32))
     used = {part.name for _, parts in filled for part in parts}
-    return LoadReport(tuple(missing), tuple(sorted(set(tensors) - used)))
+    return LoadReport(tuple(missing), tuple(sorted(tensors.shapes.keys() - used)))
 
 
 def _check_shape(variable: Any, part: Part, n_parts: int, stored: tuple[int, ...]) -> None:

@@ -54,6 +54,11 @@ class Layout:
     types: Pair = (Part("type_outputs.weight", transposed=True), Part("type_outputs.bias"))
     prefix: str = ""
 
+    def layer(self, i: int) -> str:
+        """Returns the first characters of the names of all tensors of layer ``i``."""
+        before, after = self.names["query"].split("{i}")
+        return f"{before}{i}{after[0]}"
+
     def canonical(self, name: str) -> str:
         """Returns the name of a tensor without the variants of older and head-less checkpoints.
 

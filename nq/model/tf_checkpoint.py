@@ -79,11 +79,8 @@ def read(prefix: Path) -> CheckpointTensors:
         except errors as error:
             raise ValueError(f"{prefix} is damaged: {name}: {_first_line(error)}") from error
 
-    return CheckpointTensors(
-        names.TF2 if is_object_graph else names.TF1,
-        {name: shapes[stored_name] for name, stored_name in stored_names.items()},
-        read_tensor,
-    )
+    layout = names.TF2 if is_object_graph else names.TF1
+    return CheckpointTensors(layout, {n: shapes[s] for n, s in stored_names.items()}, read_tensor)
 
 
 def _port_name(name: str, shape: tuple[int, ...]) -> str:

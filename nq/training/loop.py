@@ -26,13 +26,7 @@ LOSSES = ("start_logits", "end_logits", "type_logits")
 
 
 class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """A learning rate that rises linearly for some steps and then falls linearly to 0.
-
-    Args:
-        peak: highest learning rate.
-        warmup: number of steps until the peak.
-        total: number of the step at which the rate is 0.
-    """
+    """Rises linearly to ``peak`` in ``warmup`` steps and falls linearly to 0 at step ``total``."""
 
     def __init__(self, peak: float, warmup: int, total: int) -> None:
         self.peak, self.warmup, self.total = peak, warmup, total
@@ -119,16 +113,15 @@ def fit(
     windows: TrainingWindows,
     config: TrainConfig,
     state: TrainingState,
-    on_step: Callable[[int, int, float], None] = lambda step, total, loss: None,
+    on_step: Callable[[Sequence[float], int], None] = lambda losses, total: None,
 ) -> list[float]:
     """Trains a model in place, from the state of an interrupted training if there is one.
 
     Args:
         model: the model with its initial weights.
-        windows: training windows.
-        config: settings of the training.
+        windows, config: what it is trained on, and how.
         state: where the variables are saved and restored.
-        on_step: called after each step with its number (from 1), the number of steps and the loss.
+        on_step: called after each step with the losses so far and the total number of steps.
 
     Returns:
         The loss of every step, including those before an interruption.
@@ -150,7 +143,7 @@ def fit(
         model.reset_metrics()
         logs = model.train_on_batch(*windows.batch(rows), return_dict=True)
         losses.append(float(logs["loss"]))
-        on_step(step + 1, sampling.total, losses[-1])
+        on_step(losses, sampling.total)
         if (step + 1) % config.save_every == 0:
             state.save(variables, step + 1, losses)
     return losses

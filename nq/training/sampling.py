@@ -17,15 +17,7 @@ BATCHES_SORTED_TOGETHER = 64
 
 
 class Sampling:
-    """The batches of a training.
-
-    Args:
-        windows: the training windows.
-        config: batch size, number of epochs and seed.
-
-    Attributes:
-        total: number of steps.
-    """
+    """The batches of a training; ``total`` is the number of its steps."""
 
     def __init__(self, windows: TrainingWindows, config: TrainConfig) -> None:
         self.windows, self.config = windows, config
@@ -34,10 +26,10 @@ class Sampling:
 
     def steps_after(self, done: int) -> Iterator[tuple[int, IntArray]]:
         """Yields the number of each step from ``done`` (counted from 0) and its rows ``[B]``."""
-        config = self.config
+        size, seed = self.config.batch_size, self.config.seed
         for epoch in range(done // self.per_epoch, -(-self.total // self.per_epoch)):
-            shuffled = batches(self.windows.n_pieces, config.batch_size, epoch, config.seed)
-            for step, rows in enumerate(shuffled, start=epoch * self.per_epoch):
+            rows_of_steps = batches(self.windows.n_pieces, size, epoch, seed)
+            for step, rows in enumerate(rows_of_steps, start=epoch * self.per_epoch):
                 if done <= step < self.total:
                     yield step, rows
 

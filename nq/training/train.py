@@ -65,14 +65,8 @@ class TrainingJob:
 class TrainingResult:
     """The outcome of a training.
 
-    Args:
-        output: the model folder.
-        examples: examples that were read.
-        windows: windows in the training data.
-        steps: training steps, including those before an interruption.
-        dead_letters: records that could not be read.
-        loss: mean loss of the last ``FINAL_STEPS`` steps.
-        train_s: seconds of training and saving, without preprocessing.
+    ``steps`` includes those before an interruption, ``loss`` is the mean of the last
+    ``FINAL_STEPS`` steps, and ``train_s`` are the seconds of training and saving.
     """
 
     output: Path
@@ -132,12 +126,9 @@ def train(
     )
     report = checkpoint.fill(model, tensors, tensors.table(shape))
     del tensors
-    log.info(
-        "%d examples, %d windows; not in the checkpoint: %s",
-        prepared.examples,
-        prepared.windows,
-        ", ".join(report.missing) or "nothing",
-    )
+    missing = ", ".join(report.missing) or "nothing"
+    counts = prepared.examples, prepared.windows
+    log.info("%d examples, %d windows; not in the checkpoint: %s", *counts, missing)
     params = {
         "init": job.init.name,
         "data": ", ".join(Path(file).name for file in files),
@@ -147,6 +138,8 @@ def train(
     }
     started = time.perf_counter()
     state = TrainingState(work, identity(model, data, config))
+    content = repr(sorted((params | state.identity).items()))
+    digest = hashlib.sha256(content.encode()).hexdigest()
     with (
         tracking.start(
             uri=tracking_uri,
@@ -154,38 +147,27 @@ def train(
             name=f"train {job.output.name}",
             source="nq.train",
             enabled=track,
-            unfinished=work / f"{_digest(params | state.identity)}.mlflow_run",
+            unfinished=work / f"{digest[:12]}.mlflow_run",
         ) as run,
         tqdm(unit=" steps", disable=None) as bar,
     ):
         run.params(params)
         progress = Progress(bar, run)
         losses = fit(model, data, config, state, progress)
-        progress.complete(losses)
+        progress.record(losses)
         loss = float(np.mean(losses[-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
-    checkpoint.save(
-        job.output,
-        model,
-        shape,
-        tokenizer,
-        checkpoint.ModelSettings(windows),
-        job.card_text(),
-        job.compact,
-    )
+    settings = checkpoint.ModelSettings(windows)
+    checkpoint.save(job.output, model, shape, tokenizer, settings, job.card_text(), job.compact)
     return TrainingResult(
-        job.output,
-        prepared.examples,
-        prepared.windows,
-        len(losses),
-        prepared.dead_letters,
-        loss,
-        time.perf_counter() - started,
+        output=job.output,
+        examples=prepared.examples,
+        windows=prepared.windows,
+        steps=len(losses),
+        dead_letters=prepared.dead_letters,
+        loss=loss,
+        train_s=time.perf_counter() - started,
     )
-
-
-def _digest(values: dict[str, Any]) -> str:
-    return hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()[:12]
 
 
 class Progress:
@@ -198,28 +180,22 @@ class Progress:
 
     def __init__(self, bar: Any, run: tracking.Run) -> None:
         self.bar, self.run = bar, run
-        self._recorded_before = run.last_step(CURVE)
-        self._first_recorded: int | None = None
-        self._pending: list[float] = []
+        self._recorded = run.last_step(CURVE)
 
-    def __call__(self, step: int, total: int, loss: float) -> None:
-        """Reports one step, numbered from 1."""
-        self._pending.append(loss)
+    def __call__(self, losses: Sequence[float], total: int) -> None:
+        """Reports the last of the steps that have these losses."""
+        step = len(losses)
         self.bar.total = total
-        self.bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+        self.bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
         self.bar.update(step - self.bar.n)
-        if step % REPORT_EVERY and step < total:
-            return
-        if step > self._recorded_before:
-            new = self._pending[-(step - self._recorded_before) :]
-            self.run.curve(CURVE, new, step + 1 - len(new))
-            self._first_recorded = self._first_recorded or step + 1 - len(new)
-        if self.bar.disable:
-            mean = sum(self._pending) / len(self._pending)
-            log.info("step %d of %d, loss %.3f", step, total, mean)
-        self._pending = []
+        if step % REPORT_EVERY == 0 or step == total:
+            self.record(losses)
+            if self.bar.disable:
+                recent = losses[(step - 1) // REPORT_EVERY * REPORT_EVERY :]
+                log.info("step %d of %d, loss %.3f", step, total, sum(recent) / len(recent))
 
-    def complete(self, losses: Sequence[float]) -> None:
-        """Records the steps before an interruption that the interrupted run did not record."""
-        end = len(losses) if self._first_recorded is None else self._first_recorded - 1
-        self.run.curve(CURVE, losses[self._recorded_before : end], self._recorded_before + 1)
+    def record(self, losses: Sequence[float]) -> None:
+        """Adds the steps that are not in the curve yet."""
+        if len(losses) > self._recorded:
+            self.run.curve(CURVE, losses[self._recorded :], self._recorded + 1)
+            self._recorded = len(losses)

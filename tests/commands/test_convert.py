@@ -16,6 +16,7 @@ from tokenizers import models, pre_tokenizers
 
 from nq.commands import answer, convert
 from nq.model import checkpoint, joint
+from nq.model.convert import convert as convert_model
 from nq.model.fill import TYPE_HEAD
 from nq.preprocess.tokenizers.load import load_tokenizer
 from tests import tiny_models
@@ -165,6 +166,21 @@ def test_a_target_that_is_not_empty_is_not_changed(
     (tmp_path / "empty").mkdir()
     assert run(tf1, tmp_path / "empty") == 0
     assert run(tf1, tmp_path / "x", "--to", "hf", "--compact") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"to": "torch"}, "unknown format 'torch'; known are nq, hf, savedmodel, onnx"),
+        ({"to": "hf", "compact": True}, "format hf cannot be compact"),
+    ],
+)
+def test_wrong_arguments_are_value_errors(
+    tf1: Path, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        convert_model(tf1, tmp_path / "converted", **options)
+    assert not (tmp_path / "converted").exists()
 
 
 @pytest.mark.parametrize(("more", "less"), [(2, 0), (0, 64)])

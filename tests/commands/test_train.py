@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import mlflow.entities
@@ -100,9 +101,9 @@ def test_other_content_under_the_same_name_is_another_run(
     command = ["train", *arguments, *SIZES, *recipe]
     report = Progress.__call__
 
-    def interrupted(self: Progress, step: int, total: int, loss: float) -> None:
-        report(self, step, total, loss)
-        if step == REPORT_EVERY:
+    def interrupted(self: Progress, losses: Sequence[float], total: int) -> None:
+        report(self, losses, total)
+        if len(losses) == REPORT_EVERY:
             raise KeyboardInterrupt
 
     Path("data.jsonl").write_text("".join(records[:20]), encoding="utf-8")

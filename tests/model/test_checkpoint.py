@@ -299,6 +299,14 @@ def test_an_8_bit_table_without_its_scale_is_damaged(tiny_model: Path, tmp_path:
         checkpoint.read_tensors(tmp_path / "m")
 
 
+def test_a_type_that_numpy_lacks_is_an_error(folder: Path) -> None:
+    header = json.dumps({"x": {"dtype": "F8_E4M3", "shape": [2], "data_offsets": [0, 2]}}).encode()
+    data = len(header).to_bytes(8, "little") + header + b"ab"
+    (folder / "model.safetensors").write_bytes(data)
+    with pytest.raises(ValueError, match="x is stored as F8_E4M3; expected one of F64, F32"):
+        checkpoint.read_tensors(folder)
+
+
 def test_one_tensor_under_two_names_is_an_error(folder: Path) -> None:
     twice = {**TENSORS, "pooler.dense.bias": TENSORS["bert.pooler.dense.bias"]}
     save_file(twice, folder / "model.safetensors")

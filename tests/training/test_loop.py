@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ def train(
     windows: TrainingWindows,
     config: TrainConfig,
     folder: Path,
-    on_step: Callable[[int, int, float], None] = lambda step, total, loss: None,
+    on_step: Callable[[Sequence[float], int], None] = lambda losses, total: None,
 ) -> list[float]:
     state = TrainingState(folder, identity(model, windows, config))
     return fit(model, windows, config, state, on_step)
@@ -81,7 +81,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[keras.Model
     model, folder = untrained(), tmp_path_factory.mktemp("training")
     steps: list[tuple[int, int]] = []
     losses = train(
-        model, WINDOWS, CONFIG, folder, lambda step, total, _: steps.append((step, total))
+        model, WINDOWS, CONFIG, folder, lambda losses, total: steps.append((len(losses), total))
     )
     assert steps == [(step, STEPS) for step in range(1, STEPS + 1)]
     assert len(losses) == STEPS
@@ -102,8 +102,8 @@ def test_it_overfits_64_windows(uninterrupted: tuple[keras.Model, Path]) -> None
 def train_until_killed(folder: Path) -> None:
     """Trains in a process of its own until SIGKILL."""
 
-    def on_step(step: int, total: int, loss: float) -> None:
-        if step == KILLED_AT:
+    def on_step(losses: Sequence[float], total: int) -> None:
+        if len(losses) == KILLED_AT:
             os.kill(os.getpid(), signal.SIGKILL)
 
     train(untrained(), WINDOWS, CONFIG, folder, on_step)
@@ -124,7 +124,7 @@ def test_a_killed_training_resumes_to_the_same_weights(
     half_written = tmp_path / f"{KILLED_AT}-training_state.npz"
     half_written.write_bytes(b"PK\x03\x04")
     model, steps = untrained(), list[int]()
-    train(model, WINDOWS, CONFIG, tmp_path, lambda step, *_: steps.append(step))
+    train(model, WINDOWS, CONFIG, tmp_path, lambda losses, _: steps.append(len(losses)))
     assert steps == list(range(41, STEPS + 1))
     for actual, expected in zip(weights(model), weights(uninterrupted[0]), strict=True):
         np.testing.assert_array_equal(actual, expected)
@@ -136,7 +136,9 @@ def test_a_killed_training_resumes_to_the_same_weights(
 
 def test_a_finished_training_is_not_repeated(uninterrupted: tuple[keras.Model, Path]) -> None:
     model, steps = untrained(), list[int]()
-    losses = train(model, WINDOWS, CONFIG, uninterrupted[1], lambda step, *_: steps.append(step))
+    losses = train(
+        model, WINDOWS, CONFIG, uninterrupted[1], lambda losses, _: steps.append(len(losses))
+    )
     assert not steps and len(losses) == STEPS
     for actual, expected in zip(weights(model), weights(uninterrupted[0]), strict=True):
         np.testing.assert_array_equal(actual, expected)
@@ -172,8 +174,8 @@ def test_another_training_ignores_the_state(
 def test_half_precision_trains_float32_weights(precision: str, tmp_path: Path) -> None:
     config = dataclasses.replace(CONFIG, precision=precision, epochs=4, save_every=16)
     model = untrained(config, f"mixed_{precision}")
-    before, losses = weights(model), list[float]()
-    train(model, WINDOWS, config, tmp_path, lambda *step: losses.append(step[2]))
+    before = weights(model)
+    losses = train(model, WINDOWS, config, tmp_path)
     assert len(losses) == 16 and np.isfinite(losses).all()
     assert np.mean(losses[-4:]) < np.mean(losses[:4])
     for old, new in zip(before, weights(model), strict=True):
