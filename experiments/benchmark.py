@@ -14,23 +14,22 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from experiments.sweep import answer
 from nq.bundle import bundled_model
 from nq.commands import arguments, terminal
-from nq.config import ModelConfig
 from nq.formats.inputs import find_files, read_lines
+from nq.inference.profile import DEFAULT_PROFILE
 from nq.inference.scorer import Scorer, score_examples
 from nq.model.checkpoint import load_settings
 from nq.model.runtime import import_tensorflow
@@ -45,7 +44,12 @@ from nq.runs.window_reader import WindowReader
 
 PREDECESSOR_WINDOWS_PER_CPU_S = 110
 ROUNDS = 3
-TINY = ModelConfig(hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16)
+NARROW: dict[str, Any] = {
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -154,16 +158,10 @@ def memory(files: Sequence[str], model: Path, folder: Path) -> dict[str, Any]:
     for times in (1, 10):
         data = folder / f"{times}.jsonl"
         data.write_bytes(b"".join(_repeated(files, times)))
-        command = ["--data", str(data), "--model", str(tiny), "--output", str(folder / f"{times}")]
-        process = subprocess.run(
-            [sys.executable, "-m", "nq.answer", *command, "--no-track", "--json"],
-            stdout=subprocess.PIPE,
-            check=True,
-        )
-        result = json.loads(process.stdout)
-        peaks[f"peak memory at {result['examples']} pages, MB"] = (
-            result["peak_memory_bytes"] / 2**20
-        )
+        paths = ["--data", str(data), "--model", str(tiny), "--output", str(folder / f"{times}")]
+        result = answer(DEFAULT_PROFILE, [*paths, "--no-track", "--json"])
+        megabytes = result["peak_memory_bytes"] / 2**20
+        peaks[f"peak memory at {result['examples']} pages, MB"] = megabytes
     once, ten_times = peaks.values()
     return {**peaks, "memory, ten times the pages over once": ten_times / once}
 
@@ -172,8 +170,9 @@ def _tiny_model(model: Path, folder: Path) -> Path:
     """Makes a model of two narrow layers with the tokenizer and the windows of ``model``."""
     from nq.model import checkpoint, joint
 
-    own = load_settings(model)
-    checkpoint.save(folder, joint.build(TINY, 8), TINY, load_tokenizer(model), own, "tiny")
+    config = replace(checkpoint.load_config(model), **NARROW)
+    tokenizer, settings = load_tokenizer(model), load_settings(model)
+    checkpoint.save(folder, joint.build(config, 8), config, tokenizer, settings, "tiny")
     return folder
 
 

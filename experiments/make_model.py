@@ -142,7 +142,7 @@ def mean(one: Path, other: Path, output: Path) -> None:
 
     tokenizer = load_tokenizer(one)
     shape = checkpoint.with_room_for(checkpoint.load_config(one), tokenizer)
-    first, second = (joint.build(shape, fresh=False) for _ in range(2))
+    first, second = (joint.build(shape, initialize=False) for _ in range(2))
     checkpoint.load(one, first, shape)
     checkpoint.load(other, second, shape)
     for a, b in zip(first.weights, second.weights, strict=True):

@@ -222,7 +222,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     axes = figure.add_subplot()
     names = [row.profile for row in rows]
     speeds = [row.windows_per_s for row in rows]
-    bars = axes.barh(names, speeds, color=[tracking.colour(name) for name in names])
+    bars = axes.barh(names, speeds, color=[tracking.color(name) for name in names])
     labels = [
         f" {row.windows_per_s / rows[0].windows_per_s:.2f} x, {row.changed_share:.1%} changed"
         for row in rows

@@ -12,7 +12,6 @@ import numpy as np
 
 from experiments.peers.models import Task
 from nq.bundle import bundled_model
-from nq.commands import convert
 from nq.config import ModelConfig, WindowConfig
 from nq.errors import Error
 from nq.formats.tfrecord import decode_records, inference_shapes
@@ -21,6 +20,7 @@ from nq.inference.batches import Shape, by_length
 from nq.inference.predictor import PART_BATCHES
 from nq.inference.scorer import concatenate
 from nq.model import checkpoint, joint
+from nq.model.convert import LoadedModel, write_hugging_face
 from nq.preprocess.prepare import Request, prepare
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
@@ -120,8 +120,6 @@ def full_windows(shards: Sequence[Path], length: int, count: int) -> Columns:
 def _convert(model: Path, folder: Path) -> None:
     """Saves the weights for ``transformers``; missing ones are random, but equal in both."""
     config = checkpoint.with_room_for(checkpoint.load_config(model), load_tokenizer(model))
-    network = joint.build(config, fresh=False)
+    network = joint.build(config, initialize=False)
     checkpoint.load(model, network, config)
-    convert.TARGETS["hf"](
-        convert.Loaded(model, config, network, checkpoint.LoadReport()), folder, False
-    )
+    write_hugging_face(LoadedModel(model, config, network, checkpoint.LoadReport()), folder)

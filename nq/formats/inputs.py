@@ -87,7 +87,9 @@ def find_files(patterns: str | Path | Sequence[str | Path]) -> list[str]:
         ValueError: A pattern is not a path, or names a pipe or a device.
     """
     files: dict[Path, str] = {}
-    for pattern in [patterns] if isinstance(patterns, str | Path) else patterns:
+    if isinstance(patterns, str) or not isinstance(patterns, Sequence):
+        patterns = [patterns]
+    for pattern in patterns:
         for name in _matches(path_text(pattern)):
             files.setdefault(Path(name).resolve(), name)
     return list(files.values())

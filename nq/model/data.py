@@ -1,4 +1,4 @@
-"""TFRecords -> tensors: the reading side of ``nq.formats.tfrecord``, with tf.data."""
+"""Reads the records that ``nq.formats.tfrecord`` writes, with tf.data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READ_BATCH = 256
 
 
 def spec(length: int, training: bool) -> dict[str, tf.io.FixedLenFeature]:
-    """What a record holds; see ``nq.formats.tfrecord``."""
+    """Returns the features of a record; see ``nq.formats.tfrecord``."""
     shapes: dict[str, list[int]] = {name: [length] for name in ROWS}
     if training:
         shapes.update({name: [] for name in TARGETS})
@@ -26,10 +26,10 @@ def spec(length: int, training: bool) -> dict[str, tf.io.FixedLenFeature]:
 
 
 def records(shards: Sequence[Path]) -> tf.data.TFRecordDataset:
-    """The serialized records of ``shards``, one after the other.
+    """Returns the serialized records of all shards, in order.
 
-    Without tf.data's autotuning: there is nothing to tune, and its thread sleeps for twice as long
-    each time (10 ms, 20 ms … up to a minute), which the end of every iterator waits for.
+    Autotuning is disabled: there is nothing to tune, and the end of every iterator waits for its
+    thread, which sleeps for up to a minute.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -37,7 +37,7 @@ def records(shards: Sequence[Path]) -> tf.data.TFRecordDataset:
 
 
 def read_columns(shards: Sequence[Path], length: int) -> dict[str, IntArray]:
-    """All training records of ``shards`` as one array a column."""
+    """Returns all training records of all shards as one array per column."""
     features = spec(length, training=True)
     dataset = records(shards).batch(READ_BATCH)
     parts: dict[str, list[IntArray]] = {name: [] for name in features}
@@ -48,7 +48,7 @@ def read_columns(shards: Sequence[Path], length: int) -> dict[str, IntArray]:
 
 
 def window_ids(record: tf.Tensor) -> tuple[int, int]:
-    """Number of a serialized window, and how many windows its example has."""
+    """Returns the number of a serialized window and the number of windows of its example."""
     ids = tf.io.parse_single_example(record, {"window_ids": tf.io.FixedLenFeature([2], tf.int64)})
     window, windows = ids["window_ids"].numpy().tolist()
     return window, windows

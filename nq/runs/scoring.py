@@ -204,8 +204,7 @@ def open_scoring(
     work = [(request, windows_folder(job, request)) for request in requests]
     with exclusive_run(plan.folder), prefetch(work, job.workers) as prepared:
         chunks = Chunks(prepared, timer)
-        with timer("load_s"):
-            scorer = model_loader(job, chunks).scorer(job.optimizations)
+        scorer = model_loader(job, chunks).scorer(job.optimizations)
         store = ScoreStore.open(plan.folder / UNFINISHED_SCORES, plan.scores)
         yield Scoring(requests, chunks, StoringScorer(scorer, store), timer, progress)
 

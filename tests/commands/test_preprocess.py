@@ -29,7 +29,7 @@ KINDS = (  # ten ways to be broken, and how the reason begins
     (changed(simplified(), "document_text", ...), "no document"),
     (changed(simplified(), "document_text", None), "field 'document_text' must be a string"),
     (changed(simplified(), "question_text", 7), "field 'question_text' must be a string"),
-    (changed(simplified(), f"{CANDIDATES}.0.end_token", 999), f"{CANDIDATES}[0] [3, 999) lies"),
+    (changed(simplified(), f"{CANDIDATES}.0.end_token", 999), f"{CANDIDATES}[0] [3, 999) is out"),
     (changed(simplified(), f"{CANDIDATES}.1.end_token", 1), f"{CANDIDATES}[1] ends at token 1,"),
     (
         changed(simplified(), "annotations.0.long_answer.candidate_index", 5),

@@ -1,4 +1,4 @@
-"""Reading TFRecords: all of them, in order, and without a thread that nobody needs."""
+"""Reading TFRecords: all of them, in order, without tf.data's autotuning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nq.records import Source
 from tests import tiny_models
 
 
-def test_records_come_shard_by_shard_and_nothing_is_tuned(tmp_path: Path) -> None:
+def test_records_are_read_in_order_without_autotuning(tmp_path: Path) -> None:
     """With autotuning the end of an iterator waits for a sleeping thread, up to a minute."""
     shards = [
         tiny_models.write_shard(
@@ -17,8 +17,8 @@ def test_records_come_shard_by_shard_and_nothing_is_tuned(tmp_path: Path) -> Non
         )
         for i, n in enumerate((3, 2))
     ]
-    found = records(shards)
+    dataset = records(shards)
     apart = [[r.numpy() for r in records([shard])] for shard in shards]
-    assert [r.numpy() for r in found] == [*apart[0], *apart[1]]
+    assert [r.numpy() for r in dataset] == [*apart[0], *apart[1]]
     assert list(map(len, apart)) == [3, 2]
-    assert found.options().autotune.enabled is False
+    assert dataset.options().autotune.enabled is False
