@@ -4,7 +4,7 @@
     python -m experiments.tables --check    # exits with 1 if a file is out of date
     python -m experiments.tables --record sweep_60 -- python -m experiments.sweep … --json
 
-A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``. The names in ``SOURCES`` are
+A table is between ``<!-- table: NAME -->`` and ``<!-- end -->``. The names in ``SOURCES`` are
 tables of the code. Every other name is a result file, ``experiments/results/NAME.json``, whose kind
 is the part of its name before the first underscore (see ``KINDS``). ``--record`` runs a command
 that prints one JSON object on stdout and writes such a file:

@@ -21,7 +21,7 @@ from pathlib import Path
 from experiments.peers.flops import peaks, window_gflop
 from experiments.peers.models import BASELINE, PEERS, Peer
 from experiments.peers.processes import Worker, measure
-from experiments.peers.report import Measured, Report, rows, table
+from experiments.peers.report import Measurement, Report, rows, table
 from nq.commands import arguments, terminal
 from nq.config import ModelConfig
 from nq.errors import Error
@@ -115,17 +115,17 @@ def _report(args: argparse.Namespace, files: Sequence[str], folder: Path) -> Rep
         workers = measure(installed, task, args.rounds, None if args.verbose else folder, bar)
     after, gflop = peaks(), window_gflop(load_config(model), length)
     best = {name: max(before[name], after[name]) for name in before}
-    measured, failed = results(workers)
+    measurements = measured(workers)
     return Report(
         args.shape or model.name,
         length,
         batch_size,
-        measured[0].windows,
+        measurements[0].ready.logits.shape[1],
         gflop,
         best,
-        rows(measured, str(BASELINE), gflop, best),
+        rows(measurements, gflop, best),
         skipped,
-        failed,
+        {str(worker.peer): worker.failure for worker in workers if worker.failure},
         _versions(installed),
     )
 
@@ -137,32 +137,15 @@ def available(peers: Sequence[Peer]) -> tuple[list[Peer], dict[str, str]]:
     return [BASELINE, *installed], missing
 
 
-def results(workers: Sequence[Worker]) -> tuple[list[Measured], dict[str, str]]:
-    """Returns the measurements, the baseline first, and why the other peers failed.
+def measured(workers: Sequence[Worker]) -> list[Measurement]:
+    """Returns the measurements of the peers that did not fail, the baseline first.
 
     Raises:
         Error: the baseline failed.
     """
-    failed = {str(worker.peer): worker.failure for worker in workers if worker.failure}
-    baseline = workers[0].ready
-    if baseline is None or workers[0].failure:
+    if workers[0].failure:
         raise Error(f"{workers[0].peer}: {workers[0].failure}")
-    windows = baseline.logits.shape[1]
-    measured = [
-        Measured(
-            str(worker.peer),
-            worker.peer.ours,
-            worker.ready.precision,
-            windows,
-            tuple(windows / seconds for seconds in worker.seconds),
-            worker.ready.load_s,
-            worker.ready.memory_mb,
-            float(abs(worker.ready.logits - baseline.logits).max()),
-        )
-        for worker in workers
-        if worker.ready and not worker.failure
-    ]
-    return measured, failed
+    return [Measurement(w.peer, w.ready, w.seconds) for w in workers if w.ready]
 
 
 def _versions(peers: Sequence[Peer]) -> dict[str, str]:

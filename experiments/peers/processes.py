@@ -60,7 +60,7 @@ class Worker:
         peer: the peer.
         process: its process.
         pipe: our end of the pipe to it.
-        ready: its report after loading; ``None`` if it failed.
+        ready: its report after loading; ``None`` if it failed then or later.
         seconds: of each round.
         failure: why it is not measured any more; empty while it is.
     """
@@ -82,7 +82,7 @@ class Worker:
             killed = code == -signal.SIGKILL
             message = Failed(KILLED if killed else f"the process ended with exit code {code}")
         if isinstance(message, Failed):
-            self.failure = message.reason
+            self.ready, self.failure = None, message.reason
             return None
         return message
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from experiments.peers.models import Peer
+from experiments.peers.processes import Ready
 from experiments.text_tables import grid
 
 HEAD = (
@@ -23,29 +25,13 @@ HEAD = (
 )
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The measurements of one peer.
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """A peer, its report after loading, and the seconds of its rounds."""
 
-    Args:
-        name: of the peer.
-        ours: whether it is an engine of ours.
-        precision: its compute type.
-        windows: number of windows in a round.
-        windows_per_s: of each round.
-        load_s: seconds to load the model.
-        memory_mb: resident memory of its process.
-        drift: largest difference of a logit from the baseline.
-    """
-
-    name: str
-    ours: bool
-    precision: str
-    windows: int
-    windows_per_s: tuple[float, ...]
-    load_s: float
-    memory_mb: float
-    drift: float
+    peer: Peer
+    ready: Ready
+    seconds: Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -53,7 +39,8 @@ class Row:
     """One line of the table.
 
     Args:
-        name, precision, drift, load_s, memory_mb: see ``Measured``.
+        name: of the peer.
+        precision: its compute type.
         windows_per_s: median of the rounds.
         against_baseline: speed relative to our baseline.
         against_best_peer: speed relative to the fastest other library with the same compute type;
@@ -61,6 +48,9 @@ class Row:
         gflop_per_s: operations of the model per second.
         of_peak: share of the speed of a large matrix product in that type; ``None`` where that was
             not measured, as for 8 bits.
+        drift: largest difference of a logit from the baseline.
+        load_s: seconds to load the model.
+        memory_mb: resident memory of its process.
         rounds: windows per second of each round.
     """
 
@@ -111,37 +101,42 @@ class Report:
 
 
 def rows(
-    measured: Sequence[Measured], baseline: str, gflop: float, peaks: Mapping[str, float]
+    measurements: Sequence[Measurement], gflop: float, peaks: Mapping[str, float]
 ) -> tuple[Row, ...]:
-    """Returns the table, in the order of ``measured``.
+    """Returns the table, in the order of ``measurements``.
 
     Args:
-        measured: the peers, with the baseline.
-        baseline: name of the baseline.
+        measurements: of the peers, the baseline first.
         gflop: operations of one window, in 10^9.
         peaks: peak GFLOP/s of the machine, by type.
     """
-    speed = {m.name: statistics.median(m.windows_per_s) for m in measured}
+    baseline = measurements[0].ready.logits
+    rounds = [tuple(baseline.shape[1] / seconds for seconds in m.seconds) for m in measurements]
+    speeds = [statistics.median(windows_per_s) for windows_per_s in rounds]
     best: dict[str, float] = {}
-    for m in measured:
-        if not m.ours:
-            best[m.precision] = max(best.get(m.precision, 0.0), speed[m.name])
+    for m, speed in zip(measurements, speeds, strict=True):
+        if not m.peer.ours:
+            best[m.ready.precision] = max(best.get(m.ready.precision, 0.0), speed)
     return tuple(
         Row(
-            m.name,
-            m.precision,
-            speed[m.name],
-            speed[m.name] / speed[baseline],
-            speed[m.name] / best[m.precision] if m.precision in best else None,
-            speed[m.name] * gflop,
-            speed[m.name] * gflop / peaks[m.precision] if m.precision in peaks else None,
-            m.drift,
-            m.load_s,
-            m.memory_mb,
-            m.windows_per_s,
+            name=str(m.peer),
+            precision=m.ready.precision,
+            windows_per_s=speed,
+            against_baseline=speed / speeds[0],
+            against_best_peer=_ratio(speed, best.get(m.ready.precision)),
+            gflop_per_s=speed * gflop,
+            of_peak=_ratio(speed * gflop, peaks.get(m.ready.precision)),
+            drift=float(abs(m.ready.logits - baseline).max()),
+            load_s=m.ready.load_s,
+            memory_mb=m.ready.memory_mb,
+            rounds=windows_per_s,
         )
-        for m in measured
+        for m, speed, windows_per_s in zip(measurements, speeds, rounds, strict=True)
     )
+
+
+def _ratio(value: float, reference: float | None) -> float | None:
+    return None if reference is None else value / reference
 
 
 def table(report: Report) -> str:

@@ -14,9 +14,9 @@ import pytest
 
 from experiments.peers import __main__ as command
 from experiments.peers.flops import peaks, window_gflop
-from experiments.peers.models import BASELINE, LOADERS, PEERS, Task, all_logits
-from experiments.peers.processes import measure
-from experiments.peers.report import Measured, Report, rows, table
+from experiments.peers.models import BASELINE, LOADERS, PEERS, Peer, Task, all_logits
+from experiments.peers.processes import Ready, measure
+from experiments.peers.report import Measurement, Report, rows, table
 from nq.config import ModelConfig, WindowConfig
 from nq.errors import Error
 from tests.nq_records import simplified, write_lines
@@ -26,16 +26,22 @@ ROOT = Path(__file__).parent.parent.parent
 TORCH = ("torch", "transformers")
 
 
-def measured(name: str, precision: str, *speeds: float, drift: float = 0.0) -> Measured:
-    return Measured(name, name.startswith("ours"), precision, 16, speeds, 1.0, 900.0, drift)
+def measurement(
+    maker: str, variant: str, precision: str, *windows_per_s: float, drift: float = 0.0
+) -> Measurement:
+    """Returns a measurement of 16 windows per round, with this difference of one logit."""
+    logits = np.zeros((2, 16, 4), np.float32)
+    logits[1, 3, 2] = drift
+    seconds = [16 / speed for speed in windows_per_s]
+    return Measurement(Peer(maker, variant), Ready(precision, 1.0, 900.0, logits), seconds)
 
 
 MEASUREMENTS = (
-    measured("ours/baseline", "float32", 8.0, 10.0, 90.0),
-    measured("ours/mixed", "bfloat16", 30.0, 30.0, 30.0, drift=0.026),
-    measured("other/float32", "float32", 5.0, 5.0, 5.0),
-    measured("another/float32", "float32", 20.0, 20.0, 20.0),
-    measured("other/int8", "int8", 40.0, 40.0, 40.0),
+    measurement("ours", "baseline", "float32", 8.0, 10.0, 90.0),
+    measurement("ours", "mixed", "bfloat16", 30.0, 30.0, 30.0, drift=-0.026),
+    measurement("other", "float32", "float32", 5.0, 5.0, 5.0),
+    measurement("another", "float32", "float32", 20.0, 20.0, 20.0),
+    measurement("other", "int8", "int8", 40.0, 40.0, 40.0),
 )
 PEAKS = {"float32": 400.0, "bfloat16": 1200.0}
 
@@ -61,7 +67,7 @@ def test_peaks_are_measured_for_both_types() -> None:
 
 
 def test_rows_by_hand() -> None:
-    by_name = {row.name: row for row in rows(MEASUREMENTS, "ours/baseline", 10.0, PEAKS)}
+    by_name = {row.name: row for row in rows(MEASUREMENTS, 10.0, PEAKS)}
     baseline, mixed, int8 = (by_name[n] for n in ("ours/baseline", "ours/mixed", "other/int8"))
     assert baseline.windows_per_s == 10.0  # the median: one fast round does not change it
     assert (baseline.against_baseline, baseline.against_best_peer) == (1.0, 0.5)
@@ -72,7 +78,7 @@ def test_rows_by_hand() -> None:
 
 
 def test_table_has_measured_skipped_and_failed_peers() -> None:
-    peers = rows(MEASUREMENTS, "ours/baseline", 10.0, PEAKS)
+    peers = rows(MEASUREMENTS, 10.0, PEAKS)
     report = Report("bundled", 512, 8, 16, 10.0, PEAKS, peers, {"a/b": "no c"}, {"d/e": "failed"})
     lines = table(report).splitlines()
     first, second = (" ".join(line.split()) for line in lines[1:3])
@@ -139,7 +145,7 @@ def test_a_peer_that_fails_is_reported_and_does_not_stop_the_others(tmp_path: Pa
     assert steps == [(1, 4)] * 4
     assert "Traceback" in (tmp_path / "ours-baseline.log").read_text(encoding="utf-8")
     with pytest.raises(Error, match="ours/baseline: FileNotFoundError"):
-        command.results([worker, other])
+        command.measured([worker, other])
 
 
 @pytest.fixture
