@@ -9,12 +9,9 @@ from typing import Any, Self
 
 from nq.bundle import bundled_model
 from nq.config import DecisionConfig, WindowConfig
-from nq.inference.profile import DEFAULT_PROFILE, Profile
+from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile
 from nq.model.checkpoint import load_settings
 from nq.preprocess.request import CHUNK_BYTES, Request, chunks
-
-AUTO = "auto"
-"""In place of a profile: the fastest one here that keeps the answers."""
 
 
 @dataclass(frozen=True, init=False)
