@@ -42,7 +42,7 @@ def summary(result: Result) -> str:
     )
     if result.unread_blocks:
         lines.append(unread_line(result.truncated_pages, result.unread_blocks))
-    if result.read_windows < result.windows - result.resumed_windows:
+    if "prune" in result.profile.split("+"):  # windows of repeated records are not computed either
         lines.append(f"{result.read_windows} of the windows were computed, the others pruned")
     if result.float32_windows:
         lines.append(f"{result.float32_windows} windows were computed again in float32")
