@@ -56,7 +56,3 @@ def run(args: argparse.Namespace) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code."""
     return terminal.run(run, parser(), argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.config import TrainConfig, WindowConfig
+from nq.report.unread import unread_line
 from nq.training.train import TrainingJob, train
 
 
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         args.card,
         args.compact,
     )
-    result = train(job, args.tracking_uri, args.experiment, not args.no_track)
+    result = train(job, track=arguments.tracking_config(args))
     if args.json:
         terminal.print_json(dataclasses.asdict(result) | {"output": str(result.output)})
     else:
@@ -68,13 +69,11 @@ def run(args: argparse.Namespace) -> int:
             f"trained {result.steps} steps of {job.config.batch_size} of {result.windows} windows "
             f"to loss {result.loss:.3f}; model in {result.output}"
         )
+        if result.unread_blocks:
+            print(unread_line(result.truncated_pages, result.unread_blocks))
     return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code."""
     return terminal.run(run, parser(), argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from nq.config import DecisionConfig, WindowConfig
 from nq.inference.batches import Shape
-from nq.inference.engine import Computation, Network
+from nq.inference.engine import Computation
 from nq.inference.engines.tensorflow import device
+from nq.inference.network import Network
 from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile
 from nq.inference.prune import PruningScorer

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nq import tracking
-from nq.config import TrainConfig, WindowConfig
+from nq.config import TrackingConfig, TrainConfig, WindowConfig
 from nq.model.runtime import import_tensorflow
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,8 @@ class TrainingResult:
     """The outcome of a training.
 
     ``steps`` includes those before an interruption, ``loss`` is the mean of the last
-    ``FINAL_STEPS`` steps, and ``train_s`` are the seconds of training and saving.
+    ``FINAL_STEPS`` steps, ``train_s`` the seconds of training and saving, and ``unread_blocks`` the
+    blocks beyond ``max_contexts``, of ``truncated_pages`` pages.
     """
 
     output: Path
@@ -74,23 +75,18 @@ class TrainingResult:
     windows: int
     steps: int
     dead_letters: int
+    truncated_pages: int
+    unread_blocks: int
     loss: float
     train_s: float
 
 
-def train(
-    job: TrainingJob,
-    tracking_uri: str | None = None,
-    experiment: str | None = None,
-    track: bool = True,
-) -> TrainingResult:
+def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingResult:
     """Trains a model and writes its folder.
 
     Args:
         job: the description of the training.
-        tracking_uri: MLflow store or server.
-        experiment: MLflow experiment.
-        track: whether the training is recorded at all.
+        track: where MLflow records the training; ``None`` to record nothing.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -103,11 +99,10 @@ def train(
 
     from nq.formats import inputs
     from nq.model import checkpoint, joint
-    from nq.model.data import read_columns
     from nq.preprocess.prepare import Request, prepare
     from nq.preprocess.tokenizers.load import load_tokenizer
     from nq.training.loop import TrainingState, fit, identity
-    from nq.training.windows import TrainingWindows
+    from nq.training.windows import TrainingWindows, read_columns
 
     windows, config = job.windows, job.config
     tokenizer = load_tokenizer(job.init, windows.compat)
@@ -136,17 +131,17 @@ def train(
         **{f"train.{name}": value for name, value in config.to_dict().items()},
         **{f"windows.{name}": value for name, value in windows.to_dict().items()},
     }
-    started = time.perf_counter()
+    started, settings = time.perf_counter(), track or TrackingConfig()
     state = TrainingState(work, identity(model, data, config))
     content = repr(sorted((params | state.identity).items()))
     digest = hashlib.sha256(content.encode()).hexdigest()
     with (
         tracking.start(
-            uri=tracking_uri,
-            experiment=experiment,
+            uri=settings.uri,
+            experiment=settings.experiment,
             name=f"train {job.output.name}",
             source="nq.train",
-            enabled=track,
+            enabled=track is not None,
             unfinished=work / f"{digest[:12]}.mlflow_run",
         ) as run,
         tqdm(unit=" steps", disable=None) as bar,
@@ -157,14 +152,16 @@ def train(
         progress.record(losses)
         loss = float(np.mean(losses[-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
-    settings = checkpoint.ModelSettings(windows)
-    checkpoint.save(job.output, model, shape, tokenizer, settings, job.card_text(), job.compact)
+    own = checkpoint.ModelSettings(windows)
+    checkpoint.save(job.output, model, shape, tokenizer, own, job.card_text(), job.compact)
     return TrainingResult(
         output=job.output,
         examples=prepared.examples,
         windows=prepared.windows,
         steps=len(losses),
         dead_letters=prepared.dead_letters,
+        truncated_pages=prepared.truncated_pages,
+        unread_blocks=prepared.unread_blocks,
         loss=loss,
         train_s=time.perf_counter() - started,
     )

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nq.model.data import TARGETS
-from nq.records import IntArray
+from nq.formats.tfrecord import TARGETS, decode_records, training_shapes
+from nq.formats.tfrecord_file import read_records
+from nq.records import Columns, IntArray
 
 LENGTH_STEP = 64
+READ_BATCH = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,3 +88,17 @@ def digest(arrays: Iterable[Any]) -> str:
     for array in arrays:
         total.update(array.tobytes())
     return total.hexdigest()
+
+
+def read_columns(shards: Sequence[Path], length: int) -> Columns:
+    """Returns all training records of all shards as one int32 array per column.
+
+    Args:
+        shards: TFRecord files, at least one record in all.
+        length: pieces in a window.
+    """
+    records = chain.from_iterable(map(read_records, shards))
+    parts = []
+    while batch := list(islice(records, READ_BATCH)):
+        parts.append(decode_records(batch, training_shapes(length)))
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

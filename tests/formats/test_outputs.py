@@ -1,4 +1,4 @@
-"""What is written besides the official predictions, read back."""
+"""Tests that the output formats besides the official one contain the predictions."""
 
 from __future__ import annotations
 
@@ -15,64 +15,68 @@ from hypothesis import strategies as st
 
 from nq.config import DecisionConfig
 from nq.formats import kaggle, nbest, outputs
-from nq.postprocess.decision import RULES, decide, weighed
-from nq.records import Example, Prediction, Span, Weighed, YesNo
+from nq.postprocess.decision import RULES, decide
+from nq.records import Alternative, Example, Prediction, Span, YesNo
 from tests.formats.test_predictions import N_TOKENS, predictions
 from tests.postprocess import synthetic_pages
 
 
 def page(prediction: Prediction, with_bytes: bool = False) -> Example:
     words = [f"w{i}" for i in range(N_TOKENS)]
-    places = np.stack([np.arange(N_TOKENS) * 10, np.arange(N_TOKENS) * 10 + 7], axis=1)
+    token_bytes = np.stack([np.arange(N_TOKENS) * 10, np.arange(N_TOKENS) * 10 + 7], axis=1)
     return Example(
         prediction.example_id,
         'who, "me"?\nor \u2028 you',
         words,
         [False] * N_TOKENS,
         (),
-        token_bytes=places if with_bytes else None,
+        token_bytes=token_bytes if with_bytes else None,
         title="Ü",
     )
 
 
-def written(folder: Path, found: list[Prediction], with_bytes: bool = False) -> None:
-    with outputs.write(folder, tuple(outputs.FORMATS)) as write:
-        for prediction in found:
-            write(page(prediction, with_bytes), prediction, None)
+def no_alternatives(limit: int) -> None:
+    """Stands for a decision rule without probabilities."""
 
 
-def spans(text: str) -> tuple[Span, ...]:
+def write(folder: Path, predictions: list[Prediction], with_bytes: bool = False) -> None:
+    with outputs.open_writer(folder, tuple(outputs.FORMATS)) as writer:
+        for prediction in predictions:
+            writer.write(page(prediction, with_bytes), prediction, no_alternatives)
+
+
+def parse_spans(text: str) -> tuple[Span, ...]:
     return tuple(Span(*map(int, part.split(":"))) for part in text.split())
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(predictions(), max_size=5))
-def test_kaggle_rows_read_back_are_the_predictions(found: list[Prediction]) -> None:
+def test_kaggle_rows_parse_back_to_the_predictions(expected: list[Prediction]) -> None:
     with tempfile.TemporaryDirectory() as name:
-        written(Path(name), found)
+        write(Path(name), expected)
         with open(Path(name, "kaggle.csv"), newline="", encoding="utf-8") as file:
             header, *rows = csv.reader(file)
     assert header == ["example_id", "PredictionString"]
-    assert len(rows) == 2 * len(found)
-    for prediction, long, short in zip(found, rows[::2], rows[1::2], strict=True):
+    assert len(rows) == 2 * len(expected)
+    for prediction, long, short in zip(expected, rows[::2], rows[1::2], strict=True):
         assert long[0] == f"{prediction.example_id}_long"
         assert short[0] == f"{prediction.example_id}_short"
-        assert spans(long[1]) == (() if prediction.long is None else (prediction.long,))
+        assert parse_spans(long[1]) == (() if prediction.long is None else (prediction.long,))
         if prediction.yes_no is YesNo.NONE:
-            assert spans(short[1]) == prediction.shorts
+            assert parse_spans(short[1]) == prediction.shorts
         else:
             assert short[1] == prediction.yes_no
 
 
-def test_kaggle_looks_as_the_sample_submission(tmp_path: Path) -> None:
-    found = [
+def test_kaggle_rows_have_the_layout_of_the_sample_submission(tmp_path: Path) -> None:
+    answers = [
         Prediction(-5, Span(105, 200), 1.0, (), 1.0, YesNo.YES),
         Prediction(7),
         Prediction(8, Span(6, 18), 1.0, (Span(6, 8),), 1.0),
     ]
-    with outputs.write(tmp_path, ["kaggle"]) as write:
-        for prediction in found:
-            write(page(prediction), prediction, None)
+    with outputs.open_writer(tmp_path, ["kaggle"]) as writer:
+        for prediction in answers:
+            writer.write(page(prediction), prediction, no_alternatives)
     assert (tmp_path / kaggle.FILE).read_text(encoding="utf-8").split("\n") == [
         "example_id,PredictionString",
         *("-5_long,105:200", "-5_short,YES", "7_long,", "7_short,", "8_long,6:18", "8_short,6:8"),
@@ -80,44 +84,46 @@ def test_kaggle_looks_as_the_sample_submission(tmp_path: Path) -> None:
     ]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(predictions(), max_size=5), st.booleans())
-def test_nbest_lines_say_what_the_predictions_say(
-    found: list[Prediction], with_bytes: bool
+def test_nbest_lines_have_the_answers_of_the_predictions(
+    expected: list[Prediction], with_bytes: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
-        written(Path(name), found, with_bytes)
+        write(Path(name), expected, with_bytes)
         data = Path(name, "nbest.jsonl").read_bytes()
     lines = [json.loads(line) for line in data.split(b"\n")[:-1]]
-    for prediction, line in zip(found, lines, strict=True):
+    for prediction, line in zip(expected, lines, strict=True):
         example = page(prediction)
         assert line["example_id"] == prediction.example_id
         assert (line["question"], line["title"]) == (example.question, "Ü")
         assert line["probabilities"] is False
         (answer,) = line["answers"]
-        check(answer, prediction, example, with_bytes)
+        assert_answer(answer, prediction, example, with_bytes)
 
 
-def check(answer: dict[str, object], prediction: Prediction, page: Example, bytes_: bool) -> None:
-    def told(span: Span) -> dict[str, object]:
-        places = {"start_byte": span.start * 10, "end_byte": span.end * 10 - 3}
+def assert_answer(
+    answer: dict[str, object], prediction: Prediction, page: Example, bytes_: bool
+) -> None:
+    def encoded(span: Span) -> dict[str, object]:
+        byte_span = {"start_byte": span.start * 10, "end_byte": span.end * 10 - 3}
         return {
             "start_token": span.start,
             "end_token": span.end,
             "text": page.text(span),
-            **(places if bytes_ else {}),
+            **(byte_span if bytes_ else {}),
         }
 
     assert answer == {
-        "long_answer": None if prediction.long is None else told(prediction.long),
+        "long_answer": None if prediction.long is None else encoded(prediction.long),
         "long_score": prediction.long_score,
-        "short_answers": [told(span) for span in prediction.shorts],
+        "short_answers": [encoded(span) for span in prediction.shorts],
         "short_score": prediction.short_score,
         "yes_no_answer": prediction.yes_no,
     }
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(
     seed=st.integers(0, 2**32 - 1),
     rule=st.sampled_from(sorted(RULES)),
@@ -129,65 +135,79 @@ def test_the_first_of_the_n_best_is_the_prediction(seed: int, rule: str, thresho
         synthetic_pages.logits(seed, ties=False), entry.k, entry.text_only
     )
     config = DecisionConfig(rule=rule, long_threshold=threshold, short_threshold=threshold)
-    prediction = decide(example, scores, config)
-    more = weighed(example, scores, config)
-    assert (more is None) == (rule != "default")
-    line = json.loads(nbest.encode(example, prediction, more))
+    decision = decide(example, scores, config)
+    alternatives = decision.alternatives(nbest.ALTERNATIVES)
+    assert (alternatives is None) == (rule != "default")
+    line = json.loads(nbest.encode(example, decision.prediction, alternatives))
+    assert line["probabilities"] is (rule == "default")
     first, *others = line["answers"]
-    check(first, prediction, example, bytes_=False)
-    if more is None:
+    assert_answer(first, decision.prediction, example, bytes_=False)
+    if alternatives is None:
         assert not others
         return
-    known = more(nbest.ALTERNATIVES)
-    free = decide(example, scores, replace(config, long_threshold=0.0, short_threshold=0.0))
-    told = others if known and prediction != free else line["answers"]
-    assert [a["long_score"] for a in told[: len(known)]] == [a.long_probability for a in known]
+    no_thresholds = replace(config, long_threshold=0.0, short_threshold=0.0)
+    is_null = decision.prediction != decide(example, scores, no_thresholds).prediction
+    ranked = others if alternatives and is_null else line["answers"]
+    probabilities = [alternative.long_probability for alternative in alternatives]
+    assert [answer["long_score"] for answer in ranked[: len(probabilities)]] == probabilities
     assert len(others) <= nbest.ALTERNATIVES
-    assert [a["long_score"] for a in others] == sorted(
-        (a["long_score"] for a in others), reverse=True
-    )
+    scores_of_others = [answer["long_score"] for answer in others]
+    assert scores_of_others == sorted(scores_of_others, reverse=True)
     assert all(0 <= a["long_score"] <= 1 and a["long_answer"] for a in others)
 
 
 def test_text_has_blanks_only_where_the_page_has() -> None:
-    places = np.array([[0, 3], [3, 6], [7, 9], [9, 9], [9, 12], [12, 12]])
+    token_bytes = np.array([[0, 3], [3, 6], [7, 9], [9, 9], [9, 12], [12, 12]])
     words = ["日", "本", "ab", "<P>", "日", "x"]
     html = [False, False, False, True, False, False]
-    example = Example(1, "?", words, html, (), token_bytes=places)
+    example = Example(1, "?", words, html, (), token_bytes=token_bytes)
     assert example.text(Span(0, 6)) == "日本 ab日x"
     assert replace(example, token_bytes=None).text(Span(0, 6)) == "日 本 ab 日 x"
-    assert replace(example, token_bytes=places * 0 - 1).text(Span(0, 2)) == "日 本"
+    assert replace(example, token_bytes=token_bytes * 0 - 1).text(Span(0, 2)) == "日 本"
     assert example.text(Span(3, 4)) == ""
 
 
 # --- files --------------------------------------------------------------------------------
 
 
-def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
-    written(tmp_path, [Prediction(1)])
+def test_an_interruption_leaves_the_former_files(tmp_path: Path) -> None:
+    write(tmp_path, [Prediction(1)])
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert sorted(before) == ["kaggle.csv", "nbest.jsonl"]
 
-    def fail(limit: int) -> tuple[()]:
+    def interrupt(limit: int) -> tuple[Alternative, ...]:
         raise KeyboardInterrupt
 
-    def interrupted(weighed: Weighed) -> None:
-        with outputs.write(tmp_path, tuple(outputs.FORMATS)) as write:
-            write(page(Prediction(2)), Prediction(2), weighed)
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(fail)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        outputs.open_writer(tmp_path, tuple(outputs.FORMATS)) as writer,
+    ):
+        writer.write(page(Prediction(3)), Prediction(3), no_alternatives)
+        writer.write(page(Prediction(2)), Prediction(2), interrupt)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_what_was_not_asked_for_does_not_stay_from_an_older_run(tmp_path: Path) -> None:
-    written(tmp_path, [Prediction(1)])
-    with outputs.write(tmp_path, ["kaggle"]):
+def test_files_of_formats_that_are_not_requested_are_removed(tmp_path: Path) -> None:
+    write(tmp_path, [Prediction(1)])
+    with outputs.open_writer(tmp_path, ["kaggle"]):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["kaggle.csv"]
-    with outputs.write(tmp_path, []) as write:
-        write(page(Prediction(1)), Prediction(1), None)
+    with outputs.open_writer(tmp_path, []) as writer:
+        writer.write(page(Prediction(1)), Prediction(1), no_alternatives)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("formats", "limits"),
+    [(["kaggle"], []), (["nbest"], [nbest.ALTERNATIVES]), ([], [])],
+)
+def test_alternatives_are_computed_only_if_a_format_needs_them(
+    tmp_path: Path, formats: list[str], limits: list[int]
+) -> None:
+    requested: list[int] = []
+    with outputs.open_writer(tmp_path, formats) as writer:
+        writer.write(page(Prediction(1)), Prediction(1), requested.append)
+    assert requested == limits
 
 
 @pytest.mark.parametrize(
@@ -199,10 +219,10 @@ def test_what_was_not_asked_for_does_not_stay_from_an_older_run(tmp_path: Path) 
         ("", ()),
     ],
 )
-def test_names_of_formats(text: str, expected: tuple[str, ...]) -> None:
+def test_names_of_formats_are_parsed_in_one_order(text: str, expected: tuple[str, ...]) -> None:
     assert outputs.parse(text) == expected
 
 
-def test_unknown_formats_are_named() -> None:
+def test_unknown_formats_are_an_error_that_names_them() -> None:
     with pytest.raises(ValueError, match="unknown format csv, xml; known are official, kaggle, nb"):
         outputs.parse("xml,kaggle,csv")

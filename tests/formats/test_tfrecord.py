@@ -1,4 +1,4 @@
-"""Our encoder against TensorFlow's parser, and our records against the originals' readers."""
+"""Tests of the encoder against TensorFlow's parser and the readers of the originals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from hypothesis.extra import numpy as hnp
 
 from nq.config import WindowConfig
 from nq.formats import inputs
-from nq.formats.tfrecord import encode_records, pack_varints
+from nq.formats.tfrecord import (
+    TARGETS,
+    decode_records,
+    encode_records,
+    inference_shapes,
+    pack_varints,
+    training_shapes,
+)
 from nq.preprocess.features import features, training_features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Features, IntArray, Source
@@ -26,18 +33,17 @@ RECORDS = "nq-train.tfrecords-00000-of-00001"
 INT64 = np.iinfo(np.int64)
 SOURCE = Source(3, "dev.jsonl", 41)
 CONFIG = WindowConfig(max_seq_length=32, max_query_length=12, doc_stride=8)
-TARGETS = ("start_positions", "end_positions", "answer_types")
 
 
 def parse(record: bytes) -> dict[str, list[int]]:
-    """A record by TensorFlow's own protobuf class."""
-    found = tf.train.Example.FromString(record).features.feature
-    assert all(feature.WhichOneof("kind") == "int64_list" for feature in found.values())
-    return {name: list(feature.int64_list.value) for name, feature in found.items()}
+    """Returns the features of a record, parsed by TensorFlow's own protobuf class."""
+    parsed = tf.train.Example.FromString(record).features.feature
+    assert all(feature.WhichOneof("kind") == "int64_list" for feature in parsed.values())
+    return {name: list(feature.int64_list.value) for name, feature in parsed.items()}
 
 
 def some_features(values: IntArray, example_id: int | str = 5, training: bool = False) -> Features:
-    """Features whose rows are all made of ``values`` ``[W, L]``, whatever they mean."""
+    """Returns features whose columns are all made of ``values`` ``[W, L]``."""
     first = values[:, 0]
     return Features(
         example_id,
@@ -60,31 +66,30 @@ matrices = hnp.arrays(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(values=matrices, training=st.booleans())
-def test_tensorflow_reads_back_what_was_encoded(values: IntArray, training: bool) -> None:
-    made = some_features(values, training=training)
-    records = [parse(record) for record in encode_records(made, SOURCE)]
+def test_tensorflow_parses_the_encoded_features(values: IntArray, training: bool) -> None:
+    features = some_features(values, training=training)
+    records = [parse(record) for record in encode_records(features, SOURCE)]
     assert len(records) == len(values)
     for i, record in enumerate(records):
         expected: dict[str, Any] = {
             "unique_ids": [5 + 2 * i],
-            "input_ids": made.input_ids[i].tolist(),
-            "input_mask": made.input_mask[i].tolist(),
-            "segment_ids": made.segment_ids[i].tolist(),
+            "input_ids": features.input_ids[i].tolist(),
+            "input_mask": features.input_mask[i].tolist(),
+            "segment_ids": features.segment_ids[i].tolist(),
         }
         if training:
-            expected |= {name: [getattr(made, name)[i]] for name in TARGETS}
+            expected |= {name: [getattr(features, name)[i]] for name in TARGETS}
         else:
-            expected["token_map"] = made.token_map[i].tolist()
+            expected["token_map"] = features.token_map[i].tolist()
             expected |= {"example_keys": [3, 41], "window_ids": [2 * i, 99]}
         assert record == expected
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(values=matrices)
-def test_equal_features_are_encoded_as_tensorflow_encodes_them(values: IntArray) -> None:
-    """Byte for byte, with the entries in the order of their names."""
+def test_records_are_the_bytes_of_tensorflows_deterministic_encoder(values: IntArray) -> None:
     (first, *_) = encode_records(some_features(values, training=True), SOURCE)
     names = sorted(parse(first))
     example = tf.train.Example()
@@ -96,40 +101,40 @@ def test_equal_features_are_encoded_as_tensorflow_encodes_them(values: IntArray)
 @pytest.mark.parametrize(
     "row", [[0], [127, 128], [2**14 - 1, 2**14], [-1, 0, 1], [INT64.min, INT64.max], []]
 )
-def test_varints(row: list[int]) -> None:
+def test_varints_are_those_of_protobuf(row: list[int]) -> None:
     (packed,) = pack_varints(np.array([row], np.int64))
     assert packed == tf.train.Int64List(value=row).SerializeToString()[2 if row else 0 :]
 
 
-def test_no_windows_no_records() -> None:
+def test_an_example_without_windows_has_no_records() -> None:
     assert list(encode_records(some_features(np.zeros((0, 4), np.int64)), SOURCE)) == []
     assert pack_varints(np.zeros((0, 4), np.int64)) == []
 
 
 def unique_ids(example_id: int | str, n: int = 3) -> list[int]:
-    made = some_features(np.zeros((n, 2), np.int64), example_id)
-    return [parse(record)["unique_ids"][0] for record in encode_records(made, SOURCE)]
+    features = some_features(np.zeros((n, 2), np.int64), example_id)
+    return [parse(record)["unique_ids"][0] for record in encode_records(features, SOURCE)]
 
 
-def test_unique_ids_are_the_originals() -> None:
+def test_unique_ids_are_example_id_plus_window_modulo_2_to_the_64() -> None:
     assert unique_ids(-7) == [-7, -5, -3]
     assert unique_ids(INT64.min) == [INT64.min, INT64.min + 2, INT64.min + 4]
-    assert unique_ids(INT64.max) == [INT64.max, INT64.min + 1, INT64.min + 3]  # wraps around
+    assert unique_ids(INT64.max) == [INT64.max, INT64.min + 1, INT64.min + 3]
     assert unique_ids(2**64 - 1) == [-1, 1, 3]
 
 
-def test_unique_ids_of_names_are_stable() -> None:
+def test_unique_ids_of_text_ids_are_hashes() -> None:
     first = unique_ids("question 1")
     assert first == unique_ids("question 1") != unique_ids("question 2")
     assert np.diff(first).tolist() == [2, 2]
     assert first[0] == 7150447286326655
 
 
-def test_neighbouring_ids_collide_but_keys_do_not() -> None:
+def test_unique_ids_of_close_example_ids_collide_but_keys_do_not() -> None:
     records = []
     for line, example_id in enumerate((10, 12), start=1):
-        made = some_features(np.zeros((3, 2), np.int64), example_id)
-        records += [parse(r) for r in encode_records(made, Source(0, "dev.jsonl", line))]
+        features = some_features(np.zeros((3, 2), np.int64), example_id)
+        records += [parse(r) for r in encode_records(features, Source(0, "dev.jsonl", line))]
     assert len({r["unique_ids"][0] for r in records}) < len(records)
     assert len({(*r["example_keys"], *r["window_ids"]) for r in records}) == len(records)
 
@@ -140,15 +145,15 @@ def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def encode(vocab: Path, compat: str, training: bool) -> tuple[Features, Sequence[bytes]]:
-    """A real page's features and records."""
+    """Returns the features and records of a page."""
     config = WindowConfig(**CONFIG.to_dict() | {"compat": compat})
     example = inputs.decode_example(nq_records.to_line(nq_records.simplified()))
     tokenizer = load_tokenizer(vocab, compat)
     if training:
-        made = training_features(example, tokenizer, config, negatives=1.0, seed=1)
+        encoded = training_features(example, tokenizer, config, negatives=1.0, seed=1)
     else:
-        made = features(example, tokenizer, config)
-    return made, list(encode_records(made, SOURCE, config.switches.id_name))
+        encoded = features(example, tokenizer, config)
+    return encoded, list(encode_records(encoded, SOURCE, config.switches.id_name))
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -156,7 +161,7 @@ def encode(vocab: Path, compat: str, training: bool) -> tuple[Features, Sequence
     ("compat", "id_name"),
     [("ours", "unique_ids"), ("bert-joint", "unique_ids"), ("kisialiou", "unique_id")],
 )
-def test_the_originals_reader_reads_our_records(
+def test_the_readers_of_the_originals_parse_the_records(
     vocab: Path, compat: str, id_name: str, training: bool
 ) -> None:
     length = CONFIG.max_seq_length
@@ -168,14 +173,31 @@ def test_the_originals_reader_reads_our_records(
     }
     if training:
         name_to_features |= {name: tf.io.FixedLenFeature([], tf.int64) for name in TARGETS}
-    made, records = encode(vocab, compat, training)
-    assert len(records) == len(made) > 1
+    expected, records = encode(vocab, compat, training)
+    assert len(records) == len(expected) > 1
     for i, record in enumerate(records):
-        found = tf.io.parse_single_example(record, name_to_features)
-        assert found[id_name] == 7 + i
-        assert np.array_equal(found["input_ids"], made.input_ids[i])
-        assert np.array_equal(found["input_mask"], made.input_mask[i])
-        assert np.array_equal(found["segment_ids"], made.segment_ids[i])
+        parsed = tf.io.parse_single_example(record, name_to_features)
+        assert parsed[id_name] == 7 + i
+        for name in ("input_ids", "input_mask", "segment_ids"):
+            assert np.array_equal(parsed[name], getattr(expected, name)[i])
+        if training:
+            for name in TARGETS:
+                assert parsed[name] == getattr(expected, name)[i]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_decoded_records_are_the_encoded_features(vocab: Path, training: bool) -> None:
+    expected, records = encode(vocab, "ours", training)
+    shapes = training_shapes if training else inference_shapes
+    columns = decode_records(records, shapes(CONFIG.max_seq_length))
+    assert {column.dtype for column in columns.values()} == {np.dtype(np.int32)}
+    if not training:
+        keys = np.tile([SOURCE.file_index, SOURCE.line], (len(records), 1))
+        np.testing.assert_array_equal(columns.pop("example_keys"), keys)
+        window_ids = np.stack([expected.windows, np.full(len(records), len(records))], axis=1)
+        np.testing.assert_array_equal(columns.pop("window_ids"), window_ids)
+    for name, column in columns.items():
+        np.testing.assert_array_equal(column, getattr(expected, name))
 
 
 @pytest.mark.skipif(not GOOGLE.exists(), reason="needs ../shared/data")

@@ -1,4 +1,4 @@
-"""The two originals' decisions, told again step by step; one prediction, whatever happens."""
+"""Tests of the decision rules of the two originals against slow versions of their steps."""
 
 from __future__ import annotations
 
@@ -10,36 +10,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nq.config import DECISION_RULES, DecisionConfig
+from nq.errors import Error
 from nq.evaluation import labels
 from nq.formats.predictions import encode_prediction
-from nq.postprocess.decision import RULES, decide
+from nq.postprocess.decision import RULES, check_rule, decide
 from nq.records import Candidate, Example, Prediction, Span, YesNo
 from tests.postprocess import synthetic_pages
 
 seeds = st.integers(0, 2**32 - 1)
-chance = settings(deadline=None, max_examples=200)
+two_hundred_examples = settings(max_examples=200)
 each_rule = pytest.mark.parametrize("rule", RULES)
 Scored = tuple[float, int, int, int, Span]
-"""Score, window, start, end, span."""
+"""Score, window, start position, end position, and span."""
 
 
-def decided(rule: str, example: Example, found: synthetic_pages.Logits) -> Prediction:
-    wanted = RULES[rule]
-    scores = synthetic_pages.window_scores(
-        found, min(wanted.k, found.doc.shape[1]), wanted.text_only
-    )
-    return decide(example, scores, DecisionConfig(rule))
+def predict(rule: str, example: Example, logits: synthetic_pages.Logits) -> Prediction:
+    k = min(RULES[rule].k, logits.doc.shape[1])
+    scores = synthetic_pages.window_scores(logits, k, RULES[rule].text_only)
+    return decide(example, scores, DecisionConfig(rule)).prediction
 
 
-# --- SPEC 6, a column each
+# --- slow versions of the originals
 
 
 def top(values: list[float], positions: list[int], n: int) -> list[int]:
     return sorted(positions, key=lambda i: (-values[i], i))[:n]
 
 
-def best_first(found: list[Scored]) -> list[Scored]:
-    return sorted(found, key=lambda scored: (-scored[0], *scored[1:4]))
+def best_first(answers: list[Scored]) -> list[Scored]:
+    return sorted(answers, key=lambda scored: (-scored[0], *scored[1:4]))
 
 
 def block_around(example: Example, span: Span) -> Span | None:
@@ -50,11 +49,11 @@ def block_around(example: Example, span: Span) -> Span | None:
     return None
 
 
-def original(example: Example, found: synthetic_pages.Logits) -> Prediction:
+def bert_joint(example: Example, logits: synthetic_pages.Logits) -> Prediction:
     """Top 10 of all but [CLS], then those in text; 1 to 30 pieces; the best; always given."""
     answers: list[Scored] = []
-    for window, doc in enumerate(found.doc.tolist()):
-        start, end = found.start[window].tolist(), found.end[window].tolist()
+    for window, doc in enumerate(logits.doc.tolist()):
+        start, end = logits.start[window].tolist(), logits.end[window].tolist()
         for i in top(start, list(range(1, len(doc))), 10):
             for j in top(end, list(range(1, len(doc))), 10):
                 if i <= j < i + 30 and 0 <= doc[i] <= doc[j]:
@@ -68,11 +67,11 @@ def original(example: Example, found: synthetic_pages.Logits) -> Prediction:
     )
 
 
-def port(example: Example, found: synthetic_pages.Logits) -> Prediction:
-    """Those in text, then top 5; 2 to 30 pieces; thresholds 0, 3 for long, 8 for short."""
+def kisialiou(example: Example, logits: synthetic_pages.Logits) -> Prediction:
+    """Those in text, then top 5; 2 to 30 pieces; thresholds 0, 3 (long) and 8 (short)."""
     answers: list[Scored] = []
-    for window, doc in enumerate(found.doc.tolist()):
-        start, end = found.start[window], found.end[window]
+    for window, doc in enumerate(logits.doc.tolist()):
+        start, end = logits.start[window], logits.end[window]
         text = [i for i in range(1, len(doc)) if doc[i] != -1]
         for i in top(start.tolist(), text, 5):
             for j in top(end.tolist(), text, 5):
@@ -98,40 +97,42 @@ def port(example: Example, found: synthetic_pages.Logits) -> Prediction:
     )
 
 
-@chance
+@two_hundred_examples
 @given(seeds, st.booleans())
 def test_bert_joint_decides_as_the_original(seed: int, ties: bool) -> None:
-    example, found = synthetic_pages.example(seed), synthetic_pages.logits(seed, ties)
-    assert decided("bert-joint", example, found) == original(example, found)
+    example, logits = synthetic_pages.example(seed), synthetic_pages.logits(seed, ties)
+    assert predict("bert-joint", example, logits) == bert_joint(example, logits)
 
 
-@chance
+@two_hundred_examples
 @given(seeds, st.booleans())
 def test_kisialiou_decides_as_the_2020_port(seed: int, ties: bool) -> None:
-    example, found = synthetic_pages.example(seed), synthetic_pages.logits(seed, ties)
-    assert decided("kisialiou", example, found) == port(example, found)
+    example, logits = synthetic_pages.example(seed), synthetic_pages.logits(seed, ties)
+    assert predict("kisialiou", example, logits) == kisialiou(example, logits)
 
 
-# --- where the two differ, by hand
+# --- cases in which the two differ
 
 
 def one_window(
     start: dict[int, float], end: dict[int, float], length: int = 40, n_text: int = 31
 ) -> synthetic_pages.Logits:
-    """Logits of -1 but for those given; position i is document token i - 1, the last ones none."""
+    """Returns logits of -1 but for those given; position i is document token i - 1.
+
+    Positions beyond ``n_text`` are no document tokens.
+    """
     doc = np.arange(length) - 1
     doc[n_text + 1 :] = -1
-    found = synthetic_pages.Logits(
+    logits = synthetic_pages.Logits(
         np.full((1, length), -1, np.float32),
         np.full((1, length), -1, np.float32),
         np.zeros((1, 5), np.float32),
         doc[None],
     )
-    for values, given_ in ((found.start, start), (found.end, end)):
-        for pos, value in given_.items():
-            values[0, pos] = value
-    found.start[0, 0] = found.end[0, 0] = 0
-    return found
+    for row, values in ((logits.start[0], start), (logits.end[0], end)):
+        row[list(values)] = list(values.values())
+    logits.start[0, 0] = logits.end[0, 0] = 0
+    return logits
 
 
 PAGE = Example(
@@ -143,77 +144,77 @@ PAGE = Example(
 )
 
 
-def test_one_piece_answers_are_lost_to_the_port_only() -> None:
-    found = one_window({3: 9.0}, {3: 9.0})
-    answer = decided("bert-joint", PAGE, found)
+def test_only_kisialiou_excludes_answers_of_one_piece() -> None:
+    logits = one_window({3: 9.0}, {3: 9.0})
+    answer = predict("bert-joint", PAGE, logits)
     assert (answer.shorts, answer.short_score, answer.long) == ((Span(2, 3),), 18, Span(0, 10))
-    assert decided("kisialiou", PAGE, found).shorts != (Span(2, 3),)
+    assert predict("kisialiou", PAGE, logits).shorts != (Span(2, 3),)
 
 
 @pytest.mark.parametrize(("n_padding", "answered"), [(0, True), (9, True), (10, False)])
-def test_the_original_loses_positions_to_better_ones_that_are_no_text(
+def test_bert_joint_counts_positions_outside_of_the_text_among_its_top_ten(
     n_padding: int, answered: bool
 ) -> None:
     padding = {40 + i: 20.0 for i in range(n_padding)}
-    found = one_window({**padding, 3: 9.0}, {**padding, 4: 9.0}, length=50, n_text=31)
-    assert (decided("bert-joint", PAGE, found).shorts == (Span(2, 4),)) == answered
-    assert Span(2, 4) in decided("kisialiou", PAGE, found).shorts
+    logits = one_window({**padding, 3: 9.0}, {**padding, 4: 9.0}, length=50, n_text=31)
+    assert (predict("bert-joint", PAGE, logits).shorts == (Span(2, 4),)) == answered
+    assert Span(2, 4) in predict("kisialiou", PAGE, logits).shorts
 
 
 @pytest.mark.parametrize(("n_better", "answered"), [(4, True), (5, False)])
-def test_the_port_pairs_five_positions_of_a_window(n_better: int, answered: bool) -> None:
-    found = one_window({i + 10: 30.0 + i for i in range(n_better)} | {3: 20.0}, {5: 20.0})
-    assert (Span(2, 5) in decided("kisialiou", PAGE, found).shorts) == answered
-    assert decided("bert-joint", PAGE, found).shorts == (Span(2, 5),)
+def test_kisialiou_pairs_the_top_five_positions_of_a_window(n_better: int, answered: bool) -> None:
+    logits = one_window({i + 10: 30.0 + i for i in range(n_better)} | {3: 20.0}, {5: 20.0})
+    assert (Span(2, 5) in predict("kisialiou", PAGE, logits).shorts) == answered
+    assert predict("bert-joint", PAGE, logits).shorts == (Span(2, 5),)
 
 
-def test_the_original_answers_below_zero_and_the_port_does_not() -> None:
-    found = one_window({3: -0.5}, {5: -0.5})
-    answer = decided("bert-joint", PAGE, found)
+def test_only_bert_joint_gives_answers_with_scores_below_zero() -> None:
+    logits = one_window({3: -0.5}, {5: -0.5})
+    answer = predict("bert-joint", PAGE, logits)
     assert (answer.shorts, answer.short_score) == ((Span(2, 5),), -1.0)
-    assert decided("kisialiou", PAGE, found) == Prediction(1, long_score=-10_000.0)
+    assert predict("kisialiou", PAGE, logits) == Prediction(1, long_score=-10_000.0)
 
 
 @pytest.mark.parametrize(
     ("score", "long", "short"),
     [(3.0, False, False), (3.5, True, False), (8.0, True, False), (8.5, True, True)],
 )
-def test_the_ports_thresholds_are_exclusive(score: float, long: bool, short: bool) -> None:
-    answer = decided("kisialiou", PAGE, one_window({3: score}, {5: 0.0}))
+def test_the_thresholds_of_kisialiou_are_exclusive(score: float, long: bool, short: bool) -> None:
+    answer = predict("kisialiou", PAGE, one_window({3: score}, {5: 0.0}))
     assert (answer.long == Span(0, 10)) == long
     assert (answer.shorts == (Span(2, 5),)) == short
     assert answer.long_score == (score if long else -10_000)
     assert answer.short_score == (score if short else 0)
 
 
-def test_an_answer_of_30_pieces_is_given_and_one_of_31_is_not() -> None:
+def test_answers_have_at_most_30_pieces() -> None:
     for rule in ("bert-joint", "kisialiou"):
-        longest = decided(rule, PAGE, one_window({2: 20.0}, {31: 20.0}))
+        longest = predict(rule, PAGE, one_window({2: 20.0}, {31: 20.0}))
         assert Span(1, 31) in longest.shorts
-        assert Span(0, 31) not in decided(rule, PAGE, one_window({1: 20.0}, {31: 20.0})).shorts
+        assert Span(0, 31) not in predict(rule, PAGE, one_window({1: 20.0}, {31: 20.0})).shorts
 
 
-def test_a_span_outside_every_top_level_block_has_no_long_answer() -> None:
+def test_a_span_outside_of_all_top_level_blocks_has_no_long_answer() -> None:
     nested = Example(1, "who", PAGE.tokens, PAGE.is_html, PAGE.candidates[:1])
-    answer = decided("bert-joint", nested, one_window({3: 9.0}, {4: 9.0}))
+    answer = predict("bert-joint", nested, one_window({3: 9.0}, {4: 9.0}))
     assert (answer.long, answer.shorts) == (None, (Span(2, 4),))
 
 
-# --- whatever happens
+# --- properties of all rules
 
 
 @each_rule
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(seeds, st.booleans(), st.floats(-20, 20), st.floats(-20, 20))
-def test_there_is_one_prediction_that_the_evaluation_takes(
+def test_every_example_has_a_prediction_that_the_evaluation_accepts(
     rule: str, seed: int, ties: bool, long_threshold: float, short_threshold: float
 ) -> None:
-    example, found = synthetic_pages.example(seed), synthetic_pages.logits(seed, ties)
-    wanted = RULES[rule]
-    scores = synthetic_pages.window_scores(found, min(wanted.k, 24), wanted.text_only)
+    example, logits = synthetic_pages.example(seed), synthetic_pages.logits(seed, ties)
+    k = min(RULES[rule].k, 24)
+    scores = synthetic_pages.window_scores(logits, k, RULES[rule].text_only)
     config = DecisionConfig(rule, 30, long_threshold, short_threshold)
-    prediction = decide(example, scores, config)
-    assert prediction == decide(example, scores, config)
+    prediction = decide(example, scores, config).prediction
+    assert prediction == decide(example, scores, config).prediction
     assert prediction.example_id == example.example_id
     assert math.isfinite(prediction.long_score) and math.isfinite(prediction.short_score)
     tops = {candidate.span for candidate in example.candidates if candidate.top_level}
@@ -225,17 +226,44 @@ def test_there_is_one_prediction_that_the_evaluation_takes(
 @each_rule
 @pytest.mark.parametrize("n_windows", [0, 2])
 def test_windows_without_text_give_no_answer(rule: str, n_windows: int) -> None:
-    found = synthetic_pages.logits(1, ties=False, n_windows=n_windows)
-    found.doc[:] = -1
-    assert not decided(rule, PAGE, found).answered
+    logits = synthetic_pages.logits(1, ties=False, n_windows=n_windows)
+    logits.doc[:] = -1
+    assert not predict(rule, PAGE, logits).answered
 
 
 @each_rule
 def test_an_example_without_candidates_has_no_long_answer(rule: str) -> None:
     bare = Example("no candidates", "who", PAGE.tokens, PAGE.is_html, ())
-    prediction = decided(rule, bare, one_window({3: 9.0}, {5: 9.0}))
+    prediction = predict(rule, bare, one_window({3: 9.0}, {5: 9.0}))
     assert prediction.example_id == "no candidates" and prediction.long is None
 
 
-def test_every_rule_of_the_settings_has_a_decision() -> None:
+def test_every_rule_of_the_settings_has_an_entry() -> None:
     assert tuple(RULES) == DECISION_RULES
+
+
+# --- n-best lists and the decision margin
+
+
+@pytest.mark.parametrize(("rule", "ranks"), [(name, name == "default") for name in RULES])
+def test_only_the_default_rule_has_a_ranking_and_alternatives(rule: str, ranks: bool) -> None:
+    logits = one_window({3: 9.0, 15: 8.0}, {5: 9.0, 16: 8.0})
+    scores = synthetic_pages.window_scores(logits, RULES[rule].k, RULES[rule].text_only)
+    decision = decide(PAGE, scores, DecisionConfig(rule))
+    alternatives = decision.alternatives(2)
+    assert RULES[rule].ranks is ranks
+    assert (decision.ranking is not None) is (alternatives is not None) is ranks
+    if decision.ranking is not None:
+        assert decision.prediction == decision.ranking.prediction()
+        assert alternatives == decision.ranking.alternatives(2) and len(alternatives or ()) == 2
+
+
+@each_rule
+def test_optimizations_that_need_the_margin_are_refused_without_it(rule: str) -> None:
+    check_rule(rule, ())
+    if rule == "default":
+        check_rule(rule, ("prune", "rescore"))
+        return
+    message = f"decision {rule} has no decision margin: remove prune and rescore from the profile"
+    with pytest.raises(Error, match=message):
+        check_rule(rule, ("prune", "rescore"))

@@ -1,4 +1,4 @@
-"""Pairs of positions: equal to all k * k * W of them tried one by one."""
+"""Tests of the pairs of positions against a search over all k * k * W of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nq.postprocess.spans import pairs
+from nq.postprocess.spans import Pairs, pairs
 from nq.records import ScoredSpan, Span, WindowScores
 from tests.postprocess import synthetic_pages
 
@@ -17,8 +17,8 @@ seeds = st.integers(0, 2**32 - 1)
 def brute_force(
     scores: WindowScores, max_pieces: int | None, min_pieces: int, k: int
 ) -> list[ScoredSpan]:
-    """Every start with every end of its window, best first."""
-    found = []
+    """Returns every start with every end of its window, best first."""
+    spans = []
     for window in range(len(scores)):
         cls_start, cls_end = scores.cls_logit[window].tolist()
         for i in range(k):
@@ -32,11 +32,19 @@ def brute_force(
                     continue
                 score = float(scores.start_logit[window, i]) + float(scores.end_logit[window, j])
                 score -= cls_start + cls_end
-                found.append(ScoredSpan(Span(first, last + 1), score, window, start, end))
-    return sorted(found, key=lambda a: (-a.score, a.window, a.start_pos, a.end_pos))
+                spans.append(ScoredSpan(Span(first, last + 1), score, window, start, end))
+    return sorted(spans, key=lambda s: (-s.score, s.window, s.start_pos, s.end_pos))
 
 
-@settings(deadline=None, max_examples=150)
+def scored_spans(all_pairs: Pairs) -> list[ScoredSpan]:
+    return [all_pairs.scored_span(i) for i in range(len(all_pairs))]
+
+
+def random_scores(seed: int, ties: bool, text_only: bool = True) -> WindowScores:
+    return synthetic_pages.window_scores(synthetic_pages.logits(seed, ties), 8, text_only)
+
+
+@settings(max_examples=150)
 @given(
     seed=seeds,
     ties=st.booleans(),
@@ -44,53 +52,41 @@ def brute_force(
     min_pieces=st.integers(1, 3),
     k=st.integers(1, 9),
 )
-def test_pairs_are_those_that_brute_force_finds_in_the_same_order(
+def test_pairs_are_those_of_brute_force_in_the_same_order(
     seed: int, ties: bool, max_pieces: int | None, min_pieces: int, k: int
 ) -> None:
-    scores = synthetic_pages.window_scores(
-        synthetic_pages.logits(seed, ties), 8, text_only=bool(seed % 2)
-    )
-    found = pairs(scores, max_pieces, min_pieces, k if k < 9 else None)
-    expected = brute_force(scores, max_pieces, min_pieces, min(k, 8))
-    assert [found.scored_span(i) for i in range(len(found))] == expected
+    scores = random_scores(seed, ties, text_only=bool(seed % 2))
+    actual = pairs(scores, max_pieces, min_pieces, k if k < 9 else None)
+    assert scored_spans(actual) == brute_force(scores, max_pieces, min_pieces, min(k, 8))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=seeds, order=st.permutations(range(8)))
 def test_the_order_of_the_kept_positions_does_not_matter(seed: int, order: list[int]) -> None:
-    scores = synthetic_pages.window_scores(
-        synthetic_pages.logits(seed, ties=True), 8, text_only=True
-    )
+    scores = random_scores(seed, ties=True)
     columns = {name: getattr(scores, name) for name in WindowScores.__slots__}
     shuffled = WindowScores(
         **{n: c[:, order] if n.startswith(("start", "end")) else c for n, c in columns.items()}
     )
-    one, two = pairs(scores), pairs(shuffled)
-    assert [one.answer(i) for i in range(len(one))] == [two.answer(i) for i in range(len(two))]
+    assert scored_spans(pairs(scores)) == scored_spans(pairs(shuffled))
 
 
-def test_positions_that_stand_for_nothing_never_pair() -> None:
-    found = synthetic_pages.logits(3, ties=False, n_windows=2)
-    nothing = synthetic_pages.Logits(
-        found.start, found.end, found.types, np.full_like(found.doc, -1)
-    )
-    for text_only in (True, False):
-        assert len(pairs(synthetic_pages.window_scores(nothing, 8, text_only))) == 0
+@pytest.mark.parametrize("text_only", [True, False])
+def test_positions_outside_of_the_text_are_never_paired(text_only: bool) -> None:
+    logits = synthetic_pages.logits(3, ties=False, n_windows=2)
+    logits.doc[:] = -1
+    assert len(pairs(synthetic_pages.window_scores(logits, 8, text_only))) == 0
 
 
 def test_an_example_without_windows_has_no_pairs() -> None:
-    found = pairs(
-        synthetic_pages.window_scores(
-            synthetic_pages.logits(1, ties=False, n_windows=0), 8, text_only=True
-        )
-    )
-    assert len(found) == 0
+    logits = synthetic_pages.logits(1, ties=False, n_windows=0)
+    assert len(pairs(synthetic_pages.window_scores(logits, 8, text_only=True))) == 0
 
 
-def test_the_sum_is_taken_in_the_type_that_was_asked_for() -> None:
-    found = synthetic_pages.logits(5, ties=False)
-    found.start[:, 0] = 1e8
-    scores = synthetic_pages.window_scores(found, 8, text_only=True)
+def test_scores_are_added_in_the_given_type() -> None:
+    logits = synthetic_pages.logits(5, ties=False)
+    logits.start[:, 0] = 1e8
+    scores = synthetic_pages.window_scores(logits, 8, text_only=True)
     assert pairs(scores).score.dtype == np.float64
     single = pairs(scores, dtype=np.float32)
     assert single.score.dtype == np.float32
@@ -98,10 +94,7 @@ def test_the_sum_is_taken_in_the_type_that_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize("keep", [[2, 0], [True, False, True]])
-def test_some_pairs_can_be_kept_by_index_or_mask(keep: list[int]) -> None:
-    found = pairs(
-        synthetic_pages.window_scores(synthetic_pages.logits(9, ties=False), 8, text_only=True)
-    ).where([0, 1, 2])
-    kept = found.where(keep)
-    chosen = np.arange(3)[keep].tolist()
-    assert [kept.answer(i) for i in range(len(kept))] == [found.scored_span(i) for i in chosen]
+def test_pairs_are_selected_by_index_or_mask(keep: list[int]) -> None:
+    first = pairs(random_scores(9, ties=False)).where([0, 1, 2])
+    expected = [first.scored_span(i) for i in np.arange(3)[keep].tolist()]
+    assert scored_spans(first.where(keep)) == expected

@@ -18,10 +18,9 @@ import pytest
 
 from nq.config import TrainConfig
 from nq.model import joint
-from nq.model.data import read_columns
 from nq.records import Features, FloatArray, IntArray, Source
 from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit, identity
-from nq.training.windows import LENGTH_STEP, TrainingWindows
+from nq.training.windows import LENGTH_STEP, TrainingWindows, read_columns
 from tests import tiny_models
 
 ROOT = Path(__file__).parents[2]

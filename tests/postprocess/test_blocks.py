@@ -1,0 +1,89 @@
+"""Tests of the blocks of a page against a slow search, and of their features."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.config import RankingWeights
+from nq.formats.pages import page_from_text, with_question
+from nq.postprocess.blocks import Blocks, block_of_token
+from nq.postprocess.bm25 import candidate_bm25
+from nq.postprocess.position_prior import position_features
+from nq.records import Candidate, Example, Span
+from tests.postprocess import slow_evidence, synthetic_pages
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def with_tags(seed: int) -> Example:
+    """Returns a random page with tags among its words; some blocks have no words."""
+    example, draw = synthetic_pages.example(seed), np.random.default_rng(seed)
+    names = ["who", "wrote", "<P>", "<Table>", "<Ul>", "<Tr>"]
+    tokens = draw.choice(names, len(example.tokens)).tolist()
+    return replace(example, tokens=tokens, is_html=[token[0] == "<" for token in tokens])
+
+
+@given(seeds)
+def test_each_token_belongs_to_the_first_top_level_candidate_around_it(seed: int) -> None:
+    example = with_tags(seed)
+    of_token = block_of_token(example).tolist()
+    assert of_token == [slow_evidence.block_of(example, t) for t in range(len(example.tokens))]
+
+
+@given(seeds)
+def test_blocks_are_those_with_a_word(seed: int) -> None:
+    example = with_tags(seed)
+    blocks, of_token = Blocks.of(example), block_of_token(example)
+    words = ~np.array(example.is_html)
+    with_words = sorted({int(block) for block in of_token[words] if block >= 0})
+    assert blocks.candidates.tolist() == with_words
+    expected = [block if block in with_words else -1 for block in of_token.tolist()]
+    assert blocks.of_token.tolist() == expected
+
+
+@given(seeds, st.integers(1, 30))
+def test_features_are_bm25_and_position_in_the_order_of_the_weights(
+    seed: int, min_blocks: int
+) -> None:
+    example = with_tags(seed)
+    blocks = Blocks.of(example, min_blocks)
+    candidates = blocks.candidates.tolist()
+    types = [example.block_type(example.candidates[i].span) for i in candidates]
+    positions = position_features(types, min_blocks)
+    scores = candidate_bm25(example, candidates)
+    np.testing.assert_array_equal(blocks.features, np.column_stack([scores, positions]))
+    weights = RankingWeights(bm25=2.0, table=-3.0, list=5.0, position=-7.0, evidence=11.0)
+    expected = 2 * scores - 3 * positions[:, 0] + 5 * positions[:, 1] - 7 * positions[:, 2]
+    assert blocks.prior(weights).tolist() == pytest.approx(expected.tolist())
+
+
+@pytest.mark.parametrize(("min_blocks", "counted"), [(2, True), (3, False)])
+def test_fewer_blocks_than_the_minimum_have_no_position_features(
+    min_blocks: int, counted: bool
+) -> None:
+    tokens = ["<P>", "who", "<Table>", "wrote"]
+    candidates = [Candidate(Span(0, 2), True), Candidate(Span(2, 4), True)]
+    example = Example(1, "who", tokens, [True, False, True, False], candidates)
+    features = Blocks.of(example, min_blocks).features
+    assert features[:, 1].tolist() == ([0.0, 1.0] if counted else [0.0, 0.0])
+
+
+def test_notes_references_and_footers_are_no_blocks() -> None:
+    texts = ["lakes are deep", "^ Jump up to : Lakes", "Jump up ^ Lakes", "Jump to : lakes"]
+    page = page_from_text("\n\n".join([*texts, "This page was last edited on 1 May 2018"]))
+    example = with_question(page, "how deep")
+    of_token = block_of_token(example)
+    starts = [candidate.span.start for candidate in example.candidates]
+    assert [int(of_token[start]) for start in starts] == [0, -1, -1, 3, -1]
+    assert Blocks.of(example).candidates.tolist() == [0, 3]
+
+
+def test_a_page_without_candidates_has_no_blocks() -> None:
+    blocks = Blocks.of(replace(synthetic_pages.example(1), candidates=()))
+    assert len(blocks.candidates) == 0 and blocks.features.shape == (0, 4)
+    assert (blocks.of_token == -1).all()

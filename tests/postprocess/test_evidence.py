@@ -1,0 +1,121 @@
+"""Tests of the evidence of a page against the sum over its hypotheses, one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.config import RankingWeights
+from nq.postprocess.blocks import Blocks
+from nq.postprocess.evidence import Hypotheses, gather_evidence
+from nq.records import AnswerType, Span
+from tests.postprocess import synthetic_pages
+from tests.postprocess.slow_evidence import MAX_PIECES, answer_odds, block_odds
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+@given(seeds, st.booleans(), st.floats(0.01, 2))
+def test_the_score_of_a_block_is_that_of_its_best_window(
+    seed: int, ties: bool, weight: float
+) -> None:
+    example, scores = synthetic_pages.page(seed, ties)
+    evidence = gather_evidence(example, scores, MAX_PIECES)
+    expected = block_odds(example, scores, weight)
+    assert evidence.blocks.tolist() == sorted(expected)
+    log_odds = [math.log(expected[block]) for block in sorted(expected)]
+    assert evidence.hypotheses.scores(weight).tolist() == pytest.approx(log_odds, abs=1e-6)
+
+
+@given(seeds)
+def test_the_utility_of_a_block_is_its_score_and_its_prior(seed: int) -> None:
+    example, scores = synthetic_pages.page(seed)
+    weights = RankingWeights(evidence=0.5, bm25=2.0, table=-1.0, position=-0.5)
+    blocks = Blocks.of(example, min_blocks=2)
+    evidence = gather_evidence(example, scores, MAX_PIECES, blocks)
+    rows = [blocks.candidates.tolist().index(block) for block in evidence.blocks.tolist()]
+    expected = evidence.hypotheses.scores(0.5) + blocks.prior(weights)[rows]
+    np.testing.assert_allclose(evidence.utility(weights), expected)
+
+
+@given(seeds, st.booleans())
+def test_the_options_of_a_block_sum_all_their_hypotheses(seed: int, ties: bool) -> None:
+    example, scores = synthetic_pages.page(seed, ties)
+    evidence = gather_evidence(example, scores, MAX_PIECES)
+    odds = answer_odds(example, scores)
+    for row, block in enumerate(evidence.blocks.tolist()):
+        options = evidence.options(row)
+        summed = {
+            (AnswerType(kind), Span(start, end + 1) if kind == AnswerType.SHORT else None): value
+            for kind, (start, end), value in zip(
+                options.types.tolist(),
+                options.spans.tolist(),
+                options.evidence.tolist(),
+                strict=True,
+            )
+        }
+        expected = {
+            (kind, span): math.log(value) for (b, kind, span), value in odds.items() if b == block
+        }
+        assert summed == pytest.approx(expected, abs=1e-6)
+
+
+@given(seeds)
+def test_options_have_a_log_length_and_a_mark_for_each_type(seed: int) -> None:
+    example, scores = synthetic_pages.page(seed)
+    evidence = gather_evidence(example, scores, MAX_PIECES)
+    for row in range(len(evidence.blocks)):
+        options = evidence.options(row)
+        for kind, (start, end), features in zip(
+            options.types.tolist(), options.spans.tolist(), options.features.tolist(), strict=True
+        ):
+            short = kind == AnswerType.SHORT
+            length = math.log1p(end - start) if short else 0.0
+            others = (AnswerType.LONG, AnswerType.YES, AnswerType.NO)
+            marks = [float(kind == other) for other in others]
+            assert features == pytest.approx([length, *marks])
+        probabilities = options.probabilities(RankingWeights(short_evidence=0.3, yes=2.0))
+        assert probabilities.sum() == pytest.approx(1.0)
+
+
+@given(seeds)
+def test_a_model_without_a_type_head_has_neither_yes_nor_no(seed: int) -> None:
+    example, scores = synthetic_pages.page(seed)
+    scores = dataclasses.replace(scores, type_logits=0 * scores.type_logits)
+    evidence = gather_evidence(example, scores, MAX_PIECES)
+    for row in range(len(evidence.blocks)):
+        kinds = set(evidence.options(row).types.tolist())
+        assert kinds <= {AnswerType.SHORT, AnswerType.LONG}
+
+
+@given(seeds, st.floats(0.01, 3))
+def test_the_slope_is_the_derivative_of_the_score(seed: int, weight: float) -> None:
+    draw = np.random.default_rng(seed)
+    choice = np.sort(np.append(np.arange(4), draw.integers(0, 4, 3)))
+    group = np.sort(np.append(np.arange(7), draw.integers(0, 7, 5)))
+    hypotheses = Hypotheses(draw.normal(0, 3, len(group)), group, choice)
+    step = 1e-6
+    difference = hypotheses.scores(weight + step) - hypotheses.scores(weight - step)
+    slope = hypotheses.scores_and_slopes(weight)[1]
+    assert slope == pytest.approx(difference / (2 * step), abs=1e-5)
+
+
+def test_an_example_without_windows_has_no_evidence() -> None:
+    logits = synthetic_pages.logits(1, False, n_windows=0)
+    scores = synthetic_pages.window_scores(logits, 8, text_only=True)
+    evidence = gather_evidence(synthetic_pages.example(1), scores, MAX_PIECES)
+    assert len(evidence.blocks) == 0
+    assert len(evidence.utility(RankingWeights())) == 0
+
+
+def test_given_blocks_are_used_instead_of_those_of_the_page() -> None:
+    example, scores = synthetic_pages.page(5)
+    blocks = Blocks.of(example)
+    assert len(gather_evidence(example, scores, MAX_PIECES, blocks).blocks) > 0
+    none = dataclasses.replace(blocks, of_token=np.full_like(blocks.of_token, -1))
+    assert len(gather_evidence(example, scores, MAX_PIECES, none).blocks) == 0
