@@ -1,4 +1,4 @@
-# The habits of this repository. `make answer` and `make test` need Python 3.11 and nothing else.
+# `make answer` and `make test` need Python 3.11 (or newer) and make, nothing else.
 
 PYTHON ?= $(or $(shell command -v python3.11),python3)
 VENV := .venv
@@ -6,14 +6,17 @@ BIN := $(VENV)/bin
 DATA ?= ../shared/data
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
-.PHONY: answer test lint types format sample model clean
+.PHONY: answer test test-fast lint types format tables sample model clean
 .DEFAULT_GOAL := answer
 
 answer: $(VENV)/.run  ## Answer the bundled questions with the bundled model
 	@$(BIN)/python -m nq.answer
 
-test: $(VENV)/.dev lint types  ## Lint, types, tests
+test: $(VENV)/.dev lint types  ## Lint, types, all tests
 	@$(BIN)/python -m pytest -q
+
+test-fast: $(VENV)/.dev  ## The tests that take less than a few seconds each
+	@$(BIN)/python -m pytest -q -m "not slow"
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check --quiet .
@@ -22,9 +25,12 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	@$(BIN)/mypy
 
-format: $(VENV)/.dev  ## Put the code into shape
+format: $(VENV)/.dev  ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+tables: $(VENV)/.dev  ## Write the tables of README and docs from the results in experiments/results
+	@$(BIN)/python -m experiments.tables
 
 sample: $(VENV)/.run  ## Make the bundled questions from their sources again
 	@$(BIN)/python -m experiments.make_sample
@@ -37,12 +43,12 @@ clean:  ## Remove everything that is not in git
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/.run: setup.cfg pyproject.toml constraints.txt
-	@echo "setting up $(VENV) (once, about two minutes) …"
+	@echo "setting up $(VENV) (once, about three minutes) …"
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) --editable '.[cpu]'
+	@$(PIP) --editable '.[all]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
 	@echo "adding the development tools …"
-	@$(PIP) --editable '.[cpu,dev]'
+	@$(PIP) --editable '.[dev]'
 	@touch $@

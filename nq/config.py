@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_type_hints
 
 DECISION_RULES = ("default", "bert-joint", "kisialiou")
 
@@ -27,6 +27,16 @@ class Settings:
     """
 
     ALIASES: ClassVar[Mapping[str, str]] = {}
+
+    def __post_init__(self) -> None:
+        """Checks the type of each field; where a float is expected, an integer will do."""
+        hints = get_type_hints(type(self))
+        for f in fields(self):  # type: ignore[arg-type]
+            value, expected = getattr(self, f.name), hints[f.name]
+            kinds = (int, float) if expected is float else expected
+            if isinstance(value, bool) or not isinstance(value, kinds):
+                kind = getattr(expected, "__name__", expected)
+                raise ValueError(f"{f.name} is {value!r}: expected a value of type {kind}")
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all fields as plain JSON values."""
@@ -112,6 +122,7 @@ class WindowConfig(Settings):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("doc_stride", "max_query_length", "max_contexts", "max_position"):
             value = getattr(self, name)
             _check(value >= 1, f"{name} must be at least 1, got {value}")
@@ -164,6 +175,7 @@ class ModelConfig(Settings):
     position_offset: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check(
             self.hidden_size % self.num_attention_heads == 0,
             f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
@@ -261,6 +273,7 @@ class DecisionConfig(Settings):
         return super().from_dict({**values, "weights": weights})
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check(
             self.rule in DECISION_RULES,
             f"unknown decision {self.rule!r}; known are {', '.join(DECISION_RULES)}",
@@ -305,6 +318,7 @@ class TrainConfig(Settings):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("epochs", "learning_rate"):
             value = getattr(self, name)
             _check(0 < value < math.inf, f"{name} must be above 0 and finite, got {value}")

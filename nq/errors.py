@@ -6,3 +6,32 @@ class Error(RuntimeError):
 
     Commands print the text in one line and exit with code 1.
     """
+
+
+def check_argument(condition: bool, name: str, value: object, expected: str) -> None:
+    """Checks an argument of a public call.
+
+    Args:
+        condition: whether the argument is right.
+        name: of the argument.
+        value: the argument.
+        expected: what it should be.
+
+    Raises:
+        ValueError: it is not right; the text has what was found and what was expected.
+
+    >>> check_argument(False, "limit", 0, "a whole number from 1 on, or None")
+    Traceback (most recent call last):
+    ValueError: limit is 0: expected a whole number from 1 on, or None
+    """
+    if not condition:
+        raise ValueError(f"{name} is {value!r:.80}: expected {expected}")
+
+
+def is_count(value: object, minimum: int = 1) -> bool:
+    """Returns whether a value is a whole number from ``minimum`` on.
+
+    >>> is_count(1), is_count(0), is_count(True), is_count("1")
+    (True, False, False, False)
+    """
+    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum

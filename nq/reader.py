@@ -8,14 +8,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from nq.bundle import bundled_model, bundled_sample
+from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
-from nq.errors import Error
+from nq.errors import Error, check_argument, is_count
 from nq.formats import inputs
 from nq.formats.pages import with_question
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.inference.scorer import Scorer, concatenate, feature_rows, score_examples
-from nq.model.checkpoint import load_settings
+from nq.model import checkpoint
+from nq.model.folder import folder_and_settings
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import Decision, check_rule, decide
 from nq.preprocess.contexts import unread_blocks
@@ -80,35 +81,34 @@ class Reader:
             ValueError: the question is empty, or an argument has the wrong type.
             Error: the reader is closed.
         """
-        if not isinstance(question, str) or not question.strip():
-            raise ValueError(f"question is {question!r}: expected a text that is not empty")
-        if not isinstance(page, Page):
-            raise ValueError(
-                f"page is of type {type(page).__name__}: expected one from nq.read_page(FILE), "
-                "nq.page_from_text(TEXT) or nq.page_from_html(HTML)"
-            )
-        if not isinstance(top, int) or top < 0:
-            raise ValueError(f"top is {top!r}: expected a number from 0 on")
+        is_text = isinstance(question, str) and bool(question.strip())
+        check_argument(is_text, "question", question, "a text that is not empty")
+        _check_page(page)
+        check_argument(is_count(top, 0), "top", top, "a whole number from 0 on")
         (decision,) = self._decisions([with_question(page, question)])
         n_best = decision.alternatives(top + 1) or ()
         return make_answer(question, page, decision.prediction, n_best, top)
 
     def predict(self, examples: Iterable[Example]) -> Iterator[Prediction]:
-        """Yields one prediction per example, in order; several examples share a batch.
+        """Returns an iterator over one prediction per example, in order.
+
+        Several examples share a batch.
 
         Args:
             examples: for example from ``nq.read_examples``.
 
         Raises:
-            ValueError: an element is not an example.
+            ValueError: there are no examples to iterate over, or an element is not an example.
             Error: the reader is closed.
         """
         self._open_scorer()
-        for decision in self._decisions(examples):
-            yield decision.prediction
+        several = isinstance(examples, Iterable) and not isinstance(examples, str | bytes)
+        check_argument(several, "examples", examples, "examples, as from nq.read_examples(FILE)")
+        return (decision.prediction for decision in self._decisions(examples))
 
     def unread_blocks(self, page: Page) -> int:
         """Returns how many blocks of a page are beyond ``windows.max_contexts``."""
+        _check_page(page)
         return unread_blocks(page.example, self.windows)
 
     def close(self) -> None:
@@ -139,15 +139,18 @@ class Reader:
 
     def _windows(self, examples: Iterable[Example]) -> Iterator[tuple[Example, Columns]]:
         for example in examples:
-            if not isinstance(example, Example):
-                raise ValueError(
-                    f"found an element of type {type(example).__name__}: expected examples, such "
-                    "as those of nq.read_examples(FILE)"
-                )
+            check_argument(
+                isinstance(example, Example), "an element of examples", example, "an nq.Example"
+            )
             windows = features(example, self._tokenizer, self.windows)
             if len(windows) > SLOW_WINDOWS:
                 log.info("a long page: %d windows", len(windows))
             yield example, feature_rows(windows)
+
+
+def _check_page(page: Page) -> None:
+    expected = "one from nq.read_page(FILE), nq.page_from_text(TEXT) or nq.page_from_html(HTML)"
+    check_argument(isinstance(page, Page), "page", page, expected)
 
 
 def load(
@@ -169,22 +172,24 @@ def load(
 
     Raises:
         FileNotFoundError: the folder has no model.
-        ValueError: the profile is unknown, or the model is damaged.
+        ValueError: the profile is unknown, an argument has the wrong type, or the model is damaged.
         Error: a package is missing, or the profile does not fit the decision rule.
     """
     profile = Profile.of(profile)
-    folder = Path(model) if model is not None else bundled_model()
-    settings = load_settings(folder)
-    windows, decision = windows or settings.windows, decision or settings.decision
-    check_rule(decision.rule, profile.needs_margin)
+    check_argument(is_count(batch_size), "batch_size", batch_size, "a whole number from 1 on")
+    folder, settings = folder_and_settings(model, windows, decision)
+    check_rule(settings.decision.rule, profile.needs_margin)
+    checkpoint.check(folder)
     import_tensorflow()
     from nq.inference.load import ModelLoader
 
-    tokenizer = load_tokenizer(folder, windows.compat)
+    tokenizer = load_tokenizer(folder, settings.windows.compat)
 
     def calibration() -> Columns:
         sample = inputs.read_examples(bundled_sample())
-        return concatenate([feature_rows(features(e, tokenizer, windows)) for e in sample])
+        return concatenate([feature_rows(features(e, tokenizer, settings.windows)) for e in sample])
 
-    loader = ModelLoader(folder, tokenizer, windows, decision, batch_size, calibration)
+    loader = ModelLoader(
+        folder, tokenizer, settings.windows, settings.decision, batch_size, calibration
+    )
     return Reader(loader, profile)

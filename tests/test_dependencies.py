@@ -1,98 +1,206 @@
-"""The house has floors: imports go down, never up or round in circles."""
+"""Tests which packages of nq import which others, and when heavy libraries are imported."""
+
+from __future__ import annotations
 
 import ast
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
+from nq.commands.main import COMMANDS, module_of
+
 ROOT = Path(__file__).parent.parent
-FLOORS = (
-    ("nq", "nq.errors", "nq.bundle"),
-    ("nq.records", "nq.config", "nq.files"),
-    ("nq.formats", "eval"),
-    ("nq.commands.terminal", "nq.tracking", "nq.report.reply"),
-    ("nq.preprocess", "nq.postprocess"),
-    ("nq.model", "nq.runs.scoring", "nq.inference.rescore", "nq.inference.prune"),
-    (
-        "nq.runs.job",
-        "nq.runs.examples",
-        "nq.runs.scored",
-        "nq.runs.run",
-        "nq.reader",
-        "nq.commands.arguments",
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "nq": (),
+    "nq.bundle": (),
+    "nq.config": (),
+    "nq.errors": (),
+    "nq.records": (),
+    "nq.text": (),
+    "nq.extras": ("nq.errors",),
+    "nq.files": ("nq.errors",),
+    "nq.evaluation": (),
+    "eval": ("nq.evaluation",),
+    "nq.formats": ("nq.errors", "nq.files", "nq.records"),
+    "nq.tracking": (),
+    "nq.preprocess.tokenizers": ("nq.config",),
+    "nq.preprocess": (
+        *("nq", "nq.config", "nq.errors", "nq.extras", "nq.files", "nq.records"),
+        *("nq.formats", "nq.preprocess.tokenizers"),
     ),
-    ("nq.runs.parity", "nq.runs.profile_choice", "nq.report.summary"),
-    ("nq.answer", "nq.ask", "nq.train", "nq.tune", "nq.convert"),
-    ("nq.commands.main",),
-    ("nq.__main__", "experiments"),
-)
-MODULES = sorted(p for d in ("nq", "eval", "experiments") for p in (ROOT / d).rglob("*.py"))
+    "nq.postprocess": ("nq.config", "nq.errors", "nq.records"),
+    "nq.model": ("nq.config", "nq.errors", "nq.records", "nq.preprocess.tokenizers"),
+    "nq.training": ("nq.config", "nq.records", "nq.model"),
+    "nq.inference": (
+        *("nq.config", "nq.errors", "nq.extras", "nq.records", "nq.text"),
+        *("nq.model", "nq.postprocess", "nq.preprocess.tokenizers"),
+    ),
+    "nq.runs": (
+        *("nq", "nq.bundle", "nq.config", "nq.errors", "nq.extras", "nq.files", "nq.records"),
+        *("nq.evaluation", "nq.formats", "nq.tracking"),
+        *("nq.preprocess", "nq.preprocess.tokenizers"),
+        *("nq.model", "nq.inference", "nq.postprocess"),
+    ),
+    "nq.report": ("nq.records", "nq.runs", "nq.text"),
+    "nq.reader": (
+        *("nq.bundle", "nq.config", "nq.errors", "nq.records", "nq.formats"),
+        *("nq.preprocess", "nq.preprocess.tokenizers"),
+        *("nq.model", "nq.inference", "nq.postprocess", "nq.report"),
+    ),
+    "nq.commands": (
+        *("nq", "nq.bundle", "nq.config", "nq.errors", "nq.extras", "nq.records", "nq.formats"),
+        *("nq.preprocess", "nq.preprocess.tokenizers", "nq.model", "nq.training"),
+        *("nq.inference", "nq.runs", "nq.tracking", "nq.report", "nq.reader"),
+    ),
+    "nq.__main__": ("nq.commands",),
+    "nq.answer": ("nq.commands",),
+    "nq.ask": ("nq.commands",),
+    "nq.convert": ("nq.commands",),
+    "nq.preprocess.__main__": ("nq.commands",),
+    "nq.train": ("nq.commands",),
+    "nq.tune": ("nq.commands",),
+}
+"""Maps each package or module to the others that its modules may import.
+
+A module belongs to the longest name that it is or begins with. Experiments may import everything.
+"""
+HEAVY = {
+    "tensorflow": "nq",
+    "keras": "nq",
+    "apache_beam": "nq.preprocess.beam",
+    "mlflow": "nq.tracking",
+}
+"""Maps each heavy library to the package that may import it."""
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for folder in ("nq", "eval", "experiments")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+}
+OURS = [name for name in MODULES if not name.startswith("experiments")]
 
 
-def name_of(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def floor_of(module: str) -> int:
-    """The floor of the longest name in ``FLOORS`` that ``module`` lies under."""
-    homes = {
-        name: floor
-        for floor, names in enumerate(FLOORS)
-        for name in names
-        if module == name or (name != "nq" and module.startswith(name + "."))
-    }
-    assert homes, f"{module} has no floor; enter it in FLOORS"
-    return homes[max(homes, key=len)]
-
-
-def imports(path: Path) -> Iterator[str]:
-    """Every module of ours that a file imports, inside functions too."""
-    known = {name_of(p) for p in MODULES}
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def import_nodes(text: str) -> Iterator[tuple[str, str]]:
+    """Yields module and name of each import, those inside functions too; ``import x`` has none."""
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
-            yield from (a.name for a in node.names if a.name in known)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                full = f"{node.module}.{alias.name}"
-                if full in known:
-                    yield full
-                elif node.module in known:
-                    yield node.module
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from ((node.module or "", alias.name) for alias in node.names)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_no_import_goes_up(path: Path) -> None:
-    mine = floor_of(name_of(path))
-    above = [m for m in imports(path) if floor_of(m) > mine]
-    assert not above, f"{name_of(path)} imports {above} from a floor above its own"
+def public_names() -> dict[str, str]:
+    """Returns the module of each public name of nq, as its stub imports them."""
+    tree = ast.parse((ROOT / "nq" / "__init__.pyi").read_text(encoding="utf-8"))
+    return {
+        alias.name: f"nq.{node.module}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
 
-def test_no_circles() -> None:
-    graph = {name_of(p): set(imports(p)) - {name_of(p)} for p in MODULES}
-    done: set[str] = set()
-    while len(done) < len(graph):
-        ready = {m for m in graph if m not in done and graph[m] <= done}
-        assert ready, f"a circle among {sorted(set(graph) - done)}"
-        done |= ready
+PUBLIC = public_names()
 
 
-def test_only_tracking_imports_mlflow() -> None:
-    guilty = [
-        name_of(path)
-        for path in MODULES
-        if ROOT / "nq" / "tracking" not in path.parents
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        and any(
-            n.startswith("mlflow")
-            for n in [getattr(node, "module", "") or "", *(a.name for a in node.names)]
-        )
+def imports(module: str) -> set[str]:
+    """Returns the modules of this repository that a module imports."""
+    found = set()
+    for name, member in import_nodes(MODULES[module].read_text(encoding="utf-8")):
+        full = f"{name}.{member}" if member else name
+        if name == "nq" and member in PUBLIC:
+            found.add(PUBLIC[member])
+        elif full == "nq":
+            found.update(PUBLIC.values())
+        elif full in MODULES:
+            found.add(full)
+        elif name in MODULES:
+            found.add(name)
+    return found - {module}
+
+
+def package_of(module: str) -> str:
+    """Returns the entry of ``ALLOWED`` to which a module belongs."""
+    names = [n for n in ALLOWED if module == n or (n != "nq" and module.startswith(f"{n}."))]
+    assert names, f"{module} is in no package of ALLOWED; add an entry"
+    return max(names, key=len)
+
+
+def used(package: str) -> set[str]:
+    """Returns the packages that the modules of a package import."""
+    modules = [module for module in OURS if package_of(module) == package]
+    assert modules, f"ALLOWED has {package}, which does not exist"
+    return {package_of(name) for module in modules for name in imports(module)} - {package}
+
+
+@pytest.mark.parametrize("module", OURS)
+def test_a_module_imports_only_what_its_package_may(module: str) -> None:
+    package = package_of(module)
+    others = {name for name in imports(module) if package_of(name) != package}
+    wrong = {name for name in others if package_of(name) not in ALLOWED[package]}
+    assert not wrong, f"{module} imports {sorted(wrong)}, which ALLOWED[{package!r}] lacks"
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_every_allowed_dependency_is_used(package: str) -> None:
+    assert len(set(ALLOWED[package])) == len(ALLOWED[package])
+    assert set(ALLOWED[package]) <= ALLOWED.keys()
+    unused = set(ALLOWED[package]) - used(package)
+    assert not unused, f"{package} does not import {sorted(unused)}; remove them from ALLOWED"
+
+
+def test_there_are_no_circles() -> None:
+    tuple(TopologicalSorter(ALLOWED).static_order())
+    tuple(TopologicalSorter({module: imports(module) for module in MODULES}).static_order())
+
+
+def test_commands_are_imported_only_by_the_modules_that_run_them() -> None:
+    importers = {package for package in ALLOWED if "nq.commands" in ALLOWED[package]}
+    assert all(len(MODULES[name].read_text("utf-8").splitlines()) < 10 for name in importers)
+
+
+@pytest.mark.parametrize("library", HEAVY)
+def test_a_heavy_library_is_imported_by_its_package_only(library: str) -> None:
+    importers = {
+        module
+        for module, path in MODULES.items()
+        for name, _ in import_nodes(path.read_text(encoding="utf-8"))
+        if name.split(".")[0] == library and not module.startswith("experiments")
+    }
+    assert importers or library == "mlflow", f"nothing imports {library}"
+    assert all(f"{module}.".startswith(f"{HEAVY[library]}.") for module in importers)
+
+
+@pytest.mark.parametrize("library", ["apache_beam", "mlflow"])
+def test_experiments_import_neither_beam_nor_mlflow(library: str) -> None:
+    for module in MODULES.keys() - set(OURS):
+        text = MODULES[module].read_text(encoding="utf-8")
+        assert not [name for name, _ in import_nodes(text) if name.split(".")[0] == library]
+
+
+def test_help_needs_no_heavy_library() -> None:
+    """Imports nq, then the commands, and makes every parser, in one fresh process."""
+    steps = ["import nq", "import nq.commands.main", "import nq.reader, nq.runs.run"]
+    steps += [
+        f"import {module_of(command)} as module; module.parser().format_help()"
+        for command in COMMANDS
     ]
-    assert not guilty
-
-
-def test_evaluation_knows_nothing_of_nq() -> None:
-    for path in (ROOT / "eval").rglob("*.py"):
-        assert not [m for m in imports(path) if m.split(".")[0] == "nq"]
+    code = (
+        "import json, sys\n"
+        f"for step in {steps!r}:\n"
+        "    exec(step)\n"
+        f"    loaded = [name for name in {[*HEAVY, 'matplotlib', 'openvino']!r} "
+        "if name in sys.modules]\n"
+        "    print(json.dumps([step, loaded]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert results == [[step, []] for step in steps]

@@ -42,9 +42,9 @@ def test_answers_metrics_and_output_formats_agree(
     arguments = ["--data", str(data), "--model", str(tiny_model), "--output", str(tmp_path / "run")]
     arguments += ["--formats", "kaggle,nbest", "--decision", rule, "--no-track", "--json"]
     assert console(["answer", *arguments]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert (report["examples"], report["dead_letters"]) == (QUESTIONS + 1, 1)
-    assert report["metrics"]["long-answer-n"] == QUESTIONS + 1
+    result = json.loads(capsys.readouterr().out)
+    assert (result["examples"], result["dead_letters"]) == (QUESTIONS + 1, 1)
+    assert result["metrics"]["long-answer-n"] == QUESTIONS + 1
     run = tmp_path / "run"
     official = json.loads((run / "predictions.json").read_bytes())["predictions"]
     nbest = [json.loads(line) for line in (run / "nbest.jsonl").read_bytes().splitlines()]

@@ -1,67 +1,78 @@
-"""A page in memory is answered exactly as the whole line answers it from a file."""
+"""Tests the reader with a tiny model: the same answers as a run, and its alternatives."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import orjson
 import pytest
 
-from nq.bundle import bundled_sample
-from nq.formats import inputs
-from nq.formats.pages import page_from_text, with_question
+import nq
 from nq.formats.predictions import encode_prediction
-from nq.inference.profile import Profile
-from nq.model.checkpoint import load_settings
-from nq.reader import Answerer, answerer
-from nq.records import Example
-from nq.runs.job import PREDICTIONS, Job
-from nq.runs.run import run
+from nq.runs.result import PREDICTIONS
 
 QUESTIONS = 3
-PROFILE = Profile.parse("baseline")
 
 
 @pytest.fixture(scope="module")
-def loaded(tiny_model: Path) -> Iterator[Answerer]:
-    own = load_settings(tiny_model)
-    with answerer(tiny_model, PROFILE, own.windows, own.decision, batch_size=7) as found:
-        yield found
+def reader(tiny_model: Path) -> Iterator[nq.Reader]:
+    with nq.load(tiny_model, profile="baseline", batch_size=7) as reader:
+        yield reader
 
 
-def test_as_the_whole_line(loaded: Answerer, tiny_model: Path, tmp_path: Path) -> None:
-    sample = str(bundled_sample())
-    settings = (loaded.windows, loaded.decision)
-    run(Job((sample,), tiny_model, PROFILE, *settings, 16, tmp_path, limit=QUESTIONS))
+def test_predictions_are_those_of_a_run(
+    reader: nq.Reader, tiny_model: Path, tmp_path: Path
+) -> None:
+    files = [nq.bundled_sample()]
+    nq.run(nq.Job(files, tiny_model, "baseline", output=tmp_path, limit=QUESTIONS))
     written = orjson.loads((tmp_path / PREDICTIONS).read_bytes())["predictions"]
-    examples = [item for _, item in inputs.read_records(sample, limit=QUESTIONS)]
-    for example, expected in zip(examples, written, strict=True):
-        assert isinstance(example, Example)
-        found = encode_prediction(loaded.answer(example).prediction)
+    examples = list(islice(nq.read_examples(files), QUESTIONS))
+    for prediction, expected in zip(reader.predict(examples), written, strict=True):
+        encoded = encode_prediction(prediction)
         for score in ("long_answer_score", "short_answers_score"):
-            assert found.pop(score) == pytest.approx(expected.pop(score), abs=1e-4)
-        assert found == expected
+            assert encoded.pop(score) == pytest.approx(expected.pop(score), abs=1e-5)
+        assert encoded == expected
 
 
-def test_alternatives_are_blocks_of_the_page_best_first(loaded: Answerer) -> None:
-    page = page_from_text(
-        "\n\n".join(["the lake is deep", "old lakes", "is the lake old", "a b c"])
-    )
-    example = with_question(page, "is the lake deep")
-    for limit in (1, 3, 10):
-        found = loaded.answer(example, limit).alternatives
-        assert 1 <= len(found) <= limit
-        assert {a.long for a in found} <= {c.span for c in example.candidates}
-        assert len({a.long for a in found}) == len(found)
-        likely = [a.long_probability for a in found]
-        assert likely == sorted(likely, reverse=True)
-        for alternative in found:
-            assert 0 <= alternative.short_probability <= 1
-            assert all(alternative.long.contains(short) for short in alternative.shorts)
+def test_alternatives_are_other_blocks_of_the_page_best_first(reader: nq.Reader) -> None:
+    blocks = ["the lake is deep", "old lakes", "is the lake old", "a b c"]
+    page = nq.page_from_text("\n\n".join(blocks))
+    for top in (0, 1, 3, 10):
+        answer = reader.ask("is the lake deep", page, top)
+        others = answer.alternatives
+        assert len(others) == min(top, len(blocks) - 1)
+        assert answer.long in blocks
+        assert {a.long for a in others} <= set(blocks) - {answer.long}
+        assert len({a.long for a in others}) == len(others)
+        probabilities = [a.long_probability or 0 for a in (answer, *others)]
+        assert probabilities == sorted(probabilities, reverse=True)
+        for alternative in others:
+            assert 0 <= (alternative.short_probability or 0) <= 1
+            long = alternative.long_span
+            assert long and all(long.contains(short) for short in alternative.short_spans)
 
 
-def test_blocks_beyond_the_last_context_are_counted(loaded: Answerer) -> None:
-    assert loaded.unread(page_from_text("one\n\ntwo").example) == 0
-    many = page_from_text("\n\n".join(["the lake"] * 60)).example
-    assert loaded.unread(many) == 60 - (loaded.windows.max_contexts - 1)
+def test_blocks_beyond_the_last_context_are_counted(reader: nq.Reader) -> None:
+    assert reader.unread_blocks(nq.page_from_text("one\n\ntwo")) == 0
+    many = nq.page_from_text("\n\n".join(["the lake"] * 60))
+    assert reader.unread_blocks(many) == 60 - (reader.windows.max_contexts - 1)
+
+
+def test_examples_are_read_as_predictions_are_taken(reader: nq.Reader) -> None:
+    """Memory does not grow with the input."""
+    taken = 0
+
+    def examples() -> Iterator[nq.Example]:
+        nonlocal taken
+        for example in nq.read_examples(nq.bundled_sample()):
+            taken += 1
+            yield example
+
+    predictions = reader.predict(examples())
+    assert taken == 0
+    next(predictions)
+    assert 0 < taken < 40
+    assert len(list(predictions)) == 39
+    assert taken == 40

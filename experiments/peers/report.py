@@ -1,4 +1,4 @@
-"""Seconds of rounds -> a table: each peer beside the baseline, its best rival and the machine."""
+"""Compares each peer with the baseline, the best other peer and the peak of the machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.errors.text import grid
+from experiments.text_tables import grid
 
 HEAD = (
     "peer",
@@ -25,17 +25,17 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Measured:
-    """A peer's rounds.
+    """The measurements of one peer.
 
     Args:
         name: of the peer.
-        ours: whether it is one of ours.
-        precision: the type that it computes in.
-        windows: in a round.
+        ours: whether it is an engine of ours.
+        precision: its compute type.
+        windows: number of windows in a round.
         windows_per_s: of each round.
-        load_s: seconds until it could compute.
-        memory_mb: that its process holds.
-        drift: largest difference of a logit from the baseline's.
+        load_s: seconds to load the model.
+        memory_mb: resident memory of its process.
+        drift: largest difference of a logit from the baseline.
     """
 
     name: str
@@ -50,18 +50,18 @@ class Measured:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table.
+    """One line of the table.
 
     Args:
-        name, precision, drift, load_s, memory_mb: as measured.
+        name, precision, drift, load_s, memory_mb: see ``Measured``.
         windows_per_s: median of the rounds.
-        against_baseline: times the speed of our baseline.
-        against_best_peer: times that of the fastest of the others in the same type; ``None``
-            where there is no other.
-        gflop_per_s: operations of the model, whatever type they are computed in.
-        of_peak: share of what a large matrix product reaches in that type; ``None`` where none
-            was measured, as for 8 bits.
-        rounds: windows per second of each.
+        against_baseline: speed relative to our baseline.
+        against_best_peer: speed relative to the fastest other library with the same compute type;
+            ``None`` if there is no other.
+        gflop_per_s: operations of the model per second.
+        of_peak: share of the speed of a large matrix product in that type; ``None`` where that was
+            not measured, as for 8 bits.
+        rounds: windows per second of each round.
     """
 
     name: str
@@ -79,18 +79,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that the command tells.
+    """The result of the command.
 
     Args:
-        model: its name.
+        model: name of the model.
         max_seq_length: pieces in a window.
         batch_size: windows in a batch.
-        windows: in a round.
-        gflop_per_window: operations.
-        peak_gflop_per_s: of a large matrix product, by type.
+        windows: number of windows in a round.
+        gflop_per_window: operations of one window.
+        peak_gflop_per_s: speed of a large matrix product, by type.
         peers: the table.
-        skipped: peers whose packages are missing, and what to install.
-        failed: peers that could not be measured, and why.
+        skipped: peers whose packages are missing, with what to install.
+        failed: peers that could not be measured, with the reason.
         versions: of the packages.
     """
 
@@ -106,20 +106,20 @@ class Report:
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Returns everything as JSON values."""
         return dataclasses.asdict(self)
 
 
 def rows(
     measured: Sequence[Measured], baseline: str, gflop: float, peaks: Mapping[str, float]
 ) -> tuple[Row, ...]:
-    """The table, in the order of ``measured``.
+    """Returns the table, in the order of ``measured``.
 
     Args:
-        measured: the peers, the baseline among them.
-        baseline: its name.
-        gflop: of one window, in 10^9 operations.
-        peaks: GFLOP/s that the machine reaches, by type.
+        measured: the peers, with the baseline.
+        baseline: name of the baseline.
+        gflop: operations of one window, in 10^9.
+        peaks: peak GFLOP/s of the machine, by type.
     """
     speed = {m.name: statistics.median(m.windows_per_s) for m in measured}
     best: dict[str, float] = {}
@@ -145,7 +145,7 @@ def rows(
 
 
 def table(report: Report) -> str:
-    """The report as a terminal shows it."""
+    """Returns the report as text."""
     shown = [
         [
             row.name,
@@ -162,7 +162,7 @@ def table(report: Report) -> str:
     ]
     lines = [*grid(HEAD, shown), "", *_foot(report)]
     for title, peers in (("skipped", report.skipped), ("failed", report.failed)):
-        lines += [f"{title} {name}: {why}" for name, why in peers.items()]
+        lines += [f"{title} {name}: {reason}" for name, reason in peers.items()]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -174,9 +174,9 @@ def _foot(report: Report) -> list[str]:
         f"{report.model}: {report.windows} windows of {report.max_seq_length} pieces, "
         f"{report.gflop_per_window:.1f} GFLOP each, in batches of {report.batch_size}; "
         f"median of {rounds} round{s}",
-        f"peak, by a large matrix product: {peaks}",
-        "best peer: the fastest of the others that computes in the same type",
-        "drift: largest difference of a logit from the baseline's",
+        f"peak, measured by a large matrix product: {peaks}",
+        "best peer: the fastest other library with the same compute type",
+        "drift: largest difference of a logit from the baseline",
     ]
 
 

@@ -297,7 +297,8 @@ def _boolean(text: str) -> bool:
     return ("false", "f", "0", "true", "t", "1").index(text.lower()) >= 3
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command."""
     parser = argparse.ArgumentParser(
         prog="nq_eval",
         allow_abbrev=False,
@@ -325,7 +326,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the metrics; returns the exit code: 0, 1 for bad files, 2 for bad arguments."""
-    args = _parser().parse_args(argv)
+    args = parser().parse_args(argv)
     thresholds = {
         "long_non_null_threshold": args.long_non_null_threshold,
         "short_non_null_threshold": args.short_non_null_threshold,

@@ -19,6 +19,7 @@ from typing import Any
 
 import orjson
 
+from nq.errors import check_argument
 from nq.formats import hugging_face, nq_v1, parquet, simplified, tydi
 from nq.formats.fields import JSON_NAMES, Record, RecordError
 from nq.records import DeadLetter, Example, Source
@@ -87,10 +88,29 @@ def find_files(patterns: str | Path | Sequence[str | Path]) -> list[str]:
         ValueError: A pattern is not a path, or names a pipe or a device.
     """
     files: dict[Path, str] = {}
-    for pattern in [patterns] if isinstance(patterns, str | Path) else patterns:
+    if isinstance(patterns, str) or not isinstance(patterns, Sequence):
+        patterns = [patterns]
+    for pattern in patterns:
         for name in _matches(path_text(pattern)):
             files.setdefault(Path(name).resolve(), name)
     return list(files.values())
+
+
+def path_list(name: str, paths: Iterable[str | Path]) -> tuple[str, ...]:
+    """Returns the paths in a list as text.
+
+    Args:
+        name: The name of the argument, for errors.
+        paths: Files, globs or folders.
+
+    Raises:
+        ValueError: It is a single path, not iterable, or empty, or an element is not a path.
+    """
+    several = isinstance(paths, Iterable) and not isinstance(paths, str | bytes | Path)
+    check_argument(several, name, paths, "a list of files, globs or folders")
+    texts = tuple(map(path_text, paths))
+    check_argument(bool(texts), name, paths, "a list with at least one file, glob or folder")
+    return texts
 
 
 def path_text(path: str | Path) -> str:

@@ -7,7 +7,7 @@ A format has a ``NAME``, the name of its ``FILE``, the file's ``HEADER``, the nu
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,16 +19,17 @@ OFFICIAL = "official"
 FORMATS: dict[str, Any] = {kaggle.NAME: kaggle, nbest.NAME: nbest}
 
 
-def parse(text: str) -> tuple[str, ...]:
-    """Returns the formats named in ``text``, separated by commas; the official one is implied.
+def parse(formats: str | Iterable[str]) -> tuple[str, ...]:
+    """Returns the names of formats, in a list or separated by commas; the official one is implied.
 
-    >>> parse("official,nbest,kaggle"), parse("")
-    (('kaggle', 'nbest'), ())
+    >>> parse("official,nbest,kaggle"), parse(["nbest"]), parse("")
+    (('kaggle', 'nbest'), ('nbest',), ())
 
     Raises:
         ValueError: an unknown name.
     """
-    names = {name.strip() for name in text.split(",")} - {"", OFFICIAL}
+    names = formats.split(",") if isinstance(formats, str) else formats
+    names = {str(name).strip() for name in names} - {"", OFFICIAL}
     unknown = sorted(names - set(FORMATS))
     if unknown:
         known = ", ".join((OFFICIAL, *FORMATS))

@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from nq.errors import check_argument
 from nq.formats import inputs
 from nq.formats.fields import RecordError
 from nq.formats.html import PageBuilder, parse_html
@@ -89,11 +90,12 @@ def page_from_text(text: str, name: str = "the page") -> Page:
     Errors call the page ``name``.
 
     Raises:
-        ValueError: The text has no words.
+        ValueError: The text has no words, or is not a ``str``.
 
     >>> page_from_text("It rains.").example.tokens
     ['<P>', 'It', 'rains', '.', '</P>']
     """
+    check_argument(isinstance(text, str), "text", text, "a str; read a file with nq.read_page")
     builder = PageBuilder()
     for paragraph in _BLANK_LINES.split(text):
         if paragraph.strip():
@@ -109,11 +111,13 @@ def page_from_html(html: str, name: str = "the page") -> Page:
     Errors call the page ``name``.
 
     Raises:
-        ValueError: The page displays no words, or its elements are nested too deeply.
+        ValueError: The page displays no words, its elements are nested too deeply, or ``html`` is
+            not a ``str``.
 
     >>> page_from_html("<p>It <b>rains</b>.").example.tokens
     ['<P>', 'It', 'rains', '.', '</P>']
     """
+    check_argument(isinstance(html, str), "html", html, "a str; read a file with nq.read_page")
     return _with_words(parse_html(html), name)
 
 

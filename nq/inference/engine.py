@@ -5,39 +5,17 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
-import keras
-
 from nq import extras
-from nq.config import ModelConfig
 from nq.inference.batches import Shape
+from nq.inference.network import Network
 from nq.inference.profile import ENGINE_EXTRAS, Profile
 from nq.inference.scorer import Rows
 from nq.inference.top_k import TopK
-from nq.model import joint
 
 Step = Callable[[Rows], Sequence[Any]]
 """Maps rows of one static shape to the columns of ``WindowScores`` as arrays."""
-
-
-@dataclass(frozen=True, eq=False)
-class Network:
-    """A Keras model with its configuration.
-
-    Args:
-        config: shape of the encoder.
-        model: made by ``joint.build``.
-    """
-
-    config: ModelConfig
-    model: keras.Model
-
-    @cached_property
-    def unmasked(self) -> keras.Model:
-        """The same layers without an attention mask, for batches of full windows."""
-        return joint.for_full_windows(self.model, self.config)
 
 
 @dataclass(frozen=True, eq=False)

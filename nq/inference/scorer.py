@@ -17,7 +17,7 @@ import numpy as np
 from nq.records import SCORE_COLUMNS, Columns, Example, Features, IntArray, WindowScores
 
 if TYPE_CHECKING:
-    from nq.inference.engine import Network
+    from nq.inference.network import Network
 
 Rows = Mapping[str, IntArray]
 """Columns of windows: those of ``COLUMNS``, each int32 ``[B, L]``, and keys of the windows."""

@@ -19,8 +19,8 @@ from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, Source
 
-COUNTERS = ("examples", "windows", "unread_blocks", "truncated_pages")
-"""What is counted of the examples, in this process and by Beam's counters."""
+COUNTERS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
+"""The counts of ``nq.preprocess.store.Prepared``, and the names of Beam's counters."""
 
 
 def serialized_windows(
@@ -64,7 +64,7 @@ def write_windows(request: Request, part: Path) -> dict[str, int]:
     from tqdm import tqdm
 
     tokenizer = load_tokenizer(request.tokenizer, request.windows.compat)
-    counts = dict.fromkeys((*COUNTERS, "dead_letters"), 0)
+    counts = dict.fromkeys(COUNTERS, 0)
     files = enumerate(request.files, start=request.first_file)
     items = islice(
         chain.from_iterable(inputs.read_records(path, i) for i, path in files), request.limit

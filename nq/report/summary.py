@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nq.report.unread import unread_line
 from nq.runs.parity import Parity
 from nq.runs.result import Result
 from nq.text import truncate
@@ -41,7 +42,7 @@ def summary(result: Result) -> str:
     )
     if result.unread_blocks:
         lines.append(unread_line(result.truncated_pages, result.unread_blocks))
-    if result.read_windows < result.windows - result.resumed_windows:
+    if "prune" in result.profile.split("+"):  # windows of repeated records are not computed either
         lines.append(f"{result.read_windows} of the windows were computed, the others pruned")
     if result.float32_windows:
         lines.append(f"{result.float32_windows} windows were computed again in float32")
@@ -65,18 +66,6 @@ def parity_line(parity: Parity) -> str:
         f"against {parity.against}: {parity.changed} of {parity.answers} answers changed "
         f"({parity.changed_share:.1%}){scores}{drift}"
     )
-
-
-def unread_line(truncated_pages: int, unread_blocks: int) -> str:
-    """Returns in one line how many blocks were not read.
-
-    >>> unread_line(1, 3)
-    '3 blocks of 1 page are beyond --max-contexts and were not read'
-    """
-    blocks = f"{unread_blocks} block" + "s" * (unread_blocks != 1)
-    pages = f"{truncated_pages} page" + "s" * (truncated_pages != 1)
-    verbs = "are beyond --max-contexts and were not read"
-    return f"{blocks} of {pages} {verbs}"
 
 
 def _table(result: Result) -> list[str]:

@@ -58,19 +58,18 @@ def evaluate(gold: Sequence[str | Path], predictions: str | Path) -> dict[str, f
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: there is no gold, a record is damaged, or the ids of gold and predictions
-            differ.
+        ValueError: there is no gold, a record is damaged, an argument has the wrong type, or the
+            ids of gold and predictions differ.
     """
-    if isinstance(gold, str | Path):
-        raise ValueError(f"gold is {str(gold)!r}: expected a list of files, globs or folders")
-    given = labels.read_predictions(Path(predictions))
+    gold = inputs.path_list("gold", gold)
+    given = labels.read_predictions(Path(inputs.path_text(predictions)))
     wanted = {example.example_id: gold_labels(example) for example in _annotated(gold)}
     if not wanted:
-        raise ValueError(f"no annotations in {', '.join(map(str, gold))}: give annotated data")
+        raise ValueError(f"no annotations in {', '.join(gold)}: give annotated data")
     return nq_eval.score(wanted, given, one_annotator=True)
 
 
-def _annotated(patterns: Sequence[str | Path]) -> Iterator[Example]:
+def _annotated(patterns: Sequence[str]) -> Iterator[Example]:
     seen: set[ExampleId] = set()
     for example in inputs.read_examples(patterns):
         if example.annotations and example.example_id not in seen:

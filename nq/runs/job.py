@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from nq.bundle import bundled_model
 from nq.config import DecisionConfig, WindowConfig
-from nq.inference.profile import DEFAULT_PROFILE, Profile
-from nq.model.checkpoint import load_settings
+from nq.errors import check_argument, is_count
+from nq.formats import inputs, outputs
+from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile
+from nq.model.folder import folder_and_settings
 from nq.preprocess.request import CHUNK_BYTES, Request, chunks
-
-AUTO = "auto"
-"""In place of a profile: the fastest one here that keeps the answers."""
 
 
 @dataclass(frozen=True, init=False)
@@ -42,7 +40,8 @@ class Job:
         chunk_bytes: bytes of input files after which a chunk ends.
 
     Raises:
-        ValueError: the profile is unknown, or the model's settings are damaged.
+        ValueError: the profile or a format is unknown, an argument has the wrong type or is out of
+            range, or the model's settings are damaged.
     """
 
     files: tuple[str, ...]
@@ -77,25 +76,29 @@ class Job:
         against: Profile | str | None = None,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
-        if isinstance(files, str | Path):
-            raise ValueError(f"files is {str(files)!r}: expected a list of files, globs or folders")
-        folder = Path(model) if model is not None else bundled_model()
-        if windows is None or decision is None:
-            settings = load_settings(folder)
-            windows, decision = windows or settings.windows, decision or settings.decision
+        folder, settings = folder_and_settings(model, windows, decision)
+        for name, path in (("output", output or ""), ("root", root)):
+            check_argument(isinstance(path, str | Path), name, path, "the path of a folder")
+        for name, number in (
+            ("batch_size", batch_size),
+            ("limit", 1 if limit is None else limit),
+            ("workers", 1 if workers is None else workers),
+            ("chunk_bytes", chunk_bytes),
+        ):
+            check_argument(is_count(number), name, number, "a whole number from 1 on")
         values: dict[str, Any] = {
-            "files": tuple(map(str, files)),
+            "files": inputs.path_list("files", files),
             "model": folder,
             "profile": profile if profile == AUTO else Profile.of(profile),
-            "windows": windows,
-            "decision": decision,
+            "windows": settings.windows,
+            "decision": settings.decision,
             "batch_size": batch_size,
             "output": None if output is None else Path(output),
             "root": Path(root),
             "limit": limit,
             "workers": workers,
             "keep_scores": keep_scores or against is not None,
-            "formats": tuple(formats),
+            "formats": outputs.parse(formats),
             "against": None if against is None else Profile.of(against),
             "chunk_bytes": chunk_bytes,
         }

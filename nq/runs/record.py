@@ -38,7 +38,6 @@ def tracked_run(job: Job, track: TrackingConfig | None) -> AbstractContextManage
         name=f"{job.profile} · {Path(job.files[0]).name}",
         profile=str(job.profile),
         enabled=track is not None,
-        later=True,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,17 @@ import orjson
 
 from nq import tracking
 from nq.config import TrackingConfig
+from nq.errors import check_argument
 from nq.files import atomic_write
 from nq.formats import inputs, outputs
 from nq.formats.predictions import encode_prediction, write_predictions
+from nq.inference.profile import AUTO
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.store import encode_dead_letter
 from nq.records import Example, Prediction, YesNo
 from nq.runs import parity, record
 from nq.runs.evaluate import Evaluation
-from nq.runs.job import AUTO, Job
+from nq.runs.job import Job
 from nq.runs.result import (
     DEAD_LETTERS,
     JOB,
@@ -72,6 +74,7 @@ def run(
         Error: another run writes to the folder, a package is missing, or profile and decision rule
             do not fit together.
     """
+    check_argument(isinstance(job, Job), "job", job, "nq.Job(files=[…])")
     job = replace(job, files=tuple(inputs.find_files(job.files)))
     if job.profile == AUTO:
         from nq.runs.profile_choice import choose_profile
@@ -148,14 +151,15 @@ def _run(job: Job, tracked: tracking.Run, progress: Progress, table_rows: int) -
     plan = Plan.of(job)
     folder = plan.folder
     with open_scoring(plan, timer, progress) as scoring:
+        # An 8-bit engine waits for windows while it is loaded; the wait is a phase of its own.
+        loaded = time.perf_counter() - timer.seconds.get("preprocess_wait_s", 0.0)
         tracked.open()  # only now, so that importing MLflow does not delay the loading
         (folder / JOB).unlink(missing_ok=True)
         answers = _Answers(job, scoring, table_rows)
-        with timer("loop_s"):
-            answers.write(folder)
+        answers.write(folder)
+        answered = time.perf_counter()
         dead_letters = _write_dead_letters(scoring, folder)
-        with timer("score_s"):
-            metrics = answers.evaluation.metrics()
+        metrics = answers.evaluation.metrics()
         store, chunks, counters = scoring.scorer.store, scoring.chunks, scoring.scorer.counters
         clear(folder / KEPT_SCORES)
         if job.keep_scores:
@@ -180,7 +184,7 @@ def _run(job: Job, tracked: tracking.Run, progress: Progress, table_rows: int) -
             unread_blocks=chunks.total("unread_blocks"),
             peak_memory_bytes=peak_memory_bytes(),
             metrics=metrics,
-            time=_phases(scoring, timer.seconds, time.perf_counter() - started),
+            time=_phases(scoring, timer.seconds, [started, loaded, answered, time.perf_counter()]),
             run_id=tracked.run_id,
             rows=tuple(answers.rows),
         )
@@ -189,21 +193,30 @@ def _run(job: Job, tracked: tracking.Run, progress: Progress, table_rows: int) -
     return result
 
 
-def _phases(scoring: Scoring, seconds: Mapping[str, float], total_s: float) -> dict[str, float]:
-    """Returns the seconds of each phase, which add up to the total, and of the preprocessing."""
+def _phases(
+    scoring: Scoring, seconds: Mapping[str, float], moments: Sequence[float]
+) -> dict[str, float]:
+    """Returns the seconds of each phase, which add up to the total, and of the preprocessing.
+
+    Args:
+        scoring: when it has ended.
+        seconds: of waiting and reading.
+        moments: when the run started, had loaded the model, had answered, and ended.
+    """
     scorer, counters = scoring.scorer, scoring.scorer.counters
+    started, loaded, answered, ended = moments
     steady = scorer.seconds - counters.compile_s - counters.warmup_s - counters.rescore_s
     waits = {name: seconds.get(name, 0.0) for name in ("preprocess_wait_s", "read_s")}
     return {
-        "load_s": seconds["load_s"],
+        "load_s": loaded - started,
         **waits,
         "compile_s": counters.compile_s,
         "warmup_s": counters.warmup_s,
         "predict_s": steady,
         "rescore_s": counters.rescore_s,
-        "postprocess_s": seconds["loop_s"] - sum(waits.values()) - scorer.seconds,
-        "score_s": seconds["score_s"],
-        "total_s": total_s,
+        "postprocess_s": answered - loaded - sum(waits.values()) - scorer.seconds,
+        "score_s": ended - answered,
+        "total_s": ended - started,
         "preprocess_s": sum(c.seconds for c in scoring.chunks.ready if not c.reused),
     }
 

@@ -121,9 +121,9 @@ class ScoreStore:
 
     def _add(self, path: Path, keys: Rows) -> None:
         for page in example_slices(keys):
-            ids = keys["window_ids"][page]
-            if np.array_equal(ids[:, 0], np.arange(ids[0, 1])):
-                file, line = keys["example_keys"][page.start].tolist()
+            ids, examples = keys["window_ids"][page], keys["example_keys"][page]
+            if np.array_equal(ids[:, 0], np.arange(ids[0, 1])) and (examples == examples[0]).all():
+                file, line = examples[0].tolist()
                 self._index[file, line] = path, page
 
     def __iter__(self) -> Iterator[Key]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from nq.errors import Error
 from nq.formats import inputs
 from nq.inference.scorer import score_examples
 from nq.model import checkpoint
@@ -116,20 +117,21 @@ class Scoring:
         for number, request in enumerate(self.requests):
             chunk = self.chunks[number]
             with WindowReader(chunk.shards, request.windows.max_seq_length) as reader:
-                windows = self._windows(request, reader, seen)
+                windows = self._windows(request, chunk.examples, reader, seen)
                 yield from score_examples(self.scorer, windows, self._on_windows)
 
     def _windows(
-        self, request: Request, reader: WindowReader, seen: set[ExampleId]
+        self, request: Request, expected: int, reader: WindowReader, seen: set[ExampleId]
     ) -> Iterator[tuple[Example, Columns]]:
         """Yields each example that is the first of its id with the rows of its windows."""
-        examples = read_request(request)
+        examples, count = read_request(request), 0
         while True:
             with self._timer("read_s"):
                 source, example = next(examples, (None, None))
                 if source is None or example is None:
-                    return
+                    break
                 rows = reader.rows((source.file_index, source.line))
+            count += 1
             if example.example_id not in seen:
                 seen.add(example.example_id)
                 yield example, rows
@@ -137,6 +139,11 @@ class Scoring:
             reason = f"example_id {example.example_id} occurs twice; the first record is used"
             self.duplicates.append(DeadLetter(source, reason, example.question))
             self._on_windows(len(rows["window_ids"]))
+        if count != expected:
+            raise Error(
+                f"found {count} examples in {', '.join(request.files)}, expected {expected} as "
+                "when their windows were prepared: the files have changed; run again"
+            )
 
     def _on_windows(self, windows: int) -> None:
         self._progress(windows, self.chunks.total("windows"))
@@ -204,8 +211,7 @@ def open_scoring(
     work = [(request, windows_folder(job, request)) for request in requests]
     with exclusive_run(plan.folder), prefetch(work, job.workers) as prepared:
         chunks = Chunks(prepared, timer)
-        with timer("load_s"):
-            scorer = model_loader(job, chunks).scorer(job.optimizations)
+        scorer = model_loader(job, chunks).scorer(job.optimizations)
         store = ScoreStore.open(plan.folder / UNFINISHED_SCORES, plan.scores)
         yield Scoring(requests, chunks, StoringScorer(scorer, store), timer, progress)
 

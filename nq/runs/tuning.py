@@ -121,7 +121,7 @@ def tune_decision(scoring: Scoring, decision: DecisionConfig) -> Tuned:
         if not example.annotations:
             continue
         gold[example.example_id] = gold_labels(example)
-        fold = _fold(example.example_id)
+        fold = fold_of(example.example_id)
         if fold is not None:
             evidence = gather_evidence(example, scores, decision.max_answer_length)
             sets = block_choices(example, evidence), option_choices(example, evidence)
@@ -134,7 +134,7 @@ def tune_decision(scoring: Scoring, decision: DecisionConfig) -> Tuned:
     held_out = [_fit(choice_sets[f] for f in choice_sets if f != fold) for fold in range(FOLDS)]
     predictions: Predictions = {}
     for example, scores in scoring:
-        fold = _fold(example.example_id)
+        fold = fold_of(example.example_id)
         config = replace(plain, weights=weights if fold is None else held_out[fold])
         prediction = encode_prediction(rank(example, scores, config).prediction())
         predictions[example.example_id] = labels.prediction_label(prediction)
@@ -181,10 +181,10 @@ def thresholds(gold: Gold, predictions: Predictions) -> tuple[float, float]:
     long, short = nq_eval.decisions(
         gold, predictions, long_non_null_threshold=1, short_non_null_threshold=1
     )
-    return _threshold(long), _threshold(short)
+    return best_threshold(long), best_threshold(short)
 
 
-def _threshold(decisions: Sequence[nq_eval.Decision]) -> float:
+def best_threshold(decisions: Sequence[nq_eval.Decision]) -> float:
     """Returns the most plausible of the thresholds whose F1 is within ``SLACK`` of the best.
 
     That is the middle of the gap between scores nearest to half of the best F1, the best threshold
@@ -257,7 +257,7 @@ def _remainder(key: labels.ExampleId) -> int | None:
     return key % 2 if isinstance(key, int) else None
 
 
-def _fold(key: labels.ExampleId) -> int | None:
+def fold_of(key: labels.ExampleId) -> int | None:
     """Returns the fold of an example of the even half; ``None`` for others."""
     return int(key) // 2 % FOLDS if _remainder(key) == 0 else None
 

@@ -1,4 +1,4 @@
-"""The store of the runs: MLflow imported quietly, a database made or checked, limits of time."""
+"""The tracking store: its address, the creation of a database, calls with a time limit."""
 
 from __future__ import annotations
 
@@ -7,75 +7,115 @@ import importlib
 import logging
 import os
 import re
-import shutil
+import shlex
 import sqlite3
 import tempfile
 import threading
 import warnings
 from collections.abc import Callable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from nq.tracking.values import cut, safe_name
+from nq.extras import require
+from nq.text import truncate
 
-PREPARE_S = 120.0
-"""How long importing MLflow and creating a database may take."""
-CALL_S = 6.0
-"""How long any other call may take."""
-UPLOAD_S = 600.0
-"""How long the artifacts of one call may take."""
-LAST_S = 1.0
-"""How long to wait for the end of what is lost or does not matter much."""
+DEFAULT_URI = "sqlite:///mlflow.db"
 
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # what fails is told here, in one line
+    "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # failures are reported here, in one line
+    "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "true",
+    "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL": "3",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
 }
-"""What MLflow is told through the environment, where the user has not said otherwise."""
-
-_importing = threading.Lock()
+"""MLflow's settings in the environment; a variable that is already set keeps its value."""
 
 
-def import_mlflow() -> None:
-    """Import what a run needs, told to be quiet; later calls cost nothing."""
-    with _importing:
-        for key, value in ENVIRONMENT.items():
-            os.environ.setdefault(key, value)
-        # MLflow's own use of SQLAlchemy
-        warnings.filterwarnings("ignore", "The ``noload`` loader", DeprecationWarning)
-        for module in ("store.tracking.sqlalchemy_store", "system_metrics.system_metrics_monitor"):
-            importlib.import_module(f"mlflow.{module}")
-        level = os.environ["MLFLOW_LOGGING_LEVEL"].upper()
-        for name in ("mlflow", "alembic", "urllib3.connectionpool"):
-            logging.getLogger(name).setLevel(level)
+def _call_limit() -> float:
+    """Returns 6 s, or the time that all tries take if the user has set MLflow's own timeout."""
+    with contextlib.suppress(KeyError, ValueError):
+        retries = int(os.environ.get("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1"))
+        return float(os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"]) * (1 + retries)
+    return 6.0
 
 
-def prepare(uri: str, create: bool = True) -> None:
-    """See to it that MLflow can open the store: what fails here fails fast, and says why."""
+@dataclass(frozen=True)
+class Limits:
+    """Time limits of the calls to MLflow, in seconds."""
+
+    call_s: float = field(default_factory=_call_limit)
+    upload_s: float = 600.0
+    lost_s: float = 1.0  # end of a run after a failure
+
+
+def connect(uri: str, limits: Limits, create: bool = True) -> Any:
+    """Returns an ``MlflowClient`` of a store; ``create`` allows the creation of a database.
+
+    Raises:
+        Exception: The store cannot be used. MLflow itself would try again for up to 100 seconds.
+    """
+    require("mlflow")
     if urlsplit(uri).scheme in ("", "file") and "MLFLOW_ALLOW_FILE_STORE" not in os.environ:
         folder = uri.removeprefix("file:").removeprefix("//").rstrip("/")
         database = folder if folder.endswith((".db", ".sqlite")) else f"{folder}/mlflow.db"
-        raise ValueError(
-            f"MLflow 3 keeps runs in a database, not in a plain folder: give sqlite:///{database}"
-        )
-    path = _database_path(uri)
+        raise ValueError(f"MLflow 3 needs a database, not a folder: give sqlite:///{database}")
+    path = database_path(uri)
     if path is not None and _has_content(path):
-        _check_database(path)
+        with contextlib.closing(sqlite3.connect(path, timeout=limits.call_s / 2)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
     elif path is not None and not create:
         raise FileNotFoundError("there is no database")
     elif path is not None:
         _create_database(path)
     import_mlflow()
+    from mlflow import MlflowClient
+
+    return call_within(limits.call_s, lambda: MlflowClient(absolute(uri)))
 
 
-def _database_path(uri: str) -> Path | None:
-    """The file of a plain SQLite URI, absolute."""
+def import_mlflow() -> None:
+    """Imports the parts of MLflow that a run needs, without its messages on the terminal."""
+    for key, value in ENVIRONMENT.items():
+        os.environ.setdefault(key, value)
+    # MLflow itself uses what SQLAlchemy warns of
+    warnings.filterwarnings("ignore", "The ``noload`` loader", DeprecationWarning)
+    importlib.import_module("mlflow.store.tracking.sqlalchemy_store")
+    for name in ("mlflow", "alembic", "urllib3.connectionpool"):
+        logging.getLogger(name).setLevel(os.environ["MLFLOW_LOGGING_LEVEL"].upper())
+
+
+def _create_database(path: Path) -> None:
+    """Creates a database in a temporary folder and moves it to its place in one step.
+
+    MLflow creates the tables one by one, which takes seconds. A second process that starts
+    meanwhile, or an interruption, would leave a broken database.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".mlflow-", dir=path.parent) as folder:
+        import_mlflow()
+        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+        new = Path(folder, path.name)
+        SqlAlchemyStore(f"sqlite:///{new}", str(path.parent / "mlruns")).engine.dispose()
+        try:
+            os.link(new, path)  # unlike a rename, never replaces the database of another process
+        except OSError:  # the database exists now, or the file system has no links
+            if not _has_content(path):
+                new.replace(path)
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def database_path(uri: str) -> Path | None:
+    """Returns the absolute path of the file of a plain SQLite URI, ``None`` for other URIs."""
     path = uri.removeprefix("sqlite:///")
     if path == uri or not path or path.startswith((":memory:", "file:")) or "?" in path:
         return None
@@ -83,109 +123,77 @@ def _database_path(uri: str) -> Path | None:
 
 
 def absolute(uri: str) -> str:
-    """The same store whatever the working folder: MLflow caches stores by their URI."""
-    path = _database_path(uri)
+    """Returns the URI with an absolute path, since MLflow caches stores by their URI."""
+    path = database_path(uri)
     return uri if path is None else f"sqlite:///{path}"
 
 
-def _has_content(path: Path) -> bool:
-    return path.exists() and path.stat().st_size > 0
+def how_to_open(uri: str, experiment_id: str, run_id: str) -> str:
+    """Returns the link or command that shows a run.
 
-
-def _check_database(path: Path) -> None:
-    """Raise what SQLite says at once, where MLflow would try again for 100 seconds."""
-    with contextlib.closing(sqlite3.connect(path, timeout=CALL_S / 2)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.rollback()
-
-
-def _create_database(path: Path) -> None:
-    """Put a database with all of MLflow's tables where there is none, at one stroke.
-
-    MLflow takes seconds to create it step by step: a second process that starts meanwhile, or an
-    interruption, would leave it broken for good. So it is made aside.
+    >>> how_to_open("http://tracking:5000", "1", "ab12")
+    'http://tracking:5000/#/experiments/1/runs/ab12?workflowType=machine_learning'
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=path.parent):  # fails early where nothing can be written
-        pass
-    import_mlflow()
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder, path.name)
-        SqlAlchemyStore(f"sqlite:///{made}", str(path.parent / "mlruns")).engine.dispose()
-        try:
-            shutil.copyfile(made, beside)
-            _put(beside, path)
-        finally:
-            beside.unlink(missing_ok=True)
-
-
-def _put(new: Path, path: Path) -> None:
-    """Move a file to where there is none; if another process was first, its file stays."""
-    try:
-        os.link(new, path)  # never overwrites
-    except OSError:  # there is one, or the file system has no links
-        if not _has_content(path):
-            new.replace(path)
-
-
-def experiment_id(client: Any, name: str, uri: str) -> str:
-    """Id of the experiment, made where there is none; files of the runs lie by the database."""
-    from mlflow.exceptions import MlflowException
-
-    found = client.get_experiment_by_name(name)
-    if found is None:
-        path = _database_path(uri)
-        place = path and str(path.parent / "mlruns" / safe_name(name).replace("/", "_"))
-        try:
-            return str(client.create_experiment(name, artifact_location=place))
-        except MlflowException:
-            found = client.get_experiment_by_name(name)  # another process was first
-            if found is None:
-                raise
-    return str(found.experiment_id)
-
-
-def within(seconds: float, action: Callable[[], object]) -> Exception | None:
-    """What goes wrong in ``action()``, or that it takes too long; then it is left behind."""
-    errors: list[Exception] = []
-
-    def work() -> None:
-        try:
-            action()
-        except Exception as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=work, name="nq-tracking", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        return TimeoutError(f"no answer within {seconds:g} s")
-    return errors[0] if errors else None
-
-
-def patience() -> float:
-    """Seconds that a call may take: ours, unless the user has set MLflow's own."""
-    key = "MLFLOW_HTTP_REQUEST_TIMEOUT"
-    with contextlib.suppress(KeyError, ValueError):
-        if os.environ[key] != ENVIRONMENT[key]:
-            tries = 1 + int(os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"])
-            return float(os.environ[key]) * tries
-    return CALL_S
-
-
-def reason(error: BaseException) -> str:
-    """The deepest cause in one line: MLflow wraps it four times over."""
-    chain = [error]
-    while (deeper := chain[-1].__cause__ or chain[-1].__context__) and deeper not in chain:
-        chain.append(deeper)
-    told = next((e for e in reversed(chain) if not isinstance(e, LookupError)), error)
-    line = (str(told).strip() or type(told).__name__).splitlines()[0]
-    return cut(without_password(line), 300).rstrip(".")
+    uri = without_password(uri)
+    page = f"/#/experiments/{experiment_id}/runs/{run_id}?workflowType=machine_learning"
+    if urlsplit(uri).scheme in ("http", "https"):
+        return uri.rstrip("/") + page
+    command = f"mlflow ui --backend-store-uri {shlex.quote(uri)}"
+    return f"{command} (then open http://127.0.0.1:5000{page})"
 
 
 def without_password(text: str) -> str:
-    """A text whose URIs show neither user nor password."""
+    """Returns a text whose URIs show neither user nor password."""
     return re.sub(r"//[^/@\s]+@", "//***@", text)
+
+
+def start_system_monitor(uri: str, run_id: str) -> Any:
+    """Returns MLflow's monitor of processor, memory and GPU; ``None`` if it is off or fails.
+
+    ``mlflow.start_run(log_system_metrics=True)`` would record only in the store of the whole
+    process, which is not changed (``test_mlflow_settings_of_the_process_are_kept``).
+    """
+    with contextlib.suppress(Exception):  # psutil may be missing
+        from mlflow.environment_variables import MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
+        from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+
+        if MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING.get():
+            monitor = SystemMetricsMonitor(run_id, tracking_uri=absolute(uri))
+            monitor.start()
+            return monitor
+    return None
+
+
+def in_thread(function: Callable[[], Any]) -> Future[Any]:
+    """Returns the result of a function that begins to run in a daemon thread.
+
+    MLflow's asynchronous logging does not replace this: it waits for its threads when Python
+    exits (``test_server_that_hangs_does_not_delay_exit``), and it is for metrics, params and tags.
+    """
+    future: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(function())
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="nq-tracking", daemon=True).start()
+    return future
+
+
+def call_within(limit_s: float | None, function: Callable[[], Any]) -> Any:
+    """Returns the result of a function, which continues in its thread after a TimeoutError."""
+    future = in_thread(function)
+    wait([future], limit_s)
+    if not future.done():
+        raise TimeoutError(f"no answer within {limit_s} s")
+    return future.result()
+
+
+def reason(error: BaseException) -> str:
+    """Returns the deepest cause in one line, since MLflow wraps it several times."""
+    while (cause := error.__cause__ or error.__context__) and not isinstance(cause, LookupError):
+        error = cause
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return truncate(without_password(line), 300).rstrip(".")

@@ -1,4 +1,4 @@
-"""``nq ask``: pages, questions and standard input as a person gives them, good and bad."""
+"""Tests ``nq ask`` with pages, questions and standard input of many kinds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from nq.commands.ask import main
 from tests import nq_records
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = """<!doctype html><title>Skerry Point</title><nav><p>Home</p></nav>
 <h1>Skerry Point lighthouse</h1>
 <p>The lighthouse stands on a rock off the northern coast. It was designed by the engineer
@@ -28,8 +28,8 @@ def page(tmp_path: Path) -> Path:
     return path
 
 
-def give(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    """Makes ``data`` the standard input."""
+def set_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    """Replaces standard input by ``data``."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
 
 
@@ -41,7 +41,7 @@ def test_bundled_model_answers(page: Path, capsys: pytest.CaptureFixture[str]) -
     assert out.count("%  ") <= 1
 
 
-def test_every_question_of_a_dialogue_gets_one_line(
+def test_every_question_of_standard_input_gets_one_line(
     page: Path,
     tiny_model: Path,
     capsys: pytest.CaptureFixture[str],
@@ -59,16 +59,16 @@ def test_every_question_of_a_dialogue_gets_one_line(
         "?",
         "no line end",
     ]
-    give(monkeypatch, "\n".join(questions).encode() + b"\xff")
+    set_stdin(monkeypatch, "\n".join(questions).encode() + b"\xff")
     arguments = ["--interactive", "--json", "--model", str(tiny_model), "--profile", "baseline"]
     assert main([*arguments, str(page)]) == 0
     out, err = capsys.readouterr()
-    found = [json.loads(line) for line in out.splitlines()]
-    asked = [" ".join(q.split()) for q in questions if q.strip()]
-    assert [f["question"] for f in found[:-1]] == asked[:-1]
-    assert found[-1]["question"] == "no line end\ufffd"
+    answers = [json.loads(line) for line in out.splitlines()]
+    expected = [" ".join(q.split()) for q in questions if q.strip()]
+    assert [answer["question"] for answer in answers[:-1]] == expected[:-1]
+    assert answers[-1]["question"] == "no line end\ufffd"
     assert err.count("type a question") == 2
-    assert all(len(f["runners_up"]) <= 3 for f in found)
+    assert all(len(answer["runners_up"]) <= 3 for answer in answers)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_pages_of_standard_input(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    give(monkeypatch, data)
+    set_stdin(monkeypatch, data)
     assert main(["why", "--model", str(tiny_model), "--profile", "baseline"]) == 0
     out, err = capsys.readouterr()
     assert out.strip()
@@ -151,39 +151,39 @@ def test_bad_pages_are_one_line(
         (["who", "PAGE", "--doc-stride", "0"], "doc_stride must be at least 1"),
     ],
 )
-def test_wrong_usage(
+def test_usage_errors(
     arguments: list[str], message: str, page: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = [str(page) if argument == "PAGE" else argument for argument in arguments]
-    assert main(given) == 2
+    argv = [str(page) if argument == "PAGE" else argument for argument in arguments]
+    assert main(argv) == 2
     out, err = capsys.readouterr()
     assert not out
     assert message in err
     assert err.startswith("usage: nq ask")
 
 
-@pytest.mark.parametrize("given", [["who"], ["who", "-"], ["--interactive", "PAGE"]])
+@pytest.mark.parametrize("arguments", [["who"], ["who", "-"], ["--interactive", "PAGE"]])
 def test_closed_standard_input(
-    given: list[str],
+    arguments: list[str],
     page: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    assert main([str(page) if argument == "PAGE" else argument for argument in given]) == 2
+    assert main([str(page) if argument == "PAGE" else argument for argument in arguments]) == 2
     assert "standard input is closed; give a question and a file" in capsys.readouterr().err
 
 
-def test_what_is_not_read_is_told_by_our_name(page: Path, tiny_model: Path) -> None:
+def test_unread_blocks_are_a_warning(page: Path, tiny_model: Path) -> None:
     command = [sys.executable, "-m", "nq.ask", "why", str(page), "--max-contexts", "2"]
-    found = subprocess.run(
+    done = subprocess.run(
         [*command, "--model", str(tiny_model), "--profile", "baseline"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert found.stderr.startswith("nq: warning: the last 1 blocks of the page are not read")
+    assert done.stderr.startswith("nq: warning: the last 1 blocks of the page are not read")
 
 
 def test_a_folder_without_a_model(

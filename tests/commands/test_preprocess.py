@@ -29,7 +29,7 @@ KINDS = (  # ten ways to be broken, and how the reason begins
     (changed(simplified(), "document_text", ...), "no document"),
     (changed(simplified(), "document_text", None), "field 'document_text' must be a string"),
     (changed(simplified(), "question_text", 7), "field 'question_text' must be a string"),
-    (changed(simplified(), f"{CANDIDATES}.0.end_token", 999), f"{CANDIDATES}[0] [3, 999) lies"),
+    (changed(simplified(), f"{CANDIDATES}.0.end_token", 999), f"{CANDIDATES}[0] [3, 999) is out"),
     (changed(simplified(), f"{CANDIDATES}.1.end_token", 1), f"{CANDIDATES}[1] ends at token 1,"),
     (
         changed(simplified(), "annotations.0.long_answer.candidate_index", 5),
@@ -155,7 +155,7 @@ def test_options_for_beam_are_passed_on(
 
 def test_unread_blocks_are_reported(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--max-contexts", "1"]) == 0  # the null context alone
-    assert "\nblocks beyond --max-contexts were not read: 4 blocks of 4 pages\n" in (
+    assert "\n4 blocks of 4 pages are beyond --max-contexts and were not read\n" in (
         capsys.readouterr().out
     )
     assert main([*command, "--max-contexts", "1", "--json"]) == 0

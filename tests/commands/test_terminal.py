@@ -1,4 +1,4 @@
-"""Manners of the commands: options from settings, exit codes, one line for an error."""
+"""Tests the terminal side of the commands: exit codes, one-line errors, logs and results."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ import logging
 import os
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from nq.commands import terminal
-from nq.config import Settings, TrainConfig, WindowConfig
+from nq.commands import arguments, terminal
+from nq.config import WindowConfig
 from nq.errors import Error
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="nq test")
-    terminal.add_common(made)
-    terminal.add_settings(made, WindowConfig)
-    return made
+    parser = argparse.ArgumentParser(prog="nq test")
+    arguments.add_common(parser)
+    arguments.add_settings(parser, WindowConfig)
+    return parser
 
 
 def run_raising(error: BaseException, *argv: str) -> int:
@@ -34,47 +33,18 @@ def run_raising(error: BaseException, *argv: str) -> int:
     return terminal.run(command, parser(), argv)
 
 
-# --- settings -----------------------------------------------------------------------------
+# --- exit codes ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cls", [WindowConfig, TrainConfig])
-def test_every_field_is_an_option_with_help(cls: type[Settings]) -> None:
-    made = argparse.ArgumentParser()
-    terminal.add_settings(made, cls)
-    text = " ".join(made.format_help().split())
-    for f in fields(cls):  # type: ignore[arg-type]
-        assert f"--{f.name.replace('_', '-')}" in text
-        assert f"{f.metadata['help']} (default: {f.default})" in text
-
-
-def test_settings_are_read_back() -> None:
-    args = parser().parse_args(["--doc-stride", "64", "--compat", "bert-joint"])
-    assert terminal.settings(WindowConfig, args) == WindowConfig(doc_stride=64, compat="bert-joint")
-    base = WindowConfig(max_seq_length=256, doc_stride=32)
-    assert terminal.settings(base, args) == WindowConfig(
-        max_seq_length=256, doc_stride=64, compat="bert-joint"
-    )
-    assert terminal.settings(base, argparse.Namespace()) == base
-
-
-def test_some_settings_only() -> None:
-    made = argparse.ArgumentParser()
-    terminal.add_settings(made, TrainConfig, only=("seed", "epochs"), exclude=("epochs",))
-    assert vars(made.parse_args([])) == {"seed": None}
-
-
-def test_settings_that_are_refused_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_refused_settings_are_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     def command(args: argparse.Namespace) -> int:
-        terminal.settings(WindowConfig, args)
+        arguments.settings(WindowConfig, args)
         return 0
 
     assert terminal.run(command, parser(), ["--doc-stride", "0"]) == 2
     assert capsys.readouterr().err.endswith(
         "nq test: error: doc_stride must be at least 1, got 0\n"
     )
-
-
-# --- exit codes ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -94,7 +64,7 @@ def test_settings_that_are_refused_are_wrong_usage(capsys: pytest.CaptureFixture
         (ModuleNotFoundError("No module named 'x'"), "No module named 'x': run pip install"),
     ],
 )
-def test_errors_that_a_person_can_cause(
+def test_errors_that_a_user_can_cause_are_one_line(
     error: Exception, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_raising(error) == 1
@@ -116,7 +86,7 @@ def test_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "nq: interrupted\n"
 
 
-def test_a_bug_shows_itself() -> None:
+def test_other_errors_are_raised() -> None:
     with pytest.raises(KeyError):
         run_raising(KeyError("x"))
 
@@ -139,7 +109,7 @@ def test_unknown_options_are_passed_on() -> None:
     assert seen == ["--runner", "X", "--n=2"]
 
 
-def test_a_reader_that_went_away() -> None:
+def test_a_closed_pipe_ends_the_command_quietly() -> None:
     code = (
         "import sys; from tests.commands.test_terminal import *\n"
         "def command(args): print('x' * 10**6); return 0\n"
@@ -148,7 +118,7 @@ def test_a_reader_that_went_away() -> None:
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write) as closed:
-        found = subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-c", code],
             cwd=ROOT,
             stdout=closed,
@@ -156,11 +126,11 @@ def test_a_reader_that_went_away() -> None:
             text=True,
             check=False,
         )
-    assert (found.returncode, found.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_streams_that_are_closed(tmp_path: Path, closed: str) -> None:
+def test_closed_streams_do_not_get_the_output_of_others(tmp_path: Path, closed: str) -> None:
     code = (
         "import os, sys; from tests.commands.test_terminal import *\n"
         "def command(args):\n"
@@ -176,7 +146,7 @@ def test_streams_that_are_closed(tmp_path: Path, closed: str) -> None:
 # --- output -------------------------------------------------------------------------------
 
 
-def test_results(capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_are_one_json_object_or_lines(capsys: pytest.CaptureFixture[str]) -> None:
     result = {"examples": 3, "micro_f1": 0.123456789, "name": "ü"}
     terminal.print_result(result, as_json=True)
     terminal.print_result(result, as_json=False)
@@ -188,30 +158,32 @@ def test_results(capsys: pytest.CaptureFixture[str]) -> None:
 
 def log_something() -> None:
     logging.getLogger("nq.some.module").debug("detail")
-    logging.getLogger("nq.some.module").info("news")
-    logging.getLogger("nq.some.module").warning("careful")
-    logging.getLogger("other").info("chatter")
-    logging.getLogger("other").warning("trouble")
+    logging.getLogger("nq.some.module").info("message")
+    logging.getLogger("nq.some.module").warning("warning")
+    logging.getLogger("other").info("detail")
+    logging.getLogger("other").warning("warning")
 
 
 @pytest.mark.parametrize("verbose", [False, True])
-def test_logs(verbose: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_lines_have_program_and_level(
+    verbose: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     root, ours = logging.getLogger(), logging.getLogger("nq")
     levels = root.level, ours.level
     terminal.log_to_stderr(verbose)
-    terminal.log_to_stderr(verbose)  # twice is as once
+    terminal.log_to_stderr(verbose)  # a second call changes nothing
     log_something()
     root.setLevel(levels[0])
     ours.setLevel(levels[1])
-    lines = ["nq: news", "nq: warning: careful", "other: warning: trouble"]
+    lines = ["nq: message", "nq: warning: warning", "other: warning: warning"]
     if verbose:
         lines.insert(0, "nq: detail")
-        lines.insert(3, "other: chatter")
+        lines.insert(3, "other: detail")
     assert capsys.readouterr() == ("", "".join(f"{line}\n" for line in lines))
 
 
 def test_a_bar_is_silent_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    with terminal.bar("predict", "windows") as update:
+    with terminal.progress_bar("predict", "windows") as update:
         update(3, 10)
         update(7, 10)
     assert capsys.readouterr() == ("", "")

@@ -527,4 +527,4 @@ def test_unusable_files_are_errors_before_anything_is_read(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="cut off or damaged"):
         inputs.read_examples(tmp_path)
     with pytest.raises(ValueError, match="instead of a path"):
-        inputs.read_examples([5])  # type: ignore[list-item]
+        inputs.read_examples(5)  # type: ignore[arg-type]

@@ -15,7 +15,8 @@ import tensorflow as tf
 from nq.errors import Error
 from nq.inference import predictor as predictor_module
 from nq.inference.batches import Shape, by_length
-from nq.inference.engine import Computation, Engine, Network, Step, make_engine
+from nq.inference.engine import Computation, Engine, Step, make_engine
+from nq.inference.network import Network
 from nq.inference.predictor import Predictor
 from nq.inference.profile import THESIS, Profile, ProfileNotInForceError, profiles
 from nq.inference.scorer import Rows, example_slices, window_scores

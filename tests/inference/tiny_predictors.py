@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from nq.inference.batches import Shape
-from nq.inference.engine import Computation, Network
+from nq.inference.engine import Computation
+from nq.inference.network import Network
 from nq.inference.predictor import PART_BATCHES, Predictor
 from nq.inference.profile import Profile
 from nq.inference.scorer import Rows, concatenate, feature_rows

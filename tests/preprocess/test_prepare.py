@@ -48,7 +48,7 @@ SHARD = "windows-00000-of-00001.tfrecord"
 
 
 def make_request(folder: Path) -> Request:
-    """For two files, one of each dialect, with bad records in both, written to ``folder``."""
+    """A request for two files, one of each dialect, with bad records in both."""
     good = [simplified(i, words=20 + i % 50) for i in range(40)]
     first = write_lines(folder / "b.jsonl.gz", [*good[:30], b"null", *good[30:], b"[]"])
     bad = '"\u2028\x85"'.encode()
@@ -62,19 +62,19 @@ def job_request(tmp_path: Path) -> Request:
 
 
 @pytest.fixture(scope="module")
-def example_of_a_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("job")
     prepare(make_request(folder), folder / "out")
     return folder
 
 
 @pytest.fixture
-def completed(example_of_a_job: Path, out: Path) -> Prepared:
+def completed(finished_job: Path, out: Path) -> Prepared:
     """A finished job in ``out``, of the request ``job_request``."""
-    shutil.copytree(example_of_a_job / "out", out)
-    found = find_completed(out, make_request(example_of_a_job).description)
-    assert found
-    return found
+    shutil.copytree(finished_job / "out", out)
+    prepared = find_completed(out, make_request(finished_job).description)
+    assert prepared
+    return prepared
 
 
 @pytest.fixture
@@ -87,22 +87,19 @@ def records(prepared: Prepared) -> list[bytes]:
 
 
 def expected_records(job_request: Request) -> list[list[bytes]]:
-    """What plain functions make of each example, without Beam."""
-    tokenizer = load_tokenizer(job_request.tokenizer, job_request.windows.compat)
-    found = []
+    """The records of each example by plain functions, without Beam."""
+    config, training = job_request.windows, job_request.training
+    tokenizer = load_tokenizer(job_request.tokenizer, config.compat)
+    records = []
     for index, path in enumerate(job_request.files):
         for source, item in inputs.read_records(path, index):
             if isinstance(item, Example):
-                if job_request.training:
-                    made = training_features(
-                        item, tokenizer, job_request.windows, *job_request.training
-                    )
+                if training:
+                    rows = training_features(item, tokenizer, config, *training)
                 else:
-                    made = features(item, tokenizer, job_request.windows)
-                found.append(
-                    list(encode_records(made, source, job_request.windows.switches.id_name))
-                )
-    return found
+                    rows = features(item, tokenizer, config)
+                records.append(list(encode_records(rows, source, config.switches.id_name)))
+    return records
 
 
 def flat(lists: list[list[bytes]]) -> list[bytes]:
@@ -124,13 +121,13 @@ def names(folder: Path) -> set[str]:
     return {p.name for p in folder.iterdir()}
 
 
-# --- what it writes -----------------------------------------------------------------------
+# --- the files -----------------------------------------------------------------------
 
 
-def test_writes_what_plain_functions_make_in_order(
-    example_of_a_job: Path, completed: Prepared, out: Path
+def test_records_are_those_of_the_plain_functions_in_order(
+    finished_job: Path, completed: Prepared, out: Path
 ) -> None:
-    prepared, job_request = completed, make_request(example_of_a_job)
+    prepared, job_request = completed, make_request(finished_job)
     assert names(out) == {SHARD, MANIFEST, COMPLETED, DEAD_LETTERS, LOCK}
     assert records(prepared) == flat(expected_records(job_request))
     assert (prepared.examples, prepared.windows) == (42, len(records(prepared)))
@@ -164,7 +161,7 @@ def test_two_workers_write_the_same_records(job_request: Request, out: Path) -> 
     }
 
 
-def test_workers_take_no_modules_of_the_working_folder(
+def test_workers_import_no_modules_of_the_working_folder(
     job_request: Request, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "pickle.py").write_text("raise SystemExit('a script of the user')")
@@ -220,7 +217,7 @@ def test_a_folder_of_any_name_with_hidden_files(job_request: Request, tmp_path: 
     assert (out / ".gitignore").read_text() == "*"
 
 
-def test_input_names_that_are_no_text(job_request: Request, tmp_path: Path) -> None:
+def test_input_names_that_are_not_utf8(job_request: Request, tmp_path: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.jsonl"))
     write_lines(path, [simplified(), b"bad"])
     prepared = prepare(replace(job_request, files=(str(path),)), tmp_path / "out")
@@ -298,7 +295,7 @@ def test_a_full_disk_stops_the_plain_loop(job_request: Request, out: Path) -> No
 # --- reuse --------------------------------------------------------------------------------
 
 
-def test_an_equal_request_reuses_what_is_there(
+def test_an_equal_request_reuses_the_folder(
     job_request: Request, completed: Prepared, tmp_path: Path, out: Path
 ) -> None:
     before = state(out)
@@ -313,7 +310,7 @@ def test_an_equal_request_reuses_what_is_there(
 @pytest.mark.parametrize(
     "change", ["settings", "limit", "training", "input", "tokenizer", "fewer files", "version"]
 )
-def test_another_request_finds_nothing(
+def test_another_request_does_not_reuse_it(
     job_request: Request,
     completed: Prepared,
     out: Path,
@@ -342,7 +339,7 @@ def test_another_request_finds_nothing(
 @pytest.mark.parametrize(
     "damage", ["no mark", "no manifest", "{", "[1]", "{}", "no shard", "cut shard"]
 )
-def test_what_is_not_whole_is_not_reused(
+def test_a_damaged_folder_is_not_reused(
     job_request: Request, completed: Prepared, out: Path, damage: str
 ) -> None:
     assert find_completed(out, job_request.description) == completed
@@ -380,7 +377,7 @@ def test_unread_blocks_are_counted(job_request: Request, out: Path, workers: int
 
 
 @pytest.mark.usefixtures("completed")
-def test_another_job_takes_the_folder_over(job_request: Request, out: Path) -> None:
+def test_another_request_replaces_the_windows(job_request: Request, out: Path) -> None:
     other = replace(job_request, windows=replace(CONFIG, max_seq_length=40))
     again = prepare(other, out)
     assert not again.reused
@@ -389,10 +386,10 @@ def test_another_job_takes_the_folder_over(job_request: Request, out: Path) -> N
     assert prepare(other, out) == replace(again, reused=True)
 
 
-# --- other people's files, and failures ---------------------------------------------------
+# --- files of others, and failures -------------------------------------------------------
 
 
-def test_leftovers_of_a_killed_job_are_cleared(job_request: Request, out: Path) -> None:
+def test_files_of_a_killed_job_are_removed(job_request: Request, out: Path) -> None:
     out.mkdir()
     (out / LOCK).touch()
     (out / f"{UNFINISHED}abc" / "beam-temp-windows-1").mkdir(parents=True)
@@ -403,7 +400,7 @@ def test_leftovers_of_a_killed_job_are_cleared(job_request: Request, out: Path) 
     assert (out / SHARD).stat().st_size > 0
 
 
-def test_a_folder_of_others_is_left_alone(job_request: Request, out: Path) -> None:
+def test_a_folder_with_other_files_is_not_touched(job_request: Request, out: Path) -> None:
     out.mkdir()
     for name in (MANIFEST, SHARD, "x", "y", ".hidden"):
         (out / name).write_text("mine")
@@ -431,7 +428,7 @@ def test_two_jobs_do_not_share_a_folder(job_request: Request, out: Path) -> None
     assert names(out) == {LOCK}
 
 
-def test_a_bad_tokenizer_is_told_before_anything_is_written(
+def test_a_bad_tokenizer_is_an_error_before_anything_is_written(
     job_request: Request, out: Path
 ) -> None:
     Path(job_request.tokenizer).write_text("a\nb\n")
@@ -452,7 +449,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_error_while_writing_is_told_in_a_line(
+def test_an_error_while_writing_is_one_line(
     job_request: Request, out: Path, workers: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with largest_file(20_000), pytest.raises(Error) as caught:
@@ -464,7 +461,7 @@ def test_an_error_while_writing_is_told_in_a_line(
     gc.collect()  # here, where the warning that Beam left the file open is filtered
 
 
-def test_a_killed_worker_is_told_and_does_not_hang(
+def test_a_killed_worker_is_an_error_and_does_not_hang(
     job_request: Request, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def kill_one() -> None:

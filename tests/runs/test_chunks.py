@@ -1,4 +1,4 @@
-"""Several large files: the first windows are scored while the others are prepared."""
+"""Tests runs over several large files, whose windows are prepared chunk by chunk."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 
 from nq.bundle import bundled_sample
 from nq.inference.profile import Profile
-from nq.model.checkpoint import load_settings
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.runs.job import DEAD_LETTERS, JOB, PREDICTIONS, Job, Report
+from nq.runs.job import Job
+from nq.runs.result import DEAD_LETTERS, JOB, PREDICTIONS, Result
 from nq.runs.run import run
 
 FILES = 3
@@ -27,52 +27,44 @@ def job(tiny_model: Path, tmp_path: Path) -> Job:
         files.append(tmp_path / f"{i}.jsonl")
         bad = f"bad {i}\n".encode()
         files[-1].write_bytes(b"".join([*lines[2 * i : 2 * i + 2], bad]))
-    settings = load_settings(tiny_model)
-    return Job(
-        tuple(map(str, files)),
-        tiny_model,
-        Profile.parse("baseline"),
-        settings.windows,
-        settings.decision,
-        8,
-        tmp_path / "whole",
-    )
+    return Job(files, tiny_model, "baseline", batch_size=8, output=tmp_path / "whole")
 
 
-def left(report: Report) -> tuple[object, object, object]:
-    """Predictions, dead letters and inputs."""
-    asked = json.loads((report.output / JOB).read_text())
+def outputs(result: Result) -> tuple[object, object, object]:
+    """Returns the predictions, the dead letters and the digests of the inputs of a run."""
+    description = json.loads((result.folder / JOB).read_text())
     return (
-        json.loads((report.output / PREDICTIONS).read_text()),
-        (report.output / DEAD_LETTERS).read_text(),
-        asked["request"]["inputs"],
+        json.loads((result.folder / PREDICTIONS).read_text()),
+        (result.folder / DEAD_LETTERS).read_text(),
+        description["request"]["inputs"],
     )
 
 
-@pytest.mark.parametrize("profile", ["baseline", "refine"])
+@pytest.mark.parametrize("profile", ["baseline", "prune"])
 def test_chunks_give_the_predictions_of_one_request(job: Job, tmp_path: Path, profile: str) -> None:
     job = replace(job, profile=Profile.parse(profile))
-    assert len(job.requests) == 1
+    assert len(job.requests()) == 1
     whole = run(job)
     cut = replace(job, output=tmp_path / "cut", chunk_bytes=1)
-    assert [request.first_file for request in cut.requests] == [*range(FILES)]
-    told: list[tuple[int, int]] = []
-    found = run(cut, on_windows=lambda done, total: told.append((done, total)))
-    assert left(found) == left(whole)
-    assert (found.examples, found.windows, found.dead_letters) == (2 * FILES, whole.windows, FILES)
-    assert sum(done for done, _ in told) == whole.windows == told[-1][1]
-    assert len(list(found.output.glob("windows-*/COMPLETED"))) == FILES
+    assert [request.first_file for request in cut.requests()] == [*range(FILES)]
+    calls: list[tuple[int, int]] = []
+    result = run(cut, progress=lambda windows, total: calls.append((windows, total)))
+    assert outputs(result) == outputs(whole)
+    assert (result.examples, result.windows) == (2 * FILES, whole.windows)
+    assert result.dead_letters == FILES
+    assert sum(windows for windows, _ in calls) == whole.windows == calls[-1][1]
+    assert len(list(result.folder.glob("windows-*/COMPLETED"))) == FILES
 
 
 def test_a_request_with_a_limit_is_not_divided(job: Job) -> None:
     limited = replace(job, limit=3, chunk_bytes=1)
-    assert len(limited.requests) == 1
+    assert len(limited.requests()) == 1
     assert run(limited).examples == 2  # the third record is bad
 
 
 def test_small_files_share_a_chunk(job: Job) -> None:
     job = replace(job, chunk_bytes=Path(job.files[0]).stat().st_size + 1)
-    assert [request.files for request in job.requests] == [job.files[:2], job.files[2:]]
+    assert [request.files for request in job.requests()] == [job.files[:2], job.files[2:]]
 
 
 def test_chunks_load_the_tokenizer_once(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,28 +75,26 @@ def test_chunks_load_the_tokenizer_once(job: Job, monkeypatch: pytest.MonkeyPatc
         return load_tokenizer(folder, compat)
 
     monkeypatch.setattr("nq.preprocess.request.load_tokenizer", load)
-    requests = replace(job, chunk_bytes=1).requests
+    requests = replace(job, chunk_bytes=1).requests()
     keys = [request.key for request in requests]
     assert (keys, folders) == ([request.key for request in requests], [str(job.model)])
-    alone = [replace(request, tokenizer_sha256="") for request in requests]
-    assert keys == [request.key for request in alone]
-    assert [r.description for r in requests] == [r.description for r in alone]
+    separate = [replace(request, tokenizer_sha256="") for request in requests]
+    assert keys == [request.key for request in separate]
+    assert [r.description for r in requests] == [r.description for r in separate]
 
 
-def test_windows_scored_before_an_interruption_are_kept(
-    job: Job,
-) -> None:
-    whole = left(run(replace(job, output=Path(job.files[0]).parent / "other")))
+def test_windows_scored_before_an_interruption_are_kept(job: Job, tmp_path: Path) -> None:
+    whole = outputs(run(replace(job, output=tmp_path / "other")))
     job = replace(job, chunk_bytes=1)
     totals: set[int] = set()
 
-    def interrupt(done: int, total: int) -> None:
+    def interrupt(windows: int, total: int) -> None:
         totals.add(total)
         if len(totals) == 2:  # in the second chunk
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(job, on_windows=interrupt)
-    again = run(job)
-    assert again.resumed_windows > 0
-    assert left(again) == whole
+        run(job, progress=interrupt)
+    resumed = run(job)
+    assert resumed.resumed_windows > 0
+    assert outputs(resumed) == whole

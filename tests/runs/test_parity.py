@@ -1,4 +1,4 @@
-"""The parity gate: equal runs pass, a broken profile does not."""
+"""Tests the comparison of two runs: equal runs pass, a broken profile does not."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import pytest
 
 from nq.commands import answer
 from nq.inference.batches import Shape
-from nq.inference.engine import Rows, Step
+from nq.inference.engine import Step
 from nq.inference.engines import tensorflow
 from nq.inference.profile import OPTIMIZATIONS, Optimization
+from nq.inference.scorer import Rows
 from nq.runs.parity import Parity, compare
 
 LIMIT = 6
 
 
 class BrokenEngine(tensorflow.Engine):
-    """Takes the worst start of every window for the best, and the types for others."""
+    """Returns the worst start of each window as the best, and the type logits reversed."""
 
     def compiled(self, shape: Shape) -> Step:
         step = super().compiled(shape)
@@ -40,25 +41,27 @@ def broken_profile(monkeypatch: pytest.MonkeyPatch) -> str:
     module.Engine = BrokenEngine  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(
-        OPTIMIZATIONS, "broken", Optimization("broken", "ruins everything", {"engine": "broken"})
+        OPTIMIZATIONS,
+        "broken",
+        Optimization("broken", "returns wrong logits", {"engine": "broken"}),
     )
     return "broken"
 
 
 def run(folder: Path, model: Path, *options: object) -> int:
-    places = ["--model", str(model), "--root", str(folder), "--limit", str(LIMIT)]
-    return answer.main([*places, "--no-track", "--json", *map(str, options)])
+    folders = ["--model", str(model), "--root", str(folder), "--limit", str(LIMIT)]
+    return answer.main([*folders, "--no-track", "--json", *map(str, options)])
 
 
 def test_equal_runs_differ_in_nothing(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tmp_path, tiny_model, "--profile", "grappler", "--tolerance", 0) == 0
-    found = json.loads(capsys.readouterr().out)["parity"]
-    assert found["against"] == "baseline"
-    assert (found["answers"], found["changed"], found["changed_share"]) == (LIMIT, 0, 0)
-    assert 0 <= found["mean_drift"] <= found["max_drift"] < 1e-4
-    assert set(found["f1"].values()) == {0.0}
+    parity = json.loads(capsys.readouterr().out)["parity"]
+    assert parity["against"] == "baseline"
+    assert (parity["answers"], parity["changed"], parity["changed_share"]) == (LIMIT, 0, 0)
+    assert 0 <= parity["mean_drift"] <= parity["max_drift"] < 1e-4
+    assert set(parity["f1"].values()) == {0.0}
 
 
 def test_a_broken_profile_is_beyond_the_tolerance(
@@ -66,33 +69,33 @@ def test_a_broken_profile_is_beyond_the_tolerance(
 ) -> None:
     thresholds = ("--long-threshold", "-9", "--short-threshold", "-9")
     code = run(tmp_path, tiny_model, "--profile", broken_profile, "--tolerance", 0.1, *thresholds)
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert code == 1
-    assert json.loads(told.out)["parity"]["max_drift"] > 5
-    assert "nq: error: beyond the tolerance of 0.1: against baseline: " in told.err
-    assert "Traceback" not in told.err
+    assert json.loads(output.out)["parity"]["max_drift"] > 5
+    assert "nq: error: beyond the tolerance of 0.1: against baseline: " in output.err
+    assert "Traceback" not in output.err
 
 
 @pytest.mark.parametrize("tolerance", ["-1", "1.5", "nan", "much"])
-def test_a_tolerance_that_is_no_share_is_wrong_usage(
+def test_a_tolerance_that_is_no_share_is_a_usage_error(
     tolerance: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tmp_path, tiny_model, f"--tolerance={tolerance}") == 2
     assert "--tolerance: must be a share, from 0 to 1, got" in capsys.readouterr().err
 
 
-def test_the_other_run_is_made_once(
+def test_the_other_run_is_computed_once(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tmp_path, tiny_model, "--profile", "grappler", "--against", "baseline") == 0
     (baseline,) = tmp_path.glob("baseline-*")
-    made = (baseline / "predictions.json").stat().st_mtime_ns
+    changed_ns = (baseline / "predictions.json").stat().st_mtime_ns
     assert run(tmp_path, tiny_model, "--profile", "buckets", "--against", "baseline") == 0
-    assert (baseline / "predictions.json").stat().st_mtime_ns == made
+    assert (baseline / "predictions.json").stat().st_mtime_ns == changed_ns
     assert len(list(tmp_path.glob("windows-*"))) == 1
 
 
-def test_with_an_output_folder_everything_lies_in_it(
+def test_with_an_output_folder_everything_is_written_into_it(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
@@ -121,8 +124,8 @@ def test_runs_of_other_questions_cannot_be_compared(
         (100, 1.0, 1.0, True),
     ],
 )
-def test_tolerance_holds_for_answers_and_scores(
+def test_the_tolerance_applies_to_answers_and_f1(
     changed: int, f1: float, tolerance: float, within: bool
 ) -> None:
-    found = Parity("baseline", 100, changed, None, None, {"micro_f1": f1})
-    assert found.within(tolerance) is within
+    parity = Parity("baseline", 100, changed, None, None, {"micro_f1": f1})
+    assert parity.within(tolerance) is within

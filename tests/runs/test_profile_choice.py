@@ -1,4 +1,4 @@
-"""``--profile auto``: what is tried, what is dropped, what is remembered."""
+"""Tests ``--profile auto``: which candidates are tried, rejected, chosen and stored."""
 
 from __future__ import annotations
 
@@ -6,72 +6,68 @@ import json
 import logging
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nq import extras
 from nq.bundle import bundled_sample
-from nq.config import DecisionConfig
-from nq.inference.profile import PACKAGES, Profile
-from nq.model.checkpoint import load_settings
+from nq.inference.profile import AUTO, Profile
 from nq.runs import profile_choice
 from nq.runs.job import Job
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def job(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", ("grappler+buckets", "mixed+buckets"))
-    windows = load_settings(tiny_model).windows
-    files = (str(bundled_sample()),)
-    return Job(files, tiny_model, Profile(), windows, DecisionConfig(), 4, root=tmp_path, limit=3)
+    return Job([bundled_sample()], tiny_model, AUTO, batch_size=4, root=tmp_path, limit=3)
 
 
-def test_every_candidate_is_tried_beside_baseline(job: Job) -> None:
-    found = list(profile_choice.trials(job))
-    assert [t.profile for t in found] == ["baseline", "grappler+buckets", "mixed+buckets"]
-    assert all(t.windows_per_s > 0 and not t.why_not for t in found)
-    assert found[0].drift == 0 < found[2].drift
+def test_every_candidate_is_tried_besides_baseline(job: Job) -> None:
+    trials = list(profile_choice.trials(job))
+    assert [t.profile for t in trials] == ["baseline", "grappler+buckets", "mixed+buckets"]
+    assert all(t.windows_per_s > 0 and not t.rejected for t in trials)
+    assert trials[0].drift == 0 < trials[2].drift
 
 
-def test_who_drifts_too_far_is_out(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profile_choice, "TOLERANCE", 1e-4)
-    baseline, exact, mixed = profile_choice.trials(job)
-    assert not baseline.why_not and not exact.why_not
-    assert "more than 0.0001" in mixed.why_not
-    assert profile_choice.choose(job) in (Profile(), Profile.parse("grappler+buckets"))
+def test_a_candidate_that_drifts_beyond_the_tolerance_is_rejected(job: Job) -> None:
+    baseline, exact, mixed = profile_choice.trials(job, tolerance=1e-4)
+    assert not baseline.rejected and not exact.rejected
+    assert "more than 0.0001" in mixed.rejected
+    chosen = profile_choice.choose_profile(job, tolerance=1e-4)
+    assert chosen in (Profile(), Profile.parse("grappler+buckets"))
 
 
-def test_what_is_not_installed_is_said_and_not_tried(
+def test_a_candidate_that_is_not_installed_is_logged_and_not_tried(
     job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", ("openvino",))
-    monkeypatch.setitem(PACKAGES, "openvino", ("no_such_package",))
+    monkeypatch.setitem(extras.EXTRAS, "openvino", ("no_such_package",))
     caplog.set_level(logging.INFO)
-    assert profile_choice.choose(job) == Profile()
+    assert profile_choice.choose_profile(job) == Profile()
     assert "openvino: no_such_package not installed" in caplog.text
 
 
-def test_the_choice_is_remembered_and_a_broken_memory_is_no_matter(
+def test_the_choice_is_stored_and_a_damaged_store_is_ignored(
     job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    first = profile_choice.choose(job)
+    first = profile_choice.choose_profile(job)
     cache = tmp_path / "cache" / "nq" / "profiles.json"
     assert list(json.loads(cache.read_text()).values()) == [str(first)]
     caplog.clear()
-    assert profile_choice.choose(job) == first
-    assert "as found before" in caplog.text and "trying" not in caplog.text
-    for broken in ("[]", "{", '{"x": 3}'):
-        cache.write_text(broken)
-        assert isinstance(profile_choice.choose(job), Profile)
+    assert profile_choice.choose_profile(job) == first
+    assert "chosen by an earlier trial" in caplog.text and "trying" not in caplog.text
+    for damaged in ("[]", "{", '{"x": 3}'):
+        cache.write_text(damaged)
+        assert isinstance(profile_choice.choose_profile(job), Profile)
 
 
-def test_other_windows_are_another_choice(job: Job) -> None:
-    from dataclasses import replace
-
+def test_other_windows_or_batches_need_another_choice(job: Job) -> None:
     other = replace(job, windows=replace(job.windows, max_seq_length=24))
     assert (
         profile_choice._key(job)
@@ -80,9 +76,11 @@ def test_other_windows_are_another_choice(job: Job) -> None:
     )
 
 
-def test_it_tells_its_own_lines_alone(job: Job, tmp_path: Path) -> None:
+def test_only_our_own_lines_are_logged(job: Job, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "nq.answer", "--profile", "auto", "--limit", "2", "--json"]
-    places = ["--model", str(job.model), "--root", str(tmp_path), "--no-track"]
-    done = subprocess.run([*command, *places], cwd=ROOT, capture_output=True, text=True, check=True)
+    folders = ["--model", str(job.model), "--root", str(tmp_path), "--no-track"]
+    done = subprocess.run(
+        [*command, *folders], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     lines = done.stderr.splitlines()
     assert len(lines) > 3 and all(line.startswith("nq: ") for line in lines)

@@ -1,4 +1,4 @@
-"""Scores on disk: parts are whole, another request clears them, every example is gathered."""
+"""Tests the scores on disk: reading them back, resuming, earlier versions, exclusive folders."""
 
 from __future__ import annotations
 
@@ -15,200 +15,291 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nq.errors import Error
-from nq.records import SCORE_COLUMNS
+from nq.inference.scorer import Counters, Progress, Rows, no_progress
+from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example
 from nq.runs.score_store import (
-    AGAIN,
     PARTS_IN_MEMORY,
-    Results,
-    alone,
-    claim,
+    Key,
+    ScoreStore,
+    StoringScorer,
     clear,
+    exclusive_run,
     move,
-    shards,
-    windows_done,
-    write_part,
 )
 
 K = 2
 WIDTHS = {"cls_logit": 2, "type_logits": 5}
-SHARD = Path("windows-00000-of-00001.tfrecord")
 Row = tuple[int, int, int, int]
-"""File, line, window, windows in all."""
+"""File, line, number of the window, windows of the example."""
 
 
-def part(rows: Sequence[Row]) -> dict[str, Any]:
-    """Scores that tell which window they are of."""
-    found = np.array(rows, np.int32).reshape(-1, 4)
-    numbers = found[:, :3] @ [10_000, 100, 1]
-    arrays: dict[str, Any] = {
-        name: (numbers[:, None] + np.arange(WIDTHS.get(name, K)) / 8 + i / 64).astype(
+def rows_of(examples: Sequence[tuple[Key, int]]) -> list[Row]:
+    """Returns the rows of all windows of examples, given by key and number of windows."""
+    return [(*key, window, n) for key, n in examples for window in range(n)]
+
+
+def keys_of(rows: Sequence[Row]) -> Columns:
+    """Returns the key columns of rows."""
+    table = np.array(rows, np.int32).reshape(-1, 4)
+    return {"example_keys": table[:, :2], "window_ids": table[:, 2:]}
+
+
+def scores_of(rows: Sequence[Row], shift: float = 0.0) -> Columns:
+    """Returns scores that differ between all windows and columns."""
+    numbers = np.array(rows, np.int32).reshape(-1, 4)[:, :3] @ [10_000, 100, 1]
+    return {
+        name: (numbers[:, None] + np.arange(WIDTHS.get(name, K)) / 8 + i / 64 + shift).astype(
             np.int32 if name.endswith(("doc", "pos")) else np.float32
         )
         for i, name in enumerate(SCORE_COLUMNS)
     }
-    return {**arrays, "example_keys": found[:, :2], "window_ids": found[:, 2:]}
+
+
+def write(store: ScoreStore, examples: Sequence[tuple[Key, int]]) -> None:
+    rows = rows_of(examples)
+    store.write(keys_of(rows), scores_of(rows))
+
+
+def write_old_part(path: Path, rows: Sequence[Row], shift: float = 0.0) -> None:
+    """Writes a part as earlier versions named them: by shard and number of the first window."""
+    np.savez(path, allow_pickle=False, **keys_of(rows), **scores_of(rows, shift))
+
+
+def check(store: ScoreStore, key: Key, n: int, shift: float = 0.0) -> None:
+    scores, expected = store[key], scores_of(rows_of([(key, n)]), shift)
+    assert len(scores) == n
+    for column in SCORE_COLUMNS:
+        value = getattr(scores, column)
+        assert value.dtype == expected[column].dtype
+        np.testing.assert_array_equal(value, expected[column])
+
+
+# --- reading back -------------------------------------------------------------------------
 
 
 @st.composite
-def scattered(draw: st.DrawFn) -> tuple[dict[tuple[int, int], int], list[list[list[Row]]]]:
-    """Windows of some examples, in any order, cut into shards and parts; and how many each has."""
+def parts(draw: st.DrawFn) -> list[list[tuple[Key, int]]]:
+    """Draws examples in the order of the input, divided into parts."""
     keys = st.tuples(st.integers(0, 3), st.integers(1, 40))
-    examples = draw(st.dictionaries(keys, st.integers(1, 9), max_size=8))
-    rows = [(*key, w, n) for key, n in examples.items() for w in range(n)]
-    rows = draw(st.permutations(rows))
-    cuts = st.lists(st.integers(0, len(rows)), max_size=12).map(sorted)
-    edges = [0, *draw(cuts), len(rows)]
-    parts = [rows[a:b] for a, b in pairwise(edges) if a < b]
-    shards: list[list[list[Row]]] = [[], [], []]
-    for rows_of_part in parts:
-        shards[draw(st.integers(0, 2))].append(rows_of_part)
-    return examples, shards
+    examples = sorted(draw(st.dictionaries(keys, st.integers(1, 9), max_size=12)).items())
+    cuts = draw(st.lists(st.integers(0, len(examples)), max_size=6).map(sorted))
+    edges = pairwise([0, *cuts, len(examples)])
+    return [examples[a:b] for a, b in edges if a < b]
 
 
-@settings(deadline=None, max_examples=60)
-@given(scattered())
-def test_windows_scattered_over_shards_and_parts_are_gathered_in_order(
-    found: tuple[dict[tuple[int, int], int], list[list[list[Row]]]],
-) -> None:
-    examples, shards = found
+@settings(max_examples=60)
+@given(parts())
+def test_what_is_written_is_read_back(examples: list[list[tuple[Key, int]]]) -> None:
     with tempfile.TemporaryDirectory() as name:
-        paths = tuple(Path(f"windows-{i}.tfrecord") for i in range(len(shards)))
-        for path, parts in zip(paths, shards, strict=True):
-            first = 0
-            for rows in parts:
-                write_part(Path(name), path, first, part(rows))
-                first += len(rows)
-        results = Results(Path(name), paths)
-        for key, n in reversed(examples.items()):
-            expected = part([(*key, window, n) for window in range(n)])
-            gathered = results[key]
-            assert len(gathered) == n
-            for column in SCORE_COLUMNS:
-                value = getattr(gathered, column)
-                assert value.dtype == expected[column].dtype
-                np.testing.assert_array_equal(value, expected[column])
-        absent = next(key for key in ((9, line) for line in range(50)) if key not in examples)
-        with pytest.raises(ValueError, match="0 of unknown windows"):
-            results[absent]
+        store = ScoreStore(Path(name))
+        for part in examples:
+            write(store, part)
+        counts = {key: n for part in examples for key, n in part}
+        for opened in (store, ScoreStore(Path(name))):
+            assert list(opened) == sorted(counts)
+            for key, n in reversed(counts.items()):
+                assert key in opened
+                check(opened, key, n)
+            absent = next(key for key in ((9, line) for line in range(50)) if key not in counts)
+            assert absent not in opened
+            with pytest.raises(Error, match=r"file 9, line 0 are missing .* run again"):
+                opened[absent]
 
 
-def test_what_was_computed_again_counts(tmp_path: Path) -> None:
-    first = [(0, 6, 0, 2), (0, 6, 1, 2), (1, 6, 0, 1), (0, 7, 0, 1)]
-    write_part(tmp_path, SHARD, 0, part(first))
-    again = part([(0, 6, 0, 2), (0, 6, 1, 2)])
-    again["start_logit"] += 1
-    write_part(tmp_path, AGAIN, 0, again)
-    results = Results(tmp_path, (SHARD,))
-    assert results.again == {(0, 6)} and set(results) == {(0, 6), (0, 7), (1, 6)}
-    np.testing.assert_array_equal(results[0, 6].start_logit, again["start_logit"])
-    np.testing.assert_array_equal(results[1, 6].start_logit, part(first)["start_logit"][2:3])
-    assert shards(tmp_path) == (Path(SHARD.stem),)
+@settings(max_examples=60)
+@given(parts(), st.data())
+def test_parts_of_earlier_versions_are_read(
+    examples: list[list[tuple[Key, int]]], data: st.DataObject
+) -> None:
+    """They hold the windows of several shards in any order, and rescored ones apart."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, counts = Path(name), {key: n for part in examples for key, n in part}
+        for number, part in enumerate(examples):
+            order = data.draw(st.permutations(part))
+            write_old_part(folder / f"windows-0000{number}-of-00009-{0:012d}.npz", rows_of(order))
+        rescored = [key for key in counts if data.draw(st.booleans())]
+        for number, key in enumerate(rescored):
+            rows = rows_of([(key, counts[key])])
+            write_old_part(folder / f"again-{number:012d}.npz", rows, shift=0.25)
+        store = ScoreStore(folder)
+        assert list(store) == sorted(counts)
+        for key, n in counts.items():
+            check(store, key, n, shift=0.25 if key in rescored else 0.0)
 
 
 @pytest.mark.parametrize(
-    ("rows", "problem"),
+    "rows",
     [
-        ([], "0 of unknown windows"),
-        ([(0, 7, 0, 3), (0, 7, 2, 3)], "2 of 3 windows"),
-        ([(0, 7, 0, 3), (0, 7, 1, 3)], "2 of 3 windows"),
-        ([(0, 7, 1, 2)], "1 of 2 windows"),
-        ([(0, 7, 0, 2), (0, 7, 1, 2), (0, 7, 1, 2)], "3 of 2 windows"),
+        [(0, 7, 0, 3), (0, 7, 2, 3)],
+        [(0, 7, 0, 3), (0, 7, 1, 3)],
+        [(0, 7, 1, 2)],
+        [(0, 7, 0, 2), (0, 7, 1, 2), (0, 7, 1, 2)],
+        [(0, 7, 0, 2), (0, 9, 1, 2)],
     ],
 )
 def test_missing_and_repeated_windows_are_an_error_that_says_what_to_do(
-    tmp_path: Path, rows: list[Row], problem: str
+    tmp_path: Path, rows: list[Row]
 ) -> None:
-    write_part(tmp_path, SHARD, 0, part([(0, 6, 0, 1), *rows, (0, 8, 0, 1)]))
-    results = Results(tmp_path, (SHARD,))
-    assert len(results[0, 6]) == len(results[0, 8]) == 1
-    with pytest.raises(ValueError, match=f"input file 0, line 7 .*{problem}.* run again"):
-        results[0, 7]
+    write_old_part(tmp_path / f"windows-{0:012d}.npz", [(0, 6, 0, 1)])
+    write_old_part(tmp_path / f"windows-{1:012d}.npz", [*rows, (0, 8, 0, 1)])
+    store = ScoreStore(tmp_path)
+    assert list(store) == [(0, 6), (0, 8)]
+    assert len(store[0, 6]) == len(store[0, 8]) == 1
+    message = r"input file 0, line 7 are missing or not complete in .*: remove .* run again"
+    with pytest.raises(Error, match=message):
+        store[0, 7]
 
 
-def test_few_parts_are_held_in_memory(tmp_path: Path) -> None:
+def test_pruned_windows_are_told_from_computed_ones(tmp_path: Path) -> None:
+    rows = rows_of([((0, 1), 3), ((0, 2), 2)])
+    store = ScoreStore(tmp_path)
+    computed = np.array([True, False, True, False, False])
+    store.write(keys_of(rows), {**scores_of(rows), READ: computed})
+    write(store, [((0, 3), 2)])
+    for opened in (store, ScoreStore(tmp_path)):
+        assert opened.computed((0, 1)).tolist() == [True, False, True]
+        assert opened.computed((0, 2)).tolist() == [False, False]
+        assert opened.computed((0, 3)).tolist() == [True, True]
+
+
+def test_few_parts_are_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     n_parts = PARTS_IN_MEMORY * 3
-    for i in range(n_parts):
-        write_part(tmp_path, SHARD, i, part([(0, i, 0, 1)]))
-    results = Results(tmp_path, (SHARD,))
-    for i in (*range(n_parts), *range(n_parts)):
-        assert results[0, i].start_pos[0, 0] == part([(0, i, 0, 1)])["start_pos"][0, 0]
-    assert results._load.cache_info().currsize == PARTS_IN_MEMORY
+    store = ScoreStore(tmp_path)
+    for line in range(n_parts):
+        write(store, [((0, line), 1)])
+    loads: list[Path] = []
+    load = np.load
+
+    def counted(path: Path) -> Any:
+        loads.append(path)
+        return load(path)
+
+    monkeypatch.setattr(np, "load", counted)
+    for line in range(n_parts):
+        check(store, (0, line), 1)
+        check(store, (0, line), 1)
+    assert len(loads) == n_parts
+    for line in range(n_parts):
+        check(store, (0, line), 1)
+    assert len(loads) == 2 * n_parts
 
 
-def test_a_part_has_no_other_bytes_than_its_scores(tmp_path: Path) -> None:
+def test_equal_scores_give_equal_bytes(tmp_path: Path) -> None:
     paths: list[Path] = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        write_part(tmp_path / name, SHARD, 5, part([(0, 1, 0, 1)]))
+        write(ScoreStore(tmp_path / name), [((0, 1), 2)])
         paths += (tmp_path / name).iterdir()
     assert paths[0].name == paths[1].name
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-def test_windows_done_counts_up_to_the_end_of_the_last_part(tmp_path: Path) -> None:
-    other = Path("windows-00000-of-00001-1.tfrecord")
-    assert windows_done(tmp_path, SHARD) == 0
-    for first, n in ((0, 3), (3, 3), (6, 1)):
-        write_part(tmp_path, SHARD, first, part([(0, 1, first + i, 7) for i in range(n)]))
-        assert windows_done(tmp_path, SHARD) == first + n
-    assert windows_done(tmp_path, other) == 0
-    write_part(tmp_path, other, 0, part([(0, 2, i, 11) for i in range(11)]))
-    assert (windows_done(tmp_path, SHARD), windows_done(tmp_path, other)) == (7, 11)
+# --- resuming -----------------------------------------------------------------------------
 
 
 def test_an_unfinished_part_does_not_count(tmp_path: Path) -> None:
-    write_part(tmp_path, SHARD, 0, part([(0, 1, 0, 2)]))
-    (tmp_path / f"{SHARD.stem}-{1:012d}.tmp").write_bytes(b"PK\x03\x04 cut")
-    assert windows_done(tmp_path, SHARD) == 1
-    write_part(tmp_path, SHARD, 1, part([(0, 1, 1, 2)]))
-    assert len(Results(tmp_path, (SHARD,))[0, 1]) == 2
+    write(ScoreStore(tmp_path), [((0, 1), 1)])
+    (part,) = tmp_path.glob("*.npz")
+    part.with_name("part-000000-000000002.npz.tmp").write_bytes(b"PK\x03\x04 cut")
+    store = ScoreStore(tmp_path)
+    assert list(store) == [(0, 1)]
+    write(store, [((0, 2), 2)])
     assert not list(tmp_path.glob("*.tmp"))
+    check(ScoreStore(tmp_path), (0, 2), 2)
 
 
-def test_an_equal_request_keeps_the_parts_and_another_one_clears_them(tmp_path: Path) -> None:
+def test_an_equal_request_keeps_the_parts_and_another_one_removes_them(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "results"
-    claim(folder, {"model": "a", "batch_size": 8})
-    write_part(folder, SHARD, 0, part([(0, 1, 0, 1)]))
-    claim(folder, {"batch_size": 8, "model": "a"})
-    assert windows_done(folder, SHARD) == 1
-    claim(folder, {"model": "b", "batch_size": 8})
-    assert windows_done(folder, SHARD) == 0
-    write_part(folder, SHARD, 0, part([(0, 1, 0, 1)]))
+    write(ScoreStore.open(folder, {"model": "a", "batch_size": 8}), [((0, 1), 1)])
+    assert (0, 1) in ScoreStore.open(folder, {"batch_size": 8, "model": "a"})
+    assert (0, 1) not in ScoreStore.open(folder, {"model": "b", "batch_size": 8})
+    write(ScoreStore(folder), [((0, 1), 1)])
     (folder / "request.json").write_text('{"model": "b"', encoding="utf-8")
-    claim(folder, {"model": "b", "batch_size": 8})
-    assert windows_done(folder, SHARD) == 0
+    assert not list(ScoreStore.open(folder, {"model": "b", "batch_size": 8}))
 
 
-def test_claiming_removes_parts_and_nothing_else(tmp_path: Path) -> None:
+def test_opening_removes_parts_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
-    claim(tmp_path, {"model": "a"})
-    write_part(tmp_path, SHARD, 0, part([(0, 1, 0, 1)]))
+    write(ScoreStore.open(tmp_path, {"model": "a"}), [((0, 1), 1)])
     (tmp_path / "half.tmp").touch()
-    claim(tmp_path, {"model": "b"})
+    ScoreStore.open(tmp_path, {"model": "b"})
     assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", "request.json"}
 
 
+class CountingScorer:
+    """A scorer that remembers the keys of the examples that it scores."""
+
+    network: Any = None
+    precision, device, batch_size, part_batches = "float32", "CPU", 4, 2
+
+    def __init__(self, **extra: bool) -> None:
+        self.counters, self.keys, self.extra = Counters(), list[Key](), extra
+
+    def scores(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Columns:
+        table = np.concatenate([rows["example_keys"], rows["window_ids"]], axis=1).tolist()
+        new = list(dict.fromkeys((file, line) for file, line, _, _ in table))
+        assert len(new) == len(examples)
+        self.keys += new
+        progress(len(table))
+        extra = {name: np.full(len(table), value) for name, value in self.extra.items()}
+        return {**scores_of(table), **extra}
+
+
+def examples_of(count: int) -> list[Example]:
+    return [Example(i, "who", ["a"], [False], ()) for i in range(count)]
+
+
+def test_a_storing_scorer_computes_each_example_once(tmp_path: Path) -> None:
+    first, second = [((0, 1), 2), ((0, 2), 1)], [((0, 2), 1), ((0, 3), 3), ((1, 1), 2)]
+    calls: list[int] = []
+    for number, (part, new, stored) in enumerate(
+        ((first, [(0, 1), (0, 2)], 0), (second, [(0, 3), (1, 1)], 1), (second, [], 6))
+    ):
+        inner = CountingScorer()
+        scorer = StoringScorer(inner, ScoreStore.open(tmp_path, {}))
+        rows = rows_of(part)
+        columns = scorer.scores(keys_of(rows), examples_of(len(part)), calls.append)
+        for name, expected in scores_of(rows).items():
+            np.testing.assert_array_equal(columns[name], expected)
+        assert (inner.keys, scorer.stored_windows) == (new, stored)
+        assert sum(calls) == [3, 9, 15][number]
+        assert scorer.seconds > 0
+
+
+def test_rescored_examples_count_whether_stored_or_computed(tmp_path: Path) -> None:
+    part = [((0, 1), 2), ((0, 2), 1)]
+    for _ in range(2):
+        scorer = StoringScorer(CountingScorer(**{RESCORED: True}), ScoreStore.open(tmp_path, {}))
+        scorer.scores(keys_of(rows_of(part)), examples_of(2))
+        assert scorer.rescored_examples == 2
+
+
+# --- folders ------------------------------------------------------------------------------
+
+
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
-    with alone(tmp_path / "run"), alone(tmp_path / "other"):
-        with pytest.raises(Error, match="another run writes"), alone(tmp_path / "run"):
+    with exclusive_run(tmp_path / "run"), exclusive_run(tmp_path / "other"):
+        with pytest.raises(Error, match="another run writes"), exclusive_run(tmp_path / "run"):
             pass
         (tmp_path / "other" / "kept").touch()
     assert [p.name for p in tmp_path.rglob("*")] == ["other", "kept"]
-    with pytest.raises(FileNotFoundError, match="of the block"), alone(tmp_path / "run"):
+    with pytest.raises(FileNotFoundError, match="of the block"), exclusive_run(tmp_path / "run"):
         raise FileNotFoundError("of the block")
-    with alone(tmp_path / "run"):
+    with exclusive_run(tmp_path / "run"):
         pass
 
 
 def test_of_many_runs_one_at_a_time_has_the_folder(tmp_path: Path) -> None:
-    inside, most, refused = list[int](), list[int](), list[int]()
+    inside, counts, refused = list[int](), list[int](), list[int]()
 
     def run(number: int) -> None:
         for _ in range(200):
             try:
-                with alone(tmp_path / "run"):
+                with exclusive_run(tmp_path / "run"):
                     inside.append(number)
-                    most.append(len(inside))
+                    counts.append(len(inside))
                     inside.pop()
             except Error:
                 refused.append(number)
@@ -218,19 +309,19 @@ def test_of_many_runs_one_at_a_time_has_the_folder(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert max(most) == 1 and len(most) + len(refused) == 800 and not any(tmp_path.iterdir())
+    assert max(counts) == 1 and len(counts) + len(refused) == 800
+    assert not any(tmp_path.iterdir())
 
 
-def test_results_move_with_all_they_need(tmp_path: Path) -> None:
-    results, to = tmp_path / "results", tmp_path / "scores"
-    claim(results, {"model": "small"})
-    write_part(results, SHARD, 0, part([(0, 1, 0, 1)]))
-    (results / "left.tmp").touch()
-    before = Results(results, (SHARD,))[0, 1]
-    move(results, to)
-    clear(results)
-    assert not results.exists()
-    assert shards(to) == (Path(SHARD.stem),)
-    assert np.array_equal(Results(to, shards(to))[0, 1].start_logit, before.start_logit)
-    clear(to)
-    assert not to.exists()
+def test_scores_move_with_all_they_need(tmp_path: Path) -> None:
+    unfinished, kept = tmp_path / "results", tmp_path / "scores"
+    write(ScoreStore.open(unfinished, {"model": "small"}), [((0, 1), 1)])
+    (unfinished / "left.tmp").touch()
+    request = (unfinished / "request.json").read_bytes()
+    move(unfinished, kept)
+    clear(unfinished)
+    assert not unfinished.exists()
+    check(ScoreStore(kept), (0, 1), 1)
+    assert (kept / "request.json").read_bytes() == request
+    clear(kept)
+    assert not kept.exists()

@@ -1,4 +1,4 @@
-"""A store to copy, and for every test a folder and an environment of its own."""
+"""A database to copy, and for every test a folder and an environment of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from tests.tracking.mlflow_stores import OURS, FirstRuns
+from tests.tracking.mlflow_stores import VARIABLES, FirstRuns
 
 
 @pytest.fixture(scope="session")
@@ -22,13 +22,13 @@ def first_runs(tmp_path_factory: pytest.TempPathFactory) -> FirstRuns:
 def fresh_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     with mock.patch.dict(os.environ):
-        for key in OURS:
+        for key in VARIABLES:
             os.environ.pop(key, None)
         yield
 
 
 @pytest.fixture
 def store(first_runs: FirstRuns, tmp_path: Path) -> str:
-    """A default store in the working folder of the test, copied rather than made."""
+    """Copies a database to the default place in the working folder, which is faster than MLflow."""
     shutil.copyfile(first_runs.database, tmp_path / "mlflow.db")
     return f"sqlite:///{tmp_path / 'mlflow.db'}"

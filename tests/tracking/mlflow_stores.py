@@ -1,4 +1,4 @@
-"""First runs, what the store says of a run, and what a lost store may cost."""
+"""Helpers: a database that MLflow has created, recorded runs and warnings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from nq import tracking
 from nq.tracking import Run
 from nq.tracking.store import ENVIRONMENT, absolute
 
-OURS = {"MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", *ENVIRONMENT}
-QUICK_S = 5.0  # what losing the store may cost, on a busy machine
+VARIABLES = {"MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_HTTP_REQUEST_TIMEOUT"}
+VARIABLES |= ENVIRONMENT.keys()
+QUICK_S = 5.0  # maximum delay by a store that fails, on a busy machine
 
 COMMAND = """
 import sys
@@ -34,12 +35,12 @@ assert "tensorflow" not in sys.modules
 
 
 class FirstRuns:
-    """Two commands that start at once where there is no store yet: it takes them seconds."""
+    """Two commands that start at the same time in a folder without a database."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         root = Path(tracking.__file__).parents[2]
-        environment = {k: v for k, v in os.environ.items() if k not in OURS}
+        environment = {k: v for k, v in os.environ.items() if k not in VARIABLES}
         running = [
             subprocess.Popen(
                 [sys.executable, "-c", COMMAND],
@@ -62,25 +63,25 @@ def free_port() -> int:
 
 
 def stored(run: Run) -> Any:
-    """What MLflow says about a run."""
+    """Returns the run as MLflow has recorded it."""
     from mlflow import MlflowClient
 
     return MlflowClient(absolute(run.uri)).get_run(run.run_id)
 
 
 def the_warning(caplog: pytest.LogCaptureFixture) -> str:
-    """The one line that a lost store may cost."""
+    """Returns the text of the only warning, which must be one line."""
     (record,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
     assert record.levelno == logging.WARNING
     assert record.name == "nq.tracking.run"
     message = record.getMessage()
     assert "\n" not in message
-    assert "goes on untracked" in message
+    assert "the run is not recorded" in message
     return message
 
 
 def use(run: Run, folder: Path) -> None:
-    """Every call that a command makes."""
+    """Makes every call that a command makes."""
     (folder / "answers.json").write_text("{}")
     run.params({"profile": "mixed+xla"})
     run.tags({"device": "cpu"})

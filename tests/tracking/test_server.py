@@ -1,4 +1,4 @@
-"""Runs on a real server, which dies in the end."""
+"""Tests of runs on a real server, which hangs and finally dies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def server(first_runs: FirstRuns, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 class Server:
-    """A tracking server of its own, with all of its worker processes in one group."""
+    """A tracking server whose worker processes are in a process group of its own."""
 
     def __init__(self, folder: Path):
         self.uri = f"http://127.0.0.1:{free_port()}"
@@ -62,13 +62,16 @@ class Server:
             time.sleep(0.1)
         raise TimeoutError(self.output.read_text())
 
-    def kill(self) -> None:
+    def send(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        self.send(signal.SIGKILL)
         self.process.wait()
 
 
-def test_a_run_on_a_server(
+def test_run_is_recorded_on_a_server(
     server: Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from mlflow import MlflowClient
@@ -79,13 +82,45 @@ def test_a_run_on_a_server(
     assert stored(run).data.params == {"profile": "mixed+xla"}
     client = MlflowClient(server.uri)
     assert [f.path for f in client.list_artifacts(run.run_id)] == ["predictions"]
-    back = client.download_artifacts(run.run_id, "predictions/answers.json", str(tmp_path / ".."))
-    assert Path(back).read_text() == "{}"
+    copy = client.download_artifacts(run.run_id, "predictions/answers.json", str(tmp_path / ".."))
+    assert Path(copy).read_text() == "{}"
     assert str(run.how_to_open()).startswith(f"{server.uri}/#/experiments/")
     assert capfd.readouterr().out == ""
 
 
-def test_a_server_that_dies_on_the_way(  # the last test: the server stays dead
+HANGING = """
+import os, signal, sys, time
+from nq import tracking
+with tracking.start(sys.argv[1], limits=tracking.Limits(call_s=1.0)) as run:
+    assert run.run_id
+    os.killpg(int(sys.argv[2]), signal.SIGSTOP)
+    begin = time.time()
+    run.metrics({"a": 1})
+print(begin)
+"""
+
+
+def test_server_that_hangs_does_not_delay_exit(server: Server) -> None:
+    """MLflow's asynchronous logging waits for a minute at the exit of the process."""
+    command = [sys.executable, "-c", HANGING, server.uri, str(server.process.pid)]
+    root = Path(__file__).parents[2]
+    try:
+        process = subprocess.run(
+            command,
+            env=os.environ | {"PYTHONPATH": str(root)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert time.time() - float(process.stdout) < QUICK_S
+    finally:
+        server.send(signal.SIGCONT)
+    (warning,) = process.stderr.splitlines()
+    assert "cannot write the metrics: no answer within 1.0 s" in warning
+
+
+def test_server_that_dies_during_the_run_costs_one_warning(  # the last test that needs the server
     server: Server,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,

@@ -1,4 +1,4 @@
-"""The store: who makes it, what can be wrong with it, and what that costs."""
+"""Tests of the store: its creation, and each way in which it can fail."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import contextlib
 import os
 import socket
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from nq.tracking import start
-from nq.tracking.store import CALL_S, import_mlflow, patience
+from nq.tracking import Limits, start
+from nq.tracking.store import import_mlflow
 from tests.tracking.mlflow_stores import QUICK_S, FirstRuns, free_port, stored, the_warning, use
 
-# ------------------------------------------------------------------------ what goes wrong
+# ------------------------------------------------------------------------ failures
 
 
 def silent_server() -> Iterator[str]:
-    """Takes connections, and says nothing."""
+    """Yields the URI of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"http://user:secret@127.0.0.1:{listener.getsockname()[1]}"
 
@@ -34,12 +35,12 @@ def no_database() -> Iterator[str]:
     yield "sqlite:///broken.db"
 
 
-def someone_elses_database() -> Iterator[str]:
-    with contextlib.closing(sqlite3.connect("theirs.db")) as connection:
+def database_of_another_version() -> Iterator[str]:
+    with contextlib.closing(sqlite3.connect("other.db")) as connection:
         connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32))")
         connection.execute("INSERT INTO alembic_version VALUES ('from_the_future')")
         connection.commit()
-    yield "sqlite:///theirs.db"
+    yield "sqlite:///other.db"
 
 
 def locked_database() -> Iterator[str]:
@@ -55,12 +56,12 @@ def below_a_file() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("place", "reason"),
+    ("failing_store", "reason"),
     [
         (dead_port, "Connection refused"),
         (silent_server, "no answer within"),
         (no_database, "not a database"),
-        (someone_elses_database, "from_the_future"),
+        (database_of_another_version, "from_the_future"),
         (locked_database, "locked"),
         (below_a_file, "file"),
         (lambda: iter(["runs"]), "give sqlite:///runs/mlflow.db"),
@@ -69,19 +70,17 @@ def below_a_file() -> Iterator[str]:
         (lambda: iter(["carrier-pigeon://loft"]), "unsupported URI"),
     ],
 )
-def test_a_store_out_of_reach_costs_a_line(
-    place: Callable[[], Iterator[str]],
+def test_store_that_fails_costs_one_warning(
+    failing_store: Callable[[], Iterator[str]],
     reason: str,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nq.tracking.store.CALL_S", 2.0)
     import_mlflow()
-    with contextlib.contextmanager(place)() as uri:
+    with contextlib.contextmanager(failing_store)() as uri:
         begin = time.monotonic()
-        with start(uri) as run:
+        with start(uri, limits=Limits(call_s=2.0)) as run:
             use(run, tmp_path)
         assert time.monotonic() - begin < QUICK_S
     assert run.run_id is None
@@ -93,42 +92,54 @@ def test_a_store_out_of_reach_costs_a_line(
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_database_can_be_lost_on_the_way(
-    store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_database_that_is_locked_during_the_run_costs_one_warning(
+    store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("nq.tracking.store.CALL_S", 0.5)
-    with start(store) as run:
+    with start(store, limits=Limits(call_s=0.5)) as run:
         run.params({"profile": "xla"})
         with contextlib.closing(sqlite3.connect("mlflow.db", isolation_level=None)) as connection:
             connection.execute("BEGIN EXCLUSIVE")
             use(run, tmp_path)
     assert "cannot write the params: no answer within 0.5 s" in the_warning(caplog)
-    seen = stored(run)
-    assert seen.data.params == {"profile": "xla"}
-    assert seen.info.status == "FINISHED"
+    recorded = stored(run)
+    assert recorded.data.params == {"profile": "xla"}
+    assert recorded.info.status == "FINISHED"
 
 
-def test_an_artifact_that_is_not_there(store: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_artifact_costs_one_warning(store: str, caplog: pytest.LogCaptureFixture) -> None:
     with start(store) as run:
         run.artifacts(["nowhere.json"])
     assert "cannot copy the artifacts" in the_warning(caplog)
     assert stored(run).info.status == "FINISHED"
 
 
-def test_the_users_own_patience_counts() -> None:
-    assert patience() == CALL_S
+def test_commands_work_without_mlflow(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with start() as run:
+        use(run, tmp_path)
+        assert run.last_step("loss") == 0
+    assert run.run_id is None
+    install = "MLflow is not installed: run pip install 'nq[mlflow]'; the run is not recorded"
+    assert install in the_warning(caplog)
+    assert {path.name for path in tmp_path.iterdir()} == {"answers.json"}
+
+
+def test_timeout_set_for_mlflow_is_the_time_limit() -> None:
+    assert Limits().call_s == 6
     import_mlflow()
-    assert patience() == CALL_S
+    assert Limits().call_s == 6
     os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = "20"
-    assert patience() == 40
+    assert Limits().call_s == 40
     os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = "long"
-    assert patience() == CALL_S
+    assert Limits().call_s == 6
 
 
-# ------------------------------------------------------------------------ manners
+# ------------------------------------------------------------------------ creation, settings
 
 
-def test_two_first_runs_at_once_say_nothing(first_runs: FirstRuns) -> None:
+def test_two_commands_can_create_the_database_at_the_same_time(first_runs: FirstRuns) -> None:
     assert first_runs.outputs == [b"", b""]
     assert first_runs.codes == [0, 0]
     assert {path.name for path in first_runs.folder.iterdir()} == {"mlflow.db"}
@@ -136,7 +147,7 @@ def test_two_first_runs_at_once_say_nothing(first_runs: FirstRuns) -> None:
         assert connection.execute("SELECT status FROM runs").fetchall() == [("FINISHED",)] * 2
 
 
-def test_telemetry_is_off_unless_asked_for() -> None:
+def test_telemetry_is_off_unless_the_user_has_turned_it_on() -> None:
     os.environ["DO_NOT_TRACK"] = "false"
     import_mlflow()
     assert os.environ["DO_NOT_TRACK"] == "false"

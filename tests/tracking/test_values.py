@@ -1,4 +1,4 @@
-"""Names and colours, with MLflow's own checks."""
+"""Tests of names, with MLflow's own checks, and of colors."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nq.tracking.values import colour, safe_name
+from nq.tracking.values import color, safe_name
 
 
 @given(st.text() | st.from_regex(r"[./ ab>\n-]*", fullmatch=True) | st.text("a/.", min_size=240))
 @example("..").via("climbs")
 @example("x" * 249 + "/y").via("cut at a slash")
-def test_every_name_is_accepted_by_mlflow(name: str) -> None:
+def test_mlflow_accepts_every_safe_name(name: str) -> None:
     from mlflow.utils.validation import _validate_metric, _validate_param, _validate_tag
 
     safe = safe_name(name)
@@ -27,11 +27,11 @@ def test_every_name_is_accepted_by_mlflow(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["quality/long_f1", "time/predict_s", "mlflow.note.content", "a b:c"]
 )
-def test_a_good_name_stays(name: str) -> None:
+def test_valid_name_is_unchanged(name: str) -> None:
     assert safe_name(name) == name
 
 
-def test_profiles_differ_in_colour() -> None:
+def test_profiles_have_different_colors() -> None:
     parts = ("grappler", "mixed", "xla")
     names = ["+".join(some) for n in (1, 2, 3) for some in combinations(parts, n)]
-    assert len({colour(name) for name in ["baseline", *names]}) == 8
+    assert len({color(name) for name in ["baseline", *names]}) == 8

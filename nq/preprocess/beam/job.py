@@ -22,7 +22,6 @@ from nq.records import DeadLetter, Example, Source
 __all__ = ["parse_options", "requested_workers", "write_windows"]
 
 BAR_INTERVAL_S = 0.2
-_SORT_KEY_CHARS = 23  # file and line before each dead letter, until they are merged
 
 
 def write_windows(
@@ -32,7 +31,7 @@ def write_windows(
 
     Args:
         request: what to make.
-        part: an empty folder; the worker processes write their logs there too.
+        part: an empty folder that every worker can write to.
         workers: processes.
         options: Beam's options; they win over ``workers``.
 
@@ -58,14 +57,13 @@ def write_windows(
         )
         _ = (
             made.dead_letters
-            | "EncodeDead" >> beam.Map(_sortable_dead_letter)
-            | "WriteDead" >> beam.io.WriteToText(str(part / "dead"), file_name_suffix=".jsonl")
+            | "CollectDead" >> beam.combiners.ToList()
+            | "WriteDead" >> beam.Map(_write_dead_letters, part / DEAD_LETTERS)
         )
 
     with _bar(progress):
         counters = execute(build, workers, options, part)
-    counts = {name: counters.get(name, 0) for name in COUNTERS}
-    return {**counts, "dead_letters": _merge_dead_letters(part)}
+    return {name: counters.get(name, 0) for name in COUNTERS}
 
 
 class _Progress(beam.DoFn):  # type: ignore[misc]
@@ -86,19 +84,9 @@ class _Progress(beam.DoFn):  # type: ignore[misc]
             self.file.write(b".")
 
 
-def _sortable_dead_letter(letter: DeadLetter) -> str:
-    return f"{letter.source.file_index:09d} {letter.source.line:012d} {encode_dead_letter(letter)}"
-
-
-def _merge_dead_letters(part: Path) -> int:
-    """Joins the workers' dead letters, sorted by input file and line; returns how many."""
-    lines: list[bytes] = []
-    for path in part.glob("dead-*.jsonl"):
-        with path.open("rb") as file:
-            lines += file
-    with (part / DEAD_LETTERS).open("wb") as file:
-        file.writelines(line[_SORT_KEY_CHARS:] for line in sorted(lines))
-    return len(lines)
+def _write_dead_letters(letters: list[DeadLetter], path: Path) -> None:
+    letters = sorted(letters, key=lambda letter: (letter.source.file_index, letter.source.line))
+    path.write_text("".join(f"{encode_dead_letter(x)}\n" for x in letters), encoding="utf-8")
 
 
 @contextlib.contextmanager

@@ -17,7 +17,6 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, Source
 
 FILES_PER_READER = 4
-_DEAD_LETTERS = "dead_letters"
 
 Share = tuple[int, int, int]
 
@@ -88,7 +87,7 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
 
     The result has two collections: ``windows`` of serialized ``tf.train.Example`` messages
     (``nq.formats.tfrecord``), those of an example one after the other, and ``dead_letters``. The
-    counters ``examples``, ``windows``, ``unread_blocks`` (blocks with text beyond
+    counters ``examples``, ``windows``, ``dead_letters``, ``unread_blocks`` (blocks with text beyond
     ``max_contexts``) and ``truncated_pages`` (pages with such blocks) are in the namespace ``nq``.
 
     Args:
@@ -108,7 +107,7 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
 
     def expand(self, questions: Any) -> Any:
         windows = beam.ParDo(_MakeWindows(*self.settings))
-        return questions | "Windows" >> windows.with_outputs(_DEAD_LETTERS, main="windows")
+        return questions | "Windows" >> windows.with_outputs("dead_letters", main="windows")
 
 
 class _MakeWindows(beam.DoFn):  # type: ignore[misc]
@@ -118,7 +117,7 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
         self, tokenizer: str, windows: WindowConfig, training: tuple[float, int] | None
     ) -> None:
         self.tokenizer_path, self.windows, self.training = tokenizer, windows, training
-        self.counters = [beam.metrics.Metrics.counter("nq", name) for name in COUNTERS]
+        self.counters = {name: beam.metrics.Metrics.counter("nq", name) for name in COUNTERS}
 
     def setup(self) -> None:
         self.tokenizer: Tokenizer = load_tokenizer(self.tokenizer_path, self.windows.compat)
@@ -126,11 +125,13 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
     def process(self, element: tuple[Source, Example | DeadLetter]) -> Iterator[Any]:
         source, item = element
         if isinstance(item, DeadLetter):
-            yield beam.pvalue.TaggedOutput(_DEAD_LETTERS, item)
+            self.counters["dead_letters"].inc()
+            yield beam.pvalue.TaggedOutput("dead_letters", item)
             return
         records = serialized_windows(source, item, self.tokenizer, self.windows, self.training)
         unread = unread_blocks(item, self.windows)
-        counts = (1, len(records), unread, int(unread > 0))
-        for counter, count in zip(self.counters, counts, strict=True):
-            counter.inc(count)
+        self.counters["examples"].inc()
+        self.counters["windows"].inc(len(records))
+        self.counters["unread_blocks"].inc(unread)
+        self.counters["truncated_pages"].inc(int(unread > 0))
         yield from records

@@ -100,17 +100,15 @@ class Tokenizer(ABC):
 
     def encode(self, words: Sequence[str]) -> list[Pieces]:
         """Returns the pieces of each word; a blank word has none."""
-        cache = self._cache
-        pieces = {word: cache.get(word) for word in words}
-        unseen = [word for word, known in pieces.items() if known is None]
+        cache, unique = self._cache, set(words)
+        unseen = [word for word in unique if word not in cache]
+        if unseen and len(cache) + len(unseen) > self.max_cached_words:
+            # A new one, because another thread may be reading the old one.
+            cache, unseen = {}, list(unique)
+            self._cache = cache
         if unseen:
-            encoded = dict(zip(unseen, self._encode(unseen), strict=True))
-            pieces.update(encoded)
-            if len(cache) + len(encoded) > self.max_cached_words:
-                self._cache = encoded  # a new one: another thread may be reading the old one
-            else:
-                cache.update(encoded)
-        return [pieces[word] for word in words]  # type: ignore[misc]  # all are known now
+            cache.update(zip(unseen, self._encode(unseen), strict=True))
+        return list(map(cache.__getitem__, words))
 
 
 def marker_ids(known: Mapping[str, int], unused: Sequence[int], size: int) -> dict[str, int]:

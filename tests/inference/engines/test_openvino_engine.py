@@ -9,8 +9,9 @@ import openvino
 import pytest
 from openvino import Node
 
-from nq.inference.engine import Computation, Network
+from nq.inference.engine import Computation
 from nq.inference.engines.openvino import Engine, converted, set_input, split_products
+from nq.inference.network import Network
 from nq.inference.profile import Profile
 from nq.inference.scorer import Rows
 from nq.inference.top_k import TopK

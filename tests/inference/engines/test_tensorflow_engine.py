@@ -11,8 +11,9 @@ import pytest
 import tensorflow as tf
 
 from nq.inference.batches import Shape
-from nq.inference.engine import Computation, Network
+from nq.inference.engine import Computation
 from nq.inference.engines.tensorflow import Engine, check_in_force, grappler_options
+from nq.inference.network import Network
 from nq.inference.profile import (
     GRAPPLER_OFF,
     GRAPPLER_ON,

@@ -1,0 +1,170 @@
+"""Tests the arguments that commands share, and the parser of each command."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable
+from dataclasses import fields
+
+import pytest
+
+from nq.commands import arguments
+from nq.commands.main import COMMANDS, console, module_of
+from nq.commands.terminal import UsageError
+from nq.config import DecisionConfig, Settings, TrackingConfig, TrainConfig, WindowConfig
+from nq.inference.profile import AUTO, DEFAULT_PROFILE, OPTIMIZATIONS, Profile
+
+OURS = [command for command in COMMANDS if command != "eval"]
+"""The commands whose options are ours; those of eval are the official ones."""
+
+
+def parse(add: Callable[[argparse.ArgumentParser], object], *argv: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    add(parser)
+    return parser.parse_args(argv)
+
+
+# --- settings -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", [WindowConfig, TrainConfig])
+def test_every_field_is_an_option_with_help(cls: type[Settings]) -> None:
+    parser = argparse.ArgumentParser()
+    arguments.add_settings(parser, cls)
+    text = " ".join(parser.format_help().split())
+    for f in fields(cls):  # type: ignore[arg-type]
+        assert f"--{f.name.replace('_', '-')}" in text
+        assert f"{f.metadata['help']} (default: {f.default})" in text
+
+
+def test_settings_are_read_back() -> None:
+    def add(parser: argparse.ArgumentParser) -> None:
+        arguments.add_settings(parser, WindowConfig)
+
+    args = parse(add, "--doc-stride", "64", "--compat", "bert-joint")
+    expected = WindowConfig(doc_stride=64, compat="bert-joint")
+    assert arguments.settings(WindowConfig, args) == expected
+    base = WindowConfig(max_seq_length=256, doc_stride=32)
+    assert arguments.settings(base, args) == WindowConfig(
+        max_seq_length=256, doc_stride=64, compat="bert-joint"
+    )
+    assert arguments.settings(base, argparse.Namespace()) == base
+
+
+def test_some_fields_only() -> None:
+    def add(parser: argparse.ArgumentParser) -> None:
+        arguments.add_settings(parser, TrainConfig, only=("seed", "epochs"), exclude=("epochs",))
+
+    assert vars(parse(add)) == {"seed": None}
+
+
+def test_settings_within_settings_have_no_option() -> None:
+    args = parse(lambda parser: arguments.add_settings(parser, DecisionConfig))
+    assert set(vars(args)) == {f.name for f in fields(DecisionConfig)} - {"weights"}
+
+
+def test_refused_settings_are_usage_errors() -> None:
+    def add(parser: argparse.ArgumentParser) -> None:
+        arguments.add_settings(parser, WindowConfig)
+
+    with pytest.raises(UsageError, match="doc_stride must be at least 1, got 0"):
+        arguments.settings(WindowConfig, parse(add, "--doc-stride", "0"))
+
+
+# --- types --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (arguments.positive, "1", 1),
+        (arguments.count, "0", 0),
+        (arguments.share, "0", 0.0),
+        (arguments.share, "1", 1.0),
+        (arguments.share, "0.25", 0.25),
+        (arguments.profile, "xla+mixed", Profile.parse("mixed+xla")),
+        (arguments.profile, "mixed+refine+recheck", Profile.parse("mixed+prune+rescore")),
+    ],
+)
+def test_texts_are_read_as_values(kind: Callable[[str], object], text: str, value: object) -> None:
+    assert kind(text) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        (arguments.positive, "0", "must be at least 1, got 0"),
+        (arguments.positive, "1.5", "must be a whole number, got '1.5'"),
+        (arguments.count, "-1", "must be at least 0, got -1"),
+        (arguments.count, "many", "must be a whole number, got 'many'"),
+        (arguments.share, "1.01", "must be a share, from 0 to 1, got 1.01"),
+        (arguments.share, "nan", "must be a share, from 0 to 1, got nan"),
+        (arguments.share, "much", "must be a share, from 0 to 1, got much"),
+        (arguments.profile, "fast", "unknown optimization 'fast'; valid are baseline, or mixed"),
+        (arguments.profile, AUTO, "unknown optimization 'auto'"),
+    ],
+)
+def test_other_texts_are_refused(kind: Callable[[str], object], text: str, message: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=message):
+        kind(text)
+
+
+def test_auto_is_a_profile_only_where_a_run_may_choose() -> None:
+    def add_auto(parser: argparse.ArgumentParser) -> None:
+        arguments.add_profile(parser, auto=True)
+
+    assert parse(add_auto, "--profile", AUTO).profile == AUTO
+    assert parse(add_auto).profile == Profile.parse(DEFAULT_PROFILE)
+    with pytest.raises(argparse.ArgumentError, match="unknown optimization 'auto'"):
+        parse(arguments.add_profile, "--profile", AUTO)
+
+
+def test_tracking_can_be_configured_and_disabled() -> None:
+    args = parse(arguments.add_tracking, "--tracking-uri", "http://x", "--experiment", "e")
+    assert arguments.tracking_config(args) == TrackingConfig("http://x", "e")
+    assert arguments.tracking_config(parse(arguments.add_tracking, "--no-track")) is None
+
+
+# --- commands -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", OURS)
+def test_every_command_has_the_common_options(command: str) -> None:
+    parser = importlib.import_module(module_of(command)).parser()
+    assert parser.prog == f"nq {command}"
+    text = parser.format_help()
+    for option in ("--json", "--verbose", "--help"):
+        assert option in text
+    if "--profile" in text:
+        assert all(name in text for name in OPTIMIZATIONS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_printed_with_code_0(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        assert console([command, "--help"]) == 0
+    except SystemExit as exit:  # the official evaluation exits as absl does
+        assert command == "eval" and exit.code in (0, None)
+    out, err = capsys.readouterr()
+    assert out.startswith("usage: ") and not err
+
+
+@pytest.mark.parametrize("command", OURS)
+def test_an_unknown_option_is_a_usage_error(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert console([command, "--no-such-option"]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith("usage: ") and f"nq {command}: error: " in err
+
+
+def test_the_console_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert console([]) == console(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(out.count(f"\n  {name} ") == 2 for name in COMMANDS)
+    assert console(["--version"]) == 0
+    assert capsys.readouterr().out.strip().count(".") == 2
+    assert console(["aks"]) == 2
+    assert "unknown command 'aks'; known are answer, ask" in capsys.readouterr().err

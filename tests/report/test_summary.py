@@ -1,0 +1,104 @@
+"""Tests the summary of a run: which lines it has, and the figures in them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nq.report.summary import summary
+from nq.runs.parity import Parity
+from nq.runs.result import Result, Row
+
+METRICS = {
+    **{"long-answer-f1": 0.5, "long-best-threshold-f1": 0.6},
+    **{"short-answer-f1": 0.25, "short-best-threshold-f1": 0.75},
+    **{"micro_f1": 0.4, "micro_f1_best": 0.65},
+}
+RESULT = Result(
+    folder=Path("runs/grappler-1"),
+    profile="grappler",
+    device="CPU",
+    precision="float32",
+    examples=3,
+    windows=20,
+    resumed_windows=0,
+    read_windows=20,
+    float32_windows=0,
+    rescored=0,
+    windows_per_s=12.34,
+    answered=2,
+    dead_letters=1,
+    without_gold=0,
+    truncated_pages=0,
+    unread_blocks=0,
+    peak_memory_bytes=5 << 20,
+    metrics=METRICS,
+    time={"load_s": 1.0, "predict_s": 2.5, "rescore_s": 0.0, "total_s": 3.5, "preprocess_s": 0.75},
+)
+
+
+def test_the_figures_of_a_plain_run() -> None:
+    assert summary(RESULT).split("\n") == [
+        "profile grappler (float32 on CPU): 3 examples, 20 windows, 2 answered, 1 dead letters",
+        "long F1 0.500 (best 0.600)   short F1 0.250 (best 0.750)   micro-F1 0.400 (best 0.650)",
+        "seconds: load 1.0   predict 2.5   total 3.5   (12.3 windows/s)",
+        "preprocessing took 0.8 s beside the other phases; peak memory 5 MiB",
+        "written to runs/grappler-1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"metrics": {}}, "not scored: the data have no annotations"),
+        ({"without_gold": 2}, "not scored because they have no annotations: 2"),
+        (
+            {"truncated_pages": 2, "unread_blocks": 5},
+            "5 blocks of 2 pages are beyond --max-contexts and were not read",
+        ),
+        (
+            {"profile": "mixed+prune", "read_windows": 7},
+            "7 of the windows were computed, the others pruned",
+        ),
+        ({"float32_windows": 4}, "4 windows were computed again in float32"),
+        ({"rescored": 1}, "1 examples with a close decision were rescored in float32"),
+        ({"resumed_windows": 6}, "resumed: 6 windows were scored by an earlier run"),
+        ({"how_to_open": "mlflow ui"}, "see the run: mlflow ui"),
+        (
+            {"parity": Parity("baseline", 40, 1, 0.0123, 0.004, {"micro_f1": -0.01})},
+            "against baseline: 1 of 40 answers changed (2.5%), micro_f1 by -0.0100; logits differ "
+            "by 0.012 at most",
+        ),
+        (
+            {"parity": Parity("baseline", 0, 0, None, None, {})},
+            "against baseline: 0 of 0 answers changed (0.0%)",
+        ),
+    ],
+)
+def test_a_line_is_present_only_where_there_is_something_to_report(
+    changes: dict[str, object], line: str
+) -> None:
+    assert line in summary(replace(RESULT, **changes)).split("\n")  # type: ignore[arg-type]
+    assert line not in summary(RESULT).split("\n")
+
+
+def test_repeated_records_are_not_called_pruned() -> None:
+    assert "pruned" not in summary(replace(RESULT, read_windows=15))
+
+
+def test_a_rescoring_phase_is_listed_with_its_seconds() -> None:
+    time = {**RESULT.time, "rescore_s": 0.5}
+    assert "   rescore 0.5   " in summary(replace(RESULT, time=time))
+
+
+def test_the_table_has_question_correctness_and_answer() -> None:
+    rows = Row("who " * 30, "Ada Brenn", True), Row("when", "", False), Row("is it", "YES", None)
+    lines = summary(replace(RESULT, rows=rows[:2])).split("\n")
+    assert lines[0] == ("who " * 30)[:57] + "…  right  Ada Brenn"
+    assert lines[1] == f"{'when':<58}  WRONG  (no answer)"
+    assert lines[2] == "… and 1 more in predictions.json"
+    assert lines[3] == ""
+    lines = summary(replace(RESULT, rows=rows)).split("\n")
+    assert lines[2:4] == [f"{'is it':<58}         YES", ""]

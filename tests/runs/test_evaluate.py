@@ -1,0 +1,184 @@
+"""Tests the evaluation of a run: its metrics, and which predictions are correct."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.bundle import bundled_sample
+from nq.evaluation import labels, nq_eval
+from nq.formats import inputs
+from nq.formats.predictions import encode_prediction, write_predictions
+from nq.records import Annotation, Example, Prediction, Span, YesNo
+from nq.runs.evaluate import Evaluation, evaluate
+
+N_TOKENS = 20
+BYTES = np.stack([np.arange(N_TOKENS) * 3, np.arange(N_TOKENS) * 3 + 2], axis=1)
+NO_ANSWER = Annotation(None, None, (), YesNo.NONE)
+LONG = Annotation(Span(1, 9), 0, (), YesNo.NONE)
+SHORT = Annotation(Span(1, 9), 0, (Span(2, 4),), YesNo.NONE)
+TWO = Annotation(Span(1, 9), 0, (Span(2, 4), Span(6, 7)), YesNo.NONE)
+YES = Annotation(Span(1, 9), 0, (), YesNo.YES)
+
+
+def example(number: int, *annotations: Annotation, with_bytes: bool = False) -> Example:
+    return Example(
+        number,
+        "who",
+        ["word"] * N_TOKENS,
+        [False] * N_TOKENS,
+        (),
+        annotations or None,
+        BYTES if with_bytes else None,
+    )
+
+
+def as_prediction(number: int, gold: Annotation, score: float = 1.0) -> Prediction:
+    return Prediction(number, gold.long, score, gold.shorts, score, gold.yes_no)
+
+
+def is_correct(gold: tuple[Annotation, ...], prediction: Prediction) -> bool | None:
+    return Evaluation().add(example(1, *gold), encode_prediction(prediction))
+
+
+any_annotation = st.sampled_from([NO_ANSWER, LONG, SHORT, TWO, YES])
+
+
+@given(st.lists(any_annotation, min_size=1, max_size=8), st.booleans())
+def test_gold_as_predictions_is_perfect(golds: list[Annotation], with_bytes: bool) -> None:
+    evaluation = Evaluation()
+    for number, gold in enumerate(golds):
+        item = example(number, gold, with_bytes=with_bytes)
+        encoded = encode_prediction(as_prediction(number, gold), item.token_bytes)
+        assert evaluation.add(item, encoded) is True
+    metrics = evaluation.metrics()
+    expected = {"long": any(g.long for g in golds)}
+    expected["short"] = any(g.shorts or g.yes_no is not YesNo.NONE for g in golds)
+    for kind, has_gold in expected.items():
+        f1 = metrics[f"{kind}-answer-f1"], metrics[f"{kind}-best-threshold-f1"]
+        assert f1 == (float(has_gold), float(has_gold))
+    for name in ("micro_f1", "micro_f1_best", "kaggle_micro_f1"):
+        assert metrics[name] == float(any(expected.values()))
+    assert metrics["long-answer-n"] == len(golds)
+
+
+def test_metrics_are_those_of_the_evaluation_of_the_files(tmp_path: Path) -> None:
+    pairs = [(SHORT, SHORT), (TWO, SHORT), (NO_ANSWER, LONG), (YES, YES), (LONG, NO_ANSWER)]
+    evaluation, lines, predictions = Evaluation(), list[str](), list[dict[str, Any]]()
+    for number, (gold, answer) in enumerate(pairs):
+        item = example(number, gold, with_bytes=True)
+        encoded = encode_prediction(as_prediction(number, answer, number / 4), BYTES)
+        evaluation.add(item, encoded)
+        predictions.append(encoded)
+        as_gold = encode_prediction(as_prediction(number, gold), BYTES)
+        lines.append(json.dumps({"example_id": number, "annotations": [as_gold]}))
+    write_predictions(tmp_path / "predictions.json", predictions)
+    (tmp_path / "gold.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    expected = nq_eval.score(
+        labels.read_gold(tmp_path / "gold.jsonl"),
+        labels.read_predictions(tmp_path / "predictions.json"),
+        one_annotator=True,
+    )
+    assert evaluation.metrics() == expected
+    assert 0 < expected["micro_f1"] < 1
+
+
+def test_without_gold_there_is_nothing_to_score() -> None:
+    evaluation = Evaluation()
+    assert evaluation.add(example(1), encode_prediction(Prediction(1, Span(1, 2)))) is None
+    assert evaluation.metrics() == {} and evaluation.without_gold == 1
+    assert evaluation.add(example(2, SHORT), encode_prediction(as_prediction(2, SHORT))) is True
+    assert evaluation.metrics()["long-answer-n"] == 1
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "expected"),
+    [
+        ((SHORT,), SHORT, True),
+        ((SHORT,), Annotation(Span(9, 12), 1, (Span(2, 4),), YesNo.NONE), True),
+        ((SHORT,), LONG, False),
+        ((SHORT,), TWO, False),
+        ((SHORT,), NO_ANSWER, False),
+        ((TWO,), TWO, True),
+        ((TWO,), SHORT, False),
+        ((YES,), YES, True),
+        ((YES,), SHORT, False),
+        ((LONG,), LONG, True),
+        ((LONG,), SHORT, True),
+        ((LONG,), NO_ANSWER, False),
+        ((NO_ANSWER,), NO_ANSWER, True),
+        ((NO_ANSWER,), LONG, False),
+        ((NO_ANSWER,), YES, False),
+        ((SHORT, NO_ANSWER, NO_ANSWER, NO_ANSWER, NO_ANSWER), NO_ANSWER, True),
+        ((SHORT, NO_ANSWER, NO_ANSWER, NO_ANSWER, NO_ANSWER), SHORT, False),
+        ((SHORT, TWO, NO_ANSWER, NO_ANSWER, NO_ANSWER), TWO, True),
+        ((SHORT, LONG, LONG, NO_ANSWER, NO_ANSWER), LONG, True),
+    ],
+)
+def test_correct_is_the_short_answer_else_the_long_one_else_none(
+    gold: tuple[Annotation, ...], answer: Annotation, expected: bool
+) -> None:
+    assert is_correct(gold, as_prediction(1, answer)) is expected
+
+
+def test_empty_gold_spans_do_not_stop_the_run() -> None:
+    evaluation = Evaluation()
+    empty = Annotation(Span(3, 3), 0, (Span(4, 4),), YesNo.NONE)
+    assert evaluation.add(example(1, empty), encode_prediction(Prediction(1))) is True
+    gold = Annotation(Span(0, 2), None, (), YesNo.NONE)
+    backwards = np.array([[9, 11], [2, 4]])
+    item = Example(3, "who", ["a", "b"], [False, False], (), (gold,), backwards)
+    encoded = encode_prediction(as_prediction(3, gold), item.token_bytes)
+    assert evaluation.add(item, encoded) is True
+    assert evaluation.metrics()["long-answer-n"] == 2
+
+
+def write_gold_as_predictions(path: Path, count: int | None = None) -> Path:
+    """Writes predictions that repeat the gold answers of the sample."""
+    examples = list(inputs.read_examples(bundled_sample()))[:count]
+    gold = [(item, (item.annotations or ())[0]) for item in examples]
+    write_predictions(
+        path,
+        (
+            encode_prediction(Prediction(e.example_id, a.long, 1.0, a.shorts, 1.0, a.yes_no))
+            for e, a in gold
+        ),
+    )
+    return path
+
+
+def test_files_of_gold_and_predictions_are_evaluated(tmp_path: Path) -> None:
+    predictions = write_gold_as_predictions(tmp_path / "predictions.json")
+    for gold in (bundled_sample(), str(bundled_sample()), bundled_sample().parent):
+        metrics = evaluate([gold], predictions)
+        assert (metrics["micro_f1"], metrics["long-answer-n"]) == (1.0, 40)
+    assert (
+        evaluate([bundled_sample()] * 2, str(predictions)) == metrics
+    )  # the first of an id counts
+
+
+def test_evaluation_refuses_what_it_cannot_compare(tmp_path: Path) -> None:
+    predictions = write_gold_as_predictions(tmp_path / "predictions.json", 39)
+    with pytest.raises(ValueError, match=r"gold is '.*': expected a list of files"):
+        evaluate(str(bundled_sample()), predictions)
+    with pytest.raises(
+        ValueError, match=r"gold \(40\) and predictions \(39\) differ: .* predict every"
+    ):
+        evaluate([bundled_sample()], predictions)
+    with pytest.raises(FileNotFoundError, match=r"no file matches .*nowhere"):
+        evaluate([tmp_path / "nowhere"], predictions)
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.json"):
+        evaluate([bundled_sample()], tmp_path / "nowhere.json")
+    bare = tmp_path / "bare.jsonl"
+    records = [json.loads(line) for line in bundled_sample().read_text("utf-8").splitlines()]
+    for record in records:
+        del record["annotations"]
+    bare.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    with pytest.raises(ValueError, match=r"no annotations in .*bare\.jsonl: give annotated data"):
+        evaluate([bare], predictions)

@@ -1,0 +1,178 @@
+"""Tests the result of a run: times, counts, memory, files, and how often the input is decoded."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import resource
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nq import extras
+from nq.bundle import bundled_sample
+from nq.config import WindowConfig
+from nq.formats import inputs
+from nq.model.checkpoint import load_settings
+from nq.preprocess.prepare import prepare
+from nq.records import Example
+from nq.runs.job import Job
+from nq.runs.result import METRICS, PREDICTIONS, Result
+from nq.runs.run import run
+from nq.runs.scoring import windows_folder
+
+QUESTIONS = 6
+BESIDES = ("total_s", "preprocess_s")
+"""Entries of the times that are no phases."""
+GIB = 1 << 30
+INT8 = pytest.mark.skipif(bool(extras.missing("openvino")), reason="needs OpenVINO")
+
+
+def make_job(model: Path, folder: Path, profile: str = "baseline", **settings: Any) -> Job:
+    """Returns a job over the first questions of the sample, in a file of their own."""
+    data = folder / "data.jsonl"
+    lines = bundled_sample().read_bytes().splitlines(keepends=True)[:QUESTIONS]
+    data.write_bytes(b"".join(lines))
+    return Job([data], model, profile, batch_size=8, output=folder / "run", **settings)
+
+
+def check_times(result: Result, elapsed_s: float) -> None:
+    phases = {name: seconds for name, seconds in result.time.items() if name not in BESIDES}
+    assert all(seconds >= 0 for seconds in result.time.values()), result.time
+    assert sum(phases.values()) == pytest.approx(result.time["total_s"], rel=0.02)
+    assert 0.9 * elapsed_s - 0.5 < result.time["total_s"] <= elapsed_s
+    for name in ("load_s", "compile_s", "predict_s", "postprocess_s", "read_s"):
+        assert phases[name] > 0, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "profile",
+    ["baseline", "mixed+prune+rescore", pytest.param("int8+openvino+rescore", marks=INT8)],
+)
+def test_the_phases_add_up_to_the_total(profile: str, tiny_model: Path, tmp_path: Path) -> None:
+    job = make_job(tiny_model, tmp_path, profile)
+    started = time.perf_counter()
+    result = run(job)
+    check_times(result, time.perf_counter() - started)
+    assert result.time["preprocess_s"] > 0
+    assert result.time["preprocess_wait_s"] < result.time["total_s"]
+    assert (result.time["rescore_s"] > 0) == ("rescore" in profile)
+    started = time.perf_counter()
+    again = run(job)
+    check_times(again, time.perf_counter() - started)
+    assert again.time["preprocess_s"] == 0  # the windows are reused
+    assert again.time["preprocess_wait_s"] < 0.5
+
+
+def test_a_wait_for_windows_is_a_phase_of_its_own(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, delay_s = make_job(tiny_model, tmp_path), 0.4
+    for request in job.requests():
+        prepare(request, windows_folder(job, request), workers=1)
+
+    def delayed(*arguments: Any) -> Any:
+        time.sleep(delay_s)
+        return prepare(*arguments)
+
+    monkeypatch.setattr("nq.preprocess.prefetch.prepare", delayed)
+    started = time.perf_counter()
+    result = run(job)
+    check_times(result, time.perf_counter() - started)
+    assert delay_s <= result.time["preprocess_wait_s"] < delay_s + 0.5
+
+
+@pytest.fixture(scope="module")
+def result(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return run(make_job(tiny_model, tmp_path_factory.mktemp("result")), table_rows=2)
+
+
+def test_the_file_of_metrics_has_the_result(result: Result) -> None:
+    values = json.loads((result.folder / METRICS).read_bytes())
+    assert values == result.to_dict()
+    assert values["output"] == str(result.folder)
+    fields = {f.name for f in dataclasses.fields(Result)}
+    assert set(values) == fields - {"folder", "rows", "parity", "how_to_open"} | {"output"}
+
+
+def test_the_counts_are_those_of_the_files(result: Result) -> None:
+    predictions = json.loads((result.folder / PREDICTIONS).read_bytes())["predictions"]
+    assert result.examples == len(predictions) == QUESTIONS
+    assert result.windows == result.read_windows > QUESTIONS
+    assert result.metrics["long-answer-n"] == QUESTIONS
+    assert result.windows_per_s > 0
+    zeros = ("resumed_windows", "float32_windows", "rescored", "dead_letters", "without_gold")
+    assert {getattr(result, name) for name in zeros} == {0}
+    assert [row.question for row in result.rows] == [
+        example.question for example in inputs.read_examples(bundled_sample())
+    ][:2]
+
+
+def test_peak_memory_is_that_of_the_process(result: Result) -> None:
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    now = max(usage.ru_maxrss for usage in usages) * 1024
+    assert 0.1 * GIB < result.peak_memory_bytes <= now < 64 * GIB
+
+
+def test_a_result_does_not_change(result: Result) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result.examples = 0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("profile", ["baseline", "prune"])
+def test_blocks_beyond_the_last_context_are_counted(
+    profile: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    windows = replace(load_settings(tiny_model).windows, max_contexts=4)
+    job = make_job(tiny_model, tmp_path, profile, windows=windows)
+    result = run(job)
+    unread = [max(0, blocks_with_text(e) - 3) for e in inputs.read_examples(job.files)]
+    assert result.unread_blocks == sum(unread) > 0
+    assert result.truncated_pages == sum(n > 0 for n in unread)
+    values = json.loads((result.folder / METRICS).read_bytes())
+    assert (values["unread_blocks"], values["truncated_pages"]) == (
+        result.unread_blocks,
+        result.truncated_pages,
+    )
+
+
+def blocks_with_text(example: Example) -> int:
+    spans = [candidate.span for candidate in example.candidates if candidate.top_level]
+    return sum(not all(example.is_html[span.start : span.end]) for span in spans)
+
+
+@pytest.mark.parametrize("profile", ["baseline", "mixed+prune+rescore"])
+def test_the_input_is_decoded_twice(
+    profile: str, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for the windows, and once for the answers."""
+    calls: list[Any] = []
+    decode = inputs.decode_record
+
+    def counted(record: Mapping[str, Any]) -> Example:
+        calls.append(record["example_id"])
+        return decode(record)
+
+    monkeypatch.setattr(inputs, "decode_record", counted)
+    job = make_job(tiny_model, tmp_path, profile)
+    for request in job.requests():  # in this process, in which calls are counted
+        prepare(request, windows_folder(job, request), workers=1)
+    assert len(calls) == QUESTIONS
+    result = run(job)
+    assert result.examples == QUESTIONS
+    assert len(calls) == 2 * QUESTIONS
+    assert sorted(calls[:QUESTIONS]) == sorted(calls[QUESTIONS:])
+
+
+def test_windows_of_another_length_are_prepared_again(tiny_model: Path, tmp_path: Path) -> None:
+    short = WindowConfig(max_seq_length=24, doc_stride=8, max_query_length=8)
+    results = [
+        run(make_job(tiny_model, tmp_path, windows=windows, limit=1)) for windows in (None, short)
+    ]
+    assert results[0].windows < results[1].windows
+    assert len(list((tmp_path / "run").glob("windows-*"))) == 2

@@ -1,0 +1,109 @@
+"""Tests the fitting of the decision: which examples it may use, and the thresholds."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.bundle import bundled_sample
+from nq.config import DecisionConfig
+from nq.evaluation import nq_eval
+from nq.runs import tuning
+from nq.runs.job import Job
+from nq.runs.scoring import PhaseTimer, Plan, open_scoring
+
+NO_ANSWER = {
+    "yes_no_answer": "NONE",
+    "long_answer": {"start_token": -1, "end_token": -1, "candidate_index": -1},
+    "short_answers": [],
+}
+Tune = Callable[[Callable[[int], bool]], tuning.Tuned]
+
+
+@pytest.fixture
+def tune_without(tiny_model: Path, tmp_path: Path) -> Tune:
+    """Returns a function that tunes on the sample, without the gold answers of some ids."""
+
+    def tune_without(removed: Callable[[int], bool]) -> tuning.Tuned:
+        file = tmp_path / "sample.jsonl"
+        records = [json.loads(x) for x in bundled_sample().read_text("utf-8").splitlines()]
+        for i, record in enumerate(records):
+            record["example_id"] = i
+            if removed(i):
+                record["annotations"] = [{**record["annotations"][0], **NO_ANSWER}]
+        file.write_text("".join(json.dumps(r) + "\n" for r in records), "utf-8")
+        job = Job([file], tiny_model, "baseline", decision=DecisionConfig(), output=tmp_path)
+        with open_scoring(Plan.of(job), PhaseTimer()) as scoring:
+            return tuning.tune_decision(scoring, job.decision)
+
+    return tune_without
+
+
+def before_calibration(tuned: tuning.Tuned, example_id: int) -> float:
+    """Returns the log odds of a long answer as the weights gave them."""
+    weights, probability = tuned.decision.weights, tuned.predictions[example_id].long_score
+    log_odds = math.log(probability) - math.log1p(-probability)
+    return (log_odds - weights.long_shift) / weights.long_scale
+
+
+@pytest.mark.slow
+def test_the_odd_half_does_not_change_the_decision(tune_without: Tune) -> None:
+    everything = tune_without(lambda i: False).decision
+    without_odd = tune_without(lambda i: i % 2 == 1).decision
+    without_even = tune_without(lambda i: i % 2 == 0).decision
+    assert everything == without_odd != without_even
+
+
+@pytest.mark.slow
+def test_calibration_uses_predictions_by_weights_fitted_without_the_example(
+    tune_without: Tune,
+) -> None:
+    changed = 4
+    before, after = tune_without(lambda i: False), tune_without(lambda i: i == changed)
+    assert before.decision.weights.null != after.decision.weights.null
+    log_odds = [before_calibration(tuned, changed) for tuned in (before, after)]
+    assert log_odds[0] == pytest.approx(log_odds[1], abs=1e-3)
+    fold = tuning.fold_of(changed)
+    other_folds = [i for i in range(0, 40, 2) if tuning.fold_of(i) != fold]
+    differences = [
+        abs(before_calibration(before, i) - before_calibration(after, i)) for i in other_folds
+    ]
+    assert min(differences) > 1e-3
+
+
+def test_each_example_with_an_even_id_is_in_one_fold_and_no_other_is_in_any() -> None:
+    folds = [tuning.fold_of(i) for i in range(-40, 40)]
+    assert set(folds[::2]) == set(range(tuning.FOLDS))
+    assert set(folds[1::2]) == {tuning.fold_of("6a")} == {None}
+
+
+decisions = st.builds(
+    nq_eval.Decision,
+    has_gold=st.booleans(),
+    predicted=st.just(True),
+    correct=st.booleans(),
+    score=st.integers(10, 990).map(lambda n: n / 1000),
+)
+
+
+@given(st.lists(decisions, min_size=2, max_size=40))
+def test_a_threshold_is_a_gap_as_good_as_the_best(drawn: list[nq_eval.Decision]) -> None:
+    points = nq_eval.sweep(drawn)
+    best = nq_eval.best(points).f1
+    threshold = tuning.best_threshold(drawn)
+    above = [point for point in points if point.threshold >= threshold]
+    if len(points) > 1 and max(p.f1 for p in points[:-1]) >= best - tuning.SLACK:
+        assert above[-1].f1 >= best - tuning.SLACK
+
+
+def test_of_equally_good_thresholds_the_most_plausible_is_chosen() -> None:
+    correct = [nq_eval.Decision(True, True, True, 0.9 - i / 1000) for i in range(300)]
+    wrong = [nq_eval.Decision(False, True, False, score) for score in (0.5, 0.3, 0.1)]
+    assert nq_eval.best(nq_eval.sweep([*correct, *wrong])).f1 == 1.0
+    assert tuning.best_threshold([*correct, *wrong]) == pytest.approx(0.55, abs=1e-3)
