@@ -337,7 +337,9 @@ class PythonLayer(keras.layers.Layer):  # type: ignore[misc]
         return tf.ensure_shape(tf.numpy_function(np.asarray, [x], x.dtype), x.shape)
 
 
-@pytest.mark.parametrize("profile", ["xla", pytest.param("openvino", marks=slow), "onnx"])
+@pytest.mark.parametrize(
+    "profile", ["xla", pytest.param("openvino", marks=slow), pytest.param("onnx", marks=slow)]
+)
 def test_a_layer_that_the_engine_does_not_support_is_an_error_in_one_line(profile: str) -> None:
     model = tiny_models.model()
     outputs = {name: PythonLayer()(x) for name, x in model.output.items()}
