@@ -1,1 +1,1 @@
-"""Studies: how the bundled sample is made, what speed and memory are."""
+"""Studies of speed, memory and quality, and the commands that make the sample and the model."""

@@ -1,178 +1,183 @@
-"""Speed and memory of everything around the model, as a table.
+"""Measures speed and memory of everything around the model.
 
     python -m experiments.benchmark --data ../shared/data/pages
 
-- preprocessing: windows per CPU second of one process, read and encoded, beside the 110 of
-  the 2020 port's Python code on the same pages;
-- loop: the prediction over TFRecords beside scoring the same windows, ready in memory,
-  in alternating rounds, medians;
-- postprocessing: its share of that prediction;
-- memory: peak resident memory of whole runs over the pages once and ten times, with a model
-  of two narrow layers so that what grows is seen.
+- preprocessing: windows per CPU second of one process, from JSON to TFRecords, and the ratio to the
+  110 of the 2020 port's Python code on the same pages;
+- prediction: reading, scoring and storing windows on disk, compared with scoring the same windows
+  in memory; medians of alternating rounds;
+- postprocessing: its time, with the reading of the input, relative to that prediction;
+- memory: peak resident memory of whole runs over the pages once and ten times, with a model of two
+  narrow layers, whose own memory is small.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from nq.commands import terminal
-from nq.config import ModelConfig, WindowConfig
-from nq.inference.profile import Profile
+from experiments.sweep import answer
+from nq.bundle import bundled_model
+from nq.commands import arguments, terminal
+from nq.formats.inputs import find_files, read_lines
+from nq.inference.profile import DEFAULT_PROFILE
+from nq.inference.scorer import Scorer, score_examples
+from nq.model.checkpoint import load_settings
 from nq.model.runtime import import_tensorflow
+from nq.postprocess.decision import decide
+from nq.preprocess.local import write_windows
+from nq.preprocess.request import Request
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.records import Columns, Example
+from nq.runs.score_store import Key, ScoreStore, StoringScorer
+from nq.runs.scoring import CALIBRATION_WINDOWS, read_request
+from nq.runs.window_reader import WindowReader
 
 PREDECESSOR_WINDOWS_PER_CPU_S = 110
 ROUNDS = 3
-TINY = ModelConfig(hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16)
-MEASURE = """
-import resource, sys
-from nq.commands.main import console
-code = console(sys.argv[1:])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
-raise SystemExit(code)
-"""
+NARROW: dict[str, Any] = {
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+}
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
-    parser = argparse.ArgumentParser(description="Speed and memory of everything but the model.")
-    parser.add_argument("--data", nargs="+", required=True, metavar="FILE")
-    parser.add_argument("--model", type=Path, metavar="DIR", help="default: the bundled model")
-    parser.add_argument("--profile", default="grappler")
-    parser.add_argument("--batch-size", type=terminal.positive, default=16, metavar="N")
-    parser.add_argument(
-        "--windows", type=terminal.positive, default=320, metavar="N", help="windows in a round"
+    """Returns the parser of the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.benchmark",
+        description="Measures speed and memory of everything around the model.",
+        epilog=arguments.PROFILES_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--no-memory", action="store_true", help="leave the slow part out")
-    terminal.add_common(parser)
+    arguments.add_data(parser)
+    arguments.add_model(parser)
+    arguments.add_profile(parser)
+    arguments.add_batch_size(parser)
+    parser.add_argument(
+        "--windows",
+        type=arguments.positive,
+        default=320,
+        metavar="N",
+        help="windows in a round, to the end of an example (default: 320)",
+    )
+    parser.add_argument("--no-memory", action="store_true", help="skip the memory, which is slow")
+    arguments.add_common(parser)
     return parser
 
 
-def preprocessing(files: Sequence[str], model: Path, windows: WindowConfig) -> dict[str, Any]:
-    """Windows per CPU second from jsonl to serialized records, in this process."""
-    from nq.formats.inputs import read_records
-    from nq.formats.tfrecord import encode_records
-    from nq.preprocess.features import features
-    from nq.preprocess.tokenizers.load import load_tokenizer
-    from nq.records import Example
-
-    tokenizer, done = load_tokenizer(model), 0
+def preprocessing(request: Request, folder: Path) -> dict[str, Any]:
+    """Writes windows in this process and returns how many it makes per CPU second."""
+    folder.mkdir()
     started = time.process_time()
-    for path in files:
-        for source, item in read_records(path):
-            if isinstance(item, Example):
-                done += sum(1 for _ in encode_records(features(item, tokenizer, windows), source))
-    rate = done / (time.process_time() - started)
+    counts = write_windows(request, folder)
+    rate = counts["windows"] / (time.process_time() - started)
     return {
         "preprocessing, windows per CPU second": rate,
         "preprocessing against the 2020 port": rate / PREDECESSOR_WINDOWS_PER_CPU_S,
     }
 
 
-def prediction(
-    args: argparse.Namespace, files: Sequence[str], model: Path, folder: Path
-) -> dict[str, Any]:
-    """The loop against the bare step, and postprocessing against the loop."""
-    from nq.formats.inputs import read_records
-    from nq.inference import loading, predict
-    from nq.model import checkpoint
-    from nq.postprocess.decision import decide
-    from nq.preprocess.prepare import Request, prepare
-    from nq.preprocess.tokenizers.load import load_tokenizer
-    from nq.records import Example
-    from nq.runs.score_store import Results
+def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict[str, Any]:
+    """Returns the speed on disk, compared with memory, and the share of postprocessing.
 
-    own = checkpoint.load_settings(model)
-    prepared = prepare(Request(tuple(files), str(model), own.windows), folder / "windows")
-    shard = _first_records(prepared.shards[0], folder / "some.tfrecord", args.windows)
-    results = folder / "results"
-    predictor = loading.Loader(
-        model, load_tokenizer(model), own.windows, "default", args.batch_size, dict
-    ).predictor(Profile.parse(args.profile))
-    with predictor.ready():
-        ready = list(predict.parts(shard, predictor.shape))
-        loops, bare = [], []
-        for number in range(ROUNDS):
-            timing = predict.predict(predictor, [shard], results, {"round": number})
-            loops.append(timing.steady_s)
-            started = time.perf_counter()
-            for rows in ready:
-                predictor.scores(rows)
-            bare.append(time.perf_counter() - started)
-    loop, step = statistics.median(loops), statistics.median(bare)
+    Args:
+        args: of the command.
+        request: of the windows.
+        folder: with the windows in ``windows``; scores are written to ``scores``.
+    """
+    from nq.inference.load import ModelLoader
+
+    model = Path(request.tokenizer)
+    settings, tokenizer = load_settings(model), load_tokenizer(model)
+    shards = sorted((folder / "windows").glob("*.tfrecord"))
+    decision, windows = settings.decision, settings.windows
+    with WindowReader(shards, windows.max_seq_length) as reader:
+        calibration = partial(reader.some_rows, args.windows, CALIBRATION_WINDOWS)
+        loader = ModelLoader(model, tokenizer, windows, decision, args.batch_size, calibration)
+        predictor = loader.predictor(args.profile)
+        in_memory = dict(_first_examples(request, reader, args.windows))
+        n_windows = sum(len(rows["window_ids"]) for _, rows in in_memory.values())
+        rounds = []
+        for number in range(1 + ROUNDS):
+            store = ScoreStore.open(folder / "scores", {"round": number})
+            on_disk = ((example, reader.rows(key)) for key, (example, _) in in_memory.items())
+            disk_s = _scoring_s(StoringScorer(predictor, store), on_disk)
+            rounds.append((disk_s, _scoring_s(predictor, iter(in_memory.values()))))
+    # The first round compiles.
+    disk_s, memory_s = map(statistics.median, zip(*rounds[1:], strict=True))
     started = time.perf_counter()
-    found = Results(results, (shard,))
-    for path in files:
-        for source, item in read_records(path):
-            if (source.file_index, source.line) not in found:
-                break
-            if isinstance(item, Example):
-                decide(item, found[source.file_index, source.line], own.decision)
-    post = time.perf_counter() - started
+    for source, example in read_request(request):
+        key = source.file_index, source.line
+        if key not in store:
+            break
+        decide(example, store[key], decision)
+    postprocessing_s = time.perf_counter() - started
     return {
-        "prediction, windows per second": timing.windows / loop,
-        "loop over the bare step, %": 100 * (loop / step - 1),
-        "postprocessing over prediction, %": 100 * post / loop,
+        "prediction, windows per second": n_windows / disk_s,
+        "prediction on disk over in memory, %": 100 * (disk_s / memory_s - 1),
+        "postprocessing over prediction, %": 100 * postprocessing_s / disk_s,
     }
 
 
+def _scoring_s(scorer: Scorer, windows: Iterator[tuple[Example, Columns]]) -> float:
+    """Returns the seconds in which a scorer scores windows."""
+    started = time.perf_counter()
+    for _ in score_examples(scorer, windows):
+        pass
+    return time.perf_counter() - started
+
+
+def _first_examples(
+    request: Request, reader: WindowReader, count: int
+) -> Iterator[tuple[Key, tuple[Example, Columns]]]:
+    """Yields the first examples with the rows of their windows, about ``count`` windows in all."""
+    for source, example in read_request(request):
+        if count <= 0:
+            return
+        key = source.file_index, source.line
+        rows = reader.rows(key)
+        count -= len(rows["window_ids"])
+        yield key, (example, rows)
+
+
 def memory(files: Sequence[str], model: Path, folder: Path) -> dict[str, Any]:
-    """Peak memory of whole runs over the data once and ten times, in MB."""
+    """Returns the peak memory of whole runs over the data once and ten times, in MB."""
     tiny = _tiny_model(model, folder / "tiny")
     peaks = {}
     for times in (1, 10):
         data = folder / f"{times}.jsonl"
         data.write_bytes(b"".join(_repeated(files, times)))
-        command = ["answer", "--data", str(data), "--model", str(tiny), "--no-track", "--json"]
-        command += ["--output", str(folder / f"run-{times}")]
-        done = subprocess.run(
-            [sys.executable, "-c", MEASURE, *command], capture_output=True, text=True, check=True
-        )
-        pages = json.loads(done.stdout)["examples"]
-        peaks[f"peak memory at {pages} pages, MB"] = int(done.stderr.split()[-1]) / 1024
-    first, second = peaks.values()
-    return {**peaks, "memory, ten times the pages over once": second / first}
-
-
-def _first_records(shard: Path, path: Path, count: int) -> Path:
-    """A shard of whole examples from the beginning of another one, about ``count`` windows."""
-    import tensorflow as tf
-
-    from nq.model.data import records, window_ids
-
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for number, record in enumerate(records([shard]), start=1):
-            writer.write(record.numpy())
-            window, windows = window_ids(record)
-            if number >= count and window + 1 == windows:
-                break
-    return path
+        paths = ["--data", str(data), "--model", str(tiny), "--output", str(folder / f"{times}")]
+        result = answer(DEFAULT_PROFILE, [*paths, "--no-track", "--json"])
+        megabytes = result["peak_memory_bytes"] / 2**20
+        peaks[f"peak memory at {result['examples']} pages, MB"] = megabytes
+    once, ten_times = peaks.values()
+    return {**peaks, "memory, ten times the pages over once": ten_times / once}
 
 
 def _tiny_model(model: Path, folder: Path) -> Path:
-    """Two narrow layers with the tokenizer and the windows of ``model``."""
+    """Makes a model of two narrow layers with the tokenizer and the windows of ``model``."""
     from nq.model import checkpoint, joint
-    from nq.preprocess.tokenizers.load import load_tokenizer
 
-    own = checkpoint.load_settings(model)
-    checkpoint.save(folder, joint.build(TINY, 8), TINY, load_tokenizer(model), own, "tiny")
+    config = replace(checkpoint.load_config(model), **NARROW)
+    tokenizer, settings = load_tokenizer(model), load_settings(model)
+    checkpoint.save(folder, joint.build(config, 8), config, tokenizer, settings, "tiny")
     return folder
 
 
 def _repeated(files: Sequence[str], times: int) -> Iterator[bytes]:
-    """The lines of all files, again and again, each with an id of its own."""
-    from nq.formats.inputs import read_lines
-
+    """Yields the lines of all files several times, each with an id of its own."""
     number = 0
     for _ in range(times):
         for path in files:
@@ -185,15 +190,12 @@ def _repeated(files: Sequence[str], times: int) -> Iterator[bytes]:
 def benchmark(args: argparse.Namespace) -> int:
     """Runs the command."""
     import_tensorflow()
-    from nq.bundle import bundled_model
-    from nq.formats.inputs import find_files
-    from nq.model.checkpoint import load_settings
-
     model, files = args.model or bundled_model(), find_files(args.data)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        result = preprocessing(files, model, load_settings(model).windows)
-        result |= prediction(args, files, model, folder)
+        request = Request(tuple(files), str(model), load_settings(model).windows)
+        result = preprocessing(request, folder / "windows")
+        result |= prediction(args, request, folder)
         if not args.no_memory:
             result |= memory(files, model, folder)
     terminal.print_result(result, args.json)
@@ -201,7 +203,7 @@ def benchmark(args: argparse.Namespace) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Runs the command; returns its exit code."""
     return terminal.run(benchmark, parser(), argv)
 
 

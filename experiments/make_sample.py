@@ -1,31 +1,30 @@
-"""Makes the bundled sample: ``experiments/sample/*.txt`` -> ``nq/sample/questions.jsonl``.
+"""Makes the bundled sample ``nq/sample/questions.jsonl`` from ``experiments/sample/*.txt``.
 
-Every source file holds one article and its questions in a light markup. Blank lines
-part the blocks; the first line is the title, and a line ``---`` ends the article (what
-stands on the right here is explanation)::
+    python -m experiments.make_sample            # rewrites the sample
+    python -m experiments.make_sample --check    # exits with 1 if it would change
+
+Every source file has one article and its questions in a light markup. The first line is the title,
+blank lines separate the blocks, and a line ``---`` ends the article (the right column explains)::
 
     # Lake Baikal                   the title, <H1>
 
-    It lies in Siberia.             a paragraph, <P>
+    The lake is in Siberia.         a paragraph, <P>
 
     ## Facts                        a heading, <H2>; not a block
 
-    | ! Depth | 1,642 meters |      a table, one line a row; ! makes a <Th>
+    | ! Depth | 1,642 meters |      a table, one line per row; ! marks a <Th>
     | ! Age   | 25 million years |
 
-    - Olkhon                        a list, <Ul>; lines that begin with 1. make an <Ol>
+    - Olkhon                        a list, <Ul>; an <Ol> if the lines begin with 1.
     - Yarki
 
     ---
     ? how old is lake baikal
     long: 2                         the gold block, counted from 1; or none
-    short: [25] million             answer text; [ ] picks it out of a longer one
+    short: [25] million             answer text; [ ] marks it within a longer text
 
-A question may have several ``short`` lines, or ``yes_no: YES`` (``NO``) and none. The
-records are those of simplified NQ (Kaggle), one annotation each. Run it as::
-
-    python -m experiments.make_sample            # rewrite the sample
-    python -m experiments.make_sample --check    # exit 1 if it would change
+A question may have several ``short`` lines, or ``yes_no: YES`` (``NO``) and no ``short`` line. The
+records are those of simplified NQ (Kaggle), with one annotation each.
 """
 
 from __future__ import annotations
@@ -52,7 +51,15 @@ Extent = tuple[int, int]
 
 @dataclass
 class Question:
-    """One question as written; ``block`` is ``None`` where the article has no answer."""
+    """One question of a source file.
+
+    Args:
+        text: the question.
+        where: its file and line.
+        block: number of the gold block, from 1; ``None`` if the article has no answer.
+        shorts: texts of the short answers.
+        yes_no: ``YES``, ``NO`` or ``NONE``.
+    """
 
     text: str
     where: str
@@ -63,7 +70,7 @@ class Question:
 
 @dataclass
 class Article:
-    """A page as tokens, with the ``(start, end)`` of each block, and its questions."""
+    """A page as tokens, with the range of tokens of each block, and its questions."""
 
     title: str
     tokens: list[str]
@@ -72,12 +79,12 @@ class Article:
 
 
 def split(text: str) -> list[str]:
-    """The words of ``text`` as NQ has them."""
+    """Returns the words of ``text`` as NQ divides it."""
     return [word for word, _ in words(text)]
 
 
 def element(tag: str, inner: Sequence[str], attribute: str = "") -> list[str]:
-    """Put tokens between an opening and a closing tag.
+    """Returns tokens between an opening and a closing tag.
 
     >>> element("Th", ["Depth"], 'colspan="2"')
     ['<Th_colspan="2">', 'Depth', '</Th>']
@@ -87,7 +94,7 @@ def element(tag: str, inner: Sequence[str], attribute: str = "") -> list[str]:
 
 
 def table(lines: Sequence[str]) -> list[str]:
-    """Tokens of a table; the only cell of a row spans the table's whole width."""
+    """Returns the tokens of a table; the only cell of a row spans all columns."""
     rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines]
     width = max(map(len, rows))
     tokens: list[str] = []
@@ -102,7 +109,7 @@ def table(lines: Sequence[str]) -> list[str]:
 
 
 def listing(tag: str, lines: Sequence[str]) -> list[str]:
-    """Tokens of a list; an indented line goes on with the item before it."""
+    """Returns the tokens of a list; an indented line continues the item before it."""
     items = re.split(r"\n(?! )", "\n".join(lines))
     inner: list[str] = []
     for item in items:
@@ -111,7 +118,7 @@ def listing(tag: str, lines: Sequence[str]) -> list[str]:
 
 
 def block(lines: Sequence[str]) -> list[str]:
-    """Tokens of one block or heading; its first characters say what it is."""
+    """Returns the tokens of one block or heading, whose first characters tell its type."""
     first = lines[0]
     if first.startswith("#"):
         level = len(first) - len(first.lstrip("#"))
@@ -126,48 +133,48 @@ def block(lines: Sequence[str]) -> list[str]:
 
 
 def questions(lines: Sequence[tuple[str, str]]) -> list[Question]:
-    """Read the questions below the ``---``.
+    """Returns the questions below the ``---``.
 
     Args:
-        lines: pairs of where the line stands, ``file:number``, and the line.
+        lines: pairs of ``file:number`` and the line.
 
     Raises:
-        ValueError: on a line or a combination of answers that means nothing.
+        ValueError: a line or a combination of answers is invalid.
     """
-    found: list[Question] = []
+    result: list[Question] = []
     answered: set[str] = set()
     for where, line in lines:
         key, _, value = (part.strip() for part in line.partition(" "))
         if key == "?":
-            found.append(Question(value, where))
-        elif not found:
+            result.append(Question(value, where))
+        elif not result:
             raise ValueError(f"{where}: found {line!r}, expected a line '? question' before it")
         elif key == "long:" and re.fullmatch(r"none|\d+", value):
-            found[-1].block = None if value == "none" else int(value)
-            answered.add(found[-1].where)
+            result[-1].block = None if value == "none" else int(value)
+            answered.add(result[-1].where)
         elif key == "short:":
-            found[-1].shorts.append(value)
+            result[-1].shorts.append(value)
         elif key == "yes_no:" and value in ("YES", "NO"):
-            found[-1].yes_no = value
+            result[-1].yes_no = value
         else:
             expected = "?, short, long: N|none, yes_no: YES|NO"
             raise ValueError(f"{where}: found {line!r}, expected {expected}")
-    for question in found:
+    for question in result:
         if question.where not in answered:
             raise ValueError(f"{question.where}: no 'long:' line; write 'long: none' for no answer")
         if question.shorts and question.yes_no != "NONE":
             raise ValueError(f"{question.where}: has both short and yes_no; keep one of them")
         if question.block is None and (question.shorts or question.yes_no != "NONE"):
             raise ValueError(f"{question.where}: has an answer but no long one; name its block")
-    return found
+    return result
 
 
 def read_article(path: Path) -> Article:
-    """Read one source file.
+    """Reads one source file.
 
     Raises:
-        ValueError: on a file without a title or ``---``, with ``<`` or ``>`` in the text,
-            or with questions that mean nothing.
+        ValueError: the title or ``---`` is missing, the text has ``<`` or ``>``, or a question is
+            invalid.
     """
     lines = path.read_text(encoding="utf-8").splitlines()
     if not lines or not lines[0].startswith("# ") or "---" not in lines:
@@ -185,39 +192,39 @@ def read_article(path: Path) -> Article:
         if not chunk.startswith("#"):
             blocks.append((start, len(tokens)))
     below = enumerate(lines[rule + 1 :], rule + 2)
-    asked = questions([(f"{path.name}:{n}", line) for n, line in below if line.strip()])
-    return Article(title, tokens, blocks, asked)
+    numbered = [(f"{path.name}:{n}", line) for n, line in below if line.strip()]
+    return Article(title, tokens, blocks, questions(numbered))
 
 
 def candidates(tokens: Sequence[str]) -> list[Record]:
-    """Every paragraph, table, list, row and item, in the order of their opening tags.
+    """Returns every paragraph, table, list, row and item, in the order of their opening tags.
 
     >>> candidates(["<Ul>", "<Li>", "Kibo", "</Li>", "</Ul>"])[1]
     {'start_token': 1, 'end_token': 4, 'top_level': False}
     """
-    found: list[Record] = []
+    result: list[Record] = []
     open_: list[Record] = []
     for position, token in enumerate(tokens):
         match = CANDIDATE_TAG.fullmatch(token)
         if match and match[1]:
             open_.pop()["end_token"] = position + 1
         elif match:
-            found.append({"start_token": position, "end_token": -1, "top_level": not open_})
-            open_.append(found[-1])
-    return found
+            result.append({"start_token": position, "end_token": -1, "top_level": not open_})
+            open_.append(result[-1])
+    return result
 
 
 def find_answer(answer: str, article: Article, extent: Extent, where: str) -> Extent:
-    """The tokens of an answer inside its block.
+    """Returns the range of tokens of an answer in its block.
 
     Args:
-        answer: its text, or a longer one with the answer in ``[ ]``.
+        answer: its text, or a longer text with the answer in ``[ ]``.
         article: the page.
         extent: start and end of the block, in document tokens.
-        where: what an error names.
+        where: file and line for an error.
 
     Raises:
-        ValueError: if the block does not hold the text exactly once.
+        ValueError: the block does not contain the text exactly once.
     """
     before, bracket, rest = answer.partition("[")
     inside, _, after = rest.partition("]") if bracket else (answer, "", "")
@@ -235,16 +242,16 @@ def find_answer(answer: str, article: Article, extent: Extent, where: str) -> Ex
 
 
 def number(*parts: str) -> int:
-    """A stable signed 64-bit number made of some text."""
+    """Returns a signed 64-bit hash of some text."""
     digest = hashlib.sha256("\n".join(parts).encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def annotation(article: Article, question: Question, options: Sequence[Record]) -> Record:
-    """The one annotation of a question; -1 stands for "none", as in every NQ file.
+    """Returns the annotation of a question; -1 means "none", as in every NQ file.
 
     Raises:
-        ValueError: if the block or an answer's text is not in the article.
+        ValueError: the block or the text of an answer is not in the article.
     """
     long_answer = {"start_token": -1, "end_token": -1, "candidate_index": -1}
     shorts: list[Extent] = []
@@ -265,7 +272,7 @@ def annotation(article: Article, question: Question, options: Sequence[Record]) 
 
 
 def records(article: Article) -> Iterator[Record]:
-    """One simplified NQ record for every question of an article."""
+    """Yields a simplified NQ record for every question of an article."""
     options = candidates(article.tokens)
     for question in article.questions:
         yield {
@@ -280,12 +287,12 @@ def records(article: Article) -> Iterator[Record]:
 
 
 def articles(folder: Path = SOURCES) -> list[Article]:
-    """Read every source file, in the order of their names."""
+    """Returns the articles of all source files, in the order of their names."""
     return [read_article(path) for path in sorted(folder.glob("*.txt"))]
 
 
 def build(folder: Path = SOURCES) -> str:
-    """The whole sample as jsonl text."""
+    """Returns the whole sample as jsonl text."""
     return "".join(
         json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
         for article in articles(folder)
@@ -294,23 +301,25 @@ def build(folder: Path = SOURCES) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the sample, or compare it; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Make the bundled sample from its sources.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if it differs")
+    """Writes the sample, or compares it with its sources; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Makes the bundled sample from its sources.")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit with 1 if the file is out of date"
+    )
     parser.add_argument("--sources", type=Path, default=SOURCES, help="folder of the *.txt files")
     parser.add_argument("--output", type=Path, default=SAMPLE, help="the jsonl file")
     args = parser.parse_args(argv)
     try:
-        made = build(args.sources).encode()
+        text = build(args.sources).encode()
     except ValueError as error:
         print(f"make_sample: {error}", file=sys.stderr)
         return 1
     if not args.check:
         args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_bytes(made)
-    elif not args.output.is_file() or args.output.read_bytes() != made:
+        args.output.write_bytes(text)
+    elif not args.output.is_file() or args.output.read_bytes() != text:
         print(
-            f"make_sample: {args.output.name} is not what the sources make; "
+            f"make_sample: {args.output.name} is out of date: "
             "run python -m experiments.make_sample",
             file=sys.stderr,
         )
@@ -319,4 +328,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -1,79 +1,95 @@
-"""How much of a page has to be read: what each ``NEAR`` of ``refine`` saves and what it costs.
+"""Measures what pruning saves and which answers it changes, for several values of ``NEAR``.
 
     python -m experiments.margin --data dev.jsonl.gz --max-seq-length 512 --doc-stride 128
 
-Reads every window once; then tells for each margin which windows ``refine`` would have read, which
-answers would have become others, and what that does to F1 where there is gold. With ``--output``
-the scores are kept: a reading that was interrupted goes on, and other margins take no reading.
+The command scores every window once. Then it tells for each margin (``near`` of
+``nq.inference.prune.levels``) which windows ``prune`` would have computed, which answers would have
+changed, and by how much F1 would have, where there is gold. With ``--output`` the scores are kept:
+an interrupted run resumes, and other margins need no computation.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from nq.bundle import bundled_model
-from nq.commands import terminal
+from nq.commands import arguments, terminal
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error
+from nq.formats.inputs import find_files
 from nq.formats.predictions import encode_prediction
 from nq.inference import prune
 from nq.inference.profile import Profile
+from nq.inference.scorer import window_scores
 from nq.postprocess.decision import decide
-from nq.records import READ, SCORE_COLUMNS, Example, ExampleId, IntArray, Prediction, WindowScores
-from nq.runs.scoring import Scorekeeper
-
-if TYPE_CHECKING:
-    from nq.runs.scored import Scored
+from nq.preprocess.features import features
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.records import (
+    READ,
+    SCORE_COLUMNS,
+    Columns,
+    Example,
+    ExampleId,
+    IntArray,
+    Prediction,
+    WindowScores,
+)
+from nq.runs.evaluate import Evaluation
+from nq.runs.job import Job
+from nq.runs.scoring import PhaseTimer, Plan, Scoring, check_job, open_scoring
 
 MARGINS = (0.0, 1.0, 2.0, prune.NEAR, 3.0, 5.0)
+DEFAULT_PROFILE = "mixed+grappler+buckets"
 PARTS = ("long", "short", "yes_no")
 F1 = {"long": "long-answer-f1", "short": "short-answer-f1", "micro": "micro_f1"}
 REMAINDERS = {"even": 0, "odd": 1}
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Returns the parser of the command."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.margin",
-        description="Tells what each margin of the optimization 'refine' saves and costs.",
+        description="Measures what each margin of the optimization 'prune' saves and costs.",
     )
-    parser.add_argument("--data", nargs="+", required=True, metavar="FILE")
-    parser.add_argument("--model", type=Path, metavar="DIR", help="default: the bundled model")
-    terminal.add_settings(
+    arguments.add_data(parser)
+    arguments.add_model(parser)
+    arguments.add_settings(
         parser, WindowConfig, only=("max_seq_length", "doc_stride"), show_default=False
     )
     parser.add_argument(
-        "--margins", nargs="+", type=_margin, default=MARGINS, metavar="X", help="to be compared"
+        "--margins",
+        nargs="+",
+        type=_margin,
+        default=MARGINS,
+        metavar="X",
+        help="to be compared",
     )
     parser.add_argument(
         "--half",
         choices=(*REMAINDERS, "all"),
         default="even",
-        help="which examples count, by their ids; all are read (default: even)",
+        help="which examples count, by their ids; all are scored (default: even)",
     )
     parser.add_argument(
         "--profile",
-        default="mixed+grappler+buckets",
-        help="to read all windows under (default: mixed+grappler+buckets)",
+        type=arguments.profile,
+        default=Profile.parse(DEFAULT_PROFILE),
+        metavar="P",
+        help=f"optimizations to score all windows under (default: {DEFAULT_PROFILE})",
     )
-    parser.add_argument("--batch-size", type=terminal.positive, default=16, metavar="N")
+    arguments.add_batch_size(parser)
+    arguments.add_limit(parser)
     parser.add_argument(
-        "--limit", type=terminal.positive, metavar="N", help="the first N records only"
+        "--output", type=Path, metavar="DIR", help="keep windows and scores in this folder"
     )
-    parser.add_argument(
-        "--output", type=Path, metavar="DIR", help="keep windows and scores here for another time"
-    )
-    terminal.add_common(parser)
+    arguments.add_common(parser)
     return parser
 
 
@@ -86,111 +102,123 @@ def _margin(text: str) -> float:
 
 @dataclass(frozen=True)
 class Page:
-    """One example whose windows were all read: what it would have been without some of them."""
+    """One example with the scores of all its windows.
+
+    Args:
+        example: question and page.
+        scores: of all windows.
+        token_map: ``[W, L]`` document token of each position of each window.
+        decision: how scores become answers.
+    """
 
     example: Example
     scores: WindowScores
     token_map: IntArray
     decision: DecisionConfig
-    _decided: dict[bytes, Prediction] = field(default_factory=dict)
 
-    def decided(self) -> Prediction:
-        """The prediction by all windows."""
-        return decide(self.example, self.scores, self.decision)
+    def predict(self) -> Prediction:
+        """Returns the prediction by all windows."""
+        return decide(self.example, self.scores, self.decision).prediction
 
-    def refined(self, margin: float) -> tuple[Prediction, int]:
-        """The prediction under ``refine``, and how many windows it rests on."""
+    def predict_pruned(self, margin: float) -> tuple[Prediction, int]:
+        """Returns the prediction under ``prune``, and how many windows that computes."""
 
-        def look_up(windows: IntArray) -> dict[str, np.ndarray[Any, Any]]:
+        def look_up(windows: IntArray) -> Columns:
             return {name: getattr(self.scores, name)[windows] for name in SCORE_COLUMNS}
 
-        everything = [slice(0, len(self.scores))]
-        columns = prune.read(
+        columns = prune.pruned_scores(
             look_up,
             self.token_map,
             [self.example],
-            everything,
+            [slice(0, len(self.scores))],
             self.decision,
             prune.levels(margin),
         )
-        read = columns.pop(READ)
-        key = read.tobytes()
-        if key not in self._decided:
-            self._decided[key] = decide(self.example, WindowScores(**columns), self.decision)
-        return self._decided[key], int(read.sum())
+        decision = decide(self.example, window_scores(columns), self.decision)
+        return decision.prediction, int(columns[READ].sum())
 
 
 @dataclass
 class Tally:
-    """What is counted of one way to read."""
+    """Adds up the predictions for several examples."""
 
     questions: int = 0
     windows: int = 0
     changed: Counter[str] = field(default_factory=Counter)
-    score: Scorekeeper = field(default_factory=Scorekeeper)
+    evaluation: Evaluation = field(default_factory=Evaluation)
 
-    def add(self, example: Example, found: Prediction, whole: Prediction, windows: int) -> None:
-        """Takes in a prediction beside that by all windows."""
+    def add(self, example: Example, pruned: Prediction, full: Prediction, windows: int) -> None:
+        """Adds a prediction.
+
+        Args:
+            example: question and page.
+            pruned: the prediction.
+            full: the prediction by all windows.
+            windows: how many windows were computed for ``pruned``.
+        """
         self.questions += 1
         self.windows += windows
-        others = changes(found, whole)
-        self.changed.update(others)
-        self.changed["any"] += bool(others)
-        self.score.add(example, encode_prediction(found, example.token_bytes))
+        parts = changed_parts(pruned, full)
+        self.changed.update([*parts, "any"] if parts else [])
+        self.evaluation.add(example, encode_prediction(pruned, example.token_bytes))
 
     def shares(self) -> dict[str, float]:
-        """Of all answers, those that changed: in each part, and in any."""
+        """Returns the share of the answers that changed, by part, and in any part."""
         return {name: self.changed[name] / self.questions for name in (*PARTS, "any")}
 
     def f1(self) -> dict[str, float]:
-        """Empty without gold."""
-        metrics = self.score.metrics()
+        """Returns each F1; empty without gold."""
+        metrics = self.evaluation.metrics()
         return {name: metrics[key] for name, key in F1.items() if metrics}
 
 
-def changes(found: Prediction, whole: Prediction) -> list[str]:
-    """Which parts of the answer are others; scores do not count.
+def changed_parts(pruned: Prediction, full: Prediction) -> list[str]:
+    """Returns the parts of the answer that differ; scores do not count.
 
-    >>> changes(Prediction(1, long_score=0.5), Prediction(1))
+    >>> changed_parts(Prediction(1, long_score=0.5), Prediction(1))
     []
     """
     same = (
-        found.long == whole.long,
-        found.shorts == whole.shorts,
-        found.yes_no is whole.yes_no,
+        pruned.long == full.long,
+        pruned.shorts == full.shorts,
+        pruned.yes_no is full.yes_no,
     )
     return [part for part, equal in zip(PARTS, same, strict=True) if not equal]
 
 
 def measure(pages: Iterable[Page], margins: Sequence[float]) -> dict[str, Any]:
-    """What every margin reads and changes.
+    """Returns what every margin computes and changes.
 
     Args:
-        pages: whose windows were all read.
-        margins: ``near`` of ``nq.inference.prune.read``.
+        pages: with the scores of all windows.
+        margins: values of ``near`` for ``nq.inference.prune.levels``.
 
     Returns:
-        How many ``questions`` and ``windows``, the ``f1`` of reading them all, and for each of
-        the ``margins`` the shares of windows read and of answers changed, and what it adds to F1.
+        The numbers of ``questions`` and ``windows``, the ``f1`` with all windows, and for each of
+        the ``margins`` the share of windows that are computed (``read``), the shares of answers
+        that ``changed``, and the change of ``f1``.
+
+    Raises:
+        Error: there are no pages.
     """
-    plain, tallies = Tally(), {margin: Tally() for margin in sorted(set(margins))}
+    full, tallies = Tally(), {margin: Tally() for margin in sorted(set(margins))}
     for page in pages:
-        whole = page.decided()
-        plain.add(page.example, whole, whole, len(page.scores))
+        prediction = page.predict()
+        full.add(page.example, prediction, prediction, len(page.scores))
         for margin, tally in tallies.items():
-            found, windows = page.refined(margin)
-            tally.add(page.example, found, whole, windows)
-    if not plain.questions:
-        raise Error("no example of that half in the data; give --half all, or more data")
-    f1 = plain.f1()
+            pruned, windows = page.predict_pruned(margin)
+            tally.add(page.example, pruned, prediction, windows)
+    if not full.questions:
+        raise Error("no example of that half in the data: give --half all, or more data")
+    f1 = full.f1()
     return {
-        "questions": plain.questions,
-        "windows": plain.windows,
+        "questions": full.questions,
+        "windows": full.windows,
         "f1": f1,
         "margins": [
             {
                 "margin": margin,
-                "read": tally.windows / plain.windows,
+                "read": tally.windows / full.windows,
                 "changed": tally.shares(),
                 "f1": {name: value - f1[name] for name, value in tally.f1().items()},
             }
@@ -200,7 +228,7 @@ def measure(pages: Iterable[Page], margins: Sequence[float]) -> dict[str, Any]:
 
 
 def in_half(example_id: ExampleId, half: str) -> bool:
-    """Whether an example counts; ids that are no numbers are in no half.
+    """Returns whether an example belongs to a half; ids that are not numbers are in neither.
 
     >>> in_half(4, "even"), in_half(4, "odd"), in_half("a", "odd"), in_half("a", "all")
     (True, False, False, True)
@@ -208,32 +236,21 @@ def in_half(example_id: ExampleId, half: str) -> bool:
     return half == "all" or (isinstance(example_id, int) and example_id % 2 == REMAINDERS[half])
 
 
-def read_pages(scored: Scored, half: str, on_page: Callable[[int, int], None]) -> Iterator[Page]:
-    """The examples of a half with their scores.
-
-    Args:
-        scored: all of them.
-        half: ``even``, ``odd`` or ``all``.
-        on_page: told of each example that is done, and how many there are.
-    """
-    from nq.preprocess.features import features
-    from nq.preprocess.tokenizers.load import load_tokenizer
-
-    job = scored.job
+def read_pages(job: Job, scoring: Scoring, half: str) -> Iterator[Page]:
+    """Yields the examples of one half with their scores; all examples are scored."""
     tokenizer = load_tokenizer(job.model, job.windows.compat)
-    for example, scores in scored:
+    for example, scores in scoring:
         if in_half(example.example_id, half):
             token_map = features(example, tokenizer, job.windows).token_map
             yield Page(example, scores, token_map, job.decision)
-        on_page(1, scored.examples)
 
 
 def table(result: dict[str, Any]) -> str:
-    """The result as a person reads it."""
-    whole = "   ".join(f"{name} {f1:.3f}" for name, f1 in result["f1"].items())
+    """Returns the result as text."""
+    f1 = "   ".join(f"{name} {value:.3f}" for name, value in result["f1"].items())
     lines = [
         f"{result['questions']} questions, {result['windows']} windows",
-        f"F1 if all are read: {whole or 'not known, the data have no annotations'}",
+        f"F1 with all windows: {f1 or 'unknown, the data have no annotations'}",
         "",
         "        windows     answers changed, %           F1 changed, points",
         "margin   read, %    long  short yes/no    any     long  short  micro",
@@ -247,28 +264,25 @@ def table(result: dict[str, Any]) -> str:
 
 def compare(args: argparse.Namespace) -> int:
     """Runs the command."""
-    profile = Profile.parse(args.profile)
-    if profile.changes.refine:
-        raise terminal.UsageError("every window is to be read: leave refine out of --profile")
-    from nq.formats import inputs
-    from nq.model.checkpoint import load_settings
-    from nq.runs.job import Job, Report
-    from nq.runs.scored import score_windows
-
-    model = args.model or bundled_model()
-    own = load_settings(model)
-    windows = terminal.settings(own.windows, args)
-    files = tuple(inputs.find_files(args.data))
-    with _folder(args.output) as folder:
+    if args.profile.changes.prune:
+        raise terminal.UsageError("all windows must be scored: remove prune from --profile")
+    temporary = tempfile.TemporaryDirectory() if args.output is None else None
+    with temporary or nullcontext(args.output) as folder:
         job = Job(
-            files, model, profile, windows, own.decision, args.batch_size, folder, limit=args.limit
+            find_files(args.data),
+            args.model,
+            args.profile,
+            batch_size=args.batch_size,
+            output=folder,
+            limit=args.limit,
         )
+        job = replace(job, windows=arguments.settings(job.windows, args))
+        check_job(job)
         with (
-            terminal.bar("predict", "windows") as bar,
-            score_windows(job, Report(args.profile, folder), bar) as scored,
-            terminal.bar("compare", "pages") as compared,
+            terminal.progress_bar("predict", "windows") as bar,
+            open_scoring(Plan.of(job), PhaseTimer(), bar) as scoring,
         ):
-            result = measure(read_pages(scored, args.half, compared), args.margins)
+            result = measure(read_pages(job, scoring, args.half), args.margins)
     if args.json:
         terminal.print_json(result)
     else:
@@ -276,18 +290,8 @@ def compare(args: argparse.Namespace) -> int:
     return 0
 
 
-@contextlib.contextmanager
-def _folder(output: Path | None) -> Iterator[Path]:
-    """Where windows and scores lie: for good, or for a while."""
-    if output is not None:
-        yield output
-        return
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Runs the command; returns its exit code."""
     return terminal.run(compare, parser(), argv)
 
 

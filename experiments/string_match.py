@@ -1,8 +1,10 @@
-"""``python -m experiments.string_match RUN_DIR``: how many short answers read like the gold.
+"""Counts the short answers of a finished run that equal the gold text.
 
-For data whose records carry their answers as texts (``answers``: a list of strings). Before they
-are compared, texts lose upper case, punctuation, articles and double blanks, as in SQuAD's
-evaluation (Rajpurkar et al. 2016).
+    python -m experiments.string_match runs/grappler-0e8ba8e85b
+
+The records must have their answers as texts (``answers``: a list of strings). Before texts are
+compared, upper case, punctuation, articles and repeated blanks are removed, as in the evaluation of
+SQuAD (Rajpurkar et al. 2016).
 """
 
 from __future__ import annotations
@@ -10,39 +12,33 @@ from __future__ import annotations
 import argparse
 import re
 import string
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import orjson
-
-from experiments.errors.finished import Finished, read_finished
-from nq.commands import terminal
+from nq.commands import arguments, terminal
 from nq.errors import Error
-from nq.evaluation import labels
-from nq.formats import inputs
-from nq.formats.fields import RecordError
+from nq.evaluation.labels import Label
 from nq.records import Example, Span
-from nq.runs.examples import answered_examples
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, ""))
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Returns the parser of the command."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.string_match",
-        description="The share of short answers of a finished run that read like one of the "
-        "record's 'answers'.",
+        description="Counts the short answers of a finished run that equal one of the record's "
+        "'answers'.",
     )
     parser.add_argument("run", type=Path, metavar="RUN_DIR", help="folder that nq answer wrote")
-    terminal.add_common(parser)
+    arguments.add_common(parser)
     return parser
 
 
 def normalized(text: str) -> str:
-    """What is compared.
+    """Returns the part of a text that is compared.
 
     >>> normalized("The  U.S. , 1990"), normalized("u.s. 1990")
     ('us 1990', 'us 1990')
@@ -53,54 +49,41 @@ def normalized(text: str) -> str:
 
 def match(args: argparse.Namespace) -> int:
     """Runs the command."""
-    run = read_finished(args.run)
-    found = [
-        (answer_text(example, run.predictions[example.example_id]), gold)
-        for example, gold in with_answers(run)
+    from experiments.errors.finished import read_run
+
+    run = read_run(args.run)
+    gold = {key: texts for key, texts in run.extra_field("answers").items() if _are_texts(texts)}
+    answers = [
+        (answer_text(example, run.predictions[example.example_id]), gold[key])
+        for key, example in run.examples()
+        if key in gold
     ]
-    if not found:
-        raise Error(f"no record that {args.run} was made from has 'answers' to compare with")
-    right = sum(normalized(said) in map(normalized, gold) for said, gold in found)
+    if not answers:
+        raise Error(f"no record of the data of {args.run} has 'answers' to compare with")
+    matched = sum(normalized(answer) in map(normalized, texts) for answer, texts in answers)
     result = {
-        "questions": len(found),
-        "answered_in_short": sum(bool(said) for said, _ in found),
-        "matched": right,
-        "share": right / len(found),
+        "questions": len(answers),
+        "answered_in_short": sum(bool(answer) for answer, _ in answers),
+        "matched": matched,
+        "share": matched / len(answers),
     }
     terminal.print_result(result, args.json)
     return 0
 
 
-def with_answers(run: Finished) -> Iterator[tuple[Example, list[str]]]:
-    """The examples of a run whose records carry answers as texts."""
-    gold: dict[tuple[int, int], list[str]] = {}
-    for index, path in enumerate(run.job.files):
-        for source, line in inputs.read_lines(path, index, limit=run.job.limit):
-            texts = None if isinstance(line, RecordError) else _answers(line)
-            if texts:
-                gold[index, source.line] = texts
-    for source, example in answered_examples(run.job):
-        if (source.file_index, source.line) in gold:
-            yield example, gold[source.file_index, source.line]
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 0 and all(isinstance(t, str) for t in value)
 
 
-def _answers(line: bytes) -> list[str] | None:
-    try:
-        texts = orjson.loads(line).get("answers")
-    except (ValueError, AttributeError):
-        return None
-    return texts if isinstance(texts, list) and all(isinstance(t, str) for t in texts) else None
-
-
-def answer_text(example: Example, label: labels.Label) -> str:
-    """The short answer in words, empty where there is none."""
-    return " ".join(example.text(Span(s.start_token, s.end_token)) for s in label.short)
+def answer_text(example: Example, label: Label) -> str:
+    """Returns the short answer in words, empty if there is none."""
+    return " ".join(example.text(Span(*span.tokens)) for span in label.short_spans)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Runs the command; returns its exit code."""
     return terminal.run(match, parser(), argv)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -1,10 +1,10 @@
-"""``python -m experiments.tables``: writes the tables of README.md and docs/ from their sources.
+"""Writes the tables of README.md and docs/ from their sources.
 
     python -m experiments.tables            # rewrites every table that is out of date
     python -m experiments.tables --check    # exits with 1 if a file is out of date
     python -m experiments.tables --record sweep_60 -- python -m experiments.sweep … --json
 
-A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``. The names in ``SOURCES`` are
+A table is between ``<!-- table: NAME -->`` and ``<!-- end -->``. The names in ``SOURCES`` are
 tables of the code. Every other name is a result file, ``experiments/results/NAME.json``, whose kind
 is the part of its name before the first underscore (see ``KINDS``). ``--record`` runs a command
 that prints one JSON object on stdout and writes such a file:
@@ -31,7 +31,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nq.commands import terminal
+from experiments.text_tables import markdown
+from nq.commands import arguments, terminal
 from nq.errors import Error
 
 ROOT = Path(__file__).parents[1]
@@ -62,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
         help=f"run COMMAND and write {RESULTS}/NAME.json; NAME begins with {', '.join(KINDS)}",
     )
     parser.add_argument("command", nargs="*", metavar="COMMAND", help="command for --record")
-    terminal.add_common(parser)
+    arguments.add_common(parser)
     return parser
 
 
@@ -74,8 +75,9 @@ def tables(args: argparse.Namespace) -> int:
         changed = [str(record(args.record, args.command, ROOT))]
     else:
         changed = update(ROOT, write=not args.check)
-    done = "out of date" if args.check else "written"
-    terminal.print_result({done: changed if args.json else ", ".join(changed) or "none"}, args.json)
+    label = "out of date" if args.check else "written"
+    shown = changed if args.json else ", ".join(changed) or "none"
+    terminal.print_result({label: shown}, args.json)
     return terminal.FAILED if args.check and changed else 0
 
 
@@ -101,11 +103,11 @@ def update(root: Path, write: bool) -> list[str]:
                 f"{name}: a marker of a table is incomplete; expected '<!-- table: NAME -->' and "
                 "'<!-- end -->', each on a line of its own"
             )
-        fresh = BLOCK.sub(lambda match: f"{match[1]}{table(match[2], root)}{match[4]}", text)
-        if fresh != text:
+        updated = BLOCK.sub(lambda match: f"{match[1]}{table(match[2], root)}{match[4]}", text)
+        if updated != text:
             changed.append(name)
             if write:
-                path.write_text(fresh, encoding="utf-8")
+                path.write_text(updated, encoding="utf-8")
     return changed
 
 
@@ -134,7 +136,7 @@ def read_result(name: str, root: Path) -> Result:
     """Returns the content of a result file.
 
     Raises:
-        Error: the file is missing, or it is not a result of the kind that its name says.
+        Error: the file is missing, or it is not a result of the kind in its name.
     """
     kind = _kind(name)
     path = root / RESULTS / f"{name}.json"
@@ -167,7 +169,7 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
         The path of the result file.
 
     Raises:
-        Error: the command fails, or prints something else, or something of another kind.
+        Error: the command fails, or prints something else or a result of another kind.
     """
     kind = _kind(name)
     date = datetime.date.today().isoformat()
@@ -192,7 +194,7 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
 
 
 def machine() -> str:
-    """Returns a description of this machine: cores, processor, and its fast number types."""
+    """Returns a description of this machine: cores, processor, and its vector instructions."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     info = Path("/proc/cpuinfo")
     text = info.read_text(encoding="utf-8") if info.is_file() else ""
@@ -210,18 +212,6 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return installed
-
-
-def markdown(*rows: Sequence[str]) -> str:
-    """Returns a Markdown table; the first row is its head.
-
-    >>> print(markdown(("a", "b"), ("1", "2")), end="")
-    | a | b |
-    |---|---|
-    | 1 | 2 |
-    """
-    lines = [f"| {' | '.join(cells)} |\n" for cells in rows]
-    return "".join([lines[0], f"|{'---|' * len(rows[0])}\n", *lines[1:]])
 
 
 def profiles(root: Path) -> str:
@@ -283,10 +273,9 @@ def results(root: Path) -> str:
 
 def sweep(result: Result) -> str:
     """Returns the table of ``python -m experiments.sweep --json``."""
-    from experiments.sweep import Row
-    from experiments.sweep import table as markdown_of
+    from experiments.sweep import Row, table
 
-    return markdown_of([Row(**row) for row in result["rows"]]) + "\n"
+    return table([Row(**row) for row in result["rows"]])
 
 
 def peers(result: Result) -> str:

@@ -1,4 +1,4 @@
-"""What comes with the package: a trained model and a sample of questions."""
+"""The data that the package contains: a trained model and a sample of questions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def bundled_model() -> Path:
-    """The folder of the model that comes with the package."""
+    """Returns the folder of the bundled model."""
     return Path(str(resources.files("nq") / "bundled"))
 
 
 def bundled_sample() -> Path:
-    """The questions that come with the package."""
+    """Returns the file of the 40 bundled questions."""
     return Path(str(resources.files("nq") / "sample" / "questions.jsonl"))

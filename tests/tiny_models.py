@@ -1,9 +1,9 @@
-"""A tiny vocabulary, a tiny model with weights to reckon with, and random tiny windows."""
+"""A tiny vocabulary, a tiny model with known weights, and random tiny windows."""
 
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 
 from nq.config import ModelConfig
 from nq.formats.tfrecord import encode_records
+from nq.model.names import BERT
+from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers.base import MARKERS
 from nq.records import Features, FloatArray, IntArray, Source
 
@@ -36,7 +38,7 @@ N_QUERY = 4
 
 
 def tensors(shape: ModelConfig = SHAPE, seed: int = 0) -> dict[str, FloatArray]:
-    """Random weights under the Hugging Face names; activations vary as little as BERT's do."""
+    """Returns random weights with Hugging Face's names; activations vary as little as BERT's."""
     draw = np.random.default_rng(seed)
     hidden, inner = shape.hidden_size, shape.intermediate_size
 
@@ -50,7 +52,7 @@ def tensors(shape: ModelConfig = SHAPE, seed: int = 0) -> dict[str, FloatArray]:
         return {f"{name}.weight": 1 + normal(hidden, scale=0.1), f"{name}.bias": normal(hidden)}
 
     embeddings = "bert.embeddings"
-    found = {
+    weights = {
         f"{embeddings}.word_embeddings.weight": normal(shape.vocab_size, hidden, scale=0.03),
         f"{embeddings}.position_embeddings.weight": normal(
             shape.max_position_embeddings, hidden, scale=0.01
@@ -63,16 +65,16 @@ def tensors(shape: ModelConfig = SHAPE, seed: int = 0) -> dict[str, FloatArray]:
     for i in range(shape.num_hidden_layers):
         layer = f"bert.encoder.layer.{i}"
         for part in ("query", "key", "value"):
-            found |= linear(f"{layer}.attention.self.{part}", hidden, hidden)
-        found |= linear(f"{layer}.attention.output.dense", hidden, hidden)
-        found |= norm(f"{layer}.attention.output.LayerNorm")
-        found |= linear(f"{layer}.intermediate.dense", inner, hidden)
-        found |= linear(f"{layer}.output.dense", hidden, inner)
-        found |= norm(f"{layer}.output.LayerNorm")
-    found |= linear("bert.pooler.dense", hidden, hidden)
-    found |= linear("qa_outputs", 2, hidden)
-    found |= linear("type_outputs", 5, hidden)
-    return found
+            weights |= linear(f"{layer}.attention.self.{part}", hidden, hidden)
+        weights |= linear(f"{layer}.attention.output.dense", hidden, hidden)
+        weights |= norm(f"{layer}.attention.output.LayerNorm")
+        weights |= linear(f"{layer}.intermediate.dense", inner, hidden)
+        weights |= linear(f"{layer}.output.dense", hidden, inner)
+        weights |= norm(f"{layer}.output.LayerNorm")
+    weights |= linear("bert.pooler.dense", hidden, hidden)
+    weights |= linear("qa_outputs", 2, hidden)
+    weights |= linear("type_outputs", 5, hidden)
+    return weights
 
 
 def model(
@@ -81,17 +83,23 @@ def model(
     shape: ModelConfig = SHAPE,
     **options: Any,
 ) -> Any:
-    """A tiny BERT-Joint with the weights of ``tensors``."""
+    """Returns a tiny BERT-Joint with the weights of ``tensors``."""
     from nq.model import checkpoint, joint, names
 
     built = joint.build(shape, length, dtype, **options)
-    report = checkpoint.fill(built, tensors(shape), names.table(shape))
+    report = checkpoint.fill(built, stored(tensors(shape)), names.table(shape))
     assert report == checkpoint.LoadReport()
     return built
 
 
+def stored(tensors: Mapping[str, FloatArray]) -> CheckpointTensors:
+    """Returns tensors in memory as those of a checkpoint with Hugging Face's names."""
+    shapes = {name: value.shape for name, value in tensors.items()}
+    return CheckpointTensors(BERT, shapes, tensors.__getitem__)
+
+
 def rows(n_pieces: Sequence[int], length: int, seed: int = 0) -> dict[str, IntArray]:
-    """Inputs of the model: windows of so many pieces, padded to ``length``."""
+    """Returns inputs of the model: windows of ``n_pieces`` pieces, padded to ``length``."""
     draw = np.random.default_rng(seed)
     pieces, pos = np.asarray(n_pieces)[:, None], np.arange(length)[None]
     mask = pos < pieces
@@ -106,7 +114,7 @@ def rows(n_pieces: Sequence[int], length: int, seed: int = 0) -> dict[str, IntAr
 def features(
     example_id: int, n_windows: int, length: int, seed: int = 0, pieces: int | None = None
 ) -> Features:
-    """Windows of an example: some positions are text, in order; the rest map to -1."""
+    """Returns windows of an example in which some positions are text, in order."""
     draw = np.random.default_rng([seed, example_id])
     n_pieces = np.full(n_windows, pieces) if pieces else draw.integers(6, length + 1, n_windows)
     inputs = rows(n_pieces.tolist(), length, seed=seed + example_id)
@@ -119,11 +127,11 @@ def features(
 
 
 def write_shard(path: Path, examples: Sequence[tuple[Source, Features]]) -> Path:
-    """The windows of ``examples``, one after the other, as a file of TFRecords."""
+    """Writes the windows of ``examples``, in order, to a file of TFRecords."""
     import tensorflow as tf
 
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for source, found in examples:
-            for record in encode_records(found, source):
+        for source, windows in examples:
+            for record in encode_records(windows, source):
                 writer.write(record)
     return path

@@ -1,10 +1,10 @@
-"""Where a finished run loses its answers: by kind of question, by stage, by confidence.
+"""Error analysis of a finished run: by kind of question, by stage and by confidence.
 
 | step | file |
 |---|---|
-| the run's folder -> examples, predictions, scores | ``finished.py`` |
-| example -> its kind, in words | ``traits.py`` |
-| example, prediction, what each stage keeps -> case | ``losses.py`` |
+| folder of a run -> examples, predictions, scores | ``finished.py`` |
+| example -> its traits, such as the question word | ``traits.py`` |
+| example, prediction, output of each stage -> case | ``losses.py`` |
 | cases -> report | ``report.py`` |
-| report -> text, page | ``text.py``, ``page.py`` |
+| report -> text, HTML page | ``text.py``, ``page.py`` |
 """

@@ -1,10 +1,10 @@
-"""Where a finished run loses its answers.
+"""Shows where a finished run loses its answers.
 
     nq answer --data dev.jsonl.gz --keep-scores
     python -m experiments.errors runs/grappler-0e8ba8e85b
 
-Prints tables, writes them as ``errors.html`` into the run's folder, and adds that page to the
-run in MLflow.
+Prints tables, writes them to ``errors.html`` in the run's folder, and adds that page to the MLflow
+run.
 """
 
 from __future__ import annotations
@@ -15,28 +15,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nq import tracking
-from nq.commands import terminal
+from nq.commands import arguments, terminal
 from nq.errors import Error
 
 if TYPE_CHECKING:
-    from experiments.errors.finished import Finished
+    from experiments.errors.finished import FinishedRun
 
 PAGE = "errors.html"
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Returns the parser of the command."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.errors",
         description="Shows where a finished run of nq answer loses its answers: by kind of "
         "question, by stage, by confidence. Run nq answer with --keep-scores to see all stages.",
     )
     parser.add_argument("run", type=Path, metavar="RUN_DIR", help="folder that nq answer wrote")
+    parser.add_argument("--data", nargs="+", metavar="FILE", help="the run's data, if it was moved")
     parser.add_argument(
-        "--data", nargs="+", metavar="FILE", help="where the run's data lies now, if it was moved"
-    )
-    parser.add_argument(
-        "--model", type=Path, metavar="DIR", help="where its model folder lies now, likewise"
+        "--model", type=Path, metavar="DIR", help="the run's model folder, if it was moved"
     )
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help=f"the page; default: {PAGE} in RUN_DIR"
@@ -49,45 +47,49 @@ def parser() -> argparse.ArgumentParser:
         "--tracking-uri", metavar="U", help="MLflow store or server; default: sqlite:///mlflow.db"
     )
     group.add_argument("--no-track", action="store_true", help="do not add the page to the run")
-    terminal.add_common(parser)
+    arguments.add_common(parser)
     return parser
 
 
 def errors(args: argparse.Namespace) -> int:
     """Runs the command."""
-    from experiments.errors.finished import cases, read_finished
+    from experiments.errors.finished import cases, read_run
     from experiments.errors.page import page
     from experiments.errors.report import report
     from experiments.errors.text import text
     from nq.formats import inputs
 
-    files = inputs.find_files(args.data) if args.data else None
-    run = read_finished(args.run, files, args.model)
-    with terminal.bar("analyse", "examples") as bar:
-        found = list(cases(run, bar))
-    if not found:
+    run = read_run(args.run, inputs.find_files(args.data) if args.data else None, args.model)
+    with terminal.progress_bar("analyse", "examples") as bar:
+        annotated = list(cases(run, bar))
+    if not annotated:
         raise Error(
-            "no record of the run's data has annotations, so nothing is right or wrong; "
+            "no record of the run's data has annotations, so that no answer is right or wrong: "
             "answer annotated questions (train or dev)"
         )
-    without = len(run.predictions) - len(found)
-    told = report(found, _describe(run), without, run.scores is not None, max(0, args.show))
+    result = report(
+        annotated,
+        _description(run),
+        len(run.predictions) - len(annotated),
+        run.scores is not None,
+        max(0, args.show),
+    )
     output = args.output or args.run / PAGE
-    output.write_text(page(told), encoding="utf-8")
-    where = None
+    output.write_text(page(result), encoding="utf-8")
+    how_to_open = None
     if run.run_id and not args.no_track:
-        where = tracking.attach([output], run.run_id, args.tracking_uri)
+        how_to_open = tracking.attach([output], run.run_id, args.tracking_uri)
     if args.json:
-        terminal.print_json(told.to_dict() | {"page": str(output), "run_id": run.run_id})
+        terminal.print_json(result.to_dict() | {"page": str(output), "run_id": run.run_id})
     else:
-        print(text(told), f"\nwritten to {output}", sep="\n")
-        if where:
-            print(f"see the run: {where}")
+        print(text(result), f"\nwritten to {output}", sep="\n")
+        if how_to_open:
+            print(f"see the run: {how_to_open}")
     return 0
 
 
-def _describe(run: Finished) -> dict[str, str]:
-    """What the report says of the run."""
+def _description(run: FinishedRun) -> dict[str, str]:
+    """Returns the description of the run that the report shows."""
     settings = run.job.decision.to_dict().items()
     decision = (f"{name} {value}" for name, value in settings if not isinstance(value, dict))
     return {
@@ -100,7 +102,7 @@ def _describe(run: Finished) -> dict[str, str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Runs the command; returns its exit code."""
     return terminal.run(errors, parser(), argv)
 
 

@@ -1,7 +1,8 @@
-"""A finished run's folder, and its examples as cases."""
+"""Reads the folder of a finished run, of earlier versions too, and its examples as cases."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,111 +10,145 @@ from typing import Any
 
 import orjson
 
-from experiments.errors.losses import Case, Kept, judge, verdicts
+from experiments.errors.losses import Case, StageOutputs, judge, judgments
 from experiments.errors.traits import traits
 from nq.errors import Error
 from nq.evaluation import labels
 from nq.formats import inputs
-from nq.formats.fields import RecordError
 from nq.postprocess.spans import pairs
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
-from nq.records import Example, WindowScores
-from nq.runs.examples import answered_examples
-from nq.runs.job import JOB, METRICS, PREDICTIONS, RESULTS, SCORES, Job
-from nq.runs.score_store import Results, shards
+from nq.records import Example, ExampleId, WindowScores
+from nq.runs.job import Job
+from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES
+from nq.runs.score_store import Key, ScoreStore
+from nq.runs.scoring import read_request
 
-Place = tuple[int, int]
-"""Input file and line."""
-
-EVERY = 1 << 30
+UNLIMITED = 1 << 30
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedRun:
     """A run that has ended.
 
     Args:
-        folder: where it lies.
-        job: what was asked; its files and its model are there and as they were.
+        folder: of the run.
+        job: its description; its files and its model exist and have not changed.
         tokenizer: of the model.
         predictions: by example id.
-        scores: of the windows; ``None`` where they were not kept.
-        run_id: in the tracking store; ``None`` for a run that was not tracked.
+        scores: of the windows; ``None`` if they were not kept.
+        run_id: of the MLflow run; ``None`` if there is none.
     """
 
     folder: Path
     job: Job
     tokenizer: Tokenizer
-    predictions: dict[labels.ExampleId, labels.Label]
-    scores: Results | None
+    predictions: dict[ExampleId, labels.Label]
+    scores: ScoreStore | None
     run_id: str | None
 
+    def examples(self) -> Iterator[tuple[Key, Example]]:
+        """Yields the examples of the run in order, each with its file number and line.
 
-def read_finished(
+        Raises:
+            Error: an example has no prediction.
+        """
+        seen: set[ExampleId] = set()
+        for request in self.job.requests():
+            for source, example in read_request(request):
+                if example.example_id in seen:
+                    continue
+                if example.example_id not in self.predictions:
+                    raise Error(
+                        f"{self.folder / PREDICTIONS} has no example {example.example_id} of "
+                        f"{source.path}, line {source.line}: answer the questions again"
+                    )
+                seen.add(example.example_id)
+                yield (source.file_index, source.line), example
+
+    def extra_field(self, name: str) -> dict[Key, Any]:
+        """Returns a field of the records that the input formats do not have.
+
+        Args:
+            name: of the field.
+
+        Returns:
+            Its values by file number and line, for lines of JSON that have it.
+        """
+        values: dict[Key, Any] = {}
+        quoted = orjson.dumps(name)
+        for index, path in enumerate(self.job.files):
+            for source, line in inputs.read_lines(path, index, limit=self.job.limit):
+                if isinstance(line, bytes) and quoted in line:
+                    with contextlib.suppress(ValueError, AttributeError):  # a dead letter
+                        values[index, source.line] = orjson.loads(line).get(name)
+        return values
+
+
+def read_run(
     folder: Path, files: list[str] | None = None, model: Path | None = None
-) -> Finished:
-    """Reads a run's folder.
+) -> FinishedRun:
+    """Reads the folder of a finished run.
 
     Args:
-        folder: that ``nq answer`` wrote.
-        files: where the data files lie now, if they were moved.
-        model: where the model folder lies now, if it was moved.
+        folder: written by ``nq answer``.
+        files: the data files, if they were moved.
+        model: the model folder, if it was moved.
 
     Raises:
-        Error: the folder is no run, half a run, or what it was made from has changed.
+        Error: the folder has no finished run, or the data or the tokenizer have changed.
     """
-    asked = _read_json(folder, JOB)
+    description = _read_json(folder, JOB)
     try:
-        job = Job.from_dict(asked["job"])
-        described = asked["request"]
-        digests, tokenizer_was = [i["sha256"] for i in described["inputs"]], described["tokenizer"]
+        job = Job.from_dict(description["job"])
+        request = description["request"]
+        digests, tokenizer_sha256 = [i["sha256"] for i in request["inputs"]], request["tokenizer"]
     except (LookupError, TypeError, ValueError) as error:
         raise Error(
-            f"{folder / JOB} is of another version of nq ({error}); answer the questions again"
+            f"{folder / JOB} is of another version of nq ({error}): answer the questions again"
         ) from error
     job = replace(job, files=tuple(files or job.files), model=model or job.model)
     _check_files(job, digests)
     if not job.model.is_dir():
-        raise Error(f"{job.model} is there no more; give the model's new folder with --model")
+        raise Error(f"{job.model} does not exist: give the new folder of the model with --model")
     tokenizer = load_tokenizer(job.model, job.windows.compat)
-    if tokenizer_digest(tokenizer) != tokenizer_was:
+    if tokenizer_digest(tokenizer) != tokenizer_sha256:
         raise Error(
-            f"the tokenizer in {job.model} is not the one of the run; give the run's with --model"
+            f"the tokenizer in {job.model} is not the one of the run: give the run's model with "
+            "--model"
         )
-    scores, metrics = folder / SCORES, _read_json(folder, METRICS)
-    return Finished(
+    scores = folder / KEPT_SCORES
+    return FinishedRun(
         folder,
         job,
         tokenizer,
         labels.read_predictions(folder / PREDICTIONS),
-        Results(scores, shards(scores)) if scores.is_dir() else None,
-        metrics.get("run_id"),
+        ScoreStore(scores) if scores.is_dir() else None,
+        _read_json(folder, METRICS).get("run_id"),
     )
 
 
 def _read_json(folder: Path, name: str) -> dict[str, Any]:
     if not folder.is_dir():
-        raise Error(f"{folder} is no folder; give one that nq answer wrote")
+        raise Error(f"{folder} is not a folder: give one that nq answer wrote")
     if not (folder / name).is_file():
-        if (folder / RESULTS).is_dir():
+        if (folder / UNFINISHED_SCORES).is_dir():
             raise Error(
-                f"the run in {folder} has not ended; give its nq answer command again, "
-                "it goes on where it stopped"
+                f"the run in {folder} is not finished: give its nq answer command again to resume"
             )
         raise Error(
-            f"{folder} holds no {name}: it is no run of nq answer, or one of an older version; "
+            f"{folder} has no {name}, so it is not a run of nq answer, or one of an older version: "
             "answer the questions again with --keep-scores"
         )
     try:
-        found = orjson.loads((folder / name).read_bytes())
+        values = orjson.loads((folder / name).read_bytes())
     except orjson.JSONDecodeError as error:
-        raise Error(f"{folder / name} is broken ({error}); answer the questions again") from error
-    if not isinstance(found, dict):
-        raise Error(f"{folder / name} holds no JSON object; answer the questions again")
-    return found
+        raise Error(f"{folder / name} is damaged ({error}): answer the questions again") from error
+    if not isinstance(values, dict):
+        raise Error(f"{folder / name} has no JSON object: answer the questions again")
+    return values
 
 
 def _check_files(job: Job, digests: list[str]) -> None:
@@ -121,70 +156,45 @@ def _check_files(job: Job, digests: list[str]) -> None:
         raise Error(f"the run read {len(digests)} data files, --data names {len(job.files)}")
     for path, digest in zip(job.files, digests, strict=True):
         if not Path(path).is_file():
-            raise Error(f"{path} is there no more; give the data's new place with --data")
+            raise Error(f"{path} does not exist: give the new place of the data with --data")
         if inputs.sha256(path) != digest:
             raise Error(
-                f"{path} is not what the run read: its content is another; give the run's data "
-                "with --data, or answer the questions again"
+                f"{path} is not the file that the run read, its content differs: give the run's "
+                "data with --data, or answer the questions again"
             )
 
 
-def cases(run: Finished, on_example: Callable[[int, int], None]) -> Iterator[Case]:
-    """Every annotated example of the run as a case.
+def cases(run: FinishedRun, progress: Callable[[int, int], None]) -> Iterator[Case]:
+    """Yields every annotated example of a run as a case.
 
     Args:
-        run: whose examples.
-        on_example: told of each example that is done, and how many there are.
+        run: a finished run.
+        progress: receives the examples that have just been completed, and how many there are.
 
     Raises:
-        Error: the predictions are not those of the data.
+        Error: an example has no prediction, or no scores although scores were kept.
     """
-    found_sources = sources(run.job)
-    for source, example in answered_examples(run.job):
-        place = source.file_index, source.line
-        if example.example_id not in run.predictions:
-            raise Error(
-                f"{run.folder / PREDICTIONS} has no example {example.example_id} of "
-                f"{source.path}, line {source.line}; answer the questions again"
-            )
+    sources = run.extra_field("source")
+    for key, example in run.examples():
         if example.annotations:
-            scores = run.scores[place] if run.scores is not None else None
-            yield case(example, run, scores, found_sources.get(place))
-        on_example(1, len(run.predictions))
+            scores = None if run.scores is None else run.scores[key]
+            yield case(example, run, scores, sources.get(key))
+        progress(1, len(run.predictions))
 
 
-def case(example: Example, run: Finished, scores: WindowScores | None, source: str | None) -> Case:
-    """One annotated example as a case."""
+def case(example: Example, run: FinishedRun, scores: WindowScores | None, source: Any) -> Case:
+    """Returns one annotated example as a case; ``source`` counts only if it is a text."""
     config, label = run.job.windows, run.predictions[example.example_id]
-    every = contexts(example, replace(config, max_contexts=EVERY))
-    read = every[: config.max_contexts]
+    all_contexts = contexts(example, replace(config, max_contexts=UNLIMITED))
+    read = all_contexts[: config.max_contexts]
     token_map = features(example, run.tokenizer, config).token_map
-    kept = Kept(read, token_map, pairs(scores) if scores is not None else None)
+    stages = StageOutputs(read, token_map, pairs(scores) if scores is not None else None)
     long, short = judge(example, label)
+    if not isinstance(source, str):
+        source = None
     return Case(
         example.example_id,
         example.question,
-        traits(example, long.has_gold, short.has_gold, every, len(read), source),
-        *verdicts(example, label, kept),
+        traits(example, long.has_gold, short.has_gold, all_contexts, len(read), source),
+        *judgments(example, label, stages),
     )
-
-
-def sources(job: Job) -> dict[Place, str]:
-    """The ``source`` of each record, for files whose first record has one."""
-    found: dict[Place, str] = {}
-    for index, path in enumerate(job.files):
-        for number, (source, line) in enumerate(inputs.read_lines(path, index, limit=job.limit)):
-            named = None if isinstance(line, RecordError) else _source(line)
-            if named is None and number == 0:
-                break
-            if named is not None:
-                found[index, source.line] = named
-    return found
-
-
-def _source(line: bytes) -> str | None:
-    try:
-        named = orjson.loads(line).get("source")
-    except (ValueError, AttributeError):
-        return None
-    return named if isinstance(named, str) and named else None

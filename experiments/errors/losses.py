@@ -1,9 +1,8 @@
-"""example, prediction, what each stage keeps -> case: right, or lost where.
+"""Compares a prediction with gold, and finds the stage at which a gold answer is lost.
 
-A gold answer can be lost before anything is decided: its block is not among the contexts, no
-window holds it whole, or its start and end are not among the best positions of any window.
-What is lost at a stage no later one can find again. An answer that is right was within reach
-of all of them.
+A gold answer can be lost before the decision: its block is not among the contexts, no window
+contains the whole answer, or its start and end are not among the best positions of any window. An
+answer that is lost at one stage is lost at all later ones. A correct answer is not lost anywhere.
 """
 
 from __future__ import annotations
@@ -16,16 +15,17 @@ import numpy as np
 
 from nq.evaluation import nq_eval
 from nq.evaluation.labels import Label
-from nq.postprocess.ranking import blocks
+from nq.postprocess.blocks import block_of_token
 from nq.postprocess.spans import Pairs
 from nq.records import Annotation, Context, Example, ExampleId, IntArray, Span, YesNo
-from nq.runs.scoring import gold_label
+from nq.runs.evaluate import gold_labels
+from nq.text import truncate
 
 MAX_CHARS = 160
 
 
 class Outcome(enum.StrEnum):
-    """What became of a long or a short answer."""
+    """The outcome of a long or a short answer."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -37,14 +37,14 @@ class Outcome(enum.StrEnum):
 MEANING = {
     Outcome.RIGHT: "the gold answer",
     Outcome.WRONG: "another answer than gold",
-    Outcome.EXTRA: "an answer though gold has none",
-    Outcome.MISSED: "no answer though gold has one",
-    Outcome.NULL: "none, as gold",
+    Outcome.EXTRA: "an answer although gold has none",
+    Outcome.MISSED: "no answer although gold has one",
+    Outcome.NULL: "no answer, as in gold",
 }
 
 
 class Stage(enum.StrEnum):
-    """Where an answer can be lost, in the order of the pipeline."""
+    """The stages at which an answer can be lost, in the order of the pipeline."""
 
     CONTEXTS = "contexts"
     WINDOWS = "windows"
@@ -56,13 +56,13 @@ STAGES = tuple(Stage)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kept:
-    """What each stage keeps of a page.
+class StageOutputs:
+    """The outputs of the stages before the decision for one example.
 
     Args:
         contexts: the blocks that are read.
         token_map: ``[W, L]`` document token of each position of each window.
-        pairs: of the best positions; ``None`` where the scores were not kept.
+        pairs: of the best positions; ``None`` if the scores were not kept.
     """
 
     contexts: list[Context]
@@ -71,10 +71,15 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """A long or a short answer against its gold.
+class Judgment:
+    """A long or a short answer compared with gold.
 
-    ``lost`` is the stage that lost the gold answer, ``None`` where there is none to lose.
+    Args:
+        outcome: of the answer.
+        score: of the prediction.
+        lost: the stage that lost the gold answer; ``None`` if it is given, or gold has none.
+        gold: the text of the gold answers.
+        answer: the text of the prediction.
     """
 
     outcome: Outcome
@@ -85,36 +90,38 @@ class Verdict:
 
     @property
     def has_gold(self) -> bool:
-        """Whether there is an answer to find."""
+        """Whether gold has an answer."""
         return self.outcome in (Outcome.RIGHT, Outcome.WRONG, Outcome.MISSED)
 
     @property
     def predicted(self) -> bool:
-        """Whether one is given."""
+        """Whether the prediction has an answer."""
         return self.outcome in (Outcome.RIGHT, Outcome.WRONG, Outcome.EXTRA)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One example with its traits and what became of its two answers."""
+    """One example with its traits and the judgments of its two answers."""
 
     example_id: ExampleId
     question: str
     traits: Mapping[str, str]
-    long: Verdict
-    short: Verdict
+    long: Judgment
+    short: Judgment
 
 
 def judge(example: Example, label: Label) -> tuple[nq_eval.Decision, nq_eval.Decision]:
-    """The long and the short decision, as the run was scored: one annotator is enough where
-    there is only one."""
-    gold = [gold_label(a, example.token_bytes) for a in example.annotations or ()]
+    """Returns the long and the short decision as the run was evaluated.
+
+    One annotator is enough for an example with a single one.
+    """
+    gold = gold_labels(example)
     long, short = nq_eval.decisions({0: gold}, {0: label}, one_annotator=True)
     return long[0], short[0]
 
 
 def outcome(decision: nq_eval.Decision) -> Outcome:
-    """The one word for a decision."""
+    """Returns the outcome of a decision."""
     if decision.correct:
         return Outcome.RIGHT
     if decision.has_gold:
@@ -122,97 +129,107 @@ def outcome(decision: nq_eval.Decision) -> Outcome:
     return Outcome.EXTRA if decision.predicted else Outcome.NULL
 
 
-def verdicts(example: Example, label: Label, kept: Kept) -> tuple[Verdict, Verdict]:
-    """The long and the short verdict on the prediction ``label``."""
+def judgments(example: Example, label: Label, stages: StageOutputs) -> tuple[Judgment, Judgment]:
+    """Returns the judgments of the long and the short answer of a prediction.
+
+    Args:
+        example: with its annotations.
+        label: the prediction.
+        stages: the outputs of the stages before the decision.
+    """
     long, short = judge(example, label)
     annotations = example.annotations or ()
     longs = [a.long for a in annotations if a.long is not None]
     shorts = [a for a in annotations if a.shorts or a.yes_no is not YesNo.NONE]
     return (
-        Verdict(
+        Judgment(
             outcome(long),
             long.score,
-            _lost(long, (_block_kept(span, example, kept) for span in longs)),
+            _lost(long, (_keeps_block(span, example, stages) for span in longs)),
             _joined(map(example.text, longs)) if long.has_gold else "",
             _long_text(example, label),
         ),
-        Verdict(
+        Judgment(
             outcome(short),
             short.score,
-            _lost(short, (_short_kept(a, example, kept) for a in shorts)),
-            _joined(_short_text(example, a) for a in shorts) if short.has_gold else "",
-            _answer_text(example, label),
+            _lost(short, (_keeps_short(a, example, stages) for a in shorts)),
+            _joined(_gold_text(example, a) for a in shorts) if short.has_gold else "",
+            _short_text(example, label),
         ),
     )
 
 
-def _lost(decision: nq_eval.Decision, ways: Iterable[list[bool]]) -> Stage | None:
-    """The stage that lost the answer of the annotator that came farthest."""
+def _lost(decision: nq_eval.Decision, kept: Iterable[list[bool]]) -> Stage | None:
+    """Returns the latest stage that lost the answer of an annotator.
+
+    Args:
+        decision: on the answer.
+        kept: for each annotator, whether each stage keeps the answer.
+    """
     if not decision.has_gold or decision.correct:
         return None
-    farthest = max(((*flags, False).index(False), len(flags)) for flags in ways)
-    return Stage.DECISION if farthest[0] == farthest[1] else STAGES[farthest[0]]
+    latest, n_stages = max(((*flags, False).index(False), len(flags)) for flags in kept)
+    return Stage.DECISION if latest == n_stages else STAGES[latest]
 
 
-def _block_kept(block: Span, example: Example, kept: Kept) -> list[bool]:
-    """For each stage whether it keeps something by which ``block`` can be chosen."""
-    read = any(example.candidates[c.candidate].span == block for c in kept.contexts[1:])
-    seen = ((kept.token_map >= block.start) & (kept.token_map < block.end)).any()
-    return [read, bool(seen)] + (
-        [block in _blocks_of(kept.pairs, example)] if kept.pairs is not None else []
-    )
-
-
-def _blocks_of(found: Pairs, example: Example) -> set[Span]:
-    """The blocks that the pairs lie in."""
-    block = blocks(example)
-    first = block[found.start_doc]
-    inside = (first >= 0) & (first == block[found.end_doc])
-    return {example.candidates[int(i)].span for i in np.unique(first[inside])}
-
-
-def _span_kept(span: Span, kept: Kept) -> list[bool]:
-    """For each stage whether it keeps the first and the last token of ``span`` together."""
-    first, last = span.start, span.end - 1
-    read = any(first in c.doc and last in c.doc for c in kept.contexts)
-    whole = (kept.token_map == first).any(axis=1) & (kept.token_map == last).any(axis=1)
-    flags = [read, bool(whole.any())]
-    if kept.pairs is not None:
-        ends = (kept.pairs.start_doc == first) & (kept.pairs.end_doc == last)
-        flags.append(bool(ends.any()))
+def _keeps_block(block: Span, example: Example, stages: StageOutputs) -> list[bool]:
+    """Returns for each stage whether it keeps a part of ``block``, so that it can be chosen."""
+    read = any(example.candidates[c.candidate].span == block for c in stages.contexts[1:])
+    seen = ((stages.token_map >= block.start) & (stages.token_map < block.end)).any()
+    flags = [read, bool(seen)]
+    if stages.pairs is not None:
+        flags.append(block in _blocks_of(stages.pairs, example))
     return flags
 
 
-def _short_kept(annotation: Annotation, example: Example, kept: Kept) -> list[bool]:
-    """For each stage whether it keeps all spans, or for yes and no the block that tells."""
-    n_stages = 2 if kept.pairs is None else 3
+def _blocks_of(pairs: Pairs, example: Example) -> set[Span]:
+    """Returns the blocks that contain a pair."""
+    of_token = block_of_token(example)
+    first = of_token[pairs.start_doc]
+    inside = (first >= 0) & (first == of_token[pairs.end_doc])
+    return {example.candidates[int(i)].span for i in np.unique(first[inside])}
+
+
+def _keeps_span(span: Span, stages: StageOutputs) -> list[bool]:
+    """Returns for each stage whether it keeps the first and the last token of ``span`` together."""
+    first, last = span.start, span.end - 1
+    read = any(first in c.doc and last in c.doc for c in stages.contexts)
+    token_map = stages.token_map
+    whole = (token_map == first).any(axis=1) & (token_map == last).any(axis=1)
+    flags = [read, bool(whole.any())]
+    if stages.pairs is not None:
+        same = (stages.pairs.start_doc == first) & (stages.pairs.end_doc == last)
+        flags.append(bool(same.any()))
+    return flags
+
+
+def _keeps_short(annotation: Annotation, example: Example, stages: StageOutputs) -> list[bool]:
+    """Returns for each stage whether it keeps all spans, or the block of a yes or no."""
     if annotation.yes_no is not YesNo.NONE:
-        told = annotation.long
-        return _block_kept(told, example, kept) if told else [True] * n_stages
-    each = [_span_kept(span, kept) for span in annotation.shorts]
-    return [all(flags) for flags in zip(*each, strict=True)]
+        if annotation.long is None:
+            return [True] * (2 if stages.pairs is None else 3)
+        return _keeps_block(annotation.long, example, stages)
+    spans = [_keeps_span(span, stages) for span in annotation.shorts]
+    return [all(flags) for flags in zip(*spans, strict=True)]
 
 
-def _short_text(example: Example, annotation: Annotation) -> str:
+def _gold_text(example: Example, annotation: Annotation) -> str:
     if annotation.yes_no is not YesNo.NONE:
         return str(annotation.yes_no)
     return "; ".join(map(example.text, annotation.shorts))
 
 
 def _long_text(example: Example, label: Label) -> str:
-    return _cut(example.text(Span(*label.long.tokens))) if label.has_long else ""
+    text = example.text(Span(*label.long.tokens)) if label.has_long else ""
+    return truncate(text, MAX_CHARS)
 
 
-def _answer_text(example: Example, label: Label) -> str:
+def _short_text(example: Example, label: Label) -> str:
     if label.yes_no != "none":
         return label.yes_no.upper()
     return _joined((example.text(Span(*s.tokens)) for s in label.short_spans), "; ")
 
 
-def _joined(texts: Iterable[str], by: str = " | ") -> str:
-    """Different texts as one, each once."""
-    return _cut(by.join(dict.fromkeys(texts)))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"
+def _joined(texts: Iterable[str], separator: str = " | ") -> str:
+    """Returns the distinct texts, joined and cut."""
+    return truncate(separator.join(dict.fromkeys(texts)), MAX_CHARS)

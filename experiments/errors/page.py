@@ -1,4 +1,4 @@
-"""report -> page: the tables as one HTML file that needs nothing else, not even scripts."""
+"""Shows a report as one HTML file without scripts or links to other files."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from experiments.errors.losses import MEANING, Case, Outcome, Stage
 from experiments.errors.report import (
     KINDS,
     Calibration,
-    Part,
+    KindReport,
     Report,
     Split,
     Tally,
-    verdict,
+    judgment,
 )
 from experiments.errors.text import (
     COUNTS,
+    GIVEN_ONLY,
     NO_PROBABILITIES,
     NO_SCORES,
-    NOT_GIVEN,
     counts,
+    loss,
     measures,
     number,
-    what_is_lost,
+    size,
 )
 
 STYLE = """
@@ -81,22 +82,21 @@ TITLE = "Where answers are lost"
 
 
 def page(report: Report) -> str:
-    """The whole report."""
+    """Returns the whole page."""
     run = "".join(f"<dt>{_text(k)}</dt><dd>{_text(v)}</dd>" for k, v in report.run.items())
-    more = f"; {report.without_gold} more have no annotations" if report.without_gold else ""
     body = [
-        f"<h1>{TITLE}</h1><dl>{run}</dl><p>{report.n} annotated examples{more}.</p>",
+        f"<h1>{TITLE}</h1><dl>{run}</dl><p>{size(report)}.</p>",
         _pair(_overall(kind, getattr(report, kind)) for kind in KINDS),
-        "<h2>By stage</h2><p>How many gold answers each stage loses, and what would be reached if "
-        "everything behind it were perfect.</p>",
+        "<h2>By stage</h2><p>The gold answers that each stage loses, and the recall and F1 that "
+        "perfect later stages would reach.</p>",
         _pair(_bounds(kind, getattr(report, kind), report.with_scores) for kind in KINDS),
         "" if report.with_scores else f"<p>{NO_SCORES}</p>",
         "<h2>By kind of question</h2>",
         *(
-            _pair(_split(f"{kind} answers, by {trait}", found, kind) for kind in KINDS)
-            for trait, found in report.splits.items()
+            _pair(_split(f"{kind} answers, by {trait}", values, kind) for kind in KINDS)
+            for trait, values in report.splits.items()
         ),
-        f"<h2>By confidence</h2><p>{NOT_GIVEN}</p>",
+        f"<h2>By confidence</h2><p>{GIVEN_ONLY}</p>",
         _pair(_calibration(kind, getattr(report, kind).calibration) for kind in KINDS),
         "<h2>The worst</h2>",
         *(_worst(kind, getattr(report, kind)) for kind in KINDS),
@@ -111,7 +111,7 @@ def page(report: Report) -> str:
 
 
 def _text(value: object) -> str:
-    """Text of others: escaped, without characters that no page may hold."""
+    """Returns text of the data, escaped and without characters that HTML does not allow."""
     shown = "".join(c if c.isprintable() or c == " " else "\ufffd" for c in str(value))
     return html.escape(shown)
 
@@ -125,7 +125,7 @@ def _card(title: str, body: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: Sequence[int] = ()) -> str:
-    """A table; cells that are HTML already, columns of ``texts`` set to the left."""
+    """Returns a table of cells that are HTML already; the columns ``texts`` are left-aligned."""
 
     def line(tag: str, cells: Sequence[str]) -> str:
         css = [' class="text"' if i in texts else "" for i in range(len(cells))]
@@ -136,7 +136,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: Sequence[i
 
 
 def _stack(tally: Tally, css: str = "") -> str:
-    """A bar of the five outcomes."""
+    """Returns a bar with the share of each outcome."""
     parts = "".join(
         f'<i class="{name}" style="width:{100 * getattr(tally, name) / tally.n:.2f}%" '
         f'title="{name}: {getattr(tally, name)}"></i>'
@@ -147,13 +147,13 @@ def _stack(tally: Tally, css: str = "") -> str:
 
 
 def _share(value: float, tick: float | None = None) -> str:
-    """A bar of one share, with a tick where another lies."""
+    """Returns a bar of one share, with a tick at another one."""
     mark = "" if tick is None else f'<i class="tick" style="left:{100 * tick:.2f}%"></i>'
     filled = f'<i class="right" style="width:{100 * value:.2f}%"></i>'
     return f'<div class="track">{filled}{mark}</div>'
 
 
-def _overall(kind: str, part: Part) -> str:
+def _overall(kind: str, part: KindReport) -> str:
     names = ("precision", "recall", "F1")
     figures = "".join(
         f"<div><b>{value}</b><span>{name}</span></div>"
@@ -171,38 +171,39 @@ def _overall(kind: str, part: Part) -> str:
     )
 
 
-def _bounds(kind: str, part: Part, with_scores: bool) -> str:
+def _bounds(kind: str, part: KindReport, with_scores: bool) -> str:
     rows = []
     for bound in part.bounds:
-        reached = bound.stage is Stage.DECISION
-        said = what_is_lost(kind, bound.stage, with_scores)
-        if reached:
-            said += f": {part.other} for another, {part.null} for none"
+        is_last = bound.stage is Stage.DECISION
+        meaning = loss(kind, bound.stage, with_scores)
+        if is_last:
+            meaning += f": {part.other} to another, {part.null} to none"
+        at_most = "" if is_last else "≤ "
         rows.append(
             [
-                f'{bound.stage}<br/><span class="quiet">{_text(said)}</span>',
+                f'{bound.stage}<br/><span class="quiet">{_text(meaning)}</span>',
                 str(bound.lost),
                 f'<div class="bar">{_share(bound.recall)}</div>',
-                ("" if reached else "≤ ") + number(bound.recall),
-                ("" if reached else "≤ ") + number(part.overall.f1 if reached else bound.f1),
+                at_most + number(bound.recall),
+                at_most + number(part.overall.f1 if is_last else bound.f1),
             ]
         )
     head = ["stage", "lost", "", "recall", "F1"]
     return _card(f"{kind.capitalize()} answers", _table(head, rows, texts=(0,)))
 
 
-def _split(title: str, found: list[Split], kind: str) -> str:
+def _split(title: str, values: list[Split], kind: str) -> str:
     rows = []
-    for split in found:
+    for split in values:
         tally: Tally = getattr(split, kind)
         bar = f'<div class="bar">{_stack(tally)}</div>'
         rows.append([_text(split.value), str(tally.n), bar, *counts(tally), *measures(tally)])
     return _card(title.capitalize(), _table(["", "n", "", *COUNTS, "P", "R", "F1"], rows))
 
 
-def _calibration(kind: str, found: Calibration | None) -> str:
+def _calibration(kind: str, calibration: Calibration | None) -> str:
     title = f"{kind.capitalize()} answers"
-    if found is None:
+    if calibration is None:
         return _card(title, f"<p>{NO_PROBABILITIES}</p>")
     rows = [
         [
@@ -212,19 +213,22 @@ def _calibration(kind: str, found: Calibration | None) -> str:
             number(b.right if b.count else None),
             number(b.mean if b.count else None),
         ]
-        for b in found.bins
+        for b in calibration.bins
     ]
     head = ["probability", "answers", "", "right", "mean probability"]
-    error = f"<p>Expected calibration error {found.error:.3f}. The tick is the mean probability, "
-    return _card(title, f"{error}the bar the share that is right.</p>{_table(head, rows)}")
+    caption = (
+        f"<p>Expected calibration error {calibration.error:.3f}. The tick is the mean "
+        "probability, the bar the share that is right.</p>"
+    )
+    return _card(title, caption + _table(head, rows))
 
 
-def _worst(kind: str, part: Part) -> str:
-    head = ["question", "gold", "answer", "what", "score"]
+def _worst(kind: str, part: KindReport) -> str:
+    head = ["question", "gold", "answer", "outcome", "score"]
     return "".join(
         _card(title, _table(head, [_row(case, kind) for case in cases], texts=range(4)))
         for title, cases in (
-            (f"The surest {kind} answers that are not right", part.wrong),
+            (f"Incorrect {kind} answers with the highest score", part.wrong),
             (f"Missed {kind} answers with the highest score", part.missed),
         )
         if cases
@@ -232,13 +236,13 @@ def _worst(kind: str, part: Part) -> str:
 
 
 def _row(case: Case, kind: str) -> list[str]:
-    v = verdict(case, kind)
+    j = judgment(case, kind)
     none = '<span class="quiet">none</span>'
-    lost = f'<br/><span class="quiet">lost at {v.lost}</span>' if v.lost else ""
+    lost = f'<br/><span class="quiet">lost at {j.lost}</span>' if j.lost else ""
     return [
         f'{_text(case.question)}<br/><span class="quiet">{_text(case.example_id)}</span>',
-        _text(v.gold) or none,
-        _text(v.answer) or none,
-        f"{v.outcome}{lost}",
-        f"{v.score:.3f}",
+        _text(j.gold) or none,
+        _text(j.answer) or none,
+        f"{j.outcome}{lost}",
+        f"{j.score:.3f}",
     ]

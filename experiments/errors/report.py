@@ -1,4 +1,4 @@
-"""cases -> report: what became of the answers, where they are lost, how sure the model was."""
+"""Summarizes cases: outcomes, losses by stage, and the calibration of the scores."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.errors.losses import STAGES, Case, Outcome, Stage, Verdict
+from experiments.errors.losses import STAGES, Case, Judgment, Outcome, Stage
 from experiments.errors.traits import TRAITS
 from nq.evaluation.calibration import Bin, expected_calibration_error, reliability
 
 KINDS = ("long", "short")
-NOT_SAID = "not said"
+NOT_STATED = "not stated"
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many answers came to what.
+    """The number of answers with each outcome.
 
-    Precision, recall and F1 are those of the evaluation, but ``None`` where there is nothing
-    that they could be of.
+    Precision, recall and F1 are those of the official evaluation, but ``None`` where they are
+    undefined.
     """
 
     right: int = 0
@@ -32,17 +32,17 @@ class Tally:
 
     @property
     def n(self) -> int:
-        """All of them."""
+        """The number of examples."""
         return self.right + self.wrong + self.extra + self.missed + self.null
 
     @property
     def n_gold(self) -> int:
-        """Those with an answer to find."""
+        """The number of examples whose gold has an answer."""
         return self.right + self.wrong + self.missed
 
     @property
     def n_predicted(self) -> int:
-        """Those that were answered."""
+        """The number of examples that were answered."""
         return self.right + self.wrong + self.extra
 
     @property
@@ -58,17 +58,19 @@ class Tally:
         return 2 * self.right / (self.n_predicted + self.n_gold) if self.n_gold else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Counts and measures as plain values."""
+        """Returns counts and measures as JSON values."""
         measures = {"precision": self.precision, "recall": self.recall, "f1": self.f1}
         return dataclasses.asdict(self) | measures
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What would be reached if everything behind a stage were perfect.
+    """The upper bound that a stage sets, reached if all later stages were perfect.
 
-    ``lost`` of the gold answers are lost at the stage itself, the others are ``recall``;
-    nothing else is answered.
+    Args:
+        stage: the stage.
+        lost: how many gold answers it loses.
+        recall: of the answers that neither it nor an earlier stage loses.
     """
 
     stage: Stage
@@ -77,30 +79,30 @@ class Bound:
 
     @property
     def f1(self) -> float:
-        """With a precision of 1."""
+        """The F1 with a precision of 1."""
         return 2 * self.recall / (1 + self.recall)
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The answers given, by their probability, and the expected calibration error."""
+    """The given answers by probability, and the expected calibration error."""
 
     bins: list[Bin]
     error: float
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """The answers of one kind, long or short.
+class KindReport:
+    """The report on the answers of one kind, long or short.
 
     Args:
-        overall: all of them.
-        bounds: by stage, in order; without the positions where the scores were not kept.
-        other, null: of those that only the decision lost, how many it gave for another answer
-            and how many for none.
-        calibration: ``None`` where the scores are no probabilities.
-        wrong: the surest answers that are not right, the surest first.
-        missed: those that came closest to being given.
+        overall: all answers.
+        bounds: of each stage in order; without the positions if the scores were not kept.
+        other, null: of the gold answers that only the decision lost, how many lost to another
+            answer and how many to no answer.
+        calibration: ``None`` if the scores are not probabilities.
+        wrong: the wrong and extra answers with the highest scores, highest first.
+        missed: the missed ones with the highest scores.
     """
 
     overall: Tally
@@ -111,10 +113,27 @@ class Part:
     wrong: list[Case]
     missed: list[Case]
 
+    def to_dict(self, kind: str) -> dict[str, Any]:
+        """Returns all figures as JSON values; ``kind`` is ``long`` or ``short``."""
+        calibration = self.calibration
+        return {
+            **self.overall.to_dict(),
+            "bounds": {
+                b.stage: {"lost": b.lost, "recall": b.recall, "f1": b.f1}
+                for b in self.bounds
+                if b.stage is not Stage.DECISION
+            },
+            "decision": {"another": self.other, "none": self.null},
+            "expected_calibration_error": calibration.error if calibration else None,
+            "reliability": list(map(dataclasses.asdict, calibration.bins)) if calibration else None,
+            "most_confident_wrong": [_case_dict(case, kind) for case in self.wrong],
+            "most_confident_missed": [_case_dict(case, kind) for case in self.missed],
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The examples of one trait's value."""
+    """The examples with one value of a trait."""
 
     value: str
     long: Tally
@@ -123,26 +142,35 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that is told of a run; ``with_scores`` says whether its scores were kept."""
+    """The report on a run.
+
+    Args:
+        run: its description, by name.
+        n: number of annotated examples.
+        without_gold: number of examples without annotations.
+        with_scores: whether the scores of its windows were kept.
+        long, short: the answers of each kind.
+        splits: the examples by the value of each trait.
+    """
 
     run: Mapping[str, str]
     n: int
     without_gold: int
     with_scores: bool
-    long: Part
-    short: Part
+    long: KindReport
+    short: KindReport
     splits: dict[str, list[Split]]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values."""
+        """Returns everything as JSON values."""
         return {
             "run": dict(self.run),
             "examples": self.n,
             "without_gold": self.without_gold,
-            **{kind: _part_dict(getattr(self, kind), kind) for kind in KINDS},
+            **{kind: getattr(self, kind).to_dict(kind) for kind in KINDS},
             "splits": {
-                trait: {s.value: {k: getattr(s, k).to_dict() for k in KINDS} for s in found}
-                for trait, found in self.splits.items()
+                trait: {s.value: {k: getattr(s, k).to_dict() for k in KINDS} for s in values}
+                for trait, values in self.splits.items()
             },
         }
 
@@ -154,116 +182,90 @@ def report(
     with_scores: bool = True,
     examples: int = 10,
 ) -> Report:
-    """What the cases tell.
+    """Returns the report on the cases of a run.
 
     Args:
-        cases: of all annotated examples.
-        run: what is said of the run, by name.
-        without_gold: how many examples have no annotations.
-        with_scores: whether the cases know of the positions.
-        examples: how many of the worst to keep.
+        cases: all annotated examples.
+        run: description of the run, by name.
+        without_gold: number of examples without annotations.
+        with_scores: whether the best positions of the windows are known.
+        examples: length of the lists of worst examples.
     """
-    return Report(
-        run,
-        len(cases),
-        without_gold,
-        with_scores,
-        _part(cases, "long", with_scores, examples),
-        _part(cases, "short", with_scores, examples),
-        splits(cases),
-    )
+    long, short = (_kind_report(cases, kind, with_scores, examples) for kind in KINDS)
+    return Report(run, len(cases), without_gold, with_scores, long, short, splits(cases))
 
 
-def _part(cases: Sequence[Case], kind: str, with_scores: bool, examples: int) -> Part:
-    found = [verdict(case, kind) for case in cases]
-    decided = Counter(v.outcome for v in found if v.lost is Stage.DECISION)
-    return Part(
-        tally(found),
-        bounds(found, with_scores),
+def _kind_report(cases: Sequence[Case], kind: str, with_scores: bool, examples: int) -> KindReport:
+    judgments = [judgment(case, kind) for case in cases]
+    decided = Counter(j.outcome for j in judgments if j.lost is Stage.DECISION)
+    return KindReport(
+        tally(judgments),
+        bounds(judgments, with_scores),
         decided[Outcome.WRONG],
         decided[Outcome.MISSED],
-        calibration(found),
+        calibration(judgments),
         worst(cases, kind, (Outcome.WRONG, Outcome.EXTRA), examples),
         worst(cases, kind, (Outcome.MISSED,), examples),
     )
 
 
-def verdict(case: Case, kind: str) -> Verdict:
-    """The long or the short verdict of a case."""
-    found: Verdict = getattr(case, kind)
-    return found
+def judgment(case: Case, kind: str) -> Judgment:
+    """Returns the judgment of the answer of one kind, ``long`` or ``short``."""
+    return case.long if kind == "long" else case.short
 
 
-def tally(verdicts: Iterable[Verdict]) -> Tally:
-    """Counts what the verdicts say."""
-    counts = Counter(str(v.outcome) for v in verdicts)
-    return Tally(**counts)
+def tally(judgments: Iterable[Judgment]) -> Tally:
+    """Returns the number of judgments with each outcome."""
+    return Tally(**Counter(str(j.outcome) for j in judgments))
 
 
 def splits(cases: Sequence[Case]) -> dict[str, list[Split]]:
-    """For each trait that a case has its values in order, each with what became of it."""
-    found: dict[str, list[Split]] = {}
+    """Returns the examples by the value of each trait that a case has, values in order."""
+    result: dict[str, list[Split]] = {}
     for trait, order in TRAITS.items():
         if not any(trait in case.traits for case in cases):
             continue
         by_value: dict[str, list[Case]] = defaultdict(list)
         for case in cases:
-            by_value[case.traits.get(trait, NOT_SAID)].append(case)
-        ranked = [*(v for v in order if v in by_value), *sorted(by_value.keys() - set(order))]
-        found[trait] = [
-            Split(v, *(tally(verdict(c, kind) for c in by_value[v]) for kind in KINDS))
-            for v in ranked
+            by_value[case.traits.get(trait, NOT_STATED)].append(case)
+        values = [*(v for v in order if v in by_value), *sorted(by_value.keys() - set(order))]
+        result[trait] = [
+            Split(v, *(tally(judgment(c, kind) for c in by_value[v]) for kind in KINDS))
+            for v in values
         ]
-    return found
+    return result
 
 
-def bounds(verdicts: Sequence[Verdict], with_scores: bool = True) -> list[Bound]:
-    """The bound of each stage; that of the decision is the recall that was reached."""
-    lost = Counter(v.lost for v in verdicts)
-    n_gold = left = sum(v.has_gold for v in verdicts)
-    found = []
+def bounds(judgments: Sequence[Judgment], with_scores: bool = True) -> list[Bound]:
+    """Returns the bound of each stage; that of the decision is the recall of the run."""
+    lost = Counter(j.lost for j in judgments)
+    n_gold = remaining = sum(j.has_gold for j in judgments)
+    result = []
     for stage in STAGES:
         if stage is Stage.POSITIONS and not with_scores:
             continue
-        left -= lost[stage]
-        found.append(Bound(stage, lost[stage], left / n_gold if n_gold else 0.0))
-    return found
+        remaining -= lost[stage]
+        result.append(Bound(stage, lost[stage], remaining / n_gold if n_gold else 0.0))
+    return result
 
 
-def calibration(verdicts: Sequence[Verdict]) -> Calibration | None:
-    """How far the scores of the given answers can be believed, if all are probabilities."""
-    if not all(0 <= v.score <= 1 for v in verdicts):
+def calibration(judgments: Sequence[Judgment]) -> Calibration | None:
+    """Returns the calibration of the given answers; ``None`` if a score is not a probability."""
+    if not all(0 <= j.score <= 1 for j in judgments):
         return None
-    given = [v for v in verdicts if v.predicted]
-    scores, right = [v.score for v in given], [v.outcome is Outcome.RIGHT for v in given]
-    return Calibration(reliability(scores, right), expected_calibration_error(scores, right))
+    given = [j for j in judgments if j.predicted]
+    scores, correct = [j.score for j in given], [j.outcome is Outcome.RIGHT for j in given]
+    return Calibration(reliability(scores, correct), expected_calibration_error(scores, correct))
 
 
 def worst(
     cases: Sequence[Case], kind: str, outcomes: Sequence[Outcome], examples: int
 ) -> list[Case]:
-    """The cases with one of these outcomes that score highest."""
-    found = [case for case in cases if verdict(case, kind).outcome in outcomes]
-    return sorted(found, key=lambda case: -verdict(case, kind).score)[:examples]
-
-
-def _part_dict(part: Part, kind: str) -> dict[str, Any]:
-    sure = part.calibration
-    return {
-        **part.overall.to_dict(),
-        "bounds": {
-            b.stage: {"lost": b.lost, "recall": b.recall, "f1": b.f1}
-            for b in part.bounds
-            if b.stage is not Stage.DECISION
-        },
-        "decision": {"another": part.other, "none": part.null},
-        "expected_calibration_error": sure.error if sure else None,
-        "reliability": [dataclasses.asdict(b) for b in sure.bins] if sure else None,
-        "most_confident_wrong": [_case_dict(case, kind) for case in part.wrong],
-        "most_confident_missed": [_case_dict(case, kind) for case in part.missed],
-    }
+    """Returns the cases with one of these outcomes that have the highest scores."""
+    matching = [case for case in cases if judgment(case, kind).outcome in outcomes]
+    return sorted(matching, key=lambda case: -judgment(case, kind).score)[:examples]
 
 
 def _case_dict(case: Case, kind: str) -> dict[str, Any]:
-    found = dataclasses.asdict(verdict(case, kind))
-    return {"example_id": case.example_id, "question": case.question, **found}
+    values = dataclasses.asdict(judgment(case, kind))
+    return {"example_id": case.example_id, "question": case.question, **values}

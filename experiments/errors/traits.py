@@ -1,4 +1,4 @@
-"""example -> traits: what kind of question, answer and page it is, in words of a few."""
+"""Traits of an example: the kind of question, of gold answer and of page, by name."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ WORDS = {
 }
 HOW_MANY, YES_NO_VERB = "how many", "yes/no verb"
 LENGTHS = (500, 1000, 2000, 5000, 10000)
-FIRST, LATER, CUT, NO_BLOCK = "1st", "11th and later", "beyond the last read", "in no block"
-PLACES = {5: "2nd to 5th", 10: "6th to 10th"}
+FIRST, LATER, UNREAD, NO_BLOCK = "1st", "11th and later", "beyond the last read", "in no block"
+MIDDLE = {5: "2nd to 5th", 10: "6th to 10th"}
+"""Names of the positions up to the n-th block."""
 SEVERAL, ONE, YES_OR_NO, LONG_ONLY = "several spans", "one span", "yes or no", "long only"
 
 
@@ -36,16 +37,16 @@ def _length_names() -> tuple[str, ...]:
 TRAITS: dict[str, tuple[str, ...]] = {
     "gold answer": (ONE, SEVERAL, YES_OR_NO, LONG_ONLY, NONE),
     "gold block": ("paragraph", "list", "table", OTHER, NONE),
-    "place of the gold block": (FIRST, *PLACES.values(), LATER, CUT, NO_BLOCK, NONE),
+    "position of the gold block": (FIRST, *MIDDLE.values(), LATER, UNREAD, NO_BLOCK, NONE),
     "question": (*dict.fromkeys(WORDS.values()), HOW_MANY, YES_NO_VERB, OTHER),
     "tokens of the page": _length_names(),
     SOURCE: (),
 }
-"""Every trait with its values in the order to show them; sources go by the alphabet."""
+"""Maps each trait to its values in the order of display; sources are sorted by name."""
 
 
 def question_word(question: str) -> str:
-    """The word that says what is asked for: that in front, else the first such word.
+    """Returns the kind of a question: its yes/no verb in front, else its first question word.
 
     >>> [question_word(q) for q in ("who's it", "is it when", "in what year", "how many", "moon")]
     ['who', 'yes/no verb', 'what', 'how many', 'other']
@@ -54,16 +55,16 @@ def question_word(question: str) -> str:
     if words and words[0] in YES_NO_VERBS:
         return YES_NO_VERB
     words = [word.split("'")[0] for word in words]
-    asked = next((i for i, word in enumerate(words) if word in WORDS), None)
-    if asked is None:
+    position = next((i for i, word in enumerate(words) if word in WORDS), None)
+    if position is None:
         return OTHER
-    if words[asked] == "how" and words[asked + 1 : asked + 2] in (["many"], ["much"]):
+    if words[position] == "how" and words[position + 1 : position + 2] in (["many"], ["much"]):
         return HOW_MANY
-    return WORDS[words[asked]]
+    return WORDS[words[position]]
 
 
 def page_length(n_tokens: int) -> str:
-    """The bucket of a page of so many tokens.
+    """Returns the range of lengths that ``n_tokens`` belongs to.
 
     >>> [page_length(n) for n in (0, 499, 500, 4999, 10000)]
     ['under 500', 'under 500', '500 to 999', '2,000 to 4,999', '10,000 and more']
@@ -72,68 +73,68 @@ def page_length(n_tokens: int) -> str:
 
 
 def gold_block(annotations: Sequence[Annotation]) -> Span | None:
-    """The long answer that most annotators gave, of equal ones the first."""
-    found = Counter(a.long for a in annotations if a.long is not None)
-    return found.most_common(1)[0][0] if found else None
+    """Returns the long answer of most annotators; of equally frequent ones the first."""
+    votes = Counter(a.long for a in annotations if a.long is not None)
+    return votes.most_common(1)[0][0] if votes else None
 
 
 def gold_answer(annotations: Sequence[Annotation]) -> str:
-    """The form of short answer that most annotators gave."""
-    found = Counter(
+    """Returns the form of short answer of most annotators."""
+    votes = Counter(
         YES_OR_NO if a.yes_no is not YesNo.NONE else SEVERAL if len(a.shorts) > 1 else ONE
         for a in annotations
         if a.shorts or a.yes_no is not YesNo.NONE
     )
-    return found.most_common(1)[0][0] if found else NONE
+    return votes.most_common(1)[0][0] if votes else NONE
 
 
-def place(block: Span, example: Example, every: Sequence[Context], n_read: int) -> str:
-    """How far down the page a block stands.
+def block_position(
+    block: Span, example: Example, all_contexts: Sequence[Context], n_read: int
+) -> str:
+    """Returns the position of a block on its page.
 
     Args:
-        block: the gold's.
-        example: whose page it is.
-        every: the contexts of the page if none is cut, the null context first.
+        block: of the gold answer.
+        example: question and page.
+        all_contexts: all contexts of the page, without a limit; the null context first.
         n_read: how many of them are read.
     """
-    spans = [example.candidates[context.candidate].span for context in every[1:]]
+    spans = [example.candidates[context.candidate].span for context in all_contexts[1:]]
     if block not in spans:
         return NO_BLOCK
     number = spans.index(block) + 1
     if number >= n_read:
-        return CUT
+        return UNREAD
     if number == 1:
         return FIRST
-    return next((name for last, name in PLACES.items() if number <= last), LATER)
+    return next((name for last, name in MIDDLE.items() if number <= last), LATER)
 
 
 def traits(
     example: Example,
     has_long: bool,
     has_short: bool,
-    every: Sequence[Context],
+    all_contexts: Sequence[Context],
     n_read: int,
     source: str | None = None,
 ) -> dict[str, str]:
-    """The traits of an annotated example, by the names of ``TRAITS``.
+    """Returns the traits of an annotated example, by the names in ``TRAITS``.
 
     Args:
-        example: with its gold.
+        example: with its annotations.
         has_long, has_short: whether enough annotators gave such an answer.
-        every, n_read: see ``place``.
-        source: where the record says that it comes from.
+        all_contexts, n_read: see ``block_position``.
+        source: the field ``source`` of the record, if it has one.
     """
     annotations = example.annotations or ()
     block = gold_block(annotations) if has_long else None
-    found = {
+    values = {
         "gold answer": gold_answer(annotations) if has_short else LONG_ONLY if block else NONE,
-        "gold block": _kind(example, block) if block else NONE,
-        "place of the gold block": place(block, example, every, n_read) if block else NONE,
+        "gold block": example.block_type(block).lower() if block else NONE,
+        "position of the gold block": (
+            block_position(block, example, all_contexts, n_read) if block else NONE
+        ),
         "question": question_word(example.question),
         "tokens of the page": page_length(len(example.tokens)),
     }
-    return found | ({SOURCE: source} if source else {})
-
-
-def _kind(example: Example, block: Span) -> str:
-    return example.block_type(block).lower()
+    return values | ({SOURCE: source} if source else {})

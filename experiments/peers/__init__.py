@@ -1,1 +1,1 @@
-"""Our engines beside other people's, on the same weights and the same windows."""
+"""Compares our engines with other libraries on the same weights and the same windows."""

@@ -1,12 +1,12 @@
-"""Windows per second of our engines beside transformers, ONNX Runtime and OpenVINO.
+"""Compares the speed of our engines with transformers, ONNX Runtime and OpenVINO.
 
     python -m experiments.peers --data ../shared/data/pages
     python -m experiments.peers --data ../shared/data/pages --shape base --max-seq-length 512
 
-All compute the same weights on the same full windows of real pages, on the CPU, in rounds that
-alternate; each in a process of its own. Only computing is timed. For all of them:
-``pip install 'nq[cpu,onnx,openvino,peers]'``; a peer whose packages are missing is skipped.
-All hold their models at once, some 15 GB for the bundled one; ``--peers`` measures fewer.
+All compute the same weights on the same full windows of real pages, on the CPU, in alternating
+rounds, each in a process of its own. Only the computation is timed. ``pip install
+'nq[cpu,onnx,openvino,peers]'`` installs all of them; a peer whose packages are missing is skipped.
+All models are in memory at once, some 15 GB for the bundled one; ``--peers`` measures fewer.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 from experiments.peers.flops import peaks, window_gflop
 from experiments.peers.models import BASELINE, PEERS, Peer
 from experiments.peers.processes import Worker, measure
-from experiments.peers.report import Measured, Report, rows, table
-from nq.commands import terminal
+from experiments.peers.report import Measurement, Report, rows, table
+from nq.commands import arguments, terminal
 from nq.config import ModelConfig
 from nq.errors import Error
 from nq.model.runtime import import_tensorflow
@@ -32,36 +32,36 @@ RESULT = "peers.json"
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Returns the parser of the command."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.peers",
-        description="Compares our engines with other people's on the same weights and windows.",
+        description="Compares our engines with other libraries on the same weights and windows.",
     )
-    parser.add_argument("--data", nargs="+", required=True, metavar="FILE")
+    arguments.add_data(parser)
     model = parser.add_mutually_exclusive_group()
     model.add_argument("--model", type=Path, metavar="DIR", help="default: the bundled model")
-    model.add_argument("--shape", choices=SHAPES, help="a BERT of that size with random weights")
+    model.add_argument("--shape", choices=SHAPES, help="a BERT of this size with random weights")
     parser.add_argument(
         "--max-seq-length",
-        type=terminal.positive,
+        type=arguments.positive,
         metavar="N",
         help="pieces in a window (default: the model's)",
     )
     parser.add_argument(
         "--batch-size",
-        type=terminal.positive,
+        type=arguments.positive,
         metavar="N",
-        help="windows in a batch (default: so many that they hold 4096 pieces)",
+        help="windows in a batch (default: as many as have 4096 pieces)",
     )
     parser.add_argument(
         "--windows",
-        type=terminal.positive,
+        type=arguments.positive,
         default=32,
         metavar="N",
-        help="full windows in a round, rounded up to whole batches (default: 32)",
+        help="windows without padding in a round, rounded up to whole batches (default: 32)",
     )
     parser.add_argument(
-        "--rounds", type=terminal.positive, default=5, metavar="N", help="(default: 5)"
+        "--rounds", type=arguments.positive, default=5, metavar="N", help="(default: 5)"
     )
     parser.add_argument(
         "--peers",
@@ -69,10 +69,10 @@ def parser() -> argparse.ArgumentParser:
         choices=PEERS,
         default=list(PEERS),
         metavar="NAME",
-        help=f"only these, beside {BASELINE}; default: {', '.join(PEERS)}",
+        help=f"peers to measure besides {BASELINE}; default: {', '.join(PEERS)}",
     )
-    parser.add_argument("--output", type=Path, metavar="DIR", help=f"write {RESULT} there")
-    terminal.add_common(parser)
+    parser.add_argument("--output", type=Path, metavar="DIR", help=f"folder to write {RESULT} to")
+    arguments.add_common(parser)
     return parser
 
 
@@ -96,7 +96,7 @@ def peers(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace, files: Sequence[str], folder: Path) -> Report:
-    """Everything measured; the files in ``folder`` are of no use later."""
+    """Measures all peers; ``folder`` is for temporary files."""
     from experiments.peers import inputs
     from nq.bundle import bundled_model
     from nq.inference.batches import MIN_PIECES
@@ -109,71 +109,54 @@ def _report(args: argparse.Namespace, files: Sequence[str], folder: Path) -> Rep
     length = windows.max_seq_length
     batch_size = args.batch_size or max(1, MIN_PIECES // length)
     task = inputs.task(files, model, windows, batch_size, args.windows, folder)
-    there, skipped = available([PEERS[name] for name in PEERS if name in args.peers])
+    installed, skipped = available([PEERS[name] for name in PEERS if name in args.peers])
     before = peaks()
-    with terminal.bar("peers", "rounds") as bar:
-        workers = measure(there, task, args.rounds, None if args.verbose else folder, bar)
+    with terminal.progress_bar("peers", "rounds") as bar:
+        workers = measure(installed, task, args.rounds, None if args.verbose else folder, bar)
     after, gflop = peaks(), window_gflop(load_config(model), length)
     best = {name: max(before[name], after[name]) for name in before}
-    measured, failed = results(workers)
+    measurements = measured(workers)
     return Report(
         args.shape or model.name,
         length,
         batch_size,
-        measured[0].windows,
+        measurements[0].ready.logits.shape[1],
         gflop,
         best,
-        rows(measured, str(BASELINE), gflop, best),
+        rows(measurements, gflop, best),
         skipped,
-        failed,
-        _versions(there),
+        {str(worker.peer): worker.failure for worker in workers if worker.failure},
+        _versions(installed),
     )
 
 
 def available(peers: Sequence[Peer]) -> tuple[list[Peer], dict[str, str]]:
-    """The baseline and those whose packages are there; the others, and what to install."""
-    missing = {str(peer): why for peer in peers if (why := peer.missing())}
-    there = [peer for peer in peers if str(peer) not in missing and peer != BASELINE]
-    return [BASELINE, *there], missing
+    """Returns the baseline and the peers that are installed, and what the others need."""
+    missing = {str(peer): packages for peer in peers if (packages := peer.missing())}
+    installed = [peer for peer in peers if str(peer) not in missing and peer != BASELINE]
+    return [BASELINE, *installed], missing
 
 
-def results(workers: Sequence[Worker]) -> tuple[list[Measured], dict[str, str]]:
-    """The peers that came through, and why the others did not; the baseline is the first.
+def measured(workers: Sequence[Worker]) -> list[Measurement]:
+    """Returns the measurements of the peers that did not fail, the baseline first.
 
     Raises:
         Error: the baseline failed.
     """
-    failed = {str(worker.peer): worker.failure for worker in workers if worker.failure}
-    baseline = workers[0].ready
-    if baseline is None or workers[0].failure:
+    if workers[0].failure:
         raise Error(f"{workers[0].peer}: {workers[0].failure}")
-    windows = baseline.logits.shape[1]
-    measured = [
-        Measured(
-            str(worker.peer),
-            worker.peer.ours,
-            worker.ready.precision,
-            windows,
-            tuple(windows / seconds for seconds in worker.seconds),
-            worker.ready.load_s,
-            worker.ready.memory_mb,
-            float(abs(worker.ready.logits - baseline.logits).max()),
-        )
-        for worker in workers
-        if worker.ready and not worker.failure
-    ]
-    return measured, failed
+    return [Measurement(w.peer, w.ready, w.seconds) for w in workers if w.ready]
 
 
 def _versions(peers: Sequence[Peer]) -> dict[str, str]:
-    """Of the packages that took part."""
+    """Returns the versions of the packages that were used."""
     names = dict.fromkeys(["keras", *(name for peer in peers for name in peer.packages)])
     versions = {name: importlib.metadata.version(name) for name in names}
     return {"tensorflow": import_tensorflow().__version__, **versions}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Runs the command; returns its exit code."""
     return terminal.run(peers, parser(), argv)
 
 

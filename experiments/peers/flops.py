@@ -1,4 +1,4 @@
-"""What a window costs and what the machine can do: the scale that speed is read on."""
+"""The operations of a window, and the peak speed of the machine, to compare speeds with."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ TYPES = ("float32", "bfloat16")
 
 
 def window_gflop(config: ModelConfig, length: int) -> float:
-    """Operations of one window's matrix products in the encoder's layers, in 10^9.
+    """Returns the operations of one window's matrix products in the encoder's layers, in 10^9.
 
     A layer multiplies L pieces by four matrices h x h and two h x i, and twice L x h by h x L:
-    2 L (4 h^2 + 2 h i) + 4 L^2 h. Tables, norms, activations and heads are below 1 %, left out.
+    2 L (4 h^2 + 2 h i) + 4 L^2 h. Tables, norms, activations and heads, below 1 %, are ignored.
 
     Args:
         config: shape of the encoder: its layers, h (hidden) and i (intermediate).
@@ -31,11 +31,11 @@ def window_gflop(config: ModelConfig, length: int) -> float:
 
 
 def peaks(size: int = SIZE, times: int = TIMES) -> dict[str, float]:
-    """GFLOP/s of a large matrix product of TensorFlow on the CPU, by type: the best of several.
+    """Returns the best GFLOP/s of a large TensorFlow matrix product on the CPU, by type.
 
     Args:
         size: rows and columns of both factors.
-        times: how often each product is timed.
+        times: number of timed products.
     """
     import tensorflow as tf
 

@@ -1,29 +1,37 @@
-"""What all peers compute: one model in two folders, and full windows of real pages."""
+"""The input of all peers: one model in two folders, and full windows of real pages."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Sequence
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
 
 from experiments.peers.models import Task
 from nq.bundle import bundled_model
-from nq.commands import convert
 from nq.config import ModelConfig, WindowConfig
 from nq.errors import Error
-from nq.inference import predict
+from nq.formats.tfrecord import decode_records, inference_shapes
+from nq.formats.tfrecord_file import read_records
 from nq.inference.batches import Shape, by_length
-from nq.inference.engine import Rows
+from nq.inference.predictor import PART_BATCHES
+from nq.inference.scorer import concatenate
 from nq.model import checkpoint, joint
+from nq.model.convert import LoadedModel, write_hugging_face
 from nq.preprocess.prepare import Request, prepare
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.records import Columns
+from nq.runs.scoring import CALIBRATION_WINDOWS
+from nq.runs.window_reader import WindowReader
+
+READ_BATCH = 256
 
 
 def random_model(config: ModelConfig, folder: Path) -> Path:
-    """A model folder of random weights, with the bundled vocabulary and windows."""
+    """Makes a model folder of random weights, with the bundled vocabulary and windows."""
     bundled = bundled_model()
     tokenizer, settings = load_tokenizer(bundled), checkpoint.load_settings(bundled)
     checkpoint.save(folder, joint.build(config), config, tokenizer, settings, "# Random weights\n")
@@ -31,10 +39,10 @@ def random_model(config: ModelConfig, folder: Path) -> Path:
 
 
 def window_config(model: Path, length: int | None) -> WindowConfig:
-    """The model's windows, in another length if one is given.
+    """Returns the window settings of a model, with another length if one is given.
 
     Raises:
-        ValueError: the model, or a question, does not allow the length.
+        ValueError: the model or the length of a question does not allow the length.
     """
     own = checkpoint.load_settings(model).windows
     windows = dataclasses.replace(own, max_seq_length=length) if length else own
@@ -50,7 +58,7 @@ def task(
     count: int,
     folder: Path,
 ) -> Task:
-    """Prepares everything in ``folder``.
+    """Prepares what the peers compute.
 
     Args:
         files: pages to take windows from.
@@ -63,52 +71,55 @@ def task(
     Raises:
         Error: the pages do not have so many full windows.
     """
-    prepared = prepare(Request(tuple(files), str(model), windows), folder / "windows")
+    shards = prepare(Request(tuple(files), str(model), windows), folder / "windows").shards
     shape = Shape(batch_size, windows.max_seq_length)
+    with WindowReader(shards, shape.length) as reader:
+        some_rows = reader.some_rows(PART_BATCHES * batch_size, CALIBRATION_WINDOWS)
     rows, calibration = folder / "rows.npz", folder / "calibration.npz"
-    np.savez(rows, allow_pickle=False, **full_windows(prepared.shards, shape, whole(count, shape)))
-    np.savez(calibration, allow_pickle=False, **predict.some_windows(prepared.shards, shape))
+    full_rows = full_windows(shards, shape.length, whole(count, shape))
+    np.savez(rows, allow_pickle=False, **full_rows)
+    np.savez(calibration, allow_pickle=False, **some_rows)
     hugging_face = folder / "hugging-face"
     _convert(model, hugging_face)
-    return Task(model, hugging_face, windows, prepared.shards, rows, calibration, batch_size)
+    return Task(model, hugging_face, windows, rows, calibration, batch_size)
 
 
 def whole(count: int, shape: Shape) -> int:
-    """``count`` rounded up to whole batches, those of the profile ``buckets`` too.
+    """Returns ``count`` rounded up to whole batches, also to those of the profile ``buckets``.
 
     >>> whole(10, Shape(8, 512)), whole(10, Shape(8, 128))
     (16, 32)
     """
     sorted_by_length = by_length(np.array([shape.length]), shape)[0].shape.batch_size
-    least = math.lcm(shape.batch_size, sorted_by_length)
-    return -(-count // least) * least
+    multiple = math.lcm(shape.batch_size, sorted_by_length)
+    return -(-count // multiple) * multiple
 
 
-def full_windows(shards: Sequence[Path], shape: Shape, count: int) -> Rows:
-    """The first windows without padding.
+def full_windows(shards: Sequence[Path], length: int, count: int) -> Columns:
+    """Returns the first ``count`` windows without padding.
 
     Raises:
         Error: there are fewer.
     """
-    found: list[Rows] = []
+    records = chain.from_iterable(map(read_records, shards))
+    parts: list[Columns] = []
     missing = count
-    for rows in (rows for shard in shards for rows in predict.parts(shard, shape)):
+    while missing and (batch := list(islice(records, READ_BATCH))):
+        rows = decode_records(batch, inference_shapes(length))
         full = np.flatnonzero(rows["input_mask"].all(axis=1))[:missing]
-        found.append({name: column[full] for name, column in rows.items()})
+        parts.append({name: column[full] for name, column in rows.items()})
         missing -= len(full)
-        if not missing:
-            return {name: np.concatenate([some[name] for some in found]) for name in rows}
-    raise Error(
-        f"{count - missing} full windows of {shape.length} pieces in the data, {count} are needed: "
-        "give more pages, or ask for fewer windows, smaller batches or a smaller length"
-    )
+    if missing:
+        raise Error(
+            f"the data have {count - missing} full windows of {length} pieces, {count} are needed: "
+            "give more pages, or ask for fewer windows, smaller batches or a smaller length"
+        )
+    return concatenate(parts)
 
 
 def _convert(model: Path, folder: Path) -> None:
-    """The same weights for ``transformers``; what the model lacks is random, but equal too."""
+    """Saves the weights for ``transformers``; missing ones are random, but equal in both."""
     config = checkpoint.with_room_for(checkpoint.load_config(model), load_tokenizer(model))
-    network = joint.build(config, fresh=False)
+    network = joint.build(config, initialize=False)
     checkpoint.load(model, network, config)
-    convert.TARGETS["hf"](
-        convert.Loaded(model, config, network, checkpoint.LoadReport()), folder, False
-    )
+    write_hugging_face(LoadedModel(model, config, network, checkpoint.LoadReport()), folder)

@@ -1,9 +1,9 @@
-"""The peers: who computes the model's logits, and how each is used.
+"""The peers: libraries that compute the model's logits.
 
-Ours run through ``nq.model``. The others are used as a person would who has nothing of ours but
-a folder for ``transformers``: its model on torch, and torch's exports of that in ONNX Runtime
-and in OpenVINO. Each gets what is known to be fast there: static shapes, a hint of the type,
-calibration on real windows.
+Ours are the engines of ``nq.inference``. The others start from a folder for ``transformers``: its
+model on torch, and torch's exports of it in ONNX Runtime and in OpenVINO. Each has the settings
+that are known to be fast there: static shapes, a hint of the compute type, calibration on real
+windows.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nq import extras
 from nq.config import WindowConfig
 from nq.model.runtime import import_tensorflow
 from nq.records import FloatArray, IntArray
@@ -27,21 +28,16 @@ INPUTS = {
     "attention_mask": "input_mask",
     "token_type_ids": "segment_ids",
 }
-"""Hugging Face's names of the inputs, and ours."""
+"""Maps Hugging Face's names of the inputs to ours."""
 
 EXTRAS = {
-    "torch": "peers",
-    "transformers": "peers",
-    "onnx": "onnx",
-    "onnxruntime": "onnx",
-    "tf2onnx": "onnx",
-    "openvino": "openvino",
-    "nncf": "openvino",
+    **dict.fromkeys(("torch", "transformers"), "peers"),
+    **{name: extra for extra in ("onnx", "openvino") for name in extras.EXTRAS[extra]},
 }
-"""Packages, and the extra of ours that brings each."""
+"""Maps each package to our extra that installs it."""
 
 Run = Callable[[], FloatArray]
-"""Computes all windows -> start and end logits, float32 ``[2, N, L]``."""
+"""Computes all windows; returns start and end logits, float32 ``[2, N, L]``."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +48,14 @@ class Task:
         model: a model folder of ours.
         hugging_face: the same weights in a folder for ``transformers``.
         windows: how the windows were made.
-        shards: TFRecords, on some of whose windows ours calibrates.
         rows: an ``.npz`` of the ``N`` windows.
-        calibration: an ``.npz`` of the windows that ours calibrates on, for the others.
+        calibration: an ``.npz`` of windows to calibrate 8-bit models on.
         batch_size: windows in a batch; ``N`` is a multiple of it.
     """
 
     model: Path
     hugging_face: Path
     windows: WindowConfig
-    shards: Sequence[Path]
     rows: Path
     calibration: Path
     batch_size: int
@@ -74,12 +68,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Peer:
-    """One way to compute the model.
+    """One library with one setting.
 
     Args:
-        maker: whose, a key of ``LOADERS``.
-        variant: a profile of ours, or the type that the others compute in.
-        packages: what it needs besides ours.
+        maker: the library, a key of ``LOADERS``.
+        variant: a profile of ours, or the compute type of the other libraries.
+        packages: what it needs besides our dependencies.
     """
 
     maker: str
@@ -91,16 +85,16 @@ class Peer:
 
     @property
     def ours(self) -> bool:
-        """Whether it runs through ``nq.model``."""
+        """Whether it is an engine of ours."""
         return self.maker == "ours"
 
     def missing(self) -> str:
-        """Which packages are not installed, and what to run; empty if all are."""
+        """Returns which packages are not installed and how to install them; empty if all are."""
         missing = [name for name in self.packages if importlib.util.find_spec(name) is None]
         if not missing:
             return ""
-        extras = ",".join(dict.fromkeys(EXTRAS[name] for name in missing))
-        return f"{' and '.join(missing)} not installed: run pip install 'nq[{extras}]'"
+        groups = ",".join(dict.fromkeys(EXTRAS[name] for name in missing))
+        return f"{' and '.join(missing)} not installed: run pip install 'nq[{groups}]'"
 
 
 _TORCH = ("torch", "transformers")
@@ -129,50 +123,48 @@ PEERS = {
 
 @contextlib.contextmanager
 def loaded(peer: Peer, task: Task) -> Iterator[tuple[str, Run]]:
-    """The peer with its model loaded: the type that it computes in, and its run."""
-    with LOADERS[peer.maker](task, peer.variant) as found:
-        yield found
+    """Loads a peer's model; yields its compute type and its run."""
+    with LOADERS[peer.maker](task, peer.variant) as run:
+        yield run
 
 
 @contextlib.contextmanager
 def _ours(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
-    """A predictor from which the logits of all positions leave, not the best alone."""
+    """Loads a predictor that returns the logits of all positions, not only of the best."""
     import_tensorflow()
+    from nq.config import DecisionConfig
     from nq.inference.batches import Shape
-    from nq.inference.loading import Loader
-    from nq.inference.predict import some_windows
+    from nq.inference.engine import Computation
+    from nq.inference.load import ModelLoader
     from nq.inference.predictor import Predictor
     from nq.inference.profile import Profile
-    from nq.inference.top_k import Selection
+    from nq.inference.top_k import TopK
     from nq.preprocess.tokenizers.load import load_tokenizer
 
-    shape = Shape(task.batch_size, task.windows.max_seq_length)
-    loader = Loader(
-        task.model,
-        load_tokenizer(task.model),
-        task.windows,
-        "default",
-        task.batch_size,
-        lambda: some_windows(task.shards, shape),
+    def calibration() -> dict[str, IntArray]:
+        return read_rows(task.calibration)
+
+    tokenizer, profile = load_tokenizer(task.model), Profile.parse(variant)
+    loader = ModelLoader(
+        task.model, tokenizer, task.windows, DecisionConfig(), task.batch_size, calibration
     )
-    made = loader.predictor(Profile.parse(variant))
-    everything = replace(made.task, selection=Selection(task.length, text_only=False))
-    predictor = Predictor(everything, shape)
+    network = loader.predictor(profile).network
+    computation = Computation(network, profile, TopK(task.length, text_only=False), calibration)
+    predictor = Predictor(computation, Shape(task.batch_size, task.length))
     rows = read_rows(task.rows)
 
     def run() -> FloatArray:
         return all_logits(predictor.scores(rows))
 
-    with predictor.ready():
-        yield predictor.engine.precision, run
+    yield predictor.precision, run
 
 
 def all_logits(scores: Mapping[str, Any]) -> FloatArray:
-    """Start and end logits ``[2, N, L]`` from scores of all positions, best first."""
-    found = np.stack([scores["start_logit"], scores["end_logit"]])
+    """Returns start and end logits ``[2, N, L]`` from the scores of all positions, best first."""
+    best = np.stack([scores["start_logit"], scores["end_logit"]])
     pos = np.stack([scores["start_pos"], scores["end_pos"]])
-    logits = np.empty_like(found)
-    np.put_along_axis(logits, pos, found, axis=2)
+    logits = np.empty_like(best)
+    np.put_along_axis(logits, pos, best, axis=2)
     logits[:, :, 0] = scores["cls_logit"].T
     return logits
 
@@ -186,8 +178,8 @@ def _transformers(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
         model = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
 
     def compute(batch: Mapping[str, Any]) -> list[Any]:
-        found = model(**{name: torch.from_numpy(x) for name, x in batch.items()})
-        return [logits.float().numpy() for logits in found]
+        outputs = model(**{name: torch.from_numpy(x) for name, x in batch.items()})
+        return [logits.float().numpy() for logits in outputs]
 
     with torch.inference_mode():
         yield variant, _over_batches(compute, task)
@@ -211,17 +203,17 @@ def _onnxruntime(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
             input_names=list(example),
             output_names=outputs,
             dynamic_axes={name: {0: "batch", 1: "length"} for name in (*example, *outputs)},
-            dynamo=False,  # the newer exporter needs one package more
+            dynamo=False,  # the newer exporter needs another package
         )
         if variant == "int8":
-            smaller = path.with_name("int8.onnx")
-            quantize_dynamic(str(path), str(smaller), weight_type=QuantType.QInt8)
-            path = smaller
+            quantized = path.with_name("int8.onnx")
+            quantize_dynamic(str(path), str(quantized), weight_type=QuantType.QInt8)
+            path = quantized
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
     def compute(batch: Mapping[str, Any]) -> list[Any]:
-        found: list[Any] = session.run(outputs, dict(batch))
-        return found
+        logits: list[Any] = session.run(outputs, dict(batch))
+        return logits
 
     yield variant, _over_batches(compute, task)
 
@@ -232,7 +224,7 @@ def _openvino(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
     import torch
 
     model = openvino.convert_model(_pretrained(task, torch.float32), example_input=_example(task))
-    names = [given.any_name for given in model.inputs]
+    names = [model_input.any_name for model_input in model.inputs]
     hints = {"float32": {"INFERENCE_PRECISION_HINT": "f32"}}
     hints["bfloat16"] = {"INFERENCE_PRECISION_HINT": "bf16"}
     if variant == "int8":
@@ -250,8 +242,8 @@ def _openvino(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
     compiled = openvino.Core().compile_model(model, "CPU", options)
 
     def compute(batch: Mapping[str, Any]) -> list[Any]:
-        found = compiled(dict(batch), share_inputs=True)
-        return [found[0], found[1]]
+        outputs = compiled(dict(batch), share_inputs=True)
+        return [outputs[0], outputs[1]]
 
     yield variant, _over_batches(compute, task)
 
@@ -265,13 +257,13 @@ LOADERS: Mapping[str, Callable[[Task, str], contextlib.AbstractContextManager[tu
 
 
 def read_rows(path: Path) -> dict[str, IntArray]:
-    """The columns of windows in an ``.npz``."""
+    """Returns the columns of windows in an ``.npz``."""
     with np.load(path) as columns:
         return dict(columns)
 
 
 def _pretrained(task: Task, dtype: Any) -> Any:
-    """The model of ``transformers``; it gives a tuple of start and end logits."""
+    """Returns the model of ``transformers``, which returns a tuple of start and end logits."""
     from transformers import AutoModelForQuestionAnswering
 
     return AutoModelForQuestionAnswering.from_pretrained(
@@ -280,7 +272,7 @@ def _pretrained(task: Task, dtype: Any) -> Any:
 
 
 def _example(task: Task) -> dict[str, Any]:
-    """The first batch, which exports follow the model with."""
+    """Returns the first batch, with which exports trace the model."""
     import torch
 
     batch = next(_batches(task, task.rows, task.batch_size))
@@ -288,7 +280,7 @@ def _example(task: Task) -> dict[str, Any]:
 
 
 def _batches(task: Task, path: Path, size: int) -> Iterator[dict[str, IntArray]]:
-    """Windows under Hugging Face's names, as many as the model takes, in int64."""
+    """Yields batches of windows as int64, under Hugging Face's names of the model's inputs."""
     from nq.model.checkpoint import load_config
 
     segments = load_config(task.model).type_vocab_size > 1

@@ -1,8 +1,8 @@
-"""Each peer in a process of its own, asked for one round at a time.
+"""Runs each peer in a process of its own, one round at a time.
 
-Thread pools of different libraries disturb each other within one process. So each peer keeps
-its model in its own and waits at a pipe: only one computes at a time, and the rounds of all
-alternate, so that a machine that slows down slows down all of them.
+The thread pools of several libraries interfere within one process. So each peer has its model in a
+process of its own, which waits at a pipe: only one computes at a time, and the rounds alternate, so
+that a change of the machine's speed affects all peers.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from typing import Any
 from experiments.peers.models import Peer, Task, loaded
 from nq.records import FloatArray
 
-PATIENCE_S = 10
-KILLED = "killed, likely for want of memory: measure fewer at once, by --peers"
+END_TIMEOUT_S = 10
+KILLED = "the process was killed, probably out of memory: measure fewer peers at once with --peers"
 
 
 @dataclass(frozen=True, eq=False)
 class Ready:
-    """A peer has loaded its model and computed all windows once.
+    """The report of a peer that has loaded its model and computed all windows once.
 
     Args:
-        precision: the type that it computes in.
-        load_s: seconds until it could compute.
-        memory_mb: resident, after all windows were computed once.
-        logits: of start and end, float32 ``[2, N, L]``.
+        precision: its compute type.
+        load_s: seconds to load the model.
+        memory_mb: resident memory after all windows were computed once.
+        logits: start and end logits, float32 ``[2, N, L]``.
     """
 
     precision: str
@@ -47,20 +47,22 @@ class Ready:
 
 @dataclass(frozen=True)
 class Failed:
-    """A peer could not go on, and why."""
+    """The report of a peer that failed, with the reason."""
 
-    why: str
+    reason: str
 
 
 @dataclass(eq=False)
 class Worker:
-    """A peer's process as the command sees it.
+    """The process of a peer, seen from the command.
 
     Args:
-        peer: which.
-        ready: what it told once it had loaded; ``None`` if it failed.
+        peer: the peer.
+        process: its process.
+        pipe: our end of the pipe to it.
+        ready: its report after loading; ``None`` if it failed then or later.
         seconds: of each round.
-        failure: why it takes no part any more; empty while it does.
+        failure: why it is not measured any more; empty while it is.
     """
 
     peer: Peer
@@ -70,26 +72,27 @@ class Worker:
     seconds: list[float] = field(default_factory=list)
     failure: str = ""
 
-    def hear(self) -> Any:
-        """The next answer; ``None`` if there is none, for the reason in ``failure``."""
+    def receive(self) -> Any:
+        """Returns the next message; ``None`` after a failure, whose reason is in ``failure``."""
         try:
-            answer = self.pipe.recv()
+            message = self.pipe.recv()
         except (EOFError, OSError):
-            self.process.join(PATIENCE_S)
+            self.process.join(END_TIMEOUT_S)
             code = self.process.exitcode
-            answer = Failed(KILLED if code == -signal.SIGKILL else f"its process ended with {code}")
-        if isinstance(answer, Failed):
-            self.failure = answer.why
+            killed = code == -signal.SIGKILL
+            message = Failed(KILLED if killed else f"the process ended with exit code {code}")
+        if isinstance(message, Failed):
+            self.ready, self.failure = None, message.reason
             return None
-        return answer
+        return message
 
     def round(self) -> None:
-        """One more round, if the peer still takes part."""
+        """Runs one more round, unless the peer has failed."""
         if self.failure:
             return
-        with contextlib.suppress(OSError):  # a process that has ended is heard of below
+        with contextlib.suppress(OSError):  # the process has ended: ``receive`` has the reason
             self.pipe.send(True)
-        seconds = self.hear()
+        seconds = self.receive()
         if not self.failure:
             self.seconds.append(seconds)
 
@@ -99,16 +102,17 @@ def measure(
     task: Task,
     rounds: int,
     folder: Path | None,
-    on_step: Callable[[int, int], None] = lambda new, total: None,
+    progress: Callable[[int, int], None] = lambda new, total: None,
 ) -> list[Worker]:
-    """Loads the peers one after the other, then lets them compute in alternating rounds.
+    """Loads the peers one after the other and measures them in alternating rounds.
 
     Args:
-        peers: those to measure.
+        peers: the peers to measure.
         task: what each computes.
-        rounds: how often.
-        folder: for what the peers' libraries print; ``None`` lets them print it.
-        on_step: told of each load and each round, and of how many there are.
+        rounds: number of rounds.
+        folder: for log files of what the libraries print; ``None`` lets them print it.
+        progress: receives the loads and rounds that have just been completed, and how many there
+            are.
     """
     total = len(peers) * (1 + rounds)
     workers = []
@@ -116,18 +120,18 @@ def measure(
         for peer in peers:
             log = folder and folder / f"{peer.maker}-{peer.variant}.log"
             workers.append(stack.enter_context(_started(peer, task, log)))
-            workers[-1].ready = workers[-1].hear()
-            on_step(1, total)
+            workers[-1].ready = workers[-1].receive()
+            progress(1, total)
         for number in range(rounds):
             for worker in workers if number % 2 else reversed(workers):
                 worker.round()
-                on_step(1, total)
+                progress(1, total)
     return workers
 
 
 @contextlib.contextmanager
 def _started(peer: Peer, task: Task, log: Path | None) -> Iterator[Worker]:
-    """A new process, which ends with the block."""
+    """Starts the process of a peer, which ends with the block."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=serve, args=(theirs, peer, task, log), daemon=True)
@@ -137,7 +141,7 @@ def _started(peer: Peer, task: Task, log: Path | None) -> Iterator[Worker]:
         yield Worker(peer, process, ours)
         with contextlib.suppress(OSError):
             ours.send(False)
-        process.join(PATIENCE_S)
+        process.join(END_TIMEOUT_S)
     finally:
         ours.close()
         if process.is_alive():
@@ -147,15 +151,18 @@ def _started(peer: Peer, task: Task, log: Path | None) -> Iterator[Worker]:
 
 
 def serve(pipe: Connection, peer: Peer, task: Task, log: Path | None) -> None:
-    """What runs in a peer's process: ``Ready``, then seconds for each ``True``; or ``Failed``."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # processors are compared
-    _give_way()
+    """Runs in the process of a peer.
+
+    It sends ``Ready``, then seconds for each ``True`` that it receives; or ``Failed``.
+    """
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # CPUs are compared
+    _be_killed_first()
     if log:
-        _print_into(log)
+        _redirect_output(log)
     try:
         _serve(pipe, peer, task)
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
-        return  # who asked is gone
+        return  # the command has ended
     except Exception as error:
         traceback.print_exc()
         pipe.send(Failed(f"{type(error).__name__}: {' '.join(str(error).split())}"))
@@ -165,7 +172,7 @@ def _serve(pipe: Connection, peer: Peer, task: Task) -> None:
     started = time.perf_counter()
     with loaded(peer, task) as (precision, run):
         load_s = time.perf_counter() - started
-        gc.collect()  # exports leave gigabytes in circles
+        gc.collect()  # exports leave gigabytes in reference cycles
         logits = run()
         pipe.send(Ready(precision, load_s, _memory_mb(), logits))
         while pipe.recv():
@@ -174,8 +181,8 @@ def _serve(pipe: Connection, peer: Peer, task: Task) -> None:
             pipe.send(time.perf_counter() - started)
 
 
-def _give_way() -> None:
-    """If memory runs out, this process is the one to end, not anyone's work beside it."""
+def _be_killed_first() -> None:
+    """Makes the system kill this process first if memory runs out."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
@@ -186,8 +193,8 @@ def _memory_mb() -> float:
     return float(psutil.Process().memory_info().rss) / 2**20
 
 
-def _print_into(log: Path) -> None:
-    """Sends what anyone, C++ included, prints in this process into a file."""
+def _redirect_output(log: Path) -> None:
+    """Redirects the output of this process, that of C++ code too, to a file."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(file, 1)
     os.dup2(file, 2)

@@ -1,4 +1,4 @@
-"""Seconds of rounds -> a table: each peer beside the baseline, its best rival and the machine."""
+"""Compares each peer with the baseline, the best other peer and the peak of the machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.errors.text import grid
+from experiments.peers.models import Peer
+from experiments.peers.processes import Ready
+from experiments.text_tables import grid
 
 HEAD = (
     "peer",
@@ -23,45 +25,33 @@ HEAD = (
 )
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A peer's rounds.
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """A peer, its report after loading, and the seconds of its rounds."""
 
-    Args:
-        name: of the peer.
-        ours: whether it is one of ours.
-        precision: the type that it computes in.
-        windows: in a round.
-        windows_per_s: of each round.
-        load_s: seconds until it could compute.
-        memory_mb: that its process holds.
-        drift: largest difference of a logit from the baseline's.
-    """
-
-    name: str
-    ours: bool
-    precision: str
-    windows: int
-    windows_per_s: tuple[float, ...]
-    load_s: float
-    memory_mb: float
-    drift: float
+    peer: Peer
+    ready: Ready
+    seconds: Sequence[float]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table.
+    """One line of the table.
 
     Args:
-        name, precision, drift, load_s, memory_mb: as measured.
+        name: of the peer.
+        precision: its compute type.
         windows_per_s: median of the rounds.
-        against_baseline: times the speed of our baseline.
-        against_best_peer: times that of the fastest of the others in the same type; ``None``
-            where there is no other.
-        gflop_per_s: operations of the model, whatever type they are computed in.
-        of_peak: share of what a large matrix product reaches in that type; ``None`` where none
-            was measured, as for 8 bits.
-        rounds: windows per second of each.
+        against_baseline: speed relative to our baseline.
+        against_best_peer: speed relative to the fastest other library with the same compute type;
+            ``None`` if there is no other.
+        gflop_per_s: operations of the model per second.
+        of_peak: share of the speed of a large matrix product in that type; ``None`` where that was
+            not measured, as for 8 bits.
+        drift: largest difference of a logit from the baseline.
+        load_s: seconds to load the model.
+        memory_mb: resident memory of its process.
+        rounds: windows per second of each round.
     """
 
     name: str
@@ -79,18 +69,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that the command tells.
+    """The result of the command.
 
     Args:
-        model: its name.
+        model: name of the model.
         max_seq_length: pieces in a window.
         batch_size: windows in a batch.
-        windows: in a round.
-        gflop_per_window: operations.
-        peak_gflop_per_s: of a large matrix product, by type.
+        windows: number of windows in a round.
+        gflop_per_window: operations of one window.
+        peak_gflop_per_s: speed of a large matrix product, by type.
         peers: the table.
-        skipped: peers whose packages are missing, and what to install.
-        failed: peers that could not be measured, and why.
+        skipped: peers whose packages are missing, with what to install.
+        failed: peers that could not be measured, with the reason.
         versions: of the packages.
     """
 
@@ -106,46 +96,51 @@ class Report:
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Returns everything as JSON values."""
         return dataclasses.asdict(self)
 
 
 def rows(
-    measured: Sequence[Measured], baseline: str, gflop: float, peaks: Mapping[str, float]
+    measurements: Sequence[Measurement], gflop: float, peaks: Mapping[str, float]
 ) -> tuple[Row, ...]:
-    """The table, in the order of ``measured``.
+    """Returns the table, in the order of ``measurements``.
 
     Args:
-        measured: the peers, the baseline among them.
-        baseline: its name.
-        gflop: of one window, in 10^9 operations.
-        peaks: GFLOP/s that the machine reaches, by type.
+        measurements: of the peers, the baseline first.
+        gflop: operations of one window, in 10^9.
+        peaks: peak GFLOP/s of the machine, by type.
     """
-    speed = {m.name: statistics.median(m.windows_per_s) for m in measured}
+    baseline = measurements[0].ready.logits
+    rounds = [tuple(baseline.shape[1] / seconds for seconds in m.seconds) for m in measurements]
+    speeds = [statistics.median(windows_per_s) for windows_per_s in rounds]
     best: dict[str, float] = {}
-    for m in measured:
-        if not m.ours:
-            best[m.precision] = max(best.get(m.precision, 0.0), speed[m.name])
+    for m, speed in zip(measurements, speeds, strict=True):
+        if not m.peer.ours:
+            best[m.ready.precision] = max(best.get(m.ready.precision, 0.0), speed)
     return tuple(
         Row(
-            m.name,
-            m.precision,
-            speed[m.name],
-            speed[m.name] / speed[baseline],
-            speed[m.name] / best[m.precision] if m.precision in best else None,
-            speed[m.name] * gflop,
-            speed[m.name] * gflop / peaks[m.precision] if m.precision in peaks else None,
-            m.drift,
-            m.load_s,
-            m.memory_mb,
-            m.windows_per_s,
+            name=str(m.peer),
+            precision=m.ready.precision,
+            windows_per_s=speed,
+            against_baseline=speed / speeds[0],
+            against_best_peer=_ratio(speed, best.get(m.ready.precision)),
+            gflop_per_s=speed * gflop,
+            of_peak=_ratio(speed * gflop, peaks.get(m.ready.precision)),
+            drift=float(abs(m.ready.logits - baseline).max()),
+            load_s=m.ready.load_s,
+            memory_mb=m.ready.memory_mb,
+            rounds=windows_per_s,
         )
-        for m in measured
+        for m, speed, windows_per_s in zip(measurements, speeds, rounds, strict=True)
     )
 
 
+def _ratio(value: float, reference: float | None) -> float | None:
+    return None if reference is None else value / reference
+
+
 def table(report: Report) -> str:
-    """The report as a terminal shows it."""
+    """Returns the report as text."""
     shown = [
         [
             row.name,
@@ -162,7 +157,7 @@ def table(report: Report) -> str:
     ]
     lines = [*grid(HEAD, shown), "", *_foot(report)]
     for title, peers in (("skipped", report.skipped), ("failed", report.failed)):
-        lines += [f"{title} {name}: {why}" for name, why in peers.items()]
+        lines += [f"{title} {name}: {reason}" for name, reason in peers.items()]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -174,9 +169,9 @@ def _foot(report: Report) -> list[str]:
         f"{report.model}: {report.windows} windows of {report.max_seq_length} pieces, "
         f"{report.gflop_per_window:.1f} GFLOP each, in batches of {report.batch_size}; "
         f"median of {rounds} round{s}",
-        f"peak, by a large matrix product: {peaks}",
-        "best peer: the fastest of the others that computes in the same type",
-        "drift: largest difference of a logit from the baseline's",
+        f"peak, measured by a large matrix product: {peaks}",
+        "best peer: the fastest other library with the same compute type",
+        "drift: largest difference of a logit from the baseline",
     ]
 
 

@@ -11,8 +11,7 @@ from typing import TypeVar, get_type_hints
 
 from nq.commands.terminal import UsageError
 from nq.config import Settings, TrackingConfig
-from nq.inference.profile import DEFAULT_PROFILE, Profile, describe
-from nq.runs.job import AUTO
+from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile, describe
 from nq.tracking import DEFAULT_EXPERIMENT
 
 PROFILES_HELP = f"profiles, joined by '+' in any order:\n{describe()}"

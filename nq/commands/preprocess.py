@@ -12,6 +12,7 @@ from nq.bundle import bundled_model
 from nq.commands import arguments, terminal
 from nq.config import TrainConfig, WindowConfig
 from nq.errors import Error
+from nq.report.unread import unread_line
 
 if TYPE_CHECKING:
     from nq.preprocess.store import Prepared
@@ -125,10 +126,7 @@ def summary(prepared: Prepared) -> str:
         f"{made} in {prepared.seconds:.1f} s: {shards} in {prepared.folder}",
     ]
     if prepared.unread_blocks:
-        lines.append(
-            f"blocks beyond --max-contexts were not read: {prepared.unread_blocks} blocks of "
-            f"{prepared.truncated_pages} pages"
-        )
+        lines.append(unread_line(prepared.truncated_pages, prepared.unread_blocks))
     if prepared.dead_letters:
         lines.append(f"bad records are in {prepared.dead_letter_file}, the first:")
         lines.append(f"  {prepared.first_dead_letter()}")
@@ -138,7 +136,3 @@ def summary(prepared: Prepared) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the arguments and runs the command; returns its exit code."""
     return terminal.run(preprocess, parser(), argv, pass_on=True)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

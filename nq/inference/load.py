@@ -80,10 +80,10 @@ class ModelLoader:
     def _network(self, policy: str) -> Network:
         config = checkpoint.with_room_for(checkpoint.load_config(self.folder), self.tokenizer)
         joint.check_length(config, self.windows.max_seq_length)
-        model = joint.build(config, dtype=policy, fresh=False)
+        model = joint.build(config, dtype=policy, initialize=False)
         report = checkpoint.load(self.folder, model, config)
         if report.warning():
             log.warning("%s", report.warning())
-        if report.left_over:
-            log.info("tensors of the checkpoint without use: %s", ", ".join(report.left_over))
+        if report.unexpected:
+            log.info("tensors of the checkpoint without use: %s", ", ".join(report.unexpected))
         return Network(config, model)

@@ -11,7 +11,7 @@ OpenVINO) none had a larger margin; of those that 8 bits changed, 3 of 20 had.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -43,6 +43,7 @@ class RescoringScorer(ScorerWrapper):
         exact: makes the exact scorer; it is called when the first decision is close.
         profile: of ``inner``.
         decision: the decision that the scores are for.
+        margins: see ``CLOSE``.
     """
 
     def __init__(
@@ -51,11 +52,12 @@ class RescoringScorer(ScorerWrapper):
         exact: Callable[[], Scorer],
         profile: Profile,
         decision: DecisionConfig,
+        margins: Mapping[str, float] = CLOSE,
     ) -> None:
         super().__init__(inner)
         self.decision = decision
         weight = max(decision.weights.evidence, decision.weights.short_evidence)
-        self.close = weight * max(CLOSE[name] for name in profile.names & CLOSE.keys())
+        self.close = weight * max(margins[name] for name in profile.names & margins.keys())
         self._make_exact = exact
         self._exact: Scorer | None = None
 

@@ -1,11 +1,11 @@
-"""BERT's encoder and those of its relatives as a Keras functional graph, for any Keras backend.
-
-Activations stay two-dimensional, ``[batch * length, hidden]``, between the embeddings and
-the heads: compilers then fuse every matrix product with its bias, its activation and the
-residual (a Dense on three dimensions hides behind two reshapes). Query, key and value are
-one product. No global state: every layer is handed its dtype policy.
+"""The encoder of BERT and of related families as a Keras functional graph, for any Keras backend.
 
 Devlin et al. 2019, https://arxiv.org/abs/1810.04805; layers are post-norm.
+
+Activations are two-dimensional, ``[B * L, hidden]`` for B windows of L pieces, from the embeddings
+to the heads: compilers then fuse every matrix product with its bias, its activation and the
+residual, which the two reshapes around a Dense on three dimensions prevent. Query, key and value
+are one product. There is no global state: each layer gets its dtype policy as an argument.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _gelu_tanh(x: Any) -> Any:
 
 
 def _gelu(x: Any) -> Any:
-    """The exact form by erf: what Keras writes, by erfc, ONNX does not know."""
+    """Computes the exact form by erf, because ONNX lacks the erfc that Keras uses."""
     return 0.5 * x * (1.0 + ops.erf(x * 0.70710677))
 
 
@@ -33,17 +33,25 @@ ACTIVATIONS = {"gelu": _gelu, "gelu_new": _gelu_tanh, "relu": ops.relu}
 
 
 class Embeddings(keras.layers.Layer):
-    """Sum of word, position and segment embeddings.
+    """Adds word, position and segment embeddings.
 
-    A segment table of one row is added everywhere, whatever ``segment_ids`` say.
+    A segment table of one row is added to every piece; ``segment_ids`` are then ignored.
 
-    Call arguments: ``input_ids`` and ``segment_ids``, both int ``[B, L]``.
-    Returns ``[B * L, table_width]``.
+    Args:
+        config: shape of the encoder.
+        initializer: Keras initializer of the tables.
+
+    Call arguments:
+        input_ids: int ``[B, L]``.
+        segment_ids: int ``[B, L]``.
+
+    Returns:
+        ``[B * L, config.table_width]``.
     """
 
-    def __init__(self, config: ModelConfig, init: Any, **kwargs: Any) -> None:
+    def __init__(self, config: ModelConfig, initializer: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.config, self.init = config, init
+        self.config, self.initializer = config, initializer
 
     def build(self, *shapes: Any) -> None:
         config = self.config
@@ -53,15 +61,14 @@ class Embeddings(keras.layers.Layer):
             "segment": config.type_vocab_size,
         }
         for name, rows in tables.items():
-            if not rows:
-                continue
-            table = self.add_weight(
-                shape=(rows, config.table_width),
-                initializer=self.init,
-                name=f"{name}_embeddings",
-                autocast=False,  # else the whole table would be cast for every batch
-            )
-            setattr(self, name, table)
+            if rows:
+                table = self.add_weight(
+                    shape=(rows, config.table_width),
+                    initializer=self.initializer,
+                    name=f"{name}_embeddings",
+                    autocast=False,  # autocast would convert the whole table for every batch
+                )
+                setattr(self, name, table)
 
     def call(self, input_ids: Any, segment_ids: Any) -> Any:
         length, first = ops.shape(input_ids)[1], self.config.position_offset
@@ -75,13 +82,14 @@ class Embeddings(keras.layers.Layer):
 
 
 class LayerNorm(keras.layers.Layer):
-    """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis, in float32.
+    """Computes (x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis, in float32.
 
-    Spelled like this, with the axis in a tuple, OpenVINO takes it for one operation; Keras' own,
-    x * scale + (beta - mean * scale), it does not, and TensorFlow's rewrites take that for a
-    kernel with an epsilon of its own once gamma and beta are constants.
+    OpenVINO recognizes this form, with the axis in a tuple, as one operation. It does not recognize
+    the form of Keras, x * scale + (beta - mean * scale), which TensorFlow moreover rewrites to a
+    kernel with another epsilon if gamma and beta are constants.
 
-    Call argument: ``x`` ``[N, hidden]``. Returns the same shape.
+    Call arguments:
+        x: ``[N, hidden]``, which is also the shape of the result.
     """
 
     def __init__(self, epsilon: float, **kwargs: Any) -> None:
@@ -102,10 +110,15 @@ class LayerNorm(keras.layers.Layer):
 
 
 class MaskBias(keras.layers.Layer):
-    """Attention bias: 0 where there is a piece, the type's own minimum where there is none.
+    """Turns a mask into an attention bias: 0 for pieces, half the type's minimum for padding.
 
-    Call argument: ``input_mask`` int ``[B, L]``. Returns ``[B, 1, 1, L]``. A fixed -1e9
-    would overflow to -inf in float16 and turn rows of padding into NaN.
+    A constant such as -1e9 would overflow to -inf in float16 and turn rows of padding into NaN.
+
+    Call arguments:
+        input_mask: int ``[B, L]``, 1 for pieces and 0 for padding.
+
+    Returns:
+        ``[B, 1, 1, L]``.
     """
 
     def call(self, input_mask: Any) -> Any:
@@ -115,11 +128,20 @@ class MaskBias(keras.layers.Layer):
 
 
 class SelfAttention(keras.layers.Layer):
-    """Multi-head attention between the pieces of each window, before the output projection.
+    """Computes multi-head attention within each window, before the output projection.
 
-    Call arguments: ``qkv`` ``[B * L, 3 * hidden]``, ``ids`` ``[B, L]``, of which only the
-    length is read, and ``bias`` ``[B, 1, 1, L]``, or none where every position holds a piece.
-    Returns ``[B * L, hidden]``.
+    Args:
+        heads: number of attention heads.
+        dropout: dropout rate of the attention weights.
+        seed: seed of dropout.
+
+    Call arguments:
+        qkv: ``[B * L, 3 * hidden]``, query, key and value side by side.
+        ids: int ``[B, L]``, of which only the length is used.
+        bias: added to the scores, broadcast to ``[B, heads, L, L]``; ``None`` for no bias.
+
+    Returns:
+        ``[B * L, hidden]``.
     """
 
     def __init__(self, heads: int, dropout: float, seed: int, **kwargs: Any) -> None:
@@ -130,7 +152,7 @@ class SelfAttention(keras.layers.Layer):
     def call(self, qkv: Any, ids: Any, bias: Any = None, training: bool = False) -> Any:
         length, hidden = ops.shape(ids)[1], qkv.shape[-1] // 3
         size = hidden // self.heads
-        query, key, value = (  # split, not sliced: the gradient of a slice pads with zeros
+        query, key, value = (  # the gradient of a slice, unlike a split's, pads with zeros
             ops.reshape(x, (-1, length, self.heads, size)) for x in ops.split(qkv, 3, axis=-1)
         )
         query = ops.transpose(query * size**-0.5, (0, 2, 1, 3))
@@ -144,34 +166,27 @@ class SelfAttention(keras.layers.Layer):
 
 @dataclass(frozen=True)
 class Layers:
-    """Makes the layers of a model, or hands out those of one that is there, by their names.
+    """Creates the layers of a model, or returns those of an existing model by their names.
 
     Args:
-        dtype: Keras dtype policy of the layers that name none.
-        init: initializer of tables and kernels.
-        of: the model whose layers, and so whose weights, are shared.
+        dtype: Keras dtype policy of layers that are created without one.
+        initializer: Keras initializer of embedding tables and kernels.
+        model: existing model whose layers, and so whose weights, are shared.
     """
 
     dtype: Any
-    init: Any
-    of: keras.Model | None = None
+    initializer: Any
+    model: keras.Model | None = None
 
     def __call__(self, kind: type[keras.layers.Layer], name: str, *args: Any, **kwargs: Any) -> Any:
-        """The layer ``name``."""
-        if self.of is not None:
-            return self.of.get_layer(name)
+        """Returns the layer ``name``."""
+        if self.model is not None:
+            return self.model.get_layer(name)
         return kind(*args, name=name, **{"dtype": self.dtype, **kwargs})
 
-    def dense(self, units: int, name: str, activation: Any = None, **kwargs: Any) -> Any:
-        """A matrix product with bias."""
-        return self(
-            keras.layers.Dense,
-            name,
-            units,
-            activation=activation,
-            kernel_initializer=self.init,
-            **kwargs,
-        )
+    def dense(self, units: int, name: str, **kwargs: Any) -> Any:
+        """Returns the Dense layer ``name``."""
+        return self(keras.layers.Dense, name, units, kernel_initializer=self.initializer, **kwargs)
 
 
 def encoder(
@@ -182,15 +197,15 @@ def encoder(
     seed: int = 0,
     full: bool = False,
 ) -> Any:
-    """Wires the encoder.
+    """Connects the layers of the encoder.
 
     Args:
-        config: its shape.
-        inputs: symbolic ``input_ids``, ``input_mask``, ``segment_ids``, each int ``[B, L]``.
-        layer: makes the layers.
-        dropout: rate of the dropout layers; with 0 there are none.
-        seed: of dropout.
-        full: every position holds a piece, so that attention needs no mask.
+        config: shape of the encoder.
+        inputs: symbolic ``input_ids``, ``input_mask`` and ``segment_ids``, each int ``[B, L]``.
+        layer: creates the layers.
+        dropout: rate of the dropout layers; there are none if it is 0.
+        seed: seed of dropout.
+        full: whether no window has padding, so that attention needs no mask.
 
     Returns:
         ``[B * L, hidden]`` in the compute dtype.
@@ -204,10 +219,8 @@ def encoder(
             return x
         return layer(keras.layers.Dropout, f"dropout_{offset}", dropout, seed=seed + offset)(x)
 
-    activation = ACTIVATIONS[config.hidden_act]
-
-    def layers(i: int) -> dict[str, Any]:
-        """The layers of one set of weights, by what they do."""
+    def layer_set(i: int) -> dict[str, Any]:
+        """Returns the layers that share one set of weights, by their function."""
         name = f"layer_{i}"
         return {
             "qkv": layer.dense(3 * config.hidden_size, f"{name}_qkv"),
@@ -222,7 +235,9 @@ def encoder(
             "attention_add": layer(keras.layers.Add, f"{name}_attention_add"),
             "attention_norm": norm(f"{name}_attention_norm"),
             "intermediate": layer.dense(
-                config.intermediate_size, f"{name}_intermediate", activation
+                config.intermediate_size,
+                f"{name}_intermediate",
+                activation=ACTIVATIONS[config.hidden_act],
             ),
             "output": layer.dense(config.hidden_size, f"{name}_output"),
             "output_add": layer(keras.layers.Add, f"{name}_output_add"),
@@ -231,16 +246,16 @@ def encoder(
 
     ids = inputs["input_ids"]
     bias = None if full else layer(MaskBias, "mask_bias")(inputs["input_mask"])
-    x = layer(Embeddings, "embeddings", config, layer.init)(ids, inputs["segment_ids"])
+    x = layer(Embeddings, "embeddings", config, layer.initializer)(ids, inputs["segment_ids"])
     x = drop(norm("embeddings_norm")(x), 1)
     if config.embedding_size:
         x = layer.dense(config.hidden_size, "embeddings_projection")(x)
-    sets = [layers(i) for i in range(config.layer_sets)]
+    sets = [layer_set(i) for i in range(config.layer_sets)]
     for i in range(config.num_hidden_layers):
-        these = sets[config.layer_set(i)]
-        attended = these["attention"](these["qkv"](x), ids, bias)
-        attended = drop(these["attention_output"](attended), 10 * i + 6)
-        x = these["attention_norm"](these["attention_add"]([x, attended]))
-        inner = drop(these["output"](these["intermediate"](x)), 10 * i + 7)
-        x = these["output_norm"](these["output_add"]([x, inner]))
+        block = sets[config.layer_set(i)]
+        attended = block["attention"](block["qkv"](x), ids, bias)
+        attended = drop(block["attention_output"](attended), 10 * i + 6)
+        x = block["attention_norm"](block["attention_add"]([x, attended]))
+        hidden = drop(block["output"](block["intermediate"](x)), 10 * i + 7)
+        x = block["output_norm"](block["output_add"]([x, hidden]))
     return x

@@ -1,6 +1,7 @@
-"""The relatives of BERT: how each writes its shape into ``config.json``.
+"""The families of encoders that are related to BERT, as a table of frozen records.
 
-One entry a family; the encoder (``nq.model.encoder``) knows none of them.
+A family is one entry of ``FAMILIES``, keyed by the ``model_type`` of Hugging Face. The encoder
+(``nq.model.encoder``) reads ``ModelConfig`` only and does not know the families.
 """
 
 from __future__ import annotations
@@ -13,74 +14,73 @@ from nq.config import ModelConfig
 from nq.model import names
 from nq.model.names import Layout
 
-ACTIVATIONS = {
-    "gelu_python": "gelu",
-    "gelu_fast": "gelu_new",
-    "gelu_pytorch_tanh": "gelu_new",
-}
-SHAPE = tuple(
-    f.name for f in fields(ModelConfig) if f.name not in ("model_type", "position_offset")
-)
+ACTIVATIONS = {"gelu_python": "gelu", "gelu_fast": "gelu_new", "gelu_pytorch_tanh": "gelu_new"}
+# The fields of ModelConfig that a BERT config.json does not have.
+BEYOND_BERT = ("model_type", "embedding_size", "num_hidden_groups", "position_offset")
+BERT_KEYS = {f.name: f.name for f in fields(ModelConfig) if f.name not in BEYOND_BERT}
+ABSOLUTE = {"position_embedding_type": "absolute"}
 
 
 @dataclass(frozen=True)
 class Family:
-    """One ``model_type`` of Hugging Face.
+    """How one family writes its shape and its weights.
 
     Args:
-        architecture: its class for question answering.
-        layout: the names of its tensors.
-        keys: of ``config.json``, where they are not ours; ``None`` for a field it lacks.
-        defaults: of fields that a config does not say, where they are not a BERT's.
-        fixed: keys of which only one value is supported.
+        architecture: class of ``transformers`` for question answering.
+        layout: names of its tensors.
+        keys: maps each field of ``ModelConfig`` that the family has to its key in
+            ``config.json``.
+        defaults: values of fields that are absent from ``config.json``, where they differ from
+            BERT's.
+        fixed: keys of ``config.json`` of which only one value is supported.
+        positions_after_padding: whether the first piece has position ``pad_token_id + 1``, not 0.
+        projects_equal_width: whether embeddings are projected even if they are as wide as the
+            hidden layers.
     """
 
     architecture: str
     layout: Layout
-    keys: Mapping[str, str | None] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=BERT_KEYS.copy)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
-
-    def key(self, name: str) -> str | None:
-        """The key of one of our fields, if this family has it."""
-        plain = name not in ("embedding_size", "num_hidden_groups")
-        return self.keys.get(name, name if plain else None)
+    positions_after_padding: bool = False
+    projects_equal_width: bool = True
 
 
-ABSOLUTE = {"position_embedding_type": "absolute"}
-_AFTER_PADDING = {"position_offset": 2}
 FAMILIES: dict[str, Family] = {
     "bert": Family("BertForQuestionAnswering", names.BERT, fixed=ABSOLUTE),
     "roberta": Family(
         "RobertaForQuestionAnswering",
         names.ROBERTA,
-        defaults={**_AFTER_PADDING, "vocab_size": 50265},
+        defaults={"vocab_size": 50265},
         fixed=ABSOLUTE,
+        positions_after_padding=True,
     ),
     "xlm-roberta": Family(
         "XLMRobertaForQuestionAnswering",
         names.ROBERTA,
-        defaults=_AFTER_PADDING,
         fixed=ABSOLUTE,
+        positions_after_padding=True,
     ),
     "distilbert": Family(
         "DistilBertForQuestionAnswering",
         names.DISTILBERT,
         keys={
+            "vocab_size": "vocab_size",
             "hidden_size": "dim",
             "num_hidden_layers": "n_layers",
             "num_attention_heads": "n_heads",
             "intermediate_size": "hidden_dim",
+            "max_position_embeddings": "max_position_embeddings",
             "hidden_act": "activation",
-            "type_vocab_size": None,
-            "layer_norm_eps": None,
+            "initializer_range": "initializer_range",
         },
         defaults={"num_hidden_layers": 6, "type_vocab_size": 0},
     ),
     "albert": Family(
         "AlbertForQuestionAnswering",
         names.ALBERT,
-        keys={"embedding_size": "embedding_size", "num_hidden_groups": "num_hidden_groups"},
+        keys=BERT_KEYS | {name: name for name in ("embedding_size", "num_hidden_groups")},
         defaults={
             "vocab_size": 30000,
             "embedding_size": 128,
@@ -95,7 +95,7 @@ FAMILIES: dict[str, Family] = {
     "electra": Family(
         "ElectraForQuestionAnswering",
         names.ELECTRA,
-        keys={"embedding_size": "embedding_size"},
+        keys=BERT_KEYS | {"embedding_size": "embedding_size"},
         defaults={
             "embedding_size": 128,
             "hidden_size": 256,
@@ -103,11 +103,12 @@ FAMILIES: dict[str, Family] = {
             "intermediate_size": 1024,
         },
         fixed=ABSOLUTE,
+        projects_equal_width=False,
     ),
     "rembert": Family(
         "RemBertForQuestionAnswering",
         names.REMBERT,
-        keys={"embedding_size": "input_embedding_size"},
+        keys=BERT_KEYS | {"embedding_size": "input_embedding_size"},
         defaults={
             "vocab_size": 250300,
             "embedding_size": 256,
@@ -121,11 +122,11 @@ FAMILIES: dict[str, Family] = {
 
 
 def decode_config(values: Mapping[str, Any]) -> ModelConfig:
-    """The shape that a ``config.json`` of Hugging Face describes.
+    """Returns the shape that a ``config.json`` of Hugging Face describes.
 
     Raises:
-        ValueError: an unknown family, an unsupported variant, or a field that is of the wrong
-            kind or out of range.
+        ValueError: the family or one of its variants is not supported, or a value has the wrong
+            type or is out of range.
     """
     model_type = values.get("model_type", "bert")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
@@ -133,56 +134,53 @@ def decode_config(values: Mapping[str, Any]) -> ModelConfig:
         raise ValueError(
             f"model_type {model_type!r} is not supported; known are {', '.join(FAMILIES)}"
         )
-    for fixed, only in family.fixed.items():
-        if values.get(fixed, only) != only:
-            raise ValueError(f"{fixed} {values[fixed]!r} is not supported; expected {only!r}")
+    for key, supported in family.fixed.items():
+        if values.get(key, supported) != supported:
+            raise ValueError(f"{key} {values[key]!r} is not supported; expected {supported!r}")
     shape: dict[str, Any] = {"model_type": model_type, **family.defaults}
-    for name in SHAPE:
-        key = family.key(name)
-        if key is not None and key in values:
+    for name, key in family.keys.items():
+        if key in values:
             shape[name] = _checked(key, values[key], getattr(ModelConfig, name))
-    act = shape.get("hidden_act", ModelConfig.hidden_act)
-    shape["hidden_act"] = ACTIVATIONS.get(act, act)
-    if "position_offset" in shape and values.get("pad_token_id") is not None:
-        shape["position_offset"] = _checked("pad_token_id", values["pad_token_id"], 0, least=0) + 1
+    activation = shape.get("hidden_act", ModelConfig.hidden_act)
+    shape["hidden_act"] = ACTIVATIONS.get(activation, activation)
+    if family.positions_after_padding:
+        padding = values.get("pad_token_id")
+        padding = 1 if padding is None else _checked("pad_token_id", padding, 0, minimum=0)
+        shape["position_offset"] = padding + 1
     config = ModelConfig(**shape)
-    if model_type == "electra" and config.embedding_size == config.hidden_size:
-        config = ModelConfig(**{**shape, "embedding_size": 0})
+    if config.embedding_size == config.hidden_size and not family.projects_equal_width:
+        return ModelConfig(**{**shape, "embedding_size": 0})
     return config
 
 
-def _checked(key: str, value: Any, default: Any, least: int = 1) -> Any:
-    number = not isinstance(default, str)
-    right = type(value) in ((int, type(default)) if number else (str,))
-    if not right or (number and not value > least - 1):
-        expected = "a name" if not number else "a positive number" if least else "0 or more"
+def _checked(key: str, value: Any, default: Any, minimum: int = 1) -> Any:
+    """Returns ``value`` if it has the type of ``default`` and, for numbers, the minimum."""
+    is_name = isinstance(default, str)
+    has_type = type(value) in ((str,) if is_name else (int, type(default)))
+    if not has_type or (not is_name and not value > minimum - 1):
+        expected = "a name" if is_name else "a positive number" if minimum else "0 or more"
         raise ValueError(f"{key} is {value!r}, expected {expected}")
     return value
 
 
 def encode_config(config: ModelConfig) -> dict[str, Any]:
-    """A ``config.json`` of Hugging Face for a shape; ``decode_config`` reads it back.
+    """Returns a ``config.json`` of Hugging Face for a shape, the inverse of ``decode_config``.
 
     >>> encode_config(ModelConfig(model_type="distilbert", type_vocab_size=0))["dim"]
     768
     """
     family = FAMILIES[config.model_type]
+    shape = {**config.to_dict(), "embedding_size": config.table_width}
     values: dict[str, Any] = {
         "model_type": config.model_type,
         "architectures": [family.architecture],
+        **{key: shape[name] for name, key in family.keys.items()},
     }
-    for name in SHAPE:
-        key = family.key(name)
-        if key:
-            values[key] = getattr(config, name)
-    if config.model_type == "electra" and not config.embedding_size:
-        values["embedding_size"] = config.hidden_size
-    if config.position_offset:
-        pad = config.position_offset - 1
-        values |= {"pad_token_id": pad, "bos_token_id": 0, "eos_token_id": 2}
+    if family.positions_after_padding:
+        values |= {"pad_token_id": config.position_offset - 1, "bos_token_id": 0, "eos_token_id": 2}
     return values
 
 
 def layout_of(config: ModelConfig) -> Layout:
-    """The names that tensors of this family have in a folder of Hugging Face's."""
+    """Returns the names of the tensors of a family in a folder of Hugging Face."""
     return FAMILIES[config.model_type].layout

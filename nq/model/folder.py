@@ -1,13 +1,176 @@
-"""The model folder of a call: its path and its settings, checked."""
+"""The files of a model folder: shape and settings in JSON, and the weights.
+
+Four kinds of folder hold weights: one ``model.safetensors``, several of them with an index,
+a TensorFlow 1 checkpoint with Google's names, and an object-based TensorFlow 2 checkpoint with
+those of the 2020 port. Pickles are never loaded.
+"""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from nq.bundle import bundled_model
-from nq.config import DecisionConfig, WindowConfig
+from nq.config import DecisionConfig, ModelConfig, WindowConfig
 from nq.errors import check_argument
-from nq.model.checkpoint import ModelSettings, load_settings
+from nq.model import names, safetensors_file, tf_checkpoint
+from nq.model.families import decode_config, layout_of
+from nq.model.tensors import CheckpointTensors
+
+CONFIG, TF_CONFIG, SETTINGS = "config.json", "bert_config.json", "nq.json"
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+CONVERT_PICKLE = (
+    "convert it where you trust it and have transformers: python -c 'import sys; from "
+    "transformers import AutoModelForQuestionAnswering as M; "
+    "M.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[2])' FOLDER NEW_FOLDER"
+)
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """The settings that a model folder holds besides its weights."""
+
+    windows: WindowConfig = field(default_factory=WindowConfig)
+    decision: DecisionConfig = field(default_factory=DecisionConfig)
+
+
+def load_config(folder: str | Path) -> ModelConfig:
+    """Returns the encoder's shape from ``config.json``, or from Google's ``bert_config.json``.
+
+    Raises:
+        FileNotFoundError: the folder has neither file.
+        ValueError: the file is damaged, or its model is not supported.
+    """
+    path, google = Path(folder) / CONFIG, Path(folder) / TF_CONFIG
+    if not path.is_file() and not google.is_file():
+        if tf_checkpoint.find_prefix(Path(folder)):
+            raise FileNotFoundError(
+                f"no {TF_CONFIG} in {folder} beside the TensorFlow checkpoint: put there the one "
+                "that the checkpoint came with"
+            )
+        raise FileNotFoundError(
+            f"no model in {folder}: expected {CONFIG}, model.safetensors and vocab.txt or "
+            f"spiece.model (or {TF_CONFIG}, a TensorFlow checkpoint and its vocabulary)"
+        )
+    if not path.is_file():
+        path = google
+    values = _read_json(path)
+    if path == google and values.get("hidden_act") == "gelu":
+        values["hidden_act"] = "gelu_new"  # Google's code approximates it by tanh
+    try:
+        return decode_config(values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def load_settings(folder: str | Path) -> ModelSettings:
+    """Returns the settings in ``nq.json``, the defaults if there is no such file.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    path = Path(folder) / SETTINGS
+    if not path.is_file():
+        return ModelSettings()
+    values = _read_json(path)
+    try:
+        return ModelSettings(
+            WindowConfig.from_dict(values.get("windows", {})),
+            DecisionConfig.from_dict(values.get("decision", {})),
+        )
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def save_settings(folder: str | Path, settings: ModelSettings) -> None:
+    """Writes windows and decision into a model folder's ``nq.json``."""
+    values = {"windows": settings.windows.to_dict(), "decision": settings.decision.to_dict()}
+    write_json(Path(folder) / SETTINGS, values)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a value as indented JSON."""
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} holds {type(values).__name__}, expected a JSON object")
+    return values
+
+
+def weight_files(folder: str | Path) -> list[Path]:
+    """Returns the files that hold a folder's weights, in a fixed order.
+
+    Raises:
+        FileNotFoundError: there are none, or one of several is missing.
+        ValueError: the only weights are a pickle, or it is unclear which of several TensorFlow
+            checkpoints is meant.
+    """
+    path = Path(folder)
+    if (path / WEIGHTS).is_file():
+        return [path / WEIGHTS]
+    if (path / INDEX).is_file():
+        return _shards(path / INDEX)
+    prefix = tf_checkpoint.find_prefix(path)
+    if prefix:
+        return tf_checkpoint.files_of(prefix)
+    for name in PICKLES:
+        if (path / name).is_file():
+            raise ValueError(f"{path / name} is a pickle, which is never loaded: {CONVERT_PICKLE}")
+    raise FileNotFoundError(
+        f"no {WEIGHTS} in {folder}: weights are read from safetensors only, or from a "
+        "TensorFlow checkpoint (NAME.index and NAME.data-…)"
+    )
+
+
+def _shards(index: Path) -> list[Path]:
+    try:
+        shards = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{index} is not an index with a weight_map: {error}") from error
+    missing = [shard for shard in shards if not (index.parent / shard).is_file()]
+    if missing:
+        raise FileNotFoundError(
+            f"{index} names {len(shards)} files, of which {', '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} missing: copy or download them"
+        )
+    return [index.parent / shard for shard in shards]
+
+
+def read_tensors(folder: str | Path) -> CheckpointTensors:
+    """Returns the tensors of a folder's weights, by canonical name.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged, or the weights are a pickle.
+    """
+    files = weight_files(folder)
+    if files[0].suffix == ".index":
+        return tf_checkpoint.read(files[0].with_suffix(""))
+    has_config = (Path(folder) / CONFIG).is_file()
+    return safetensors_file.read(
+        files, layout_of(load_config(folder)) if has_config else names.BERT
+    )
+
+
+def check(folder: str | Path) -> None:
+    """Checks a folder's config and, for safetensors, its weights without TensorFlow.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged, or config and weights do not belong together.
+    """
+    config = load_config(folder)
+    if weight_files(folder)[0].suffix == ".safetensors":
+        read_tensors(folder).table(config)
 
 
 def folder_and_settings(

@@ -1,4 +1,4 @@
-"""BERT-Joint: the encoder with heads for start, end and type of the answer.
+"""BERT-Joint: an encoder with heads for the start, the end and the type of the answer.
 
 Alberti, Lee and Collins 2019, https://arxiv.org/abs/1901.08634.
 """
@@ -18,14 +18,33 @@ INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 class Unflatten(keras.layers.Layer):
-    """``[B * L, n]`` -> ``[B, L, n]``, with the lengths of ``ids`` ``[B, L]``."""
+    """Restores the dimension of the windows.
+
+    Call arguments:
+        x: ``[B * L, n]``.
+        ids: int ``[B, L]``, of which only the length is used.
+
+    Returns:
+        ``[B, L, n]``.
+    """
 
     def call(self, x: Any, ids: Any) -> Any:
         return ops.reshape(x, (-1, ops.shape(ids)[1], x.shape[-1]))
 
 
 class Column(keras.layers.Layer):
-    """One column of the last axis (``axis=-1``) or the first row of each window (``axis=1``)."""
+    """Selects one index of an axis, which is removed.
+
+    Args:
+        index: the index.
+        axis: 1 or -1.
+
+    Call arguments:
+        x: ``[B, L, n]``.
+
+    Returns:
+        ``[B, n]`` for axis 1, ``[B, L]`` for axis -1.
+    """
 
     def __init__(self, index: int, axis: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -36,7 +55,11 @@ class Column(keras.layers.Layer):
 
 
 def check_length(config: ModelConfig, length: int) -> None:
-    """Raises a ``ValueError`` if windows of ``length`` are beyond the position table."""
+    """Checks that a model has positions for windows of ``length`` pieces.
+
+    Raises:
+        ValueError: the length exceeds the position table.
+    """
     if length > config.positions:
         raise ValueError(
             f"max_seq_length {length} is beyond the model's {config.positions} "
@@ -50,48 +73,47 @@ def build(
     dtype: str = "float32",
     dropout: float = 0.0,
     seed: int = 0,
-    fresh: bool = True,
+    initialize: bool = True,
 ) -> keras.Model:
-    """The model with fresh weights, for batches of any size.
+    """Builds a BERT-Joint model for batches of any size.
 
     Args:
         config: shape of the encoder.
-        length: pieces in a window, pinned, or ``None`` for any; at most ``config.positions``.
-        dtype: Keras policy: ``float32``, or ``mixed_bfloat16`` and ``mixed_float16`` with
-            weights in float32, or ``bfloat16`` and ``float16`` with the weights in them too.
-        dropout: rate of the dropout layers; with 0 there are none.
-        seed: of the fresh weights and of dropout.
-        fresh: draw the weights; else they are 0, for ``checkpoint.load`` to fill, which is
-            faster for a large model.
+        length: pieces in a window, at most ``config.positions``; ``None`` for any length.
+        dtype: Keras dtype policy. With ``mixed_bfloat16`` and ``mixed_float16`` weights are
+            float32, with ``bfloat16`` and ``float16`` they have that type too.
+        dropout: rate of the dropout layers; there are none if it is 0.
+        seed: seed of the initial weights and of dropout.
+        initialize: whether kernels and embedding tables are drawn at random. Otherwise they are 0,
+            which is faster if ``checkpoint.load`` fills them.
 
     Returns:
-        A model of ``{input_ids, input_mask, segment_ids}`` (int32 ``[B, length]``) to
-        ``{start_logits, end_logits}`` (``[B, length]``) and ``type_logits`` (``[B, 5]``),
-        always float32.
+        A model from ``input_ids``, ``input_mask`` and ``segment_ids`` (int32 ``[B, length]``) to
+        ``start_logits`` and ``end_logits`` (``[B, length]``) and ``type_logits`` (``[B, 5]``),
+        which are always float32.
 
     Raises:
-        ValueError: ``length`` is beyond the position table.
+        ValueError: the length exceeds the position table.
     """
     if length:
         check_length(config, length)
-    init = keras.initializers.TruncatedNormal(
+    normal = keras.initializers.TruncatedNormal(
         stddev=config.initializer_range, seed=keras.random.SeedGenerator(seed)
     )
-    if not fresh:
-        init = keras.initializers.Zeros()
-    layer = Layers(keras.DTypePolicy(dtype), init)
-    return _wired(config, layer, length, dropout, seed, full=False)
+    layer = Layers(keras.DTypePolicy(dtype), normal if initialize else keras.initializers.Zeros())
+    return _connect(config, layer, length, dropout, seed, full=False)
 
 
 def for_full_windows(model: keras.Model, config: ModelConfig) -> keras.Model:
-    """The same layers without a mask: right only where every position holds a piece.
+    """Returns a model with the same layers but without the attention mask.
 
-    It takes ``input_ids`` and ``segment_ids`` alone. Adding the mask is 8 % of the encoder.
+    It takes ``input_ids`` and ``segment_ids`` and is correct for windows without padding only. The
+    mask takes 8 % of the encoder's time.
     """
-    return _wired(config, Layers(None, None, of=model), None, 0.0, 0, full=True)
+    return _connect(config, Layers(None, None, model), None, 0.0, 0, full=True)
 
 
-def _wired(
+def _connect(
     config: ModelConfig, layer: Layers, length: int | None, dropout: float, seed: int, full: bool
 ) -> keras.Model:
     inputs = {
@@ -106,7 +128,7 @@ def _wired(
     start = layer(Column, "start_logits", 0, -1, dtype="float32")(spans)
     end = layer(Column, "end_logits", 1, -1, dtype="float32")(spans)
     first = layer(Column, "first_piece", 0, 1)(layer(Unflatten, "windows")(x, ids))
-    pooled = layer.dense(config.hidden_size, "pooler", "tanh")(first)
+    pooled = layer.dense(config.hidden_size, "pooler", activation="tanh")(first)
     types = layer.dense(len(AnswerType), "type_output", dtype="float32")(pooled)
     outputs = {"start_logits": start, "end_logits": end, "type_logits": types}
     return keras.Model(inputs, outputs, name="bert_joint")

@@ -1,21 +1,26 @@
-"""The names of weights: ours, and those of the checkpoints that fill them.
+"""Names of the model's weights, and of the checkpoint tensors that fill them.
 
-A ``Layout`` is how one kind of checkpoint names what an encoder is made of; ``table`` makes
-of it, for a shape, which tensors fill each weight of ours. One table both reads and writes.
+A ``Layout`` holds the names that one kind of checkpoint uses; ``table`` derives from it, for a
+shape, the tensors of each weight. The same table serves reading and writing.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nq.config import ModelConfig
 
 
 @dataclass(frozen=True)
 class Part:
-    """One checkpoint tensor that fills a weight; ``transposed`` for linear layers."""
+    """One checkpoint tensor that fills a weight or a part of it.
+
+    Args:
+        name: the tensor's name.
+        transposed: whether the tensor is stored as ``[out, in]`` and the weight as ``[in, out]``.
+    """
 
     name: str
     transposed: bool = False
@@ -27,16 +32,17 @@ Pair = tuple[Part, Part]
 
 @dataclass(frozen=True)
 class Layout:
-    """The names in one kind of checkpoint.
+    """The names of tensors in one kind of checkpoint.
 
     Args:
-        names: of the parts; ``{i}`` is the number of a layer, or of a set of shared layers.
-        kernel: what follows the name of a linear layer, and whether it is ``[out, in]``.
-        norm: what follows the name of a norm: scale and shift.
-        bias: what follows the name of a linear layer for its bias.
-        table: what follows the name of an embedding table.
-        span, types: kernel and bias of the two heads.
-        prefix: of all names but the heads; where a checkpoint leaves it away, it is added.
+        names: the modules; ``{i}`` is the number of a layer, or of a set of shared layers.
+        kernel: suffix of the kernel of a linear layer, and whether it is stored transposed.
+        norm: suffixes of the scale and the shift of a layer normalization.
+        bias: suffix of the bias of a linear layer.
+        table: suffix of an embedding table.
+        span, types: kernel and bias of the heads for spans and for answer types.
+        prefix: first component of all names but those of the heads; ``canonical`` adds it where a
+            checkpoint omits it.
     """
 
     names: Mapping[str, str]
@@ -46,15 +52,15 @@ class Layout:
     table: str = ".weight"
     span: Pair = (Part("qa_outputs.weight", transposed=True), Part("qa_outputs.bias"))
     types: Pair = (Part("type_outputs.weight", transposed=True), Part("type_outputs.bias"))
-    prefix: str = field(default="", kw_only=True)
+    prefix: str = ""
 
-    @property
-    def word(self) -> str:
-        """The word table's tensor."""
-        return f"{self.names['word']}{self.table}"
+    def layer(self, i: int) -> str:
+        """Returns the first characters of the names of all tensors of layer ``i``."""
+        before, after = self.names["query"].split("{i}")
+        return f"{before}{i}{after[0]}"
 
     def canonical(self, name: str) -> str:
-        """A tensor's name with the spellings of older and head-less checkpoints evened out.
+        """Returns the name of a tensor without the variants of older and head-less checkpoints.
 
         >>> BERT.canonical("embeddings.LayerNorm.gamma")
         'bert.embeddings.LayerNorm.weight'
@@ -170,35 +176,41 @@ TF2 = Layout(
 
 
 def table(config: ModelConfig, layout: Layout = BERT) -> Table:
-    """Our weights -> the tensors that fill them, joined along the last axis."""
-    names = layout.names
-    found: Table = {}
+    """Returns the tensors that fill each weight of a model.
 
-    def linear(ours: str, *theirs: str, i: int = 0) -> Iterator[tuple[str, list[Part]]]:
+    Args:
+        config: shape of the encoder.
+        layout: names of the tensors.
+
+    Returns:
+        The parts of each weight, by the weight's path; several parts are concatenated along the
+        last axis.
+    """
+    modules, parts_of = layout.names, Table()
+
+    def linear(path: str, *parts: str, i: int = 0) -> Iterator[tuple[str, list[Part]]]:
         suffix, transposed = layout.kernel
-        layers = [names[name].format(i=i) for name in theirs]
-        yield f"{ours}/kernel", [Part(f"{name}{suffix}", transposed) for name in layers]
-        yield f"{ours}/bias", [Part(f"{name}{layout.bias}") for name in layers]
+        prefixes = [modules[part].format(i=i) for part in parts]
+        yield f"{path}/kernel", [Part(f"{prefix}{suffix}", transposed) for prefix in prefixes]
+        yield f"{path}/bias", [Part(f"{prefix}{layout.bias}") for prefix in prefixes]
 
-    def norm(ours: str, theirs: str, i: int = 0) -> Iterator[tuple[str, list[Part]]]:
+    def norm(path: str, part: str, i: int = 0) -> Iterator[tuple[str, list[Part]]]:
         for kind, suffix in zip(("gamma", "beta"), layout.norm, strict=True):
-            yield f"{ours}/{kind}", [Part(f"{names[theirs].format(i=i)}{suffix}")]
+            yield f"{path}/{kind}", [Part(f"{modules[part].format(i=i)}{suffix}")]
 
-    for name in ("word", "position", "segment")[: 3 if config.type_vocab_size else 2]:
-        found[f"embeddings/{name}_embeddings"] = [Part(f"{names[name]}{layout.table}")]
-    found.update(norm("embeddings_norm", "embeddings_norm"))
+    for part in ("word", "position", "segment")[: 3 if config.type_vocab_size else 2]:
+        parts_of[f"embeddings/{part}_embeddings"] = [Part(f"{modules[part]}{layout.table}")]
+    parts_of.update(norm("embeddings_norm", "embeddings_norm"))
     if config.embedding_size:
-        found.update(linear("embeddings_projection", "projection"))
+        parts_of.update(linear("embeddings_projection", "projection"))
     for i in range(config.layer_sets):
-        found.update(linear(f"layer_{i}_qkv", "query", "key", "value", i=i))
-        found.update(linear(f"layer_{i}_attention_output", "attention_output", i=i))
-        found.update(norm(f"layer_{i}_attention_norm", "attention_norm", i=i))
-        found.update(linear(f"layer_{i}_intermediate", "intermediate", i=i))
-        found.update(linear(f"layer_{i}_output", "output", i=i))
-        found.update(norm(f"layer_{i}_output_norm", "output_norm", i=i))
-    found.update(linear("pooler", "pooler"))
-    for ours, parts in (("span_output", layout.span), ("type_output", layout.types)):
-        found.update(
-            zip((f"{ours}/kernel", f"{ours}/bias"), ([part] for part in parts), strict=True)
-        )
-    return found
+        parts_of.update(linear(f"layer_{i}_qkv", "query", "key", "value", i=i))
+        parts_of.update(linear(f"layer_{i}_attention_output", "attention_output", i=i))
+        parts_of.update(norm(f"layer_{i}_attention_norm", "attention_norm", i=i))
+        parts_of.update(linear(f"layer_{i}_intermediate", "intermediate", i=i))
+        parts_of.update(linear(f"layer_{i}_output", "output", i=i))
+        parts_of.update(norm(f"layer_{i}_output_norm", "output_norm", i=i))
+    parts_of.update(linear("pooler", "pooler"))
+    for head, (kernel, bias) in (("span_output", layout.span), ("type_output", layout.types)):
+        parts_of |= {f"{head}/kernel": [kernel], f"{head}/bias": [bias]}
+    return parts_of

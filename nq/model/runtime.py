@@ -1,4 +1,4 @@
-"""TensorFlow, imported late and quietly."""
+"""Imports TensorFlow late and without the lines that it prints."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from types import ModuleType
-from typing import IO
 
 from nq.errors import Error
 
-INSTALL_TENSORFLOW = "pip install 'nq[cpu]', or 'nq[gpu]' for an NVIDIA GPU"
+INSTALL = "run pip install 'nq[cpu]' (or 'nq[gpu]' for an NVIDIA GPU)"
 
 
 def import_tensorflow() -> ModuleType:
-    """Imports TensorFlow without the lines it prints while it starts.
-
-    Its many objects live until the end: the garbage collector is kept from walking through them
-    again and again, which takes a second of the import and another one at the exit.
+    """Imports TensorFlow without the lines that it prints at start-up.
 
     Raises:
-        Error: it is not installed or broken; says what to run.
+        Error: TensorFlow is not installed, or broken; the message says what to run.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     try:
-        with held_stderr(), _never_collected():
+        with suppressed_stderr(), _excluded_from_garbage_collection():
             import tensorflow
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
             raise
-        raise Error(f"TensorFlow is not installed: {INSTALL_TENSORFLOW}") from error
+        raise Error(f"TensorFlow is not installed: {INSTALL}") from error
     except ImportError as error:
-        raise Error(f"TensorFlow is broken ({error}): {INSTALL_TENSORFLOW}") from error
-    if not hasattr(tensorflow, "__version__"):  # an empty folder that uninstalling left
-        raise Error(f"TensorFlow is not installed: {INSTALL_TENSORFLOW}")
+        raise Error(f"TensorFlow is broken ({error}): {INSTALL}") from error
+    if not hasattr(tensorflow, "__version__"):  # an uninstallation can leave an empty folder
+        raise Error(f"TensorFlow is not installed: {INSTALL}")
     module: ModuleType = tensorflow
     return module
 
 
 @contextlib.contextmanager
-def _never_collected() -> Iterator[None]:
-    """What is made inside, and all that was there, is out of the garbage collector's sight."""
+def _excluded_from_garbage_collection() -> Iterator[None]:
+    """Excludes all objects that exist at the end of the block from garbage collection.
+
+    TensorFlow's many objects exist until the process ends. To examine them again and again takes a
+    second of the import and another one at the exit.
+    """
     if "tensorflow" in sys.modules or not gc.isenabled():
         yield
         return
@@ -57,35 +57,28 @@ def _never_collected() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def held_stderr() -> Iterator[None]:
-    """Holds back what anyone, C++ included, writes to stderr; shows it if the body fails.
+def suppressed_stderr() -> Iterator[None]:
+    """Discards what the block writes to stderr, from C++ too, unless it fails.
 
-    An interrupt is no failure.
+    After an exception other than an interrupt the output is written to stderr.
     """
     sys.stderr.flush()
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as output:
+        os.dup2(output.fileno(), 2)
+        failed = False
         try:
             yield
         except KeyboardInterrupt:
-            _give_back(kept)
             raise
         except BaseException:
-            _give_back(kept)
-            _replay(held)
+            failed = True
             raise
-        else:
-            _give_back(kept)
-
-
-def _give_back(kept: int) -> None:
-    sys.stderr.flush()
-    os.dup2(kept, 2)
-    os.close(kept)
-
-
-def _replay(held: IO[bytes]) -> None:
-    held.seek(0)
-    while chunk := held.read(1 << 16):
-        os.write(2, chunk)
+        finally:
+            sys.stderr.flush()
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            if failed:
+                output.seek(0)
+                while chunk := output.read(1 << 16):
+                    os.write(2, chunk)

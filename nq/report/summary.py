@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nq.report.unread import unread_line
 from nq.runs.parity import Parity
 from nq.runs.result import Result
 from nq.text import truncate
@@ -65,18 +66,6 @@ def parity_line(parity: Parity) -> str:
         f"against {parity.against}: {parity.changed} of {parity.answers} answers changed "
         f"({parity.changed_share:.1%}){scores}{drift}"
     )
-
-
-def unread_line(truncated_pages: int, unread_blocks: int) -> str:
-    """Returns in one line how many blocks were not read.
-
-    >>> unread_line(1, 3)
-    '3 blocks of 1 page are beyond --max-contexts and were not read'
-    """
-    blocks = f"{unread_blocks} block" + "s" * (unread_blocks != 1)
-    pages = f"{truncated_pages} page" + "s" * (truncated_pages != 1)
-    verbs = "are beyond --max-contexts and were not read"
-    return f"{blocks} of {pages} {verbs}"
 
 
 def _table(result: Result) -> list[str]:

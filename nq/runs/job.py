@@ -10,12 +10,9 @@ from typing import Any, Self
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import check_argument, is_count
 from nq.formats import inputs, outputs
-from nq.inference.profile import DEFAULT_PROFILE, Profile
+from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile
 from nq.model.folder import folder_and_settings
 from nq.preprocess.request import CHUNK_BYTES, Request, chunks
-
-AUTO = "auto"
-"""In place of a profile: the fastest one here that keeps the answers."""
 
 
 @dataclass(frozen=True, init=False)

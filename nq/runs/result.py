@@ -25,7 +25,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run did.
+    """The folder, counts, times and metrics of a run.
 
     Args:
         folder: of its files.

@@ -17,12 +17,13 @@ from nq.errors import check_argument
 from nq.files import atomic_write
 from nq.formats import inputs, outputs
 from nq.formats.predictions import encode_prediction, write_predictions
+from nq.inference.profile import AUTO
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.store import encode_dead_letter
 from nq.records import Example, Prediction, YesNo
 from nq.runs import parity, record
 from nq.runs.evaluate import Evaluation
-from nq.runs.job import AUTO, Job
+from nq.runs.job import Job
 from nq.runs.result import (
     DEAD_LETTERS,
     JOB,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,23 +26,24 @@ class WindowReader:
         length: pieces in a window.
 
     Raises:
-        Error: windows of an example are missing, repeated, or not consecutive.
+        Error: windows of an example are missing, repeated, or out of order.
     """
 
     def __init__(self, shards: Sequence[Path], length: int) -> None:
         self._shapes = inference_shapes(length)
         self._offsets = [record_offsets(path) for path in shards]
-        self._files = [path.open("rb") for path in shards]
         self._records: dict[Key, tuple[int, range]] = {}
-        for shard in range(len(shards)):
-            self._index(shard)
+        with contextlib.ExitStack() as stack:
+            self._files = [stack.enter_context(path.open("rb")) for path in shards]
+            for shard in range(len(shards)):
+                self._index(shard)
+            self._open_files = stack.pop_all()
 
     def __enter__(self) -> WindowReader:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for file in self._files:
-            file.close()
+        self._open_files.close()
 
     def rows(self, key: Key) -> Columns:
         """Returns all windows of one example, each column ``[W, …]``.
@@ -88,22 +90,24 @@ class WindowReader:
         """Finds the records of each example, by the keys in the records."""
         shapes = {name: [width] for name, width in KEYS.items()}
         total = len(self._offsets[shard])
+        key, numbers = (0, 0), range(0)
         for start in range(0, total, INDEX_BATCH):
-            numbers = range(start, min(start + INDEX_BATCH, total))
-            columns = decode_records(self._read(shard, numbers), shapes)
+            batch = range(start, min(start + INDEX_BATCH, total))
+            columns = decode_records(self._read(shard, batch), shapes)
             rows = np.concatenate([columns[name] for name in KEYS], axis=1).tolist()
-            for number, (file, line, window, n_windows) in zip(numbers, rows, strict=True):
-                if window == 0 and (file, line) not in self._records:
-                    self._records[file, line] = shard, range(number, number + n_windows)
-                expected = self._records.get((file, line), (-1, range(0)))
-                if expected[0] != shard or number != expected[1].start + window:
-                    raise Error(
-                        f"the windows of input file {file}, line {line} are not consecutive in "
-                        f"{self._files[shard].name}: remove the folder of windows and run again"
-                    )
-        for (file, line), (where, numbers) in self._records.items():
-            if where == shard and numbers.stop > total:
-                raise Error(
-                    f"windows of input file {file}, line {line} are missing in "
-                    f"{self._files[shard].name}: remove the folder of windows and run again"
-                )
+            for number, (file, line, window, n_windows) in zip(batch, rows, strict=True):
+                if number == numbers.stop:
+                    key, numbers = (file, line), range(number, number + n_windows)
+                    if key in self._records:
+                        raise self._not_whole(shard, key)
+                    self._records[key] = shard, numbers
+                if (file, line) != key or window != number - numbers.start:
+                    raise self._not_whole(shard, key)
+        if numbers.stop != total:
+            raise self._not_whole(shard, key)
+
+    def _not_whole(self, shard: int, key: Key) -> Error:
+        return Error(
+            f"windows of input file {key[0]}, line {key[1]} are missing, repeated or out of order "
+            f"in {self._files[shard].name}: remove the folder of windows and run again"
+        )

@@ -1,1 +1,1 @@
-"""Training: which windows each step sees, and the loop over the steps."""
+"""Training: the windows of each step, the loop over the steps, and the whole job."""

@@ -1,12 +1,13 @@
-"""Training: windows with targets -> weights, resumable and seeded.
+"""The training loop: seeded, and resumable after an interruption.
 
-The loss is BERT-Joint's: the mean of three cross entropies, of start, end and type.
+The loss is BERT-Joint's: the mean of the cross entropies of start, end and type.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from keras import ops
 
 from nq.config import TrainConfig
+from nq.files import atomic_write
 from nq.model.joint import check_length
 from nq.training.sampling import Sampling
 from nq.training.windows import TrainingWindows, digest
@@ -24,7 +26,7 @@ LOSSES = ("start_logits", "end_logits", "type_logits")
 
 
 class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Rises linearly to ``peak`` in ``warmup`` steps, then falls linearly to 0 at ``total``."""
+    """Rises linearly to ``peak`` in ``warmup`` steps and falls linearly to 0 at step ``total``."""
 
     def __init__(self, peak: float, warmup: int, total: int) -> None:
         self.peak, self.warmup, self.total = peak, warmup, total
@@ -40,13 +42,13 @@ class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def compile_for_training(model: keras.Model, config: TrainConfig, total_steps: int) -> None:
-    """AdamW with warm-up and decay, and the three-way loss."""
+    """Compiles a model with AdamW, warm-up and decay, and the mean of the three losses."""
     schedule = WarmupThenDecay(config.learning_rate, int(total_steps * config.warmup), total_steps)
     optimizer = keras.optimizers.AdamW(
         schedule, weight_decay=config.weight_decay, global_clipnorm=1.0, epsilon=1e-6
     )
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
-    if config.precision == "float16":  # small gradients would vanish
+    if config.precision == "float16":  # without loss scaling small gradients underflow
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     model.compile(
         optimizer=optimizer,
@@ -57,32 +59,75 @@ def compile_for_training(model: keras.Model, config: TrainConfig, total_steps: i
 
 
 def identity(model: keras.Model, windows: TrainingWindows, config: TrainConfig) -> dict[str, Any]:
-    """All that a training depends on; an equal one is gone on with where it was interrupted."""
+    """Returns all that the result of a training depends on.
+
+    An interrupted training is resumed if its identity is the same. The model's weights must be
+    the initial ones.
+    """
     start = digest(variable.numpy() for variable in model.weights)
     return {**config.to_dict(), "windows": windows.digest(), "start": start}
 
 
-def train(
+@dataclass(frozen=True)
+class TrainingState:
+    """The variables of an unfinished training in a folder.
+
+    Args:
+        folder: folder of the files, which is created if necessary.
+        identity: see ``identity``; the state of another training is ignored.
+    """
+
+    folder: Path
+    identity: dict[str, Any]
+
+    def restore(self, variables: Sequence[Any]) -> tuple[int, list[float]]:
+        """Assigns the saved values, and returns the number of steps done and their losses."""
+        progress = self.folder / PROGRESS
+        if not progress.is_file():
+            return 0, []
+        saved = json.loads(progress.read_text(encoding="utf-8"))
+        if saved["settings"] != self.identity:
+            return 0, []
+        with np.load(self.folder / saved["file"]) as arrays:
+            for i, variable in enumerate(variables):
+                variable.assign(arrays[str(i)])
+        return int(saved["step"]), list(saved["losses"])
+
+    def save(self, variables: Sequence[Any], step: int, losses: Sequence[float]) -> None:
+        """Saves the values of all variables after ``step`` steps, completely or not at all."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        name = f"{step}-{STATE}"
+        with open(self.folder / name, "wb") as file:
+            arrays = {str(i): np.asarray(v.numpy()) for i, v in enumerate(variables)}
+            np.savez(file, allow_pickle=False, **arrays)
+        saved = {"settings": self.identity, "file": name, "step": step, "losses": list(losses)}
+        with atomic_write(self.folder / PROGRESS) as file:
+            file.write(json.dumps(saved).encode())
+        for path in self.folder.glob(f"*-{STATE}"):
+            if path.name != name:
+                path.unlink()
+
+
+def fit(
     model: keras.Model,
     windows: TrainingWindows,
     config: TrainConfig,
-    folder: Path,
-    on_step: Callable[[int, int, float], None] = lambda step, total, loss: None,
+    state: TrainingState,
+    on_step: Callable[[Sequence[float], int], None] = lambda losses, total: None,
 ) -> list[float]:
-    """Trains, going on from the state that an interrupted run of the same ``identity`` left.
+    """Trains a model in place, from the state of an interrupted training if there is one.
 
     Args:
-        model: a fresh or initialised model; trained in place.
-        windows: what to train on.
-        config: how.
-        folder: where the state to resume from is kept.
-        on_step: called with the step (from 1), the number of steps and the loss.
+        model: the model with its initial weights.
+        windows, config: what it is trained on, and how.
+        state: where the variables are saved and restored.
+        on_step: called after each step with the losses so far and the total number of steps.
 
     Returns:
-        The loss of every step, those before an interruption included.
+        The loss of every step, including those before an interruption.
 
     Raises:
-        ValueError: there are fewer windows than one batch, or they are too long for the model.
+        ValueError: the windows do not fill one batch, or they are too long for the model.
     """
     check_length(model.get_layer("embeddings").config, windows.input_ids.shape[1])
     sampling = Sampling(windows, config)
@@ -90,51 +135,15 @@ def train(
         raise ValueError(
             f"{len(windows)} training windows do not fill one batch of {config.batch_size}"
         )
-    same = identity(model, windows, config)
     compile_for_training(model, config, sampling.total)
     model.optimizer.build(model.trainable_variables)
-    state = _State(folder, model, same)
-    done, losses = state.restore()
-    for step, rows in sampling.after(done):
+    variables = [*model.variables, *model.optimizer.variables]
+    done, losses = state.restore(variables)
+    for step, rows in sampling.steps_after(done):
         model.reset_metrics()
         logs = model.train_on_batch(*windows.batch(rows), return_dict=True)
         losses.append(float(logs["loss"]))
-        on_step(step + 1, sampling.total, losses[-1])
+        on_step(losses, sampling.total)
         if (step + 1) % config.save_every == 0:
-            state.save(step + 1, losses)
+            state.save(variables, step + 1, losses)
     return losses
-
-
-class _State:
-    """All variables of a training, on disk, written whole or not at all."""
-
-    def __init__(self, folder: Path, model: keras.Model, settings: Mapping[str, Any]) -> None:
-        self.folder, self.settings = folder, dict(settings)
-        self.variables: Sequence[Any] = [*model.variables, *model.optimizer.variables]
-
-    def restore(self) -> tuple[int, list[float]]:
-        """Steps done and their losses; 0 and none where there is no fitting state."""
-        progress = self.folder / PROGRESS
-        if not progress.is_file():
-            return 0, []
-        saved = json.loads(progress.read_text(encoding="utf-8"))
-        if saved["settings"] != self.settings:
-            return 0, []
-        with np.load(self.folder / saved["file"]) as arrays:
-            for i, variable in enumerate(self.variables):
-                variable.assign(arrays[str(i)])
-        return int(saved["step"]), list(saved["losses"])
-
-    def save(self, step: int, losses: Sequence[float]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        name = f"{step}-{STATE}"
-        with open(self.folder / name, "wb") as file:
-            arrays = {str(i): np.asarray(v.numpy()) for i, v in enumerate(self.variables)}
-            np.savez(file, allow_pickle=False, **arrays)
-        saved = {"settings": self.settings, "file": name, "step": step, "losses": list(losses)}
-        temporary = self.folder / (PROGRESS + ".tmp")
-        temporary.write_text(json.dumps(saved), encoding="utf-8")
-        temporary.replace(self.folder / PROGRESS)
-        for old in self.folder.glob(f"*-{STATE}"):
-            if old.name != name:
-                old.unlink()

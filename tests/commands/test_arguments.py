@@ -13,8 +13,7 @@ from nq.commands import arguments
 from nq.commands.main import COMMANDS, console, module_of
 from nq.commands.terminal import UsageError
 from nq.config import DecisionConfig, Settings, TrackingConfig, TrainConfig, WindowConfig
-from nq.inference.profile import DEFAULT_PROFILE, OPTIMIZATIONS, Profile
-from nq.runs.job import AUTO
+from nq.inference.profile import AUTO, DEFAULT_PROFILE, OPTIMIZATIONS, Profile
 
 OURS = [command for command in COMMANDS if command != "eval"]
 """The commands whose options are ours; those of eval are the official ones."""

@@ -1,4 +1,4 @@
-"""``nq convert``: any checkpoint in; our folder, Hugging Face's and exports out."""
+"""``nq convert``: from any checkpoint to this project's folder, Hugging Face's and exports."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tokenizers import models, pre_tokenizers
 
 from nq.commands import answer, convert
 from nq.model import checkpoint, joint
+from nq.model.convert import convert as convert_model
+from nq.model.fill import TYPE_HEAD
 from nq.preprocess.tokenizers.load import load_tokenizer
 from tests import tiny_models
 from tests.golden.families import make
@@ -48,11 +50,13 @@ def hugging_face(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     )
     pieces = [*special, *(chr(ord("a") + i) for i in range(26)), *"0123456789"]
     if like_roberta:
-        made = Library(models.BPE({p: i for i, p in enumerate(pieces)}, []))
-        made.pre_tokenizer = pre_tokenizers.ByteLevel()
+        tokenizer = Library(models.BPE({p: i for i, p in enumerate(pieces)}, []))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
     else:
-        made = Library(models.WordPiece({p: i for i, p in enumerate(pieces)}, unk_token="[UNK]"))
-    made.save(str(folder / "tokenizer.json"))
+        tokenizer = Library(
+            models.WordPiece({p: i for i, p in enumerate(pieces)}, unk_token="[UNK]")
+        )
+    tokenizer.save(str(folder / "tokenizer.json"))
     return folder
 
 
@@ -62,17 +66,17 @@ def run(*arguments: object) -> int:
 
 def load(folder: Path) -> Any:
     config = checkpoint.load_config(folder)
-    model = joint.build(config, fresh=False)
+    model = joint.build(config, initialize=False)
     checkpoint.load(folder, model, config)
     return model
 
 
-def test_googles_checkpoint_becomes_our_folder(
+def test_googles_checkpoint_is_converted(
     tf1: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tf1, tmp_path / "ours", "--json") == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["fresh"] == said["left_over"] == []
+    result = json.loads(capsys.readouterr().out)
+    assert result["missing"] == result["unexpected"] == []
     names = {path.name for path in (tmp_path / "ours").iterdir()}
     assert names == {
         *("README.md", "config.json", "model.safetensors", "nq.json"),
@@ -84,7 +88,7 @@ def test_googles_checkpoint_becomes_our_folder(
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".convert")]
 
 
-def test_hugging_faces_folder_becomes_ours_and_theirs_again(
+def test_hugging_faces_folder_is_converted_and_converted_back(
     hugging_face: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours, back = tmp_path / "ours", tmp_path / "back"
@@ -99,16 +103,17 @@ def test_hugging_faces_folder_becomes_ours_and_theirs_again(
     assert (ours / "nq.json").is_file()
     assert not (back / "nq.json").is_file()
     report = checkpoint.load(back, load(back), checkpoint.load_config(back))
-    assert report.without_types
+    assert report.lacks_type_head
 
 
-def test_what_is_lacking_is_not_made_up(hugging_face: Path, tmp_path: Path) -> None:
+def test_missing_weights_are_not_written(hugging_face: Path, tmp_path: Path) -> None:
     run(hugging_face, tmp_path / "ours")
     config = checkpoint.load_config(tmp_path / "ours")
     report = checkpoint.load(tmp_path / "ours", joint.build(config), config)
-    assert report.fresh == ("pooler/kernel", "pooler/bias", *checkpoint.TYPE_HEAD)
+    assert report.missing == ("pooler/kernel", "pooler/bias", *TYPE_HEAD)
 
 
+@pytest.mark.slow
 def test_a_savedmodel_serves_the_same_logits(tf1: Path, tmp_path: Path) -> None:
     assert run(tf1, tmp_path / "saved", "--to", "savedmodel") == 0
     serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
@@ -118,12 +123,13 @@ def test_a_savedmodel_serves_the_same_logits(tf1: Path, tmp_path: Path) -> None:
     }
     expected = load(tf1)
     for rows in (ROWS, tiny_models.rows((9,), 12)):  # any batch, any length
-        found = serve(**{name: tf.constant(value) for name, value in rows.items()})
-        assert set(found) == {"start_logits", "end_logits", "type_logits"}
+        outputs = serve(**{name: tf.constant(value) for name, value in rows.items()})
+        assert set(outputs) == {"start_logits", "end_logits", "type_logits"}
         for name, value in expected(rows).items():
-            np.testing.assert_allclose(found[name], value, atol=1e-5)
+            np.testing.assert_allclose(outputs[name], value, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_onnx_file_gives_the_same_logits(tf1: Path, tmp_path: Path) -> None:
     for package in ("onnxruntime", "onnx", "tf2onnx"):
         pytest.importorskip(package)
@@ -134,26 +140,25 @@ def test_an_onnx_file_gives_the_same_logits(tf1: Path, tmp_path: Path) -> None:
     assert {given.name for given in session.get_inputs()} == set(joint.INPUTS)
     names = [out.name for out in session.get_outputs()]
     for rows in (ROWS, tiny_models.rows((9,), 12)):
-        found = dict(zip(names, session.run(None, rows), strict=True))
+        outputs = dict(zip(names, session.run(None, rows), strict=True))
         for name, value in load(tf1)(rows).items():
-            np.testing.assert_allclose(found[name], value, atol=1e-5)
+            np.testing.assert_allclose(outputs[name], value, atol=1e-5)
 
 
 def test_without_its_packages_onnx_is_one_line(
     tf1: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    there = importlib.util.find_spec
-    gone = ("onnx", "tf2onnx")
+    find_spec, absent = importlib.util.find_spec, ("onnx", "tf2onnx")
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda n, *a: None if n in gone else there(n, *a)
+        importlib.util, "find_spec", lambda n, *a: None if n in absent else find_spec(n, *a)
     )
     assert run(tf1, tmp_path / "onnx", "--to", "onnx") == 1
-    said = capsys.readouterr().err.strip().splitlines()
-    assert said == ["nq: error: onnx and tf2onnx not installed: run pip install 'nq[onnx]'"]
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert lines == ["nq: error: onnx and tf2onnx are not installed: run pip install 'nq[onnx]'"]
     assert not (tmp_path / "onnx").exists()
 
 
-def test_a_folder_with_something_in_it_is_left_alone(
+def test_a_target_that_is_not_empty_is_not_changed(
     tf1: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tf1, tf1) == 1
@@ -161,6 +166,21 @@ def test_a_folder_with_something_in_it_is_left_alone(
     (tmp_path / "empty").mkdir()
     assert run(tf1, tmp_path / "empty") == 0
     assert run(tf1, tmp_path / "x", "--to", "hf", "--compact") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"to": "torch"}, "unknown format 'torch'; known are nq, hf, savedmodel, onnx"),
+        ({"to": "hf", "compact": True}, "format hf cannot be compact"),
+    ],
+)
+def test_wrong_arguments_are_value_errors(
+    tf1: Path, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        convert_model(tf1, tmp_path / "converted", **options)
+    assert not (tmp_path / "converted").exists()
 
 
 @pytest.mark.parametrize(("more", "less"), [(2, 0), (0, 64)])
@@ -171,19 +191,22 @@ def test_a_vocabulary_of_another_length_is_refused(
     rows = [*rows[: len(rows) - less], *(f"more{i}" for i in range(more))]
     (tf1 / "vocab-nq.txt").write_text("\n".join(rows), encoding="utf-8")
     assert run(tf1, tmp_path / "ours") == 1
-    said = capsys.readouterr().err
+    message = capsys.readouterr().err
     n = len(tiny_models.VOCABULARY)
-    assert f"vocab.txt has {len(rows)} pieces, config.json says vocab_size {n}: expected" in said
+    assert f"vocab.txt has {len(rows)} pieces, config.json says vocab_size {n}: expected" in message
     assert not (tmp_path / "ours").exists()
 
 
-def test_a_padded_word_table_is_told(
+def test_padded_word_embeddings_are_logged(
     tf1: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = (tf1 / "vocab-nq.txt").read_text(encoding="utf-8").splitlines()
     (tf1 / "vocab-nq.txt").write_text("\n".join(rows[:-1]), encoding="utf-8")
     assert run(tf1, tmp_path / "ours") == 0
-    assert f"has {len(rows) - 1} pieces, the word table {len(rows)} rows" in capsys.readouterr().err
+    assert (
+        f"has {len(rows) - 1} pieces, the word embeddings {len(rows)} rows"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_pickle_is_never_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,45 +215,46 @@ def test_a_pickle_is_never_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[
     shutil.copyfile(GOLDEN / "bert" / "config.json", folder / "config.json")
     (folder / "pytorch_model.bin").write_bytes(b"\x80\x02cos\nsystem\n")
     assert run(folder, tmp_path / "ours") == 1
-    said = capsys.readouterr().err.strip()
-    assert "pytorch_model.bin is a pickle, which is never loaded: convert it where" in said
-    assert "\n" not in said
+    message = capsys.readouterr().err.strip()
+    assert "pytorch_model.bin is a pickle, which is never loaded: convert it where" in message
+    assert "\n" not in message
 
 
-def answered(folder: Path, tmp_path: Path) -> int:
+def answer_with(folder: Path, tmp_path: Path) -> int:
     data = write_lines(tmp_path / "data.jsonl", [simplified(1), simplified(2)])
     sizes = "--max-seq-length 14 --max-query-length 6 --doc-stride 4 --batch-size 4"
     paths = ["--model", str(folder), "--data", str(data), "--output", str(tmp_path / "run")]
     return answer.main([*paths, *sizes.split(), "--no-track", "--json"])
 
 
-def test_googles_folder_answers_as_it_is(
+@pytest.mark.slow
+def test_googles_folder_is_a_model(
     tf1: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = answered(tf1, tmp_path)
-    said = capsys.readouterr()
-    assert (code, json.loads(said.out)["examples"]) == (0, 2), said.err
-    assert "not in the checkpoint" not in said.err
+    code = answer_with(tf1, tmp_path)
+    captured = capsys.readouterr()
+    assert (code, json.loads(captured.out)["examples"]) == (0, 2), captured.err
+    assert "not in the checkpoint" not in captured.err
 
 
-def test_hugging_faces_folders_answer_as_they_are(
+def test_hugging_faces_folders_are_models(
     hugging_face: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = answered(hugging_face, tmp_path)
-    said = capsys.readouterr()
-    assert (code, json.loads(said.out)["examples"]) == (0, 2), said.err
-    assert "no head for types in the checkpoint: null is decided by [CLS] alone" in said.err
+    code = answer_with(hugging_face, tmp_path)
+    captured = capsys.readouterr()
+    assert (code, json.loads(captured.out)["examples"]) == (0, 2), captured.err
+    assert "no head for types in the checkpoint: null is decided by [CLS] alone" in captured.err
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_live_transformers_loads_it(hugging_face: Path, tmp_path: Path) -> None:
+def test_live_transformers_loads_the_conversion(hugging_face: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     run(hugging_face, tmp_path / "ours")
     run(tmp_path / "ours", tmp_path / "back", "--to", "hf")
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path / "back")
     reference = np.load(hugging_face / "reference.npz")
-    found = make.logits(model.eval(), dict(reference), hugging_face.name)
+    logits = make.logits(model.eval(), dict(reference), hugging_face.name)
     real = reference["input_mask"] > 0
     np.testing.assert_allclose(
-        found["start_logits"][real], reference["start_logits"][real], atol=1e-5
+        logits["start_logits"][real], reference["start_logits"][real], atol=1e-5
     )

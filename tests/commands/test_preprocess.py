@@ -155,7 +155,7 @@ def test_options_for_beam_are_passed_on(
 
 def test_unread_blocks_are_reported(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--max-contexts", "1"]) == 0  # the null context alone
-    assert "\nblocks beyond --max-contexts were not read: 4 blocks of 4 pages\n" in (
+    assert "\n4 blocks of 4 pages are beyond --max-contexts and were not read\n" in (
         capsys.readouterr().out
     )
     assert main([*command, "--max-contexts", "1", "--json"]) == 0

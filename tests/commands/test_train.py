@@ -1,9 +1,10 @@
-"""The commands that make a model: train, then tune, then answer with it."""
+"""``nq train``, and ``nq tune`` and ``nq answer`` with the trained model."""
 
 import json
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import mlflow.entities
@@ -12,12 +13,13 @@ from mlflow import MlflowClient
 
 from nq.bundle import bundled_sample
 from nq.commands.main import console
-from nq.commands.train import STEPS_TOLD_TOGETHER, Progress
 from nq.model.checkpoint import load_settings
+from nq.training.train import FINAL_STEPS, REPORT_EVERY, Progress
 
 SIZES = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
 
 
+@pytest.mark.slow
 def test_train_tune_answer(
     tiny_model: Path,
     tmp_path: Path,
@@ -26,60 +28,65 @@ def test_train_tune_answer(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     data = ["--data", str(bundled_sample()), "--json"]
-    recipe = ["--epochs", "1", "--batch-size", "8", "--save-every", "5"]
-    start = ["--init", str(tiny_model), "--output", "made", "--limit", "20", "--compact"]
+    recipe = ["--epochs", "10", "--batch-size", "8", "--save-every", "5"]
+    recipe += ["--learning-rate", "1e-2", "--dropout", "0"]
+    start = ["--init", str(tiny_model), "--output", "trained", "--limit", "20", "--compact"]
     start += ["--tracking-uri", "sqlite:///runs.db"]
     assert console(["train", *data, *SIZES, *recipe, *start]) == 0
     trained = json.loads(capsys.readouterr().out)
     assert (trained["examples"], trained["dead_letters"]) == (20, 0)
-    assert trained["loss"] > 0
-    assert curve("sqlite:///runs.db") == list(range(1, trained["steps"] + 1))
-    assert load_settings("made").windows.max_seq_length == 32
-    assert console(["tune", *data, "--model", "made"]) == 0
+    losses = curve("sqlite:///runs.db")
+    assert list(losses) == list(range(1, trained["steps"] + 1))
+    values = list(losses.values())
+    assert trained["loss"] == pytest.approx(sum(values[-FINAL_STEPS:]) / len(values[-FINAL_STEPS:]))
+    assert sum(values[-10:]) < 0.8 * sum(values[:10])
+    assert load_settings("trained").windows.max_seq_length == 32
+    assert console(["tune", *data, "--model", "trained"]) == 0
     tuned = json.loads(capsys.readouterr().out)
-    decision = load_settings("made").decision
+    decision = load_settings("trained").decision
     assert decision.long_threshold == tuned["long_threshold"]
     assert decision.short_threshold == tuned["short_threshold"]
-    assert console(["answer", *data, "--model", "made", "--no-track"]) == 0
+    assert console(["answer", *data, "--model", "trained", "--no-track"]) == 0
     assert json.loads(capsys.readouterr().out)["examples"] == 40
 
 
-def curve(store: str) -> list[int]:
-    """The steps of the loss curve of the only run in the store."""
-    run = only_run(store)
+def curve(store: str, status: str = "FINISHED") -> dict[int, float]:
+    """Returns the loss of each step, in order, of the only run with that status in the store."""
+    (run,) = (run for run in runs(store) if run.info.status == status)
     points = MlflowClient(store).get_metric_history(run.info.run_id, "train/loss")
-    return sorted(point.step for point in points)
+    assert len({point.step for point in points}) == len(points)
+    return {point.step: point.value for point in sorted(points, key=lambda point: point.step)}
 
 
-def only_run(store: str) -> mlflow.entities.Run:
-    """The run of a store that has one."""
+def runs(store: str) -> list[mlflow.entities.Run]:
     client = MlflowClient(store)
     experiment = client.get_experiment_by_name("nq")
-    (run,) = client.search_runs([experiment.experiment_id])
-    return run
+    return list(client.search_runs([experiment.experiment_id]))
 
 
-def test_a_killed_training_goes_on_in_its_run(tiny_model: Path, tmp_path: Path) -> None:
-    arguments = ["--data", str(bundled_sample()), "--init", str(tiny_model), "--output", "made"]
+@pytest.mark.slow
+def test_a_killed_training_is_resumed_in_its_run(tiny_model: Path, tmp_path: Path) -> None:
+    arguments = ["--data", str(bundled_sample()), "--init", str(tiny_model), "--output", "trained"]
     recipe = ["--epochs", "30", "--batch-size", "8", "--save-every", "30", "--limit", "20"]
     command = [sys.executable, "-m", "nq.train", *arguments, *SIZES, *recipe]
     with subprocess.Popen([*command, "--json"], cwd=tmp_path, stderr=subprocess.PIPE) as killed:
         assert killed.stderr is not None
         for line in killed.stderr:
-            if line.startswith(b"step 50 "):
+            if line.startswith(b"nq: step 50 "):
                 break
         killed.kill()
     assert killed.returncode == -signal.SIGKILL
     store = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    assert only_run(store).info.status == "RUNNING"
+    assert [run.info.status for run in runs(store)] == ["RUNNING"]
     done = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, check=True)
     steps = json.loads(done.stdout)["steps"]
     assert steps > 60
-    assert only_run(store).info.status == "FINISHED"
-    assert curve(store) == list(range(1, steps + 1))
-    assert not list((tmp_path / "made" / "training").glob("*.mlflow_run"))
+    assert [run.info.status for run in runs(store)] == ["FINISHED"]
+    assert list(curve(store)) == list(range(1, steps + 1))
+    assert not list((tmp_path / "trained" / "training").glob("*.mlflow_run"))
 
 
+@pytest.mark.slow
 def test_other_content_under_the_same_name_is_another_run(
     tiny_model: Path,
     tmp_path: Path,
@@ -88,15 +95,15 @@ def test_other_content_under_the_same_name_is_another_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     records = bundled_sample().read_text(encoding="utf-8").splitlines(keepends=True)
-    arguments = ["--data", "data.jsonl", "--init", str(tiny_model), "--output", "made", "--json"]
+    arguments = ["--data", "data.jsonl", "--init", str(tiny_model), "--output", "trained", "--json"]
     store = f"sqlite:///{tmp_path / 'runs.db'}"
     recipe = ["--epochs", "20", "--batch-size", "8", "--tracking-uri", store]
     command = ["train", *arguments, *SIZES, *recipe]
-    tell = Progress.__call__
+    report = Progress.__call__
 
-    def interrupted(self: Progress, step: int, total: int, loss: float) -> None:
-        tell(self, step, total, loss)
-        if step == STEPS_TOLD_TOGETHER:
+    def interrupted(self: Progress, losses: Sequence[float], total: int) -> None:
+        report(self, losses, total)
+        if len(losses) == REPORT_EVERY:
             raise KeyboardInterrupt
 
     Path("data.jsonl").write_text("".join(records[:20]), encoding="utf-8")
@@ -107,23 +114,26 @@ def test_other_content_under_the_same_name_is_another_run(
     Path("data.jsonl").write_text("".join(records[20:]), encoding="utf-8")
     assert console(command) == 0
     steps = json.loads(capsys.readouterr().out)["steps"]
-    client = MlflowClient(store)
-    experiment = client.get_experiment_by_name("nq")
-    runs = {run.info.status: run for run in client.search_runs([experiment.experiment_id])}
-    assert sorted(runs) == ["FINISHED", "KILLED"]
-    points = client.get_metric_history(runs["FINISHED"].info.run_id, "train/loss")
-    assert sorted(point.step for point in points) == list(range(1, steps + 1))
+    assert sorted(run.info.status for run in runs(store)) == ["FINISHED", "KILLED"]
+    assert list(curve(store)) == list(range(1, steps + 1))
 
 
-@pytest.mark.parametrize("negatives", ["0", "1"])  # nobody said that there is no answer
-def test_nothing_to_train_on_is_one_line(
+@pytest.mark.parametrize("negatives", ["0", "1"])  # a page without annotation is no negative
+def test_an_input_without_training_windows_is_one_line(
     negatives: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = json.loads(bundled_sample().read_text(encoding="utf-8").splitlines()[0])
     del record["annotations"]
     data = tmp_path / "without.jsonl"
     data.write_text(json.dumps(record), encoding="utf-8")
-    arguments = ["--data", str(data), "--init", str(tiny_model), "--output", str(tmp_path / "made")]
+    arguments = [
+        "--data",
+        str(data),
+        "--init",
+        str(tiny_model),
+        "--output",
+        str(tmp_path / "trained"),
+    ]
     sizes = ["--max-seq-length", "32", "--max-query-length", "8", "--negatives", negatives]
     assert console(["train", *arguments, *sizes]) == 1
     assert "annotations" in capsys.readouterr().err.splitlines()[-1]
@@ -140,9 +150,9 @@ def test_nothing_to_train_on_is_one_line(
         ("--dropout=1", "dropout must be in [0, 1), got 1.0"),
     ],
 )
-def test_absurd_values_are_wrong_usage(
+def test_values_out_of_range_are_usage_errors(
     option: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folders = ["--data", "some.jsonl", "--init", "model", "--output", str(tmp_path / "made")]
+    folders = ["--data", "some.jsonl", "--init", "model", "--output", str(tmp_path / "trained")]
     assert console(["train", *folders, option]) == 2
     assert message in capsys.readouterr().err

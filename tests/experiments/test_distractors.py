@@ -1,4 +1,4 @@
-"""Pages made longer: the annotations still say the same words, distractors come ranked."""
+"""Longer pages: annotations keep their words, and distractors are ranked."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def text_of(record: dict[str, Any], span: dict[str, Any]) -> list[str]:
     st.lists(WORDS.map(lambda w: " ".join(["<P>", *w, "</P>"])), max_size=4),
     st.lists(WORDS.map(lambda w: " ".join(["<P>", *w, "</P>"])), max_size=4),
 )
-def test_what_was_annotated_is_still_annotated(before: list[str], behind: list[str]) -> None:
+def test_annotations_keep_their_words(before: list[str], after: list[str]) -> None:
     record = nq_records.simplified()
-    longer = inserted(record, before, behind)
-    assert paragraphs(longer) == [*before, *paragraphs(record), *behind]
+    longer = inserted(record, before, after)
+    assert paragraphs(longer) == [*before, *paragraphs(record), *after]
     for old, new in zip(record["annotations"], longer["annotations"], strict=True):
         assert old["yes_no_answer"] == new["yes_no_answer"]
         long, moved = old["long_answer"], new["long_answer"]
@@ -43,12 +43,12 @@ def test_what_was_annotated_is_still_annotated(before: list[str], behind: list[s
 
 
 @given(st.lists(WORDS, min_size=1, max_size=6), WORDS)
-def test_the_index_scores_as_the_decision_does(texts: list[list[str]], question: list[str]) -> None:
-    found = Index([" ".join(words) for words in texts]).scores(" ".join(question))
-    np.testing.assert_allclose(found, bm25(" ".join(question), texts), atol=1e-9)
+def test_the_index_scores_as_the_decision(texts: list[list[str]], question: list[str]) -> None:
+    scores = Index([" ".join(words) for words in texts]).scores(" ".join(question))
+    np.testing.assert_allclose(scores, bm25(" ".join(question), texts), atol=1e-9)
 
 
-def test_distractors_share_words_and_neither_answer_nor_are_the_page() -> None:
+def test_distractors_share_words_but_no_answer_and_are_from_other_pages() -> None:
     record = nq_records.simplified()
     answer = next(iter(short_answers(record)))
     other = nq_records.simplified(8)

@@ -1,4 +1,4 @@
-"""The comparison of texts, on a real run of a tiny model."""
+"""The comparison of short answers with gold texts, on a real run of a tiny model."""
 
 from __future__ import annotations
 
@@ -10,56 +10,57 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nq
 from experiments.string_match import main, normalized
-from nq.bundle import bundled_sample
-from nq.commands.main import console
+from nq.config import DecisionConfig
 
 N = 4
 
 
+def sample_records(count: int) -> list[dict[str, Any]]:
+    lines = nq.bundled_sample().read_text(encoding="utf-8").splitlines()[:count]
+    return [json.loads(line) for line in lines]
+
+
 def answer(tiny_model: Path, folder: Path, records: list[dict[str, Any]]) -> Path:
+    """Returns the folder of a run; its decision rule gives a span for any scores."""
+    folder.mkdir(exist_ok=True)
     data = folder / "data.jsonl"
     data.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
-    run = folder / "run"
-    arguments = ["--data", str(data), "--model", str(tiny_model), "--output", str(run)]
-    always = ["--decision", "bert-joint"]  # gives a span, whatever the model says
-    assert console(["answer", *arguments, *always, "--no-track", "--json"]) == 0
-    return run
+    decision = DecisionConfig(rule="bert-joint")
+    return nq.run(nq.Job([data], tiny_model, decision=decision, output=folder / "run")).folder
 
 
-def test_what_was_said_matches_itself_and_nothing_else(
+@pytest.mark.slow
+def test_an_answer_matches_its_own_text_and_no_other(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = bundled_sample().read_text(encoding="utf-8").splitlines()[:N]
-    records: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    records = sample_records(N)
     run = answer(tiny_model, tmp_path, records)
-    said: list[str] = []
-    for record, found in zip(
+    answers: list[str] = []
+    for record, prediction in zip(
         records, json.loads((run / "predictions.json").read_text())["predictions"], strict=True
     ):
         tokens = record["document_text"].split(" ")
-        spans = [(s["start_token"], s["end_token"]) for s in found["short_answers"]]
-        said.append(" ".join(" ".join(tokens[a:b]) for a, b in spans if a >= 0))
-    first = next(i for i, text in enumerate(said) if normalized(text))
+        spans = [(s["start_token"], s["end_token"]) for s in prediction["short_answers"]]
+        answers.append(" ".join(" ".join(tokens[a:b]) for a, b in spans if a >= 0))
+    first = next(i for i, text in enumerate(answers) if normalized(text))
     for i, record in enumerate(records):
-        record["answers"] = ["zzz", f"The {said[i].upper()}!"] if i == first else ["zzz"]
-    again = tmp_path / "again"
-    again.mkdir()
-    run = answer(tiny_model, again, records)
-    capsys.readouterr()
+        record["answers"] = ["zzz", f"The {answers[i].upper()}!"] if i == first else ["zzz"]
+    run = answer(tiny_model, tmp_path / "again", records)
     assert main([str(run), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["questions"], result["matched"], result["share"]) == (N, 1, 1 / N)
-    assert result["answered_in_short"] == sum(map(bool, said))
+    assert result["answered_in_short"] == sum(map(bool, answers))
 
 
-def test_data_without_answers_is_one_line(
+def test_data_without_answers_give_a_one_line_error(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = bundled_sample().read_text(encoding="utf-8").splitlines()[0]
-    run = answer(tiny_model, tmp_path, [json.loads(line)])
+    (record,) = sample_records(1)
+    run = answer(tiny_model, tmp_path, [record, {**record, "example_id": 1, "answers": "text"}])
     assert main([str(run)]) == 1
-    assert "answers" in capsys.readouterr().err.splitlines()[-1]
+    assert "has 'answers'" in capsys.readouterr().err.splitlines()[-1]
 
 
 @given(st.text())

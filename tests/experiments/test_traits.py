@@ -1,4 +1,4 @@
-"""Kinds of questions, answers and pages."""
+"""The traits of examples: kinds of questions, gold answers and pages."""
 
 import pytest
 
@@ -6,9 +6,9 @@ from experiments.errors.traits import SOURCE, TRAITS, question_word, traits
 from nq.config import WindowConfig
 from nq.preprocess.contexts import contexts
 from nq.records import Annotation, Span, YesNo
-from tests.experiments.finished_runs import FIRST, SECOND, THIRD, annotation, page
+from tests.experiments.example_cases import FIRST, SECOND, THIRD, annotation, page
 
-EVERY = contexts(page(), WindowConfig())
+ALL_CONTEXTS = contexts(page(), WindowConfig())
 ONE, TWO = (Span(9, 10),), (Span(9, 10), Span(11, 12))
 
 
@@ -38,7 +38,7 @@ def test_question_words(question: str, word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotations", "answer", "block", "place"),
+    ("annotations", "answer", "block", "position"),
     [
         ([annotation(FIRST, *ONE)], "one span", "paragraph", "1st"),
         ([annotation(SECOND, *TWO)], "several spans", "list", "2nd to 5th"),
@@ -52,17 +52,17 @@ def test_question_words(question: str, word: str) -> None:
         ),
     ],
 )
-def test_traits(annotations: list[Annotation], answer: str, block: str, place: str) -> None:
+def test_traits(annotations: list[Annotation], answer: str, block: str, position: str) -> None:
     has_long = any(a.long for a in annotations)
     has_short = any(a.shorts or a.yes_no != "NONE" for a in annotations)
-    found = traits(page(*annotations), has_long, has_short, EVERY, n_read=3, source="made")
-    assert (found["gold answer"], found["gold block"]) == (answer, block)
-    assert found["place of the gold block"] == place
-    assert found[SOURCE] == "made"
-    assert all(found[name] in values for name, values in TRAITS.items() if values)
+    values = traits(page(*annotations), has_long, has_short, ALL_CONTEXTS, n_read=3, source="dev")
+    assert (values["gold answer"], values["gold block"]) == (answer, block)
+    assert values["position of the gold block"] == position
+    assert values[SOURCE] == "dev"
+    assert all(values[name] in known for name, known in TRAITS.items() if known)
 
 
 def test_gold_of_too_few_annotators_is_none() -> None:
-    found = traits(page(annotation(FIRST, *ONE)), False, False, EVERY, 4)
-    assert {found[name] for name in found if "gold" in name} == {"none"}
-    assert SOURCE not in found
+    values = traits(page(annotation(FIRST, *ONE)), False, False, ALL_CONTEXTS, 4)
+    assert {values[name] for name in values if "gold" in name} == {"none"}
+    assert SOURCE not in values

@@ -22,7 +22,7 @@ from nq.formats.fields import RecordError
 from nq.formats.predictions import encode_prediction
 from nq.preprocess.prepare import Request, prepare
 from nq.records import DeadLetter, Example, Prediction
-from nq.runs.scoring import Scorekeeper
+from nq.runs.evaluate import Evaluation
 from tests import nq_records
 from tests.formats.hugging_face_rows import SCHEMA, Row, assert_equal, row, write
 from tests.nq_records import changed, to_line, write_lines
@@ -85,14 +85,14 @@ def test_examples_are_restored_from_their_rows(expected: list[Example], with_byt
 def test_real_examples_are_restored_and_scored(name: str, tmp_path: Path) -> None:
     expected = examples(SHARED / name, limit=60)
     path = write(tmp_path / "a.parquet", [row(example) for example in expected])
-    keeper = Scorekeeper()
+    evaluation = Evaluation()
     for actual, example in zip(examples(path), expected, strict=True):
         assert_equal(actual, example)
         for gold in (actual.annotations or ())[:1]:
             shorts = gold.shorts if gold.yes_no == "NONE" else ()
             prediction = Prediction(actual.example_id, gold.long, 1.0, shorts, 1.0, gold.yes_no)
-            keeper.add(actual, encode_prediction(prediction, actual.token_bytes))
-    assert bool(keeper.metrics()) == ("test" not in name)
+            evaluation.add(actual, encode_prediction(prediction, actual.token_bytes))
+    assert bool(evaluation.metrics()) == ("test" not in name)
 
 
 def test_lists_of_objects_and_json_lines_are_read(tmp_path: Path) -> None:

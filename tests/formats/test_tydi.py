@@ -21,8 +21,8 @@ from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features, training_features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, Prediction, Span, YesNo
-from nq.report.page_text import line
-from nq.runs.scoring import Scorekeeper
+from nq.report.page_text import span_line
+from nq.runs.evaluate import Evaluation
 from tests import nq_records
 from tests.nq_records import Record, changed, to_line, write_lines
 
@@ -107,7 +107,7 @@ def check_tokens(example: Example, text: str) -> None:
 def test_sample_in_eleven_languages(tmp_path: Path) -> None:
     records = [json.loads(row) for row in gzip.decompress(SAMPLE.read_bytes()).splitlines()]
     assert {r["language"] for r in records} == LANGUAGES
-    keeper, answers = Scorekeeper(), 0
+    evaluation, answers = Evaluation(), 0
     for r, (_, example) in zip(records, inputs.read_records(str(SAMPLE)), strict=True):
         assert isinstance(example, Example)
         data = r["document_plaintext"].encode()
@@ -130,9 +130,9 @@ def test_sample_in_eleven_languages(tmp_path: Path) -> None:
                 assert example.text(span) == data[start:end].decode()
         gold = example.annotations[-1]
         prediction = Prediction(r["example_id"], gold.long, 1, gold.shorts, 1, gold.yes_no)
-        keeper.add(example, encode_prediction(prediction, example.token_bytes))
+        evaluation.add(example, encode_prediction(prediction, example.token_bytes))
     assert answers >= 5
-    assert keeper.metrics()["long-answer-n"] == len(LANGUAGES)
+    assert evaluation.metrics()["long-answer-n"] == len(LANGUAGES)
 
 
 @pytest.mark.skipif(not SAMPLE.exists(), reason="needs ../shared/data")
@@ -205,7 +205,7 @@ def test_passages_become_paragraph_contexts() -> None:
     assert example.annotations is not None
     assert example.annotations[0].long == example.candidates[1].span
     assert (
-        line(page_from_record(example), example.candidates[0].span)
+        span_line(page_from_record(example), example.candidates[0].span)
         == TEXTS["japanese"].split("\n")[0]
     )
 

@@ -1,117 +1,165 @@
-"""Close calls are decided again: where all are close, as if everything had been in float32."""
+"""Tests that close decisions are computed again, and become those of float32."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 
+from nq import reader
 from nq.bundle import bundled_sample
+from nq.config import DecisionConfig, RankingWeights
 from nq.errors import Error
 from nq.formats import inputs
 from nq.formats.predictions import encode_prediction
-from nq.inference import rescore
+from nq.inference import load
 from nq.inference.profile import Profile
-from nq.model.checkpoint import load_settings
-from nq.reader import answerer
-from nq.records import Example
-from nq.runs.job import PREDICTIONS, Job, Report
+from nq.inference.rescore import CLOSE, RescoringScorer, exact_profile
+from nq.runs.job import Job
+from nq.runs.result import PREDICTIONS, Result
 from nq.runs.run import run
+from tests.inference.table_scorer import TableScorer, random_scores
 
 QUESTIONS = 6
 
 
-def job(model: Path, root: Path, profile: str) -> Job:
-    own = load_settings(model)
+def make_job(model: Path, root: Path, profile: str, batch_size: int = 16) -> Job:
     return Job(
-        (str(bundled_sample()),),
-        model,
-        Profile.parse(profile),
-        own.windows,
-        own.decision,
-        16,
-        root=root,
-        limit=QUESTIONS,
+        [bundled_sample()], model, profile, batch_size=batch_size, root=root, limit=QUESTIONS
     )
 
 
-def predictions(report: Report) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = orjson.loads((report.output / PREDICTIONS).read_bytes())[
+def predictions(result: Result) -> list[dict[str, Any]]:
+    encoded: list[dict[str, Any]] = orjson.loads((result.folder / PREDICTIONS).read_bytes())[
         "predictions"
     ]
-    return found
+    return encoded
 
 
-def assert_same(mine: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
-    for one, other in zip(mine, theirs, strict=True):
+def assert_equal(actual: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    """Asserts that predictions are equal, and their scores up to the rounding of float32."""
+    assert len(actual) == len(expected) == QUESTIONS
+    for prediction, other in zip(actual, expected, strict=True):
         for score in ("long_answer_score", "short_answers_score"):
-            assert one.pop(score) == pytest.approx(other.pop(score), abs=1e-5)
-        assert one == other
+            assert prediction.pop(score) == pytest.approx(other.pop(score), abs=1e-5)
+        assert prediction == other
 
 
-@pytest.fixture
-def all_are_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(rescore.CLOSE, "mixed", math.inf)
+def rescore_margin(monkeypatch: pytest.MonkeyPatch, margin: float) -> None:
+    """Makes the profiles of this test rescore decisions with smaller margins."""
+    scorer = partial(RescoringScorer, margins={"mixed": margin})
+    monkeypatch.setattr(load, "RescoringScorer", scorer)
 
 
-@pytest.mark.usefixtures("all_are_close")
-def test_where_all_are_close_it_is_float32(tiny_model: Path, tmp_path: Path) -> None:
-    exact = run(job(tiny_model, tmp_path, "baseline"))
-    found = run(job(tiny_model, tmp_path, "mixed+refine+recheck"))
-    assert (found.rechecked, exact.rechecked) == (QUESTIONS, 0)
-    assert found.time["recheck_s"] > 0
-    assert_same(predictions(found), predictions(exact))
+# --- the margin of a close decision
 
 
-def test_where_none_is_close_nothing_is_done_again(
+@pytest.mark.parametrize(
+    ("profile", "evidence", "short_evidence", "margin"),
+    [
+        ("mixed+rescore", 1.0, 1.0, CLOSE["mixed"]),
+        ("mixed+rescore", 0.5, 0.25, 0.5 * CLOSE["mixed"]),
+        ("mixed+rescore", 0.5, 2.0, 2.0 * CLOSE["mixed"]),
+        ("int8+openvino+rescore", 1.0, 1.0, CLOSE["int8"]),
+        ("mixed+int8+openvino+rescore", 0.5, 0.5, 0.5 * CLOSE["int8"]),
+    ],
+)
+def test_the_margin_is_that_of_the_least_exact_optimization_times_the_weight_of_evidence(
+    profile: str, evidence: float, short_evidence: float, margin: float
+) -> None:
+    weights = RankingWeights(evidence=evidence, short_evidence=short_evidence)
+    inner = TableScorer(random_scores(np.full((1, 14), -1), seed=1))
+    decision = DecisionConfig(weights=weights)
+    scorer = RescoringScorer(inner, lambda: inner, Profile.parse(profile), decision)
+    assert scorer.close == pytest.approx(margin)
+
+
+@pytest.mark.parametrize(
+    ("profile", "exact"),
+    [
+        ("mixed+rescore", "baseline"),
+        ("mixed+prune+rescore+grappler+buckets", "grappler+buckets"),
+        ("int8+openvino+mixed+rescore", "openvino"),
+        ("onnx+int8+rescore", "onnx"),
+    ],
+)
+def test_the_exact_profile_has_the_other_optimizations(profile: str, exact: str) -> None:
+    assert exact_profile(Profile.parse(profile)) == Profile.parse(exact)
+
+
+# --- runs
+
+
+@pytest.mark.slow
+def test_rescoring_everything_gives_the_predictions_of_float32(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(rescore.CLOSE, "mixed", 0.0)
-    plain = run(job(tiny_model, tmp_path, "mixed"))
-    found = run(job(tiny_model, tmp_path, "mixed+recheck"))
-    assert found.rechecked == 0
-    assert predictions(found) == predictions(plain)
+    exact = run(make_job(tiny_model, tmp_path, "baseline"))
+    rescore_margin(monkeypatch, math.inf)
+    result = run(make_job(tiny_model, tmp_path, "mixed+prune+rescore"))
+    assert (result.rescored, exact.rescored) == (QUESTIONS, 0)
+    assert result.time["rescore_s"] > 0 == exact.time["rescore_s"]
+    assert_equal(predictions(result), predictions(exact))
 
 
-@pytest.mark.usefixtures("all_are_close")
-def test_what_was_done_before_an_interruption_is_kept(
+@pytest.mark.slow
+def test_rescoring_nothing_gives_the_predictions_of_the_profile(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = job(tiny_model, tmp_path, "mixed+recheck")
-    undisturbed = predictions(run(asked))
-    real, calls = rescore.Recheck.scores, list[int]()
+    plain = run(make_job(tiny_model, tmp_path, "mixed"))
+    rescore_margin(monkeypatch, 0.0)
+    result = run(make_job(tiny_model, tmp_path, "mixed+rescore"))
+    assert result.rescored == 0
+    assert predictions(result) == predictions(plain)
 
-    def interrupted(self: rescore.Recheck, example: Example, found: Any) -> Any:
-        calls.append(len(calls))
-        if len(calls) == 4:
+
+@pytest.mark.slow
+def test_an_interrupted_run_keeps_what_was_rescored(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rescore_margin(monkeypatch, math.inf)
+    job = make_job(tiny_model, tmp_path, "mixed+rescore", batch_size=1)
+    undisturbed = run(job)
+    completed: list[int] = []
+
+    def interrupt(windows: int, total: int) -> None:
+        completed.append(windows)
+        if sum(completed) > total * 2 // 3:
             raise KeyboardInterrupt
-        return real(self, example, found)
 
-    monkeypatch.setattr(rescore.Recheck, "scores", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run(asked)
-    again = run(asked)
-    assert len(calls) == 4 + QUESTIONS - 3 and again.rechecked == QUESTIONS
-    assert predictions(again) == undisturbed
+        run(job, progress=interrupt)
+    resumed = run(job)
+    assert 0 < resumed.resumed_windows < resumed.windows
+    assert resumed.read_windows == resumed.windows - resumed.resumed_windows
+    assert resumed.rescored == undisturbed.rescored == QUESTIONS
+    assert predictions(resumed) == predictions(undisturbed)
 
 
-@pytest.mark.usefixtures("all_are_close")
-def test_one_page_in_memory_is_decided_again_too(tiny_model: Path, tmp_path: Path) -> None:
-    asked = job(tiny_model, tmp_path, "mixed+recheck")
-    expected = predictions(run(asked))
-    settings = (asked.profile, asked.windows, asked.decision)
-    examples = [item for _, item in inputs.read_records(asked.files[0], limit=QUESTIONS)]
-    with answerer(tiny_model, *settings) as loaded:
-        found = [loaded.answer(e).prediction for e in examples if isinstance(e, Example)]
-    assert_same([encode_prediction(prediction) for prediction in found], expected)
+@pytest.mark.slow
+def test_a_reader_rescores_too(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rescore_margin(monkeypatch, math.inf)
+    expected = predictions(run(make_job(tiny_model, tmp_path, "mixed+rescore")))
+    examples = islice(inputs.read_examples(bundled_sample()), QUESTIONS)
+    with reader.load(tiny_model, profile="mixed+rescore") as loaded:
+        actual = [encode_prediction(prediction) for prediction in loaded.predict(examples)]
+    assert_equal(actual, expected)
 
 
-def test_the_originals_do_not_tell_close_calls(tiny_model: Path, tmp_path: Path) -> None:
-    asked = job(tiny_model, tmp_path, "mixed+recheck")
-    other = replace(asked, decision=replace(asked.decision, rule="kisialiou"))
-    with pytest.raises(Error, match="kisialiou does not tell close calls: leave recheck out"):
-        run(other)
+def test_a_rule_without_a_decision_margin_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    job = make_job(tiny_model, tmp_path, "mixed+rescore")
+    job = replace(job, decision=replace(job.decision, rule="kisialiou"))
+    message = "decision kisialiou has no decision margin: remove rescore from the profile"
+    with pytest.raises(Error, match=message):
+        run(job)
+    with pytest.raises(Error, match=message):
+        reader.load(tiny_model, profile="mixed+rescore", decision=job.decision)

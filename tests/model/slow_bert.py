@@ -1,4 +1,4 @@
-"""BERT written out slowly and obviously, window by window and head by head, in float64."""
+"""A slow and simple BERT, window by window and head by head, in float64, as a reference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ACTIVATIONS = {
 
 
 class SlowBert:
-    """Reads Hugging Face's tensors as they are."""
+    """Computes with Hugging Face's tensors as they are stored."""
 
     def __init__(self, tensors: Mapping[str, Any], config: ModelConfig) -> None:
         self.tensors = {name: np.asarray(value, np.float64) for name, value in tensors.items()}
@@ -38,7 +38,7 @@ class SlowBert:
         return scaled + self.tensors[f"{name}.bias"]
 
     def encode(self, ids: IntArray, segments: IntArray, n_pieces: int) -> Floats:
-        """``[n_pieces, hidden]`` for one window, which is cut to its pieces: no padding at all."""
+        """Returns ``[n_pieces, hidden]`` for one window without its padding."""
         table = "bert.embeddings.{}_embeddings.weight"
         x = (
             self.tensors[table.format("word")][ids[:n_pieces]]
@@ -57,10 +57,10 @@ class SlowBert:
         )
         heads = []
         for head in range(self.config.num_attention_heads):
-            mine = slice(head * size, (head + 1) * size)
-            scores = query[:, mine] @ key[:, mine].T / math.sqrt(size)
+            columns = slice(head * size, (head + 1) * size)
+            scores = query[:, columns] @ key[:, columns].T / math.sqrt(size)
             weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-            heads.append(weights / weights.sum(axis=-1, keepdims=True) @ value[:, mine])
+            heads.append(weights / weights.sum(axis=-1, keepdims=True) @ value[:, columns])
         attended = self.linear(f"{name}.attention.output.dense", np.concatenate(heads, axis=-1))
         x = self.norm(f"{name}.attention.output.LayerNorm", x + attended)
         inner = self.linear(f"{name}.intermediate.dense", x)
@@ -68,7 +68,7 @@ class SlowBert:
         return self.norm(f"{name}.output.LayerNorm", x + self.linear(f"{name}.output.dense", inner))
 
     def logits(self, ids: IntArray, segments: IntArray, n_pieces: int) -> dict[str, Floats]:
-        """Start and end logits ``[n_pieces]`` and type logits ``[5]`` of one window."""
+        """Returns start and end logits ``[n_pieces]`` and type logits ``[5]`` of one window."""
         x = self.encode(ids, segments, n_pieces)
         spans = self.linear("qa_outputs", x)
         pooled = np.tanh(self.linear("bert.pooler.dense", x[0]))

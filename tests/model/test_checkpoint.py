@@ -1,4 +1,4 @@
-"""Model folders: what is saved comes back; nothing is lost, guessed or half loaded."""
+"""Model folders: saving and loading are inverse; no tensor is lost, no model half filled."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def load(folder: Path) -> dict[str, FloatArray]:
 # --- round trips
 
 
-def test_what_is_saved_in_float32_comes_back_exactly(tiny_model: Path) -> None:
+def test_float32_weights_are_loaded_exactly(tiny_model: Path) -> None:
     expected = weights(tiny_models.model())
-    found = load(tiny_model)
-    assert found.keys() == expected.keys()
+    loaded = load(tiny_model)
+    assert loaded.keys() == expected.keys()
     for path, value in expected.items():
-        np.testing.assert_array_equal(found[path], value)
+        np.testing.assert_array_equal(loaded[path], value)
     files = {path.name for path in tiny_model.iterdir()}
     assert files == {
         *("README.md", "config.json", "model.safetensors", "nq.json"),
@@ -80,21 +80,23 @@ def test_what_is_saved_in_float32_comes_back_exactly(tiny_model: Path) -> None:
     }
 
 
-def test_a_compact_folder_comes_back_within_its_precision(tiny_model: Path, tmp_path: Path) -> None:
+def test_compact_weights_are_loaded_within_their_precision(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     save(tmp_path / "compact", tiny_models.model(), tiny_model, compact=True)
     stored = load_file(tmp_path / "compact" / "model.safetensors")
     kinds = {value.dtype.name for name, value in stored.items() if not name.endswith(".scale")}
     assert kinds == {"int8", "float16"}
-    found = load(tmp_path / "compact")
+    loaded = load(tmp_path / "compact")
     for path, value in weights(tiny_models.model()).items():
         if path == "embeddings/word_embeddings":
             step = np.abs(value).max(axis=1, keepdims=True) / 127
-            assert (np.abs(found[path] - value) <= step * 0.51).all()
+            assert (np.abs(loaded[path] - value) <= step * 0.51).all()
         else:
-            np.testing.assert_allclose(found[path], value, rtol=2**-10, atol=1e-7)
+            np.testing.assert_allclose(loaded[path], value, rtol=2**-10, atol=1e-7)
 
 
-def test_a_compact_folder_saved_again_is_the_same(tiny_model: Path, tmp_path: Path) -> None:
+def test_compact_weights_saved_again_are_the_same(tiny_model: Path, tmp_path: Path) -> None:
     once, twice = tmp_path / "once", tmp_path / "twice"
     save(once, tiny_models.model(), tiny_model, compact=True)
     model = joint.build(tiny_models.SHAPE)
@@ -105,7 +107,7 @@ def test_a_compact_folder_saved_again_is_the_same(tiny_model: Path, tmp_path: Pa
         np.testing.assert_allclose(again, value, rtol=1e-6)
 
 
-def test_a_folder_can_be_saved_onto_itself(folder: Path) -> None:
+def test_a_folder_can_be_saved_over_itself(folder: Path) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     checkpoint.save(
         folder,
@@ -118,7 +120,7 @@ def test_a_folder_can_be_saved_onto_itself(folder: Path) -> None:
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_settings_and_config_come_back(folder: Path) -> None:
+def test_settings_and_config_are_loaded_as_saved(folder: Path) -> None:
     assert checkpoint.load_config(folder) == tiny_models.SHAPE
     wanted = checkpoint.ModelSettings(
         WindowConfig(max_seq_length=128), DecisionConfig("kisialiou", 12, 1.5, -2.0)
@@ -137,21 +139,21 @@ def test_settings_and_config_come_back(folder: Path) -> None:
     missing=st.sets(st.sampled_from(sorted(TENSORS)), max_size=4),
     extra=st.sets(st.sampled_from(["cls.predictions.bias", "x", "bert.pooler.x"])),
 )
-def test_every_tensor_is_used_or_left_over_and_every_weight_filled_or_fresh(
+def test_every_tensor_is_used_or_unexpected_and_every_weight_filled_or_missing(
     built: keras.Model, missing: set[str], extra: set[str]
 ) -> None:
     for weight in built.weights:
         weight.assign(np.zeros(weight.shape))
-    there = {name: value for name, value in TENSORS.items() if name not in missing}
-    there |= {name: np.zeros(3, np.float32) for name in extra}
-    report = checkpoint.fill(built, there, TABLE)
+    tensors = {name: value for name, value in TENSORS.items() if name not in missing}
+    tensors |= {name: np.zeros(3, np.float32) for name in extra}
+    report = checkpoint.fill(built, tiny_models.stored(tensors), TABLE)
     for path, parts in TABLE.items():
         names = {part.name for part in parts}
-        assert (path in report.fresh) == bool(names & missing)
-        assert names & set(report.left_over) == (names - missing if names & missing else set())
-    assert extra <= set(report.left_over) <= there.keys()
+        assert (path in report.missing) == bool(names & missing)
+        assert names & set(report.unexpected) == (names - missing if names & missing else set())
+    assert extra <= set(report.unexpected) <= tensors.keys()
     for path, value in weights(built).items():
-        assert value.any() == (path not in report.fresh)
+        assert value.any() == (path not in report.missing)
 
 
 def test_the_table_names_every_weight_and_every_tensor_once(built: keras.Model) -> None:
@@ -160,13 +162,13 @@ def test_the_table_names_every_weight_and_every_tensor_once(built: keras.Model) 
     assert sorted(names) == sorted(TENSORS)
 
 
-def test_a_weight_that_the_table_does_not_know_is_fresh(built: keras.Model) -> None:
+def test_a_weight_that_is_not_in_the_table_is_missing(built: keras.Model) -> None:
     table = {path: parts for path, parts in TABLE.items() if path != "pooler/bias"}
-    report = checkpoint.fill(built, TENSORS, table)
+    report = checkpoint.fill(built, tiny_models.stored(TENSORS), table)
     assert report == checkpoint.LoadReport(("pooler/bias",), ("bert.pooler.dense.bias",))
 
 
-def test_an_encoder_without_heads_and_without_prefix_fills_all_but_the_heads(folder: Path) -> None:
+def test_an_encoder_without_heads_and_prefix_fills_all_but_the_heads(folder: Path) -> None:
     plain: dict[str, Any] = {
         name.removeprefix("bert."): value for name, value in TENSORS.items() if name not in OPTIONAL
     }
@@ -189,15 +191,17 @@ def test_old_names_and_half_precision_are_read(folder: Path) -> None:
     half = {old(name): value.astype(ml_dtypes.bfloat16) for name, value in TENSORS.items()}
     assert all(BERT.canonical(old(name)) == name for name in TENSORS)
     save_file(half, folder / "model.safetensors")
-    found = load(folder)
+    loaded = load(folder)
     for path, value in weights(tiny_models.model()).items():
-        np.testing.assert_allclose(found[path], value, rtol=2**-7)
+        np.testing.assert_allclose(loaded[path], value, rtol=2**-7)
 
 
-def test_a_word_table_with_too_few_rows_grows_and_says_so(built: keras.Model) -> None:
+def test_missing_rows_of_word_embeddings_are_drawn_and_reported(built: keras.Model) -> None:
     name, path = "bert.embeddings.word_embeddings.weight", "embeddings/word_embeddings"
     rows = tiny_models.SHAPE.vocab_size - 7
-    report = checkpoint.fill(built, {**TENSORS, name: TENSORS[name][:rows]}, TABLE)
+    report = checkpoint.fill(
+        built, tiny_models.stored({**TENSORS, name: TENSORS[name][:rows]}), TABLE
+    )
     assert report == checkpoint.LoadReport((f"{path}[{rows}:]",))
     table = weights(built)[path]
     np.testing.assert_array_equal(table[:rows], TENSORS[name][:rows])
@@ -205,7 +209,7 @@ def test_a_word_table_with_too_few_rows_grows_and_says_so(built: keras.Model) ->
 
 
 @pytest.mark.parametrize("compact", [False, True])
-def test_a_word_table_read_by_rows_is_the_same(
+def test_word_embeddings_read_by_rows_are_the_same(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compact: bool
 ) -> None:
     save(tmp_path / "m", tiny_models.model(), tiny_model, compact=compact)
@@ -214,12 +218,12 @@ def test_a_word_table_read_by_rows_is_the_same(
         "bert.embeddings.word_embeddings.weight",
     )
     whole = tensors[name]
-    monkeypatch.setattr("nq.model.weights.CHUNK_BYTES", 7 * 8 * 4)
+    monkeypatch.setattr("nq.model.tensors.CHUNK_BYTES", 7 * 8 * 4)
     blocks = list(tensors.chunks(name))
     assert [first for first, _ in blocks] == list(range(0, tiny_models.SHAPE.vocab_size, 7))
     np.testing.assert_array_equal(np.concatenate([block for _, block in blocks]), whole)
     larger = dataclasses.replace(tiny_models.SHAPE, vocab_size=tiny_models.SHAPE.vocab_size + 5)
-    model = joint.build(larger, fresh=False)
+    model = joint.build(larger, initialize=False)
     report = checkpoint.load(tmp_path / "m", model, larger)
     assert report == checkpoint.LoadReport((f"embeddings/word_embeddings[{len(whole)}:]",))
     table = weights(model)["embeddings/word_embeddings"]
@@ -227,17 +231,17 @@ def test_a_word_table_read_by_rows_is_the_same(
     assert 0.005 < table[len(whole) :].std() < 0.04
 
 
-def test_heads_that_are_lacking_are_drawn_where_nothing_was(folder: Path) -> None:
+def test_missing_kernels_that_are_zero_are_drawn(folder: Path) -> None:
     plain = {name: value for name, value in TENSORS.items() if name not in OPTIONAL}
     save_file(plain, folder / "model.safetensors")
-    model = joint.build(tiny_models.SHAPE, fresh=False)
-    assert checkpoint.load(folder, model, tiny_models.SHAPE).without_types
-    found = weights(model)
-    assert found["span_output/kernel"].std() > 0.005
-    assert not found["type_output/kernel"].any()
+    model = joint.build(tiny_models.SHAPE, initialize=False)
+    assert checkpoint.load(folder, model, tiny_models.SHAPE).lacks_type_head
+    loaded = weights(model)
+    assert 0.005 < loaded["span_output/kernel"].std() < 0.04
+    assert not loaded["type_output/kernel"].any()
 
 
-# --- what cannot be loaded
+# --- errors
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
@@ -261,14 +265,14 @@ def test_a_wrong_shape_is_named_and_nothing_is_filled(
         name: np.asarray(change(TENSORS[name]))
     }
     with pytest.raises(ValueError, match="do not belong together") as error:
-        checkpoint.fill(built, wrong, TABLE)
+        checkpoint.fill(built, tiny_models.stored(wrong), TABLE)
     assert name in str(error.value) and "\n" not in str(error.value)
     after = weights(built)
     for path, value in before.items():
         np.testing.assert_array_equal(after[path], value)
 
 
-def test_missing_files_are_told_apart(folder: Path, tmp_path: Path) -> None:
+def test_each_missing_file_has_its_own_message(folder: Path, tmp_path: Path) -> None:
     (folder / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=r"no model\.safetensors in .*safetensors only"):
         checkpoint.read_tensors(folder)
@@ -278,7 +282,7 @@ def test_missing_files_are_told_apart(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 4, 100, -1])
-def test_a_cut_off_weights_file_is_damaged(folder: Path, keep: int) -> None:
+def test_a_truncated_weights_file_is_damaged(folder: Path, keep: int) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ValueError, match=r"model\.safetensors is damaged"):
@@ -295,7 +299,15 @@ def test_an_8_bit_table_without_its_scale_is_damaged(tiny_model: Path, tmp_path:
         checkpoint.read_tensors(tmp_path / "m")
 
 
-def test_one_tensor_under_two_names_is_refused(folder: Path) -> None:
+def test_a_type_that_numpy_lacks_is_an_error(folder: Path) -> None:
+    header = json.dumps({"x": {"dtype": "F8_E4M3", "shape": [2], "data_offsets": [0, 2]}}).encode()
+    data = len(header).to_bytes(8, "little") + header + b"ab"
+    (folder / "model.safetensors").write_bytes(data)
+    with pytest.raises(ValueError, match="x is stored as F8_E4M3; expected one of F64, F32"):
+        checkpoint.read_tensors(folder)
+
+
+def test_one_tensor_under_two_names_is_an_error(folder: Path) -> None:
     twice = {**TENSORS, "pooler.dense.bias": TENSORS["bert.pooler.dense.bias"]}
     save_file(twice, folder / "model.safetensors")
     with pytest.raises(ValueError, match=r"holds bert\.pooler\.dense\.bias under two names"):
@@ -321,16 +333,14 @@ def test_one_tensor_under_two_names_is_refused(folder: Path) -> None:
         ('{"hidden_size": 10, "num_attention_heads": 3}', "is not a multiple"),
     ],
 )
-def test_a_config_that_will_not_do_is_one_clear_line(
-    tmp_path: Path, text: str, problem: str
-) -> None:
+def test_an_unsupported_config_is_one_line(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match=problem) as error:
         checkpoint.load_config(tmp_path)
     assert str(tmp_path / "config.json") in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_config_of_another_bert_keeps_what_it_does_not_say(tmp_path: Path) -> None:
+def test_fields_that_a_config_lacks_have_defaults(tmp_path: Path) -> None:
     values = {"architectures": ["BertModel"], "hidden_size": 16, "num_attention_heads": 2}
     (tmp_path / "config.json").write_text(json.dumps(values), encoding="utf-8")
     expected = dataclasses.replace(ModelConfig(), hidden_size=16, num_attention_heads=2)
@@ -348,7 +358,7 @@ def test_a_config_of_another_bert_keeps_what_it_does_not_say(tmp_path: Path) -> 
         ('{"decision": {"rule": "guess"}}', "unknown decision 'guess'"),
     ],
 )
-def test_damaged_settings_are_one_clear_line(tmp_path: Path, text: str, problem: str) -> None:
+def test_damaged_settings_are_one_line(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "nq.json").write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=problem) as error:
         checkpoint.load_settings(tmp_path)

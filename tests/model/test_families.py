@@ -1,4 +1,4 @@
-"""The relatives of BERT: the same logits as ``transformers``, from its folders, in one encoder."""
+"""Families of encoders: one encoder computes the logits of ``transformers`` from its folders."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def golden(request: pytest.FixtureRequest) -> Path:
     return GOLDEN / str(request.param)
 
 
-def test_logits_are_those_that_transformers_computed(golden: Path) -> None:
+def test_logits_equal_those_of_transformers(golden: Path) -> None:
     model, report = load(golden)
     assert report == LoadReport(HEADS)
-    assert report.without_types
+    assert report.lacks_type_head
     assert report.warning() == (
         "no head for types in the checkpoint: null is decided by [CLS] alone"
     )
     assert_same_spans(model, np.load(golden / "reference.npz"), atol=1e-5)
 
 
-def test_what_is_saved_comes_back_with_a_head_for_types(golden: Path, tmp_path: Path) -> None:
+def test_a_model_with_a_type_head_is_loaded_as_saved(golden: Path, tmp_path: Path) -> None:
     model, _ = load(golden)
     config = checkpoint.load_config(golden)
     for weight in model.weights:
@@ -74,7 +74,7 @@ def test_what_is_saved_comes_back_with_a_head_for_types(golden: Path, tmp_path: 
         np.testing.assert_array_equal(ours[name], value)
 
 
-def test_an_encoder_without_prefix_and_heads_is_filled(golden: Path, tmp_path: Path) -> None:
+def test_an_encoder_without_prefix_and_heads_is_loaded(golden: Path, tmp_path: Path) -> None:
     tensors = load_file(golden / "model.safetensors")
     bare = {n.split(".", 1)[1]: v for n, v in tensors.items() if not n.startswith("qa_outputs")}
     save_file(bare, tmp_path / "model.safetensors")
@@ -85,7 +85,7 @@ def test_an_encoder_without_prefix_and_heads_is_filled(golden: Path, tmp_path: P
     assert "left random: span_output/kernel, span_output/bias; no head" in report.warning()
 
 
-def test_a_sharded_folder_is_the_same(golden: Path, tmp_path: Path) -> None:
+def test_a_sharded_folder_gives_the_same_logits(golden: Path, tmp_path: Path) -> None:
     tensors = load_file(golden / "model.safetensors")
     shards = {f"model-{i}-of-3.safetensors": sorted(tensors)[i::3] for i in range(3)}
     for file, names in shards.items():
@@ -112,20 +112,20 @@ def test_padding_changes_nothing(golden: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["roberta", "distilbert"])
-def test_families_without_segments_do_not_see_them(name: str) -> None:
+def test_families_without_segments_ignore_them(name: str) -> None:
     model, _ = load(GOLDEN / name)
     rows = make.windows(3)
     other = {**rows, "segment_ids": 0 * rows["segment_ids"]}
     np.testing.assert_array_equal(model(rows)["start_logits"], model(other)["start_logits"])
 
 
-def test_shared_layers_are_held_once() -> None:
+def test_shared_layers_are_stored_once() -> None:
     model, _ = load(GOLDEN / "albert-groups")
     kernels = [weight.path for weight in model.weights if weight.path.endswith("qkv/kernel")]
     assert kernels == ["layer_0_qkv/kernel", "layer_1_qkv/kernel"]
 
 
-def test_windows_stop_before_the_offset_of_the_positions() -> None:
+def test_the_position_offset_limits_the_window_length() -> None:
     config = checkpoint.load_config(GOLDEN / "roberta")
     assert (config.max_position_embeddings, config.positions) == (16, 14)
     with pytest.raises(ValueError, match="max_seq_length 15 is beyond the model's 14 positions"):
@@ -133,14 +133,14 @@ def test_windows_stop_before_the_offset_of_the_positions() -> None:
 
 
 @pytest.mark.parametrize("model_type", sorted(FAMILIES))
-def test_configs_come_back(model_type: str) -> None:
+def test_configs_are_decoded_as_encoded(model_type: str) -> None:
     plain = decode_config({"model_type": model_type})
     assert decode_config(encode_config(plain)) == plain
     other = dataclasses.replace(plain, hidden_size=24, num_attention_heads=3, num_hidden_layers=4)
     assert decode_config(encode_config(other)) == other
 
 
-def test_a_bert_is_written_as_ever() -> None:
+def test_the_keys_of_a_bert_config() -> None:
     assert list(encode_config(ModelConfig())) == [
         *("model_type", "architectures", "vocab_size", "hidden_size", "num_hidden_layers"),
         *("num_attention_heads", "intermediate_size", "max_position_embeddings"),
@@ -161,12 +161,12 @@ def test_a_bert_is_written_as_ever() -> None:
         ({"hidden_act": "silu"}, "unknown hidden_act 'silu'"),
     ],
 )
-def test_a_config_that_will_not_do(values: dict[str, Any], problem: str) -> None:
+def test_an_unsupported_config_is_an_error(values: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         decode_config(values)
 
 
-def test_weights_of_another_family_are_refused(tmp_path: Path) -> None:
+def test_weights_of_another_family_are_an_error(tmp_path: Path) -> None:
     shutil.copyfile(GOLDEN / "bert" / "model.safetensors", tmp_path / "model.safetensors")
     shutil.copyfile(GOLDEN / "roberta" / "config.json", tmp_path / "config.json")
     with pytest.raises(ValueError, match=r"lacks 37 of the 37 tensors .* roberta\.embeddings"):
@@ -187,7 +187,7 @@ def test_weights_of_another_family_are_refused(tmp_path: Path) -> None:
         ("albert-groups", "num_hidden_groups", 1, "of a layer beyond the 1"),
     ],
 )
-def test_a_config_with_other_layers_than_the_weights_is_refused(
+def test_a_config_with_another_number_of_layers_is_an_error(
     tmp_path: Path, name: str, key: str, layers: int, problem: str
 ) -> None:
     shutil.copyfile(GOLDEN / name / "model.safetensors", tmp_path / "model.safetensors")
@@ -204,7 +204,7 @@ def test_a_config_with_other_layers_than_the_weights_is_refused(
 @pytest.mark.parametrize("name", sorted(make.FAMILIES))
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.filterwarnings("ignore")
-def test_live_logits_are_those_of_transformers(name: str, seed: int, tmp_path: Path) -> None:
+def test_live_logits_equal_those_of_transformers(name: str, seed: int, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     reference = make.make(tmp_path, name, seed)
     model, report = load(tmp_path)
@@ -214,11 +214,11 @@ def test_live_logits_are_those_of_transformers(name: str, seed: int, tmp_path: P
 
 @pytest.mark.parametrize("name", sorted(make.FAMILIES))
 @pytest.mark.filterwarnings("ignore")
-def test_live_transformers_loads_what_we_save(name: str, tmp_path: Path) -> None:
+def test_live_transformers_loads_saved_weights(name: str, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     model, report = load(GOLDEN / name)
     config = checkpoint.load_config(GOLDEN / name)
-    checkpoint.save_weights(tmp_path, model, config, skip=report.fresh)
+    checkpoint.save_weights(tmp_path, model, config, skip=report.missing)
     theirs, told = transformers.AutoModelForQuestionAnswering.from_pretrained(
         tmp_path, output_loading_info=True
     )

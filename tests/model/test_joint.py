@@ -23,7 +23,7 @@ def logits(model: keras.Model, rows: dict[str, Any]) -> dict[str, FloatArray]:
     return {name: np.asarray(value) for name, value in model(rows).items()}
 
 
-def test_logits_equal_a_slow_bert_that_never_saw_padding() -> None:
+def test_logits_equal_those_of_a_slow_bert_without_padding() -> None:
     found = logits(tiny_models.model(), ROWS)
     slow = SlowBert(tiny_models.tensors(), tiny_models.SHAPE)
     for row, n in enumerate(N_PIECES):
@@ -54,7 +54,7 @@ def test_names_and_shapes() -> None:
     }
 
 
-def test_full_windows_need_no_mask() -> None:
+def test_full_windows_give_the_same_logits_without_mask() -> None:
     model = tiny_models.model()
     full = joint.for_full_windows(model, tiny_models.SHAPE)
     rows = tiny_models.rows([LENGTH, LENGTH], LENGTH)
@@ -65,9 +65,9 @@ def test_full_windows_need_no_mask() -> None:
     assert all(a is b for a, b in zip(full.weights, model.weights, strict=True))
 
 
-def test_pinned_and_free_shapes_give_the_same_logits() -> None:
-    free, pinned = tiny_models.model(), tiny_models.model(LENGTH)
-    for name, value in logits(pinned, ROWS).items():
+def test_fixed_and_free_lengths_give_the_same_logits() -> None:
+    free, fixed = tiny_models.model(), tiny_models.model(LENGTH)
+    for name, value in logits(fixed, ROWS).items():
         np.testing.assert_allclose(logits(free, ROWS)[name], value, atol=1e-6)
 
 
@@ -81,7 +81,7 @@ def test_more_padding_changes_no_real_logit() -> None:
         np.testing.assert_allclose(found[name][real], wider[name][:, :LENGTH][real], atol=1e-6)
 
 
-def test_windows_do_not_see_each_other() -> None:
+def test_windows_do_not_affect_each_other() -> None:
     model = tiny_models.model()
     whole = logits(model, ROWS)
     for order in ([2, 0, 1], [1]):
@@ -100,13 +100,13 @@ def test_segments_and_positions_matter() -> None:
         assert np.abs(logits(model, other)["start_logits"] - found).max() > 1e-3
 
 
-def test_windows_beyond_the_position_table_are_refused() -> None:
+def test_windows_beyond_the_position_table_are_an_error() -> None:
     tiny_models.model(32)
     with pytest.raises(ValueError, match="max_seq_length 33 is beyond the model's 32 positions"):
         joint.build(tiny_models.SHAPE, 33)
 
 
-def test_fresh_weights_follow_from_the_seed() -> None:
+def test_initial_weights_depend_on_the_seed_only() -> None:
     def weights(seed: int) -> dict[str, FloatArray]:
         built = joint.build(tiny_models.SHAPE, seed=seed)
         return {weight.path: weight.numpy() for weight in built.weights}

@@ -1,4 +1,4 @@
-"""TensorFlow: imported without a word, or with one that helps."""
+"""TensorFlow is imported without output, or the error message says what to run."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ def write(text: str) -> None:
     os.write(2, text.encode())
 
 
-def test_held_stderr_is_dropped_if_all_goes_well(capfd: pytest.CaptureFixture[str]) -> None:
-    with runtime.held_stderr():
+def test_stderr_is_discarded_after_success(capfd: pytest.CaptureFixture[str]) -> None:
+    with runtime.suppressed_stderr():
         write("noise\n")
     write("after\n")
     assert capfd.readouterr().err == "after\n"
 
 
-def test_held_stderr_is_shown_if_it_fails(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ImportError), runtime.held_stderr():
+def test_stderr_is_written_after_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ImportError), runtime.suppressed_stderr():
         write("cause\n")
         raise ImportError
     assert capfd.readouterr().err == "cause\n"
 
 
-def test_held_stderr_is_dropped_if_it_is_interrupted(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(KeyboardInterrupt), runtime.held_stderr():
+def test_stderr_is_discarded_after_an_interrupt(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), runtime.suppressed_stderr():
         write("noise\n")
         raise KeyboardInterrupt
     assert capfd.readouterr().err == ""
@@ -57,24 +57,24 @@ IMPORT = (
     "terminal.add_common(p); "
     "sys.exit(terminal.run(lambda a: import_tensorflow() and 0, p, []))"
 )
-INSTALL = "pip install 'nq[cpu]', or 'nq[gpu]' for an NVIDIA GPU"
+INSTALL = "run pip install 'nq[cpu]' (or 'nq[gpu]' for an NVIDIA GPU)"
 
 
-def test_tensorflow_is_imported_quietly() -> None:
-    found = in_python(IMPORT)
-    assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
+def test_tensorflow_is_imported_without_output() -> None:
+    process = in_python(IMPORT)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        (None, f"TensorFlow is not installed: {INSTALL}"),
+        (None, f"TensorFlow is not installed: {INSTALL}\n"),
         ("raise ModuleNotFoundError(name='tensorflow')", "TensorFlow is not installed"),
         ("raise ImportError('libfoo.so: wrong ELF class')", "TensorFlow is broken (libfoo.so: wr"),
         ("import nothing_of_this_name", "No module named 'nothing_of_this_name'"),
     ],
 )
-def test_tensorflow_that_is_missing_or_broken(
+def test_a_missing_or_broken_tensorflow_is_one_line(
     tmp_path: Path, content: str | None, line: str
 ) -> None:
     package = tmp_path / "tensorflow"
@@ -86,15 +86,16 @@ def test_tensorflow_that_is_missing_or_broken(
         if content is not None
         else "import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p]; "
     )
-    found = in_python(hide + IMPORT, PYTHONPATH=str(tmp_path))
-    assert (found.returncode, found.stdout) == (1, "")
-    assert found.stderr.startswith(f"nq: error: {line}")
-    assert found.stderr.count("\n") == 1
+    process = in_python(hide + IMPORT, PYTHONPATH=str(tmp_path))
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr.startswith(f"nq: error: {line}")
+    assert process.stderr.count("\n") == 1
 
 
-def test_what_tensorflow_brings_is_not_collected_again_and_again() -> None:
-    found = in_python(
+@pytest.mark.slow
+def test_objects_of_tensorflow_are_excluded_from_garbage_collection() -> None:
+    process = in_python(
         "import gc; from nq.model.runtime import import_tensorflow; import_tensorflow(); "
         "print(gc.isenabled(), gc.get_freeze_count() > 100_000, len(gc.get_objects()) < 10_000)"
     )
-    assert found.stdout == "True True True\n"
+    assert process.stdout == "True True True\n"

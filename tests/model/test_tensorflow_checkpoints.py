@@ -1,4 +1,4 @@
-"""Google's TensorFlow 1 checkpoints and the 2020 port's, written by TensorFlow itself."""
+"""Google's TensorFlow 1 checkpoints and those of the 2020 port, written by TensorFlow."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONFIG = {
 
 
 def original_names() -> Arrays:
-    """``tiny.tensors`` as google-research/language names and shapes its variables."""
+    """Returns the tensors with the names and shapes of google-research/language."""
     found: Arrays = {}
     for name, value in TENSORS.items():
         if name.startswith("qa_outputs"):
@@ -76,11 +76,11 @@ def write_rest(folder: Path) -> None:
 
 
 class Node(tf.train.Checkpoint):  # type: ignore[misc]
-    """An object with children, as layers of Keras are in a checkpoint."""
+    """An object with children, as a Keras layer is in a checkpoint."""
 
 
 def write_tf2(folder: Path, heads: tuple[int, int] = (1, 2)) -> None:
-    """What ``tf.train.Checkpoint(model=mk_model()).save(…/model_cpkt)`` leaves."""
+    """Writes what ``tf.train.Checkpoint(model=mk_model()).save(…/model_cpkt)`` writes."""
 
     def linear(name: str) -> Node:
         return Node(
@@ -155,7 +155,7 @@ def load(folder: Path) -> tuple[Any, LoadReport]:
 
 
 def assert_original_logits(model: Any) -> None:
-    """Google's BERT computes its gelu by tanh."""
+    """Checks the logits of a BERT with the approximate gelu of Google's code."""
     slow = SlowBert(TENSORS, dataclasses.replace(tiny_models.SHAPE, hidden_act="gelu_new"))
     found = model(ROWS)
     for row, n in enumerate((16, 11, 6)):
@@ -172,7 +172,7 @@ def test_every_tensor_is_used_and_the_logits_are_right(folder: Path) -> None:
     assert_original_logits(model)
 
 
-def test_saved_as_ours_it_is_the_same(folder: Path, tmp_path: Path) -> None:
+def test_saved_as_safetensors_it_is_the_same(folder: Path, tmp_path: Path) -> None:
     model, _ = load(folder)
     checkpoint.save_weights(tmp_path, model, checkpoint.load_config(folder))
     for path in [*tmp_path.glob("*.index"), *tmp_path.glob("*.data-*")]:
@@ -182,7 +182,7 @@ def test_saved_as_ours_it_is_the_same(folder: Path, tmp_path: Path) -> None:
     assert_original_logits(again)
 
 
-def test_a_pretraining_checkpoint_leaves_the_heads_fresh(tmp_path: Path) -> None:
+def test_a_pretraining_checkpoint_lacks_the_heads(tmp_path: Path) -> None:
     plain: Mapping[str, Any] = {
         **{n: v for n, v in original_names().items() if n.startswith("bert/")},
         "cls/predictions/output_bias": np.zeros(3, np.float32),
@@ -200,12 +200,12 @@ def test_a_pretraining_checkpoint_leaves_the_heads_fresh(tmp_path: Path) -> None
     assert not np.asarray(model(ROWS)["type_logits"]).any()
 
 
-def test_the_weights_files_of_a_folder(folder: Path) -> None:
+def test_the_weight_files_of_a_folder(folder: Path) -> None:
     files = checkpoint.weight_files(folder)
     assert [path.name.split(".")[-1].split("-")[0] for path in files] == ["index", "data"]
 
 
-def test_of_several_checkpoints_the_known_one_or_none(tmp_path: Path) -> None:
+def test_of_several_checkpoints_the_one_with_a_known_name_is_read(tmp_path: Path) -> None:
     write_tf1(tmp_path, "one.ckpt", original_names())
     load(tmp_path)
     write_tf1(tmp_path, "two.ckpt", original_names())
@@ -228,7 +228,7 @@ def test_a_missing_file_is_named(folder: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["index", "data-00000-of-00001"])
 @pytest.mark.parametrize("keep", [0, 0.5])
-def test_a_cut_off_file_is_damaged(folder: Path, suffix: str, keep: float) -> None:
+def test_a_truncated_file_is_damaged(folder: Path, suffix: str, keep: float) -> None:
     (path,) = folder.glob(f"*.{suffix}")
     data = path.read_bytes()
     path.write_bytes(data[: int(keep * len(data))])
@@ -246,7 +246,7 @@ def test_a_cut_off_file_is_damaged(folder: Path, suffix: str, keep: float) -> No
         ("vocab_size", 5, "do not belong together"),
     ],
 )
-def test_a_config_of_another_size_is_refused(
+def test_a_config_of_another_size_is_an_error(
     folder: Path, key: str, value: int, problem: str
 ) -> None:
     (folder / "bert_config.json").write_text(json.dumps(CONFIG | {key: value}), encoding="utf-8")

@@ -18,7 +18,7 @@ import pytest
 
 from nq.config import DecisionConfig, RankingWeights
 from nq.inference.profile import Profile
-from nq.model.checkpoint import SETTINGS, load_settings, save_settings
+from nq.model.folder import SETTINGS, load_settings, save_settings
 from nq.runs.job import Job
 from nq.runs.parity import compare
 from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS

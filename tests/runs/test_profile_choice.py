@@ -13,9 +13,9 @@ import pytest
 
 from nq import extras
 from nq.bundle import bundled_sample
-from nq.inference.profile import Profile
+from nq.inference.profile import AUTO, Profile
 from nq.runs import profile_choice
-from nq.runs.job import AUTO, Job
+from nq.runs.job import Job
 
 ROOT = Path(__file__).parents[2]
 

@@ -75,10 +75,12 @@ def test_a_wait_for_windows_is_a_phase_of_its_own(
     job, delay_s = make_job(tiny_model, tmp_path), 0.4
     for request in job.requests():
         prepare(request, windows_folder(job, request), workers=1)
-    monkeypatch.setattr(
-        "nq.preprocess.prefetch.prepare",
-        lambda *arguments: (time.sleep(delay_s), prepare(*arguments))[1],
-    )
+
+    def delayed(*arguments: Any) -> Any:
+        time.sleep(delay_s)
+        return prepare(*arguments)
+
+    monkeypatch.setattr("nq.preprocess.prefetch.prepare", delayed)
     started = time.perf_counter()
     result = run(job)
     check_times(result, time.perf_counter() - started)
@@ -154,7 +156,7 @@ def test_the_input_is_decoded_twice(
 
     def counted(record: Mapping[str, Any]) -> Example:
         calls.append(record["example_id"])
-        return decode(record)  # type: ignore[arg-type]
+        return decode(record)
 
     monkeypatch.setattr(inputs, "decode_record", counted)
     job = make_job(tiny_model, tmp_path, profile)

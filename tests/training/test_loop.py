@@ -1,4 +1,4 @@
-"""Training: it learns, goes on after a kill as if nothing had been, and batches as promised."""
+"""The training loop: it learns, resumes exactly after a kill, and batches as documented."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,9 @@ import pytest
 
 from nq.config import TrainConfig
 from nq.model import joint
-from nq.model.data import read_columns
 from nq.records import Features, FloatArray, IntArray, Source
-from nq.training.loop import WarmupThenDecay, compile_for_training, train
-from nq.training.windows import LENGTH_STEP, TrainingWindows
+from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit, identity
+from nq.training.windows import LENGTH_STEP, TrainingWindows, read_columns
 from tests import tiny_models
 
 ROOT = Path(__file__).parents[2]
@@ -35,25 +35,36 @@ FIRST = tiny_models.VOCABULARY.index("a")
 
 
 def columns(n: int = 64, seed: int = 0) -> dict[str, IntArray]:
-    """Windows whose first and last piece of the answer are marked and whose text tells the type."""
+    """Windows in which marks show the answer's first and last piece, and the text its type."""
     draw = np.random.default_rng(seed)
-    found = tiny_models.rows(draw.integers(10, LENGTH + 1, n).tolist(), LENGTH, seed)
-    n_pieces = found["input_mask"].sum(axis=1)
+    inputs = tiny_models.rows(draw.integers(10, LENGTH + 1, n).tolist(), LENGTH, seed)
+    n_pieces = inputs["input_mask"].sum(axis=1)
     start = draw.integers(tiny_models.N_QUERY, n_pieces - 1)
     end = draw.integers(start, n_pieces - 1)
     kind = draw.integers(0, 5, n)
-    ids, row = found["input_ids"], np.arange(n)
+    ids, row = inputs["input_ids"], np.arange(n)
     ids[:] = np.where(ids >= FIRST, FIRST + 10 + kind[:, None], ids)
     ids[row, end] = FIRST + 1
     ids[row, start] = np.where(start == end, FIRST + 2, FIRST)
-    return {**found, "start_positions": start, "end_positions": end, "answer_types": kind}
+    return {**inputs, "start_positions": start, "end_positions": end, "answer_types": kind}
 
 
 WINDOWS = TrainingWindows.from_columns(columns())
 
 
-def fresh(config: TrainConfig = CONFIG, dtype: str = "float32") -> keras.Model:
+def untrained(config: TrainConfig = CONFIG, dtype: str = "float32") -> keras.Model:
     return joint.build(SHAPE, dtype=dtype, dropout=config.dropout, seed=config.seed)
+
+
+def train(
+    model: keras.Model,
+    windows: TrainingWindows,
+    config: TrainConfig,
+    folder: Path,
+    on_step: Callable[[Sequence[float], int], None] = lambda losses, total: None,
+) -> list[float]:
+    state = TrainingState(folder, identity(model, windows, config))
+    return fit(model, windows, config, state, on_step)
 
 
 def weights(model: keras.Model) -> list[FloatArray]:
@@ -64,52 +75,46 @@ def weights(model: keras.Model) -> list[FloatArray]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[keras.Model, Path]:
-    """A model trained in one go, and its folder."""
-    model, folder = fresh(), tmp_path_factory.mktemp("training")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[keras.Model, Path]:
+    """A model trained without interruption, and its folder."""
+    model, folder = untrained(), tmp_path_factory.mktemp("training")
     steps: list[tuple[int, int]] = []
     losses = train(
-        model, WINDOWS, CONFIG, folder, lambda step, total, _: steps.append((step, total))
+        model, WINDOWS, CONFIG, folder, lambda losses, total: steps.append((len(losses), total))
     )
     assert steps == [(step, STEPS) for step in range(1, STEPS + 1)]
-    assert len(losses) == STEPS and 0 < losses[-1] < 0.5
+    assert len(losses) == STEPS
+    assert losses[0] > 1 and np.mean(losses[-10:]) < 0.2
     return model, folder
 
 
-def test_it_overfits_64_windows(undisturbed: tuple[keras.Model, Path]) -> None:
+def test_it_overfits_64_windows(uninterrupted: tuple[keras.Model, Path]) -> None:
     inputs, targets = WINDOWS.batch(np.arange(64))
-    loss = 0.0
-    for name, logits in undisturbed[0](inputs).items():
+    losses = []
+    for name, logits in uninterrupted[0](inputs).items():
         assert np.asarray(logits).argmax(axis=-1).tolist() == targets[name].tolist()
-        loss += (
-            float(
-                np.mean(
-                    keras.losses.sparse_categorical_crossentropy(
-                        targets[name], logits, from_logits=True
-                    )
-                )
-            )
-            / 3
-        )
-    assert loss < 0.1
+        loss = keras.losses.sparse_categorical_crossentropy(targets[name], logits, from_logits=True)
+        losses.append(np.mean(loss))
+    assert np.mean(losses) < 0.1
 
 
-def die_in_the_middle(folder: Path) -> None:
-    """Runs as its own process: trains until SIGKILL."""
+def train_until_killed(folder: Path) -> None:
+    """Trains in a process of its own until SIGKILL."""
 
-    def on_step(step: int, total: int, loss: float) -> None:
-        if step == KILLED_AT:
+    def on_step(losses: Sequence[float], total: int) -> None:
+        if len(losses) == KILLED_AT:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    train(fresh(), WINDOWS, CONFIG, folder, on_step)
+    train(untrained(), WINDOWS, CONFIG, folder, on_step)
 
 
-def test_a_killed_training_goes_on_to_the_same_weights(
-    undisturbed: tuple[keras.Model, Path], tmp_path: Path
+@pytest.mark.slow
+def test_a_killed_training_resumes_to_the_same_weights(
+    uninterrupted: tuple[keras.Model, Path], tmp_path: Path
 ) -> None:
     code = (
-        "import pathlib, sys; from tests.training.test_loop import die_in_the_middle;"
-        "die_in_the_middle(pathlib.Path(sys.argv[1]))"
+        "import pathlib, sys; from tests.training.test_loop import train_until_killed;"
+        "train_until_killed(pathlib.Path(sys.argv[1]))"
     )
     killed = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, check=False
@@ -117,57 +122,59 @@ def test_a_killed_training_goes_on_to_the_same_weights(
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     half_written = tmp_path / f"{KILLED_AT}-training_state.npz"
     half_written.write_bytes(b"PK\x03\x04")
-    model, steps = fresh(), list[int]()
-    train(model, WINDOWS, CONFIG, tmp_path, lambda step, *_: steps.append(step))
+    model, steps = untrained(), list[int]()
+    train(model, WINDOWS, CONFIG, tmp_path, lambda losses, _: steps.append(len(losses)))
     assert steps == list(range(41, STEPS + 1))
-    for found, expected in zip(weights(model), weights(undisturbed[0]), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for actual, expected in zip(weights(model), weights(uninterrupted[0]), strict=True):
+        np.testing.assert_array_equal(actual, expected)
     assert {path.name for path in tmp_path.iterdir()} == {
         "training_state.json",
         f"{STEPS}-training_state.npz",
     }
 
 
-def test_a_finished_training_is_not_repeated(undisturbed: tuple[keras.Model, Path]) -> None:
-    model, steps = fresh(), list[int]()
-    losses = train(model, WINDOWS, CONFIG, undisturbed[1], lambda step, *_: steps.append(step))
+def test_a_finished_training_is_not_repeated(uninterrupted: tuple[keras.Model, Path]) -> None:
+    model, steps = untrained(), list[int]()
+    losses = train(
+        model, WINDOWS, CONFIG, uninterrupted[1], lambda losses, _: steps.append(len(losses))
+    )
     assert not steps and len(losses) == STEPS
-    for found, expected in zip(weights(model), weights(undisturbed[0]), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for actual, expected in zip(weights(model), weights(uninterrupted[0]), strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
-class StartedError(Exception):
-    """A training that was to do nothing took a batch."""
+class BatchReadError(Exception):
+    """A training read a batch."""
 
 
-class FinishedWindows(TrainingWindows):
-    """Windows that nobody should want to train on again."""
+class UnreadableWindows(TrainingWindows):
+    """Windows of which no batch can be read."""
 
     def batch(self, rows: IntArray) -> Any:
-        raise StartedError
+        raise BatchReadError
 
 
 @pytest.mark.parametrize("changed", ["nothing", "settings", "windows", "weights"])
-def test_another_training_starts_afresh(
-    undisturbed: tuple[keras.Model, Path], changed: str
+def test_another_training_ignores_the_state(
+    uninterrupted: tuple[keras.Model, Path], changed: str
 ) -> None:
     other = dataclasses.replace(CONFIG, seed=6)
     columns = {f.name: getattr(WINDOWS, f.name) for f in dataclasses.fields(WINDOWS)}
     if changed == "windows":
         columns["end_positions"] = columns["end_positions"][::-1]
-    windows = FinishedWindows(**columns)
-    model = fresh(other if changed == "weights" else CONFIG)
+    windows = UnreadableWindows(**columns)
+    model = untrained(other if changed == "weights" else CONFIG)
     config = other if changed == "settings" else CONFIG
-    with nullcontext() if changed == "nothing" else pytest.raises(StartedError):
-        train(model, windows, config, undisturbed[1])
+    with nullcontext() if changed == "nothing" else pytest.raises(BatchReadError):
+        train(model, windows, config, uninterrupted[1])
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_half_precision_trains_float32_weights(precision: str, tmp_path: Path) -> None:
     config = dataclasses.replace(CONFIG, precision=precision, epochs=4, save_every=16)
-    model = fresh(config, f"mixed_{precision}")
-    before, losses = weights(model), list[float]()
-    train(model, WINDOWS, config, tmp_path, lambda *step: losses.append(step[2]))
+    model = untrained(config, f"mixed_{precision}")
+    before = weights(model)
+    losses = train(model, WINDOWS, config, tmp_path)
     assert len(losses) == 16 and np.isfinite(losses).all()
     assert np.mean(losses[-4:]) < np.mean(losses[:4])
     for old, new in zip(before, weights(model), strict=True):
@@ -176,55 +183,55 @@ def test_half_precision_trains_float32_weights(precision: str, tmp_path: Path) -
     assert scaled == (precision == "float16")
 
 
-# --- what cannot be trained
+# --- errors
 
 
 def test_fewer_windows_than_a_batch_are_refused(tmp_path: Path) -> None:
     config = dataclasses.replace(CONFIG, batch_size=65)
     with pytest.raises(ValueError, match="64 training windows do not fill one batch of 65"):
-        train(fresh(), WINDOWS, config, tmp_path)
+        train(untrained(), WINDOWS, config, tmp_path)
 
 
 def test_windows_beyond_the_position_table_are_refused(tmp_path: Path) -> None:
     wide = dataclasses.replace(WINDOWS, input_ids=np.pad(WINDOWS.input_ids, ((0, 0), (0, 20))))
     with pytest.raises(ValueError, match="36 is beyond the model's 32 positions"):
-        train(fresh(), wide, CONFIG, tmp_path)
+        train(untrained(), wide, CONFIG, tmp_path)
 
 
 # --- learning rate and weight decay
 
 
 @pytest.mark.parametrize(("warmup", "total"), [(0, 1), (0, 10), (3, 10), (9, 10), (10, 100)])
-def test_the_learning_rate_rises_to_its_peak_and_falls_to_nothing(warmup: int, total: int) -> None:
+def test_the_learning_rate_rises_to_its_peak_and_falls_to_zero(warmup: int, total: int) -> None:
     schedule = WarmupThenDecay(0.5, warmup, total)
-    found = [float(schedule(step)) for step in range(total)]
-    for step, rate in enumerate(found, 1):
+    rates = [float(schedule(step)) for step in range(total)]
+    for step, rate in enumerate(rates, 1):
         rising = step / warmup if warmup else 1.0
         falling = (total - step) / max(1, total - warmup)
         assert rate == pytest.approx(0.5 * min(rising, falling), abs=1e-7)
     if warmup:
-        assert max(found) == found[warmup - 1] == 0.5
-    assert found[-1] == 0
+        assert max(rates) == rates[warmup - 1] == 0.5
+    assert rates[-1] == 0
 
 
-def test_weight_decay_spares_biases_and_norms() -> None:
-    model = fresh()
+def test_weight_decay_excludes_biases_and_norms() -> None:
+    model = untrained()
     compile_for_training(model, dataclasses.replace(CONFIG, warmup=0, weight_decay=0.5), 10**6)
     for weight in model.weights:
         weight.assign(np.full(weight.shape, 2.0))
     model.optimizer.build(model.trainable_variables)
-    nothing = [keras.ops.zeros(weight.shape) for weight in model.trainable_variables]
-    model.optimizer.apply(nothing)
+    gradients = [keras.ops.zeros(weight.shape) for weight in model.trainable_variables]
+    model.optimizer.apply(gradients)
     for weight in model.weights:
-        spared = weight.path.rsplit("/", 1)[1] in ("bias", "gamma", "beta")
-        expected = 2.0 if spared else 2.0 * (1 - 0.5 * CONFIG.learning_rate)
+        excluded = weight.path.rsplit("/", 1)[1] in ("bias", "gamma", "beta")
+        expected = 2.0 if excluded else 2.0 * (1 - 0.5 * CONFIG.learning_rate)
         np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-6)
 
 
 # --- windows
 
 
-def test_the_digest_tells_any_other_windows() -> None:
+def test_the_digest_differs_for_any_other_windows() -> None:
     others = [
         dataclasses.replace(WINDOWS, **{f.name: getattr(WINDOWS, f.name) + 1})
         for f in dataclasses.fields(WINDOWS)
@@ -232,7 +239,7 @@ def test_the_digest_tells_any_other_windows() -> None:
     assert len({windows.digest() for windows in (WINDOWS, *others)}) == 1 + len(others)
 
 
-def test_a_batch_is_what_was_read_cut_to_the_longest() -> None:
+def test_a_batch_holds_the_columns_cut_to_the_longest_window() -> None:
     wide = {
         name: np.pad(value, ((0, 0), (0, 200))) if value.ndim == 2 else value
         for name, value in columns().items()
@@ -256,11 +263,11 @@ def test_windows_are_read_from_tfrecords(tmp_path: Path) -> None:
     expected = columns(9)
     paths = []
     for i, part in enumerate((slice(0, 4), slice(4, 9))):
-        mine: dict[str, Any] = {name: value[part] for name, value in expected.items()}
-        n = len(mine["input_ids"])
+        some: dict[str, Any] = {name: value[part] for name, value in expected.items()}
+        n = len(some["input_ids"])
         features = Features(
             7,
-            **mine,
+            **some,
             token_map=np.zeros((n, LENGTH), int),
             windows=np.arange(n),
             n_windows=n,
@@ -268,10 +275,10 @@ def test_windows_are_read_from_tfrecords(tmp_path: Path) -> None:
         paths.append(
             tiny_models.write_shard(tmp_path / f"{i}.tfrecord", [(Source(0, "f", 1), features)])
         )
-    found = read_columns(paths, LENGTH)
-    assert found.keys() == expected.keys()
+    columns_read = read_columns(paths, LENGTH)
+    assert columns_read.keys() == expected.keys()
     for name, value in expected.items():
-        np.testing.assert_array_equal(found[name].reshape(value.shape), value)
-    assert TrainingWindows.from_columns(found).digest() == (
+        np.testing.assert_array_equal(columns_read[name].reshape(value.shape), value)
+    assert TrainingWindows.from_columns(columns_read).digest() == (
         TrainingWindows.from_columns(expected).digest()
     )

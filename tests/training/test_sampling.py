@@ -1,4 +1,4 @@
-"""Sampling: full batches of like windows, the same for the same seed."""
+"""Sampling: full batches of windows of similar length, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ from tests import tiny_models
     epoch=st.integers(0, 3),
     seed=st.integers(0, 99),
 )
-def test_batches_are_full_alike_and_take_each_row_at_most_once(
+def test_batches_are_full_reproducible_and_hold_each_row_at_most_once(
     n: int, batch_size: int, epoch: int, seed: int
 ) -> None:
     n_pieces = np.random.default_rng(n).integers(5, 500, n)
-    found = batches(n_pieces, batch_size, epoch, seed)
-    assert len(found) == steps_per_epoch(n, batch_size)
-    assert all(len(rows) == batch_size for rows in found)
-    rows = np.concatenate(found) if found else np.array([], int)
+    steps = batches(n_pieces, batch_size, epoch, seed)
+    assert len(steps) == steps_per_epoch(n, batch_size)
+    assert all(len(rows) == batch_size for rows in steps)
+    rows = np.concatenate(steps) if steps else np.array([], int)
     assert len(set(rows.tolist())) == len(rows) and set(rows.tolist()) <= set(range(n))
     assert n - len(rows) < batch_size
     again = batches(n_pieces, batch_size, epoch, seed)
-    assert all(np.array_equal(a, b) for a, b in zip(found, again, strict=True))
-    if len(found) > 20:
+    assert all(np.array_equal(a, b) for a, b in zip(steps, again, strict=True))
+    if len(steps) > 20:
         other = batches(n_pieces, batch_size, epoch + 1, seed)
-        assert not all(np.array_equal(a, b) for a, b in zip(found, other, strict=True))
+        assert not all(np.array_equal(a, b) for a, b in zip(steps, other, strict=True))
 
 
-def test_windows_of_a_batch_have_like_lengths() -> None:
+def test_windows_of_a_batch_have_similar_lengths() -> None:
     n_pieces = np.random.default_rng(0).integers(5, 512, 16 * BATCHES_SORTED_TOGETHER * 3)
     spread = [np.ptp(n_pieces[rows]) for rows in batches(n_pieces, 16, 0, 0)]
     assert max(spread) < 60 and np.mean(spread) < 15
 
 
-def test_rows_left_out_are_other_ones_in_each_epoch_whatever_their_length() -> None:
+def test_rows_that_are_left_out_differ_between_epochs_whatever_their_length() -> None:
     n_pieces = np.arange(63)
     left = [set(range(63)) - set(np.concatenate(batches(n_pieces, 8, e, 0))) for e in range(40)]
     assert all(len(rows) == 7 for rows in left)
     assert len(set().union(*left)) > 55
 
 
-def test_a_step_goes_on_where_the_steps_before_it_ended() -> None:
+def test_steps_after_an_interruption_are_the_same() -> None:
     targets = {n: np.zeros(50, int) for n in ("start_positions", "end_positions", "answer_types")}
     windows = TrainingWindows.from_columns({**tiny_models.rows([14] * 50, 16), **targets})
     sampling = Sampling(windows, TrainConfig(batch_size=6, epochs=2.4, seed=1))
-    steps = list(sampling.after(0))
+    steps = list(sampling.steps_after(0))
     assert sampling.total == len(steps) == int(8 * 2.4)
-    for (step, rows), (again, same) in zip(steps[7:], sampling.after(7), strict=True):
+    for (step, rows), (again, same) in zip(steps[7:], sampling.steps_after(7), strict=True):
         assert step == again and rows.tolist() == same.tolist()

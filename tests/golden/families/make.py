@@ -1,7 +1,7 @@
-"""Makes the folders beside it: tiny random models of each family, as ``transformers`` saves
-and computes them.
+"""Makes the folders beside this file: tiny random models of each family, saved by ``transformers``,
+with the logits that ``transformers`` computes.
 
-Run where transformers and PyTorch are installed: ``python -m tests.golden.families.make``.
+It needs transformers and PyTorch: ``python -m tests.golden.families.make``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def make(folder: Path, name: str, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
-    """Writes a model folder; inputs, and the start and end logits of ``transformers``."""
+    """Writes a model folder; returns inputs, and the start and end logits of ``transformers``."""
     import torch
     from transformers import AutoConfig, AutoModelForQuestionAnswering
 
@@ -53,12 +53,11 @@ def make(folder: Path, name: str, seed: int = 0) -> dict[str, np.ndarray[Any, An
     model.eval()
     model.save_pretrained(folder)
     inputs = windows(seed)
-    found = logits(model, inputs, model_type)
-    return {**inputs, **found}
+    return {**inputs, **logits(model, inputs, model_type)}
 
 
 def windows(seed: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Inputs of our names."""
+    """Returns random inputs of a BERT-Joint model."""
     pos, n = np.arange(LENGTH)[None], np.asarray(N_PIECES)[:, None]
     ids = np.random.default_rng(seed).integers(3, COMMON["vocab_size"], (len(n), LENGTH))
     mask = pos < n
@@ -72,7 +71,7 @@ def windows(seed: int) -> dict[str, np.ndarray[Any, Any]]:
 def logits(
     model: Any, inputs: dict[str, np.ndarray[Any, Any]], model_type: str
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """What ``transformers`` computes."""
+    """Returns the start and end logits that ``transformers`` computes."""
     import torch
 
     given = {
@@ -82,15 +81,15 @@ def logits(
     if model_type not in ("roberta", "xlm-roberta", "distilbert"):
         given["token_type_ids"] = torch.from_numpy(inputs["segment_ids"]).long()
     with torch.no_grad():
-        found = model(**given)
+        outputs = model(**given)
     return {
-        "start_logits": found.start_logits.numpy().astype(np.float32),
-        "end_logits": found.end_logits.numpy().astype(np.float32),
+        "start_logits": outputs.start_logits.numpy().astype(np.float32),
+        "end_logits": outputs.end_logits.numpy().astype(np.float32),
     }
 
 
 def main() -> None:
-    """All folders."""
+    """Makes all folders."""
     here = Path(__file__).parent
     for name in FAMILIES:
         np.savez_compressed(here / name / "reference.npz", **make(here / name, name))  # type: ignore[arg-type]

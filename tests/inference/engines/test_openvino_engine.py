@@ -1,81 +1,93 @@
-"""OpenVINO's engine: which products are computed in 8 bits."""
+"""Tests of OpenVINO's engine: its graph, and the products that it computes in 8 bits."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import openvino
+import pytest
 from openvino import Node
 
-from nq.inference.engine import COLUMNS, Task
-from nq.inference.engines.openvino import Engine, converted, products_apart, set_input
+from nq.inference.engine import Computation
+from nq.inference.engines.openvino import Engine, converted, set_input, split_products
 from nq.inference.network import Network
-from nq.inference.predictor import rows_of
 from nq.inference.profile import Profile
-from nq.inference.top_k import Selection
+from nq.inference.scorer import Rows
+from nq.inference.top_k import TopK
 from tests import tiny_models
+from tests.inference.tiny_predictors import item_rows, items
+
+LENGTH = 16
+EXACT = {"INFERENCE_PRECISION_HINT": "f32"}
 
 
-def test_in_8_bits_are_all_products_but_those_of_gelu_and_the_heads() -> None:
-    rows = rows_of(tiny_models.features(1, 6, 16))
+def compute(model: Any, rows: Rows) -> tuple[dict[str, Any], Any]:
+    """Returns the outputs of an OpenVINO model by name, and the compiled model."""
+    compiled = openvino.Core().compile_model(model, "CPU", EXACT)
+    outputs = compiled({node.any_name: rows[node.any_name] for node in model.inputs})
+    return {node.any_name: outputs[node] for node in compiled.outputs}, compiled
+
+
+@pytest.mark.slow
+def test_all_products_but_those_after_gelu_and_in_the_heads_are_in_8_bits() -> None:
+    rows = item_rows(items(6))
     network = Network(tiny_models.SHAPE, tiny_models.model())
     profile = Profile.parse("openvino+int8")
-    model = Engine(Task(network, profile, Selection(2, True), lambda: rows))._model()
-    found: dict[bool, set[str]] = {True: set(), False: set()}
-    for product in model.get_ops():
-        if product.get_type_name() == "MatMul":
-            name = product.get_friendly_name().split("/")[-2].removesuffix("_1")
-            found["i8" in kinds_above(product.input_value(1).get_node())].add(name)
+    model = Engine(Computation(network, profile, TopK(2, True), lambda: rows))._model()
+    products: dict[bool, set[str]] = {True: set(), False: set()}
+    for node in model.get_ops():
+        if node.get_type_name() == "MatMul":
+            name = node.get_friendly_name().split("/")[-2].removesuffix("_1")
+            in_8_bits = "i8" in element_types_above(node.input_value(1).get_node())
+            products[in_8_bits].add(name)
     layers = range(tiny_models.SHAPE.num_hidden_layers)
-    eight = ("qkv", "attention_output", "intermediate")
-    assert found[True] == {f"layer_{i}_{name}" for i in layers for name in eight}
+    quantized = ("qkv", "attention_output", "intermediate")
+    assert products[True] == {f"layer_{i}_{name}" for i in layers for name in quantized}
     heads = {"span_output", "pooler", "type_output"}
-    assert found[False] == {f"layer_{i}_output" for i in layers} | heads
+    assert products[False] == {f"layer_{i}_output" for i in layers} | heads
 
 
-def test_products_apart_give_what_one_gave() -> None:
-    network = Network(tiny_models.SHAPE, tiny_models.model())
-    core, one = openvino.Core(), converted(network.model)
-    apart = one.clone()
-    products_apart(apart)
-    kinds = [[node.get_type_name() for node in model.get_ops()] for model in (one, apart)]
-    assert (
-        kinds[0].count("Split") == tiny_models.SHAPE.num_hidden_layers and "Split" not in kinds[1]
-    )
-    more = 2 * tiny_models.SHAPE.num_hidden_layers
-    assert kinds[1].count("MatMul") == kinds[0].count("MatMul") + more
-    features = tiny_models.features(1, 6, 16)
-    rows = {name: getattr(features, name).astype(np.int32) for name in COLUMNS[:3]}
-    exact = {"INFERENCE_PRECISION_HINT": "f32"}
-    found = []
-    for model in (one, apart):
-        compiled = core.compile_model(model, "CPU", exact)
-        given = {node.any_name: rows[node.any_name] for node in model.inputs}
-        found.append([value for _, value in sorted(compiled(given).to_dict().items(), key=str)])
-    for mine, theirs in zip(*found, strict=True):
-        np.testing.assert_allclose(mine, theirs, atol=1e-5)
-
-
-def kinds_above(node: Node) -> set[str]:
-    """Types of the numbers that a constant is computed from."""
+def element_types_above(node: Node) -> set[str]:
+    """Returns the element types that a constant is computed from."""
     above = [value.get_node() for value in node.input_values()]
-    return {node.get_element_type().get_type_name()}.union(*map(kinds_above, above))
+    return {node.get_element_type().get_type_name()}.union(*map(element_types_above, above))
 
 
-def test_of_a_constant_mask_nothing_is_left() -> None:
-    core, masked = openvino.Core(), converted(tiny_models.model())
+@pytest.mark.slow
+def test_split_products_have_the_results_of_one_product() -> None:
+    joined = converted(tiny_models.model())
+    split = joined.clone()
+    split_products(split)
+    before, after = (
+        [node.get_type_name() for node in model.get_ops()] for model in (joined, split)
+    )
+    layers = tiny_models.SHAPE.num_hidden_layers
+    assert before.count("Split") == layers and "Split" not in after
+    assert after.count("MatMul") == before.count("MatMul") + 2 * layers
+    rows = item_rows(items(6))
+    expected, _ = compute(joined, rows)
+    actual, _ = compute(split, rows)
+    assert actual.keys() == expected.keys() and len(actual) == 3
+    for name, value in actual.items():
+        np.testing.assert_allclose(value, expected[name], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_constant_mask_is_folded_away() -> None:
+    masked = converted(tiny_models.model())
     full = masked.clone()
-    set_input(full, "input_mask", np.ones((2, 16), np.int32))
-    rows, found, kinds = tiny_models.rows([16, 16], 16), [], []
+    set_input(full, "input_mask", np.ones((2, LENGTH), np.int32))
+    assert {node.any_name for node in full.inputs} == {"input_ids", "segment_ids"}
+    rows = tiny_models.rows([LENGTH, LENGTH], LENGTH)
+    outputs, kinds = [], []
     for model in (masked, full):
-        model.reshape({node.any_name: [2, 16] for node in model.inputs})
-        compiled = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-        given = {node.any_name: rows[node.any_name] for node in model.inputs}
-        outputs = compiled(given)
-        found.append({node.any_name: outputs[node] for node in compiled.outputs})
+        model.reshape({node.any_name: [2, LENGTH] for node in model.inputs})
+        values, compiled = compute(model, rows)
+        outputs.append(values)
         ops = compiled.get_runtime_model().get_ordered_ops()
         kinds.append([op.get_rt_info()["layerType"].value for op in ops])
-    assert {node.any_name for node in full.inputs} == {"input_ids", "segment_ids"}
     assert kinds[1].count("Input") == kinds[0].count("Input") - 1
     assert "Convert" in kinds[0] and "Convert" not in kinds[1]  # of the mask to a float
-    for name, value in found[0].items():
-        np.testing.assert_allclose(found[1][name], value, atol=1e-6)
+    for name, value in outputs[0].items():
+        np.testing.assert_allclose(outputs[1][name], value, atol=1e-6)

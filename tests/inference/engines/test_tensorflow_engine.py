@@ -1,7 +1,9 @@
-"""TensorFlow's engine: what is compiled is checked to be what the profile asked for."""
+"""Tests that the compiled steps of TensorFlow's engine are what the profile requires."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,25 +11,38 @@ import pytest
 import tensorflow as tf
 
 from nq.inference.batches import Shape
-from nq.inference.engine import Task
-from nq.inference.engines.tensorflow import Engine, check_in_force
+from nq.inference.engine import Computation
+from nq.inference.engines.tensorflow import Engine, check_in_force, grappler_options
 from nq.inference.network import Network
 from nq.inference.profile import (
+    GRAPPLER_OFF,
     GRAPPLER_ON,
     THESIS,
     Profile,
     ProfileNotInForceError,
-    grappler_options,
     profiles,
 )
-from nq.inference.top_k import Selection
+from nq.inference.scorer import COLUMNS
+from nq.inference.top_k import TopK
 from tests import tiny_models
 
 each_profile = pytest.mark.parametrize("profile", profiles(THESIS), ids=str)
+OPTIONS = tf.config.optimizer
 
 
-def step(half: str, jit: bool) -> Any:
-    """A traced function that reads a weight, with a product in ``half`` and one in float32."""
+@pytest.fixture(autouse=True)
+def unchanged_options() -> Iterator[None]:
+    """Asserts that a test restores the options of Grappler."""
+    before = OPTIONS.get_experimental_options()
+    yield
+    assert OPTIONS.get_experimental_options() == before
+
+
+# --- steps in force
+
+
+def traced_step(half: str, jit: bool) -> Any:
+    """Returns a traced function with a product in ``half`` and one in float32."""
     weight = tf.Variable(np.ones((2, 2), np.float32))
 
     def products(x: Any) -> Any:
@@ -40,11 +55,10 @@ def step(half: str, jit: bool) -> Any:
 
 
 @each_profile
-def test_a_profile_that_is_in_force_passes(profile: Profile) -> None:
-    precision = profile.precision("CPU")
-    jit = profile.changes.jit_compile
+def test_a_step_that_is_what_the_profile_requires_is_in_force(profile: Profile) -> None:
+    precision, jit = profile.precision("CPU"), profile.changes.jit_compile
     with grappler_options(profile.changes.grappler):
-        check_in_force(profile, step(precision, jit), precision)
+        check_in_force(profile, traced_step(precision, jit), precision)
 
 
 @each_profile
@@ -53,15 +67,13 @@ def test_a_step_of_another_precision_is_not_in_force(profile: Profile) -> None:
     with grappler_options(profile.changes.grappler):
         for other in {"float32", "bfloat16", "float16"} - {precision}:
             with pytest.raises(ProfileNotInForceError, match="types of the matrix products"):
-                check_in_force(profile, step(other, jit), precision)
+                check_in_force(profile, traced_step(other, jit), precision)
 
 
 @each_profile
-def test_a_step_that_is_compiled_or_not_against_the_profile_is_not_in_force(
-    profile: Profile,
-) -> None:
+def test_a_step_compiled_otherwise_is_not_in_force(profile: Profile) -> None:
     precision, jit = profile.precision("CPU"), profile.changes.jit_compile
-    traced = step(precision, not jit)
+    traced = traced_step(precision, not jit)
     with (
         grappler_options(profile.changes.grappler),
         pytest.raises(ProfileNotInForceError, match=f"compiled by XLA: {not jit}, expected {jit}"),
@@ -74,35 +86,76 @@ def test_a_step_that_is_compiled_or_not_against_the_profile_is_not_in_force(
     [("baseline", {"disable_meta_optimizer": False})]
     + [("grappler", {option: not on}) for option, on in GRAPPLER_ON.items()],
 )
-def test_a_grappler_option_changed_behind_is_not_in_force(
-    name: str, changed: dict[str, bool]
-) -> None:
+def test_another_option_of_grappler_is_not_in_force(name: str, changed: dict[str, bool]) -> None:
     profile = Profile.parse(name)
-    traced = step("float32", False)
+    traced = traced_step("float32", False)
     with grappler_options(profile.changes.grappler):
-        tf.config.optimizer.set_experimental_options(changed)
+        OPTIONS.set_experimental_options(changed)
         with pytest.raises(ProfileNotInForceError, match=f"Grappler's {next(iter(changed))}"):
             check_in_force(profile, traced, "float32")
 
 
-def test_without_the_context_grappler_is_not_in_force() -> None:
+def test_without_its_options_no_profile_is_in_force() -> None:
     for name in ("baseline", "grappler"):
         with pytest.raises(ProfileNotInForceError, match=f"profile {name} is not in force"):
-            check_in_force(Profile.parse(name), step("float32", False), "float32")
+            check_in_force(Profile.parse(name), traced_step("float32", False), "float32")
 
 
 @pytest.mark.parametrize("names", ["frozen", "mixed+frozen", "frozen+xla", "mixed+grappler+frozen"])
-def test_frozen_weights_are_constants_and_others_are_not(names: str) -> None:
-    frozen, profile = Profile.parse(names), Profile.parse(names.replace("+frozen", ""))
-    if profile == frozen:
-        profile = Profile(frozen.names - {"frozen"})
-    for asked, traced_for in ((frozen, profile), (profile, frozen)):
-        network = Network(tiny_models.SHAPE, tiny_models.model(dtype=traced_for.policy("CPU")))
-        engine = Engine(Task(network, traced_for, Selection(5, True)))
-        with grappler_options(asked.changes.grappler):
-            traced = engine._traced(
-                Shape(2, 16), ("input_ids", "input_mask", "segment_ids", "token_map")
-            )
-            check_in_force(traced_for, traced, engine.precision)
+def test_weights_are_constants_only_under_frozen(names: str) -> None:
+    frozen = Profile.parse(names)
+    variable = Profile(frozen.names - {"frozen"})
+    for profile, other in ((frozen, variable), (variable, frozen)):
+        network = Network(tiny_models.SHAPE, tiny_models.model(dtype=profile.policy("CPU")))
+        engine = Engine(Computation(network, profile, TopK(5, True)))
+        with grappler_options(profile.changes.grappler):
+            traced = engine._traced(Shape(2, 16), COLUMNS)
+            check_in_force(profile, traced, engine.precision)
             with pytest.raises(ProfileNotInForceError, match="weights frozen"):
-                check_in_force(asked, traced, engine.precision)
+                check_in_force(other, traced, engine.precision)
+
+
+# --- the options of Grappler
+
+
+@pytest.mark.parametrize("options", [GRAPPLER_OFF, GRAPPLER_ON], ids=["off", "on"])
+def test_options_are_set_in_the_block(options: dict[str, bool]) -> None:
+    with grappler_options(options):
+        assert options.items() <= OPTIONS.get_experimental_options().items()
+
+
+def test_options_of_an_outer_block_are_restored() -> None:
+    OPTIONS.set_experimental_options({"remapping": False, "debug_stripper": True})
+    try:
+        before = OPTIONS.get_experimental_options()
+        with grappler_options(GRAPPLER_ON):
+            assert OPTIONS.get_experimental_options()["remapping"] is True
+            with grappler_options(GRAPPLER_OFF):
+                assert OPTIONS.get_experimental_options()["disable_meta_optimizer"] is True
+            assert OPTIONS.get_experimental_options()["disable_meta_optimizer"] is False
+        assert OPTIONS.get_experimental_options() == before
+    finally:
+        OPTIONS.set_experimental_options({"remapping": None, "debug_stripper": None})
+
+
+def test_options_are_restored_after_an_exception() -> None:
+    before = OPTIONS.get_experimental_options()
+    with pytest.raises(KeyError), grappler_options(GRAPPLER_ON):
+        raise KeyError
+    assert OPTIONS.get_experimental_options() == before
+
+
+def test_another_thread_waits_until_the_block_ends() -> None:
+    inside = threading.Event()
+
+    def enter() -> None:
+        with grappler_options(GRAPPLER_OFF):
+            inside.set()
+
+    thread = threading.Thread(target=enter)
+    with grappler_options(GRAPPLER_ON):
+        thread.start()
+        assert not inside.wait(0.2)
+        assert OPTIONS.get_experimental_options()["disable_meta_optimizer"] is False
+    assert inside.wait(10)
+    thread.join()

@@ -1,4 +1,4 @@
-"""A page of three blocks, and cases by hand and by chance."""
+"""A page of three blocks, stage outputs made by hand, and random cases."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from experiments.errors.losses import Case, Kept, Outcome, Stage, Verdict
+from experiments.errors.losses import Case, Judgment, Outcome, Stage, StageOutputs
 from experiments.errors.traits import TRAITS
 from nq.config import WindowConfig
-from nq.evaluation.labels import Label
-from nq.evaluation.labels import Span as Range
+from nq.evaluation import labels
 from nq.postprocess.spans import Pairs
 from nq.preprocess.contexts import contexts
 from nq.records import Annotation, Candidate, Example, Span, YesNo
@@ -35,8 +34,8 @@ PAGE = Example(
         Candidate(THIRD, True),
     ],
 )
-NOTHING = Annotation(None, None, (), YesNo.NONE)
-WHOLE = (tuple(range(24)),)
+NULL = Annotation(None, None, (), YesNo.NONE)
+WHOLE_PAGE = (tuple(range(24)),)
 
 
 def annotation(long: Span | None = SECOND, *shorts: Span, yes_no: YesNo = YesNo.NONE) -> Annotation:
@@ -47,47 +46,54 @@ def page(*annotations: Annotation) -> Example:
     return replace(PAGE, annotations=annotations)
 
 
-def label(long: Span | None = None, *shorts: Span, yes_no: str = "none") -> Label:
-    def found(span: Span) -> Range:
-        return Range(start_token=span.start, end_token=span.end)
+def label(long: Span | None = None, *shorts: Span, yes_no: str = "none") -> labels.Label:
+    def encoded(span: Span) -> labels.Span:
+        return labels.Span(start_token=span.start, end_token=span.end)
 
-    return Label(found(long) if long else Range(), tuple(map(found, shorts)), yes_no, 0.5, 0.25)
+    long_span = encoded(long) if long else labels.Span()
+    return labels.Label(long_span, tuple(map(encoded, shorts)), yes_no, 0.5, 0.25)
 
 
-def kept(
+def stages(
     max_contexts: int = 48,
-    windows: Sequence[Sequence[int]] = WHOLE,
+    windows: Sequence[Sequence[int]] = WHOLE_PAGE,
     positions: Sequence[tuple[int, int]] | None = None,
-) -> Kept:
-    """What is kept: so many contexts, windows of these tokens, pairs of these tokens."""
+) -> StageOutputs:
+    """Returns the outputs of the stages.
+
+    Args:
+        max_contexts: contexts that are read.
+        windows: document tokens in each window.
+        positions: document tokens of each pair, start and inclusive end.
+    """
     length = max(map(len, windows))
     token_map = np.array([[*row, *[-1] * (length - len(row))] for row in windows])
-    found = None
+    pairs = None
     if positions is not None:
         start, end = np.array(positions, int).reshape(-1, 2).T
-        found = Pairs(np.zeros(len(start)), start * 0, start, end, start, end)
-    return Kept(contexts(PAGE, WindowConfig(max_contexts=max_contexts)), token_map, found)
+        pairs = Pairs(np.zeros(len(start)), start * 0, start, end, start, end)
+    return StageOutputs(contexts(PAGE, WindowConfig(max_contexts=max_contexts)), token_map, pairs)
 
 
-def verdicts() -> st.SearchStrategy[Verdict]:
-    """Verdicts by chance, lost where they can be."""
+def judgments() -> st.SearchStrategy[Judgment]:
+    """Draws judgments, lost at some stage where the outcome allows it."""
 
-    def lost(outcome: Outcome) -> st.SearchStrategy[Verdict]:
-        to_lose = outcome in (Outcome.WRONG, Outcome.MISSED)
+    def with_outcome(outcome: Outcome) -> st.SearchStrategy[Judgment]:
+        is_lost = outcome in (Outcome.WRONG, Outcome.MISSED)
         return st.builds(
-            Verdict,
+            Judgment,
             st.just(outcome),
             st.floats(0, 1),
-            st.sampled_from(Stage) if to_lose else st.none(),
+            st.sampled_from(Stage) if is_lost else st.none(),
             st.text(),
             st.text(),
         )
 
-    return st.sampled_from(Outcome).flatmap(lost)
+    return st.sampled_from(Outcome).flatmap(with_outcome)
 
 
 def cases() -> st.SearchStrategy[list[Case]]:
-    """Cases by chance; some of a source."""
+    """Draws cases, some of them with a source."""
     fixed = {trait: st.sampled_from(values) for trait, values in TRAITS.items() if values}
     traits = st.fixed_dictionaries(fixed, optional={"source": st.text(min_size=1)})
-    return st.lists(st.builds(Case, st.integers(), st.text(), traits, verdicts(), verdicts()))
+    return st.lists(st.builds(Case, st.integers(), st.text(), traits, judgments(), judgments()))

@@ -1,4 +1,4 @@
-"""The bundled sample: current, small, well formed, and with the answers its sources name."""
+"""The bundled sample: up to date, small, well formed, with the answers of its sources."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tokens(record: Record) -> list[str]:
 
 
 def kind(record: Record) -> str:
-    """What a question is meant to test."""
+    """Returns the kind of gold answer of a record."""
     (gold,) = record["annotations"]
     if gold["long_answer"]["candidate_index"] == -1:
         return "none"
@@ -51,7 +51,7 @@ def write(folder: Path, questions: str) -> Path:
     return folder
 
 
-def test_the_committed_file_is_what_the_sources_make() -> None:
+def test_the_committed_file_is_up_to_date() -> None:
     assert make_sample.main(["--check"]) == 0
 
 
@@ -76,7 +76,7 @@ def test_size_and_counts() -> None:
     assert Counter(map(kind, RECORDS)) == counts
 
 
-def test_tables_and_lists_hold_answers() -> None:
+def test_tables_and_lists_contain_answers() -> None:
     golds = [(tokens(r), r["annotations"][0]["long_answer"]["start_token"]) for r in RECORDS]
     first = Counter(words[start] for words, start in golds if start >= 0)
     assert first["<Table>"] >= 2
@@ -130,7 +130,7 @@ def test_candidates_are_all_the_blocks_from_opening_to_closing_tag(record: Recor
 
 
 @each_record
-def test_gold_answers_lie_in_a_top_level_block(record: Record) -> None:
+def test_gold_answers_are_in_a_top_level_block(record: Record) -> None:
     (gold,) = record["annotations"]
     long, shorts = gold["long_answer"], gold["short_answers"]
     if kind(record) == "none":
@@ -148,7 +148,7 @@ def test_gold_answers_lie_in_a_top_level_block(record: Record) -> None:
     assert gold["yes_no_answer"] == "NONE" or not shorts
 
 
-def test_short_answers_say_what_the_sources_say() -> None:
+def test_short_answers_are_those_of_the_sources() -> None:
     written = {
         question.text: [re.sub(r".*\[|\].*", "", text) for text in question.shorts]
         for article in make_sample.articles()
@@ -157,12 +157,12 @@ def test_short_answers_say_what_the_sources_say() -> None:
     for record in RECORDS:
         words = tokens(record)
         shorts = record["annotations"][0]["short_answers"]
-        found = ["".join(words[s["start_token"] : s["end_token"]]) for s in shorts]
+        texts = ["".join(words[s["start_token"] : s["end_token"]]) for s in shorts]
         expected = [text.replace(" ", "") for text in written[record["question_text"]]]
-        assert found == expected
+        assert texts == expected
 
 
-def test_brackets_pick_one_of_two_equal_answers(tmp_path: Path) -> None:
+def test_brackets_select_one_of_two_equal_answers(tmp_path: Path) -> None:
     write(tmp_path, "? how old is it\nlong: 1\nshort: [25] years\n")
     (record,) = (json.loads(line) for line in make_sample.build(tmp_path).splitlines())
     (short,) = record["annotations"][0]["short_answers"]
@@ -185,7 +185,7 @@ def test_brackets_pick_one_of_two_equal_answers(tmp_path: Path) -> None:
         ("long: 1", r"expected a line '\? question'"),
     ],
 )
-def test_mistakes_in_a_source_are_named(tmp_path: Path, questions: str, message: str) -> None:
+def test_mistakes_in_a_source_are_reported(tmp_path: Path, questions: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_sample.build(write(tmp_path, questions))
 

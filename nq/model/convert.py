@@ -1,0 +1,144 @@
+"""Converts a model folder of any kind to another kind, or exports the model.
+
+TensorFlow and numpy are imported when a conversion starts, so that ``FORMATS`` is cheap to import.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nq import extras
+from nq.config import ModelConfig
+from nq.model.export import ONNX, ONNX_FILE, SAVEDMODEL, export
+from nq.model.runtime import import_tensorflow
+
+if TYPE_CHECKING:
+    from nq.model.checkpoint import LoadReport
+
+HF_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A Keras model and the folder that it was loaded from."""
+
+    folder: Path
+    config: ModelConfig
+    model: Any
+    report: LoadReport
+
+
+@dataclasses.dataclass(frozen=True)
+class ConversionResult:
+    """What a conversion wrote; ``weights`` counts the model's weights, ``missing`` included."""
+
+    output: Path
+    to: str
+    model_type: str
+    weights: int
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+
+
+def convert(source: Path, target: Path, to: str = "nq", compact: bool = False) -> ConversionResult:
+    """Converts or exports a model.
+
+    Args:
+        source: model folder of any kind.
+        target: folder to write, which must be empty or not exist.
+        to: ``nq`` for a folder of this project, ``hf`` for one that ``transformers`` loads,
+            ``savedmodel`` or ``onnx`` for an export.
+        compact: whether word embeddings are stored in 8 bits and everything else in float16; for
+            ``nq`` only.
+
+    Raises:
+        FileNotFoundError: a file of the source is missing.
+        ValueError: an argument is wrong, or the source is damaged.
+        Error: a package is not installed.
+    """
+    if to not in FORMATS:
+        raise ValueError(f"unknown format {to!r}; known are {', '.join(FORMATS)}")
+    if compact and not FORMATS[to].allows_compact:
+        raise ValueError(f"format {to} cannot be compact: leave compact out")
+    if target.exists() and (target.is_file() or any(target.iterdir())):
+        raise ValueError(f"{target} is not empty: choose a new folder")
+    extra = FORMATS[to].extra
+    if extra:
+        extras.require(extra)
+    import_tensorflow()
+    from nq.model import checkpoint, joint
+
+    config = checkpoint.load_config(source)
+    model = joint.build(config, initialize=False)
+    report = checkpoint.load(source, model, config)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".convert-") as temporary:
+        folder = Path(temporary) / "model"
+        FORMATS[to].write(LoadedModel(source, config, model, report), folder, compact)
+        if target.exists():
+            target.rmdir()
+        folder.rename(target)
+    return ConversionResult(
+        target, to, config.model_type, len(model.weights), report.missing, report.unexpected
+    )
+
+
+def _write_nq(loaded: LoadedModel, folder: Path, compact: bool) -> None:
+    from nq.model import checkpoint
+    from nq.preprocess.tokenizers.load import load_tokenizer
+
+    config, tokenizer = loaded.config, load_tokenizer(loaded.folder)
+    checkpoint.with_room_for(config, tokenizer)  # raises for another model's vocabulary
+    settings = checkpoint.load_settings(loaded.folder)
+    windows, positions = settings.windows, config.positions
+    if windows.max_seq_length > positions:
+        query = min(windows.max_query_length, max(1, positions // 4))
+        windows = dataclasses.replace(windows, max_seq_length=positions, max_query_length=query)
+    settings = dataclasses.replace(settings, windows=windows)
+    card = f"# {loaded.folder.name}\n\nConverted by `nq convert`.\n"
+    missing = loaded.report.missing
+    checkpoint.save(folder, loaded.model, config, tokenizer, settings, card, compact, missing)
+
+
+def write_hugging_face(loaded: LoadedModel, folder: Path, compact: bool = False) -> None:
+    """Writes a folder that ``transformers`` loads, with the encoder and the span head only."""
+    from nq.model import checkpoint
+    from nq.preprocess.tokenizers.load import load_tokenizer
+
+    folder.mkdir()
+    heads = {w.path for w in loaded.model.weights if w.path.startswith(("type_", "pooler"))}
+    skip = heads.union(loaded.report.missing)
+    checkpoint.save_weights(folder, loaded.model, loaded.config, skip=skip)
+    checkpoint.save_tokenizer(folder, load_tokenizer(loaded.folder))
+    for name in HF_TOKENIZER_FILES:
+        if (loaded.folder / name).is_file():
+            shutil.copyfile(loaded.folder / name, folder / name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A kind of folder to write, and the extra of the distribution that it needs."""
+
+    write: Callable[[LoadedModel, Path, bool], None]
+    extra: str | None = None
+    allows_compact: bool = False
+
+
+FORMATS = {
+    "nq": Format(_write_nq, allows_compact=True),
+    "hf": Format(write_hugging_face),
+    "savedmodel": Format(lambda loaded, folder, _: export(loaded.model, folder, SAVEDMODEL)),
+    "onnx": Format(
+        lambda loaded, folder, _: export(loaded.model, folder / ONNX_FILE, ONNX), extra="onnx"
+    ),
+}

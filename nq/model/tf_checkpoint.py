@@ -1,0 +1,104 @@
+"""TensorFlow checkpoints: Google's TensorFlow 1 format and the object graph of the 2020 port.
+
+A checkpoint NAME is the file NAME.index with one or several files NAME.data-….
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from nq.model import names
+from nq.model.tensors import CheckpointTensors
+
+PREFERRED = ("bert_joint.ckpt", "model_cpkt-1")
+_IGNORED = re.compile(
+    r"_CHECKPOINTABLE_OBJECT_GRAPH|save_counter|\.OPTIMIZER_SLOT|^optimizer/|^global_step$"
+    r"|/adam_[mv]$"
+)
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_PORT_MODULE = re.compile(r"(embedding_lookup|embedding_postprocessor|encoder|pooler_transform)/.*")
+
+
+def find_prefix(folder: Path) -> Path | None:
+    """Returns the path of a folder's checkpoint without suffix, ``None`` if it has none.
+
+    Raises:
+        ValueError: there are several checkpoints and none of them has a known name.
+    """
+    checkpoints = sorted(path.name.removesuffix(".index") for path in folder.glob("*.index"))
+    preferred = [name for name in PREFERRED if name in checkpoints]
+    if not preferred and len(checkpoints) > 1:
+        raise ValueError(
+            f"{folder} holds the checkpoints {', '.join(checkpoints)}: expected one of them; move "
+            "the others away"
+        )
+    chosen = [*preferred, *checkpoints][:1]
+    return folder / chosen[0] if chosen else None
+
+
+def files_of(prefix: Path) -> list[Path]:
+    """Returns the files of a checkpoint, the index first.
+
+    Raises:
+        FileNotFoundError: the data files are missing.
+    """
+    data = sorted(prefix.parent.glob(f"{prefix.name}.data-*"))
+    if not data:
+        raise FileNotFoundError(
+            f"{prefix}.index is there but no {prefix.name}.data-…: a TensorFlow checkpoint "
+            "is both; copy the missing file"
+        )
+    return [Path(f"{prefix}.index"), *data]
+
+
+def read(prefix: Path) -> CheckpointTensors:
+    """Returns the tensors of a checkpoint; its keys tell which of the two formats it has.
+
+    Raises:
+        ValueError: the checkpoint is damaged or holds two models.
+    """
+    import tensorflow as tf
+
+    errors = (tf.errors.OpError, LookupError, ValueError, RuntimeError)
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        stored = reader.get_variable_to_shape_map()
+    except errors as error:
+        raise ValueError(f"{prefix} is damaged: {_first_line(error)}") from error
+    is_object_graph = any("CHECKPOINTABLE_OBJECT_GRAPH" in name for name in stored)
+    shapes = {name: tuple(shape) for name, shape in stored.items() if not _IGNORED.search(name)}
+    stored_names = {_port_name(n, s) if is_object_graph else n: n for n, s in shapes.items()}
+    if len(stored_names) < len(shapes):
+        raise ValueError(f"{prefix} holds two models; expected the one that `mk_model` makes")
+
+    def read_tensor(name: str) -> Any:
+        try:
+            return reader.get_tensor(stored_names[name])
+        except errors as error:
+            raise ValueError(f"{prefix} is damaged: {name}: {_first_line(error)}") from error
+
+    layout = names.TF2 if is_object_graph else names.TF1
+    return CheckpointTensors(layout, {n: shapes[s] for n, s in stored_names.items()}, read_tensor)
+
+
+def _port_name(name: str, shape: tuple[int, ...]) -> str:
+    """Returns a name of the object graph without the path to the encoder or the head.
+
+    The graph names the heads by number only; their kernels are ``[2, hidden]`` and
+    ``[5, hidden]``, their biases ``[2]`` and ``[5]``.
+
+    >>> _port_name("model/layer_with_weights-2/bias/.ATTRIBUTES/VARIABLE_VALUE", (5,))
+    'ans_type/bias'
+    """
+    name = name.removesuffix(_VALUE)
+    module = _PORT_MODULE.search(name)
+    if module:
+        return module.group()
+    head = {2: "logits", 5: "ans_type"}.get(shape[0]) if shape else None
+    return f"{head}/{name.rsplit('/', 1)[-1]}" if head else name
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,198 @@
+"""Trains a model folder from an encoder and annotated questions, recorded in MLflow.
+
+TensorFlow and numpy are imported when a training starts, so that a job is cheap to describe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nq import tracking
+from nq.config import TrackingConfig, TrainConfig, WindowConfig
+from nq.model.runtime import import_tensorflow
+
+log = logging.getLogger(__name__)
+
+REPORT_EVERY, FINAL_STEPS = 50, 100
+CURVE = "train/loss"
+PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """The description of a training.
+
+    Args:
+        files: input files, globs or folders.
+        init: model folder of any kind with the initial weights.
+        output: model folder to write; an interrupted training is resumed from there.
+        windows: how pages become windows.
+        config: settings of the training.
+        limit: number of records to read at most.
+        workers: processes for preprocessing; by default as many as the input is worth.
+        card: file with the text of the model card, by default a list of the settings.
+        compact: whether word embeddings are stored in 8 bits and everything else in float16.
+    """
+
+    files: tuple[str, ...]
+    init: Path
+    output: Path
+    windows: WindowConfig = field(default_factory=WindowConfig)
+    config: TrainConfig = field(default_factory=TrainConfig)
+    limit: int | None = None
+    workers: int | None = None
+    card: Path | None = None
+    compact: bool = False
+
+    def card_text(self) -> str:
+        """Returns the text of the model card."""
+        if self.card:
+            return self.card.read_text(encoding="utf-8")
+        settings = "\n".join(f"- {name}: {value}" for name, value in self.config.to_dict().items())
+        return (
+            f"# {self.output.name}\n\nTrained by `nq train` from `{self.init.name}` on "
+            f"{', '.join(Path(file).name for file in self.files)}.\n\n{settings}\n"
+        )
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """The outcome of a training.
+
+    ``steps`` includes those before an interruption, ``loss`` is the mean of the last
+    ``FINAL_STEPS`` steps, ``train_s`` the seconds of training and saving, and ``unread_blocks`` the
+    blocks beyond ``max_contexts``, of ``truncated_pages`` pages.
+    """
+
+    output: Path
+    examples: int
+    windows: int
+    steps: int
+    dead_letters: int
+    truncated_pages: int
+    unread_blocks: int
+    loss: float
+    train_s: float
+
+
+def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingResult:
+    """Trains a model and writes its folder.
+
+    Args:
+        job: the description of the training.
+        track: where MLflow records the training; ``None`` to record nothing.
+
+    Raises:
+        OSError: a file cannot be read or written.
+        ValueError: the model or the data cannot be used, or they do not belong together.
+        Error: TensorFlow is not installed, or the output folder is in use.
+    """
+    import_tensorflow()
+    import numpy as np
+    from tqdm import tqdm
+
+    from nq.formats import inputs
+    from nq.model import checkpoint, joint
+    from nq.preprocess.prepare import Request, prepare
+    from nq.preprocess.tokenizers.load import load_tokenizer
+    from nq.training.loop import TrainingState, fit, identity
+    from nq.training.windows import TrainingWindows, read_columns
+
+    windows, config = job.windows, job.config
+    tokenizer = load_tokenizer(job.init, windows.compat)
+    shape = checkpoint.with_room_for(checkpoint.load_config(job.init), tokenizer)
+    joint.check_length(shape, windows.max_seq_length)
+    tensors = checkpoint.read_tensors(job.init)
+    files = tuple(inputs.find_files(job.files))
+    request = Request(files, str(job.init), windows, job.limit, (config.negatives, config.seed))
+    work = job.output / "training"
+    prepared = prepare(request, work / "windows", job.workers)
+    if not prepared.windows:
+        raise ValueError("no window to train on: expected records with annotations")
+    data = TrainingWindows.from_columns(read_columns(prepared.shards, windows.max_seq_length))
+    model = joint.build(
+        shape, dtype=PRECISION[config.precision], dropout=config.dropout, seed=config.seed
+    )
+    report = checkpoint.fill(model, tensors, tensors.table(shape))
+    del tensors
+    missing = ", ".join(report.missing) or "nothing"
+    counts = prepared.examples, prepared.windows
+    log.info("%d examples, %d windows; not in the checkpoint: %s", *counts, missing)
+    params = {
+        "init": job.init.name,
+        "data": ", ".join(Path(file).name for file in files),
+        "limit": job.limit,
+        **{f"train.{name}": value for name, value in config.to_dict().items()},
+        **{f"windows.{name}": value for name, value in windows.to_dict().items()},
+    }
+    started, settings = time.perf_counter(), track or TrackingConfig()
+    state = TrainingState(work, identity(model, data, config))
+    content = repr(sorted((params | state.identity).items()))
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    with (
+        tracking.start(
+            uri=settings.uri,
+            experiment=settings.experiment,
+            name=f"train {job.output.name}",
+            source="nq.train",
+            enabled=track is not None,
+            unfinished=work / f"{digest[:12]}.mlflow_run",
+        ) as run,
+        tqdm(unit=" steps", disable=None) as bar,
+    ):
+        run.params(params)
+        progress = Progress(bar, run)
+        losses = fit(model, data, config, state, progress)
+        progress.record(losses)
+        loss = float(np.mean(losses[-FINAL_STEPS:]))
+        run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
+    own = checkpoint.ModelSettings(windows)
+    checkpoint.save(job.output, model, shape, tokenizer, own, job.card_text(), job.compact)
+    return TrainingResult(
+        output=job.output,
+        examples=prepared.examples,
+        windows=prepared.windows,
+        steps=len(losses),
+        dead_letters=prepared.dead_letters,
+        truncated_pages=prepared.truncated_pages,
+        unread_blocks=prepared.unread_blocks,
+        loss=loss,
+        train_s=time.perf_counter() - started,
+    )
+
+
+class Progress:
+    """Reports the steps of a training: a bar, or log lines without a terminal, and a loss curve.
+
+    Args:
+        bar: a tqdm bar.
+        run: the MLflow run, which may have part of the curve from before an interruption.
+    """
+
+    def __init__(self, bar: Any, run: tracking.Run) -> None:
+        self.bar, self.run = bar, run
+        self._recorded = run.last_step(CURVE)
+
+    def __call__(self, losses: Sequence[float], total: int) -> None:
+        """Reports the last of the steps that have these losses."""
+        step = len(losses)
+        self.bar.total = total
+        self.bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
+        self.bar.update(step - self.bar.n)
+        if step % REPORT_EVERY == 0 or step == total:
+            self.record(losses)
+            if self.bar.disable:
+                recent = losses[(step - 1) // REPORT_EVERY * REPORT_EVERY :]
+                log.info("step %d of %d, loss %.3f", step, total, sum(recent) / len(recent))
+
+    def record(self, losses: Sequence[float]) -> None:
+        """Adds the steps that are not in the curve yet."""
+        if len(losses) > self._recorded:
+            self.run.curve(CURVE, losses[self._recorded :], self._recorded + 1)
+            self._recorded = len(losses)

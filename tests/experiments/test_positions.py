@@ -1,0 +1,78 @@
+"""Positions of answers: read from training features, and fitted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from experiments import positions
+from nq.formats.tfrecord_file import write_records
+from nq.postprocess.position_prior import PRIOR_WEIGHTS
+
+FEATURES = Path(__file__).parents[3] / "shared" / "data" / "google_tfrecord"
+PIECES = ["[PAD]", "[CLS]", "[SEP]", "[ContextId=3]", "[Paragraph=1]", "[Table=2]", "a", "b"]
+
+
+def write_features(path: Path, windows: list[tuple[list[str], int]]) -> Path:
+    """Writes training windows, each with its pieces and the start of its answer."""
+
+    def record(pieces: list[str], start: int) -> bytes:
+        columns = {"input_ids": [PIECES.index(p) for p in pieces], "start_positions": [start]}
+        feature = {
+            name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+            for name, values in columns.items()
+        }
+        example = tf.train.Example(features=tf.train.Features(feature=feature))
+        return bytes(example.SerializeToString())
+
+    write_records(path, (record(*window) for window in windows))
+    return path
+
+
+def test_the_last_marker_before_the_answer_names_its_block(tmp_path: Path) -> None:
+    text = ["[ContextId=3]", "[Paragraph=1]", "a", "[ContextId=3]", "[Table=2]", "b"]
+    windows = [
+        (["[CLS]", "a", "[SEP]", "b", "b"], 3),  # no marker: the next window counts
+        (["[CLS]", "a", "[SEP]", *text], 5),
+        (["[CLS]", "a", "[SEP]", *text], 8),  # the same question again
+        (["[CLS]", "b", "[SEP]", *text], 8),
+        (["[CLS]", "b", "a", "[SEP]", *text], 0),  # no answer
+    ]
+    path = write_features(tmp_path / "f.tfrecord", windows)
+    assert positions.answer_positions([str(path)], PIECES) == [("Paragraph", 1), ("Table", 2)]
+
+
+def test_fit_finds_the_weights_that_the_positions_were_drawn_with() -> None:
+    draw = np.random.default_rng(3)
+    weights = np.array([0.0, -1.0, -2.0, -1.5])
+    blocks = [(kind, n) for kind in positions.TYPES for n in range(1, positions.MAX_NUMBER + 1)]
+    by_type = dict(zip(positions.TYPES, weights, strict=False))
+    powers = np.array([np.exp(by_type[kind] + weights[3] * np.log(n)) for kind, n in blocks])
+    drawn = draw.choice(len(blocks), 20000, p=powers / powers.sum())
+    np.testing.assert_allclose(positions.fit(Counter(blocks[i] for i in drawn)), weights, atol=0.1)
+
+
+@pytest.mark.skipif(not FEATURES.is_dir(), reason="needs ../shared/data")
+def test_the_weights_of_the_prior_are_those_of_the_features(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    files = [str(path) for path in FEATURES.glob("*.tfrecords*")]
+    assert positions.main([*files, "--vocab", str(FEATURES / "vocab-nq.txt"), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    weights = result["Table"], result["List"], result["position"]
+    assert weights == (PRIOR_WEIGHTS.table, PRIOR_WEIGHTS.list, PRIOR_WEIGHTS.position)
+
+
+def test_features_without_answers_are_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_features(tmp_path / "f.tfrecord", [(["[CLS]", "a", "[SEP]", "b"], 0)])
+    vocab = tmp_path / "vocab.txt"
+    vocab.write_text("\n".join(PIECES) + "\n", encoding="utf-8")
+    assert positions.main([str(path), "--vocab", str(vocab)]) == 1
+    assert "no answer" in capsys.readouterr().err

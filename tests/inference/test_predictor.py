@@ -1,0 +1,353 @@
+"""Tests of the predictor: its scores under every profile, and what it does about failures."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from nq.errors import Error
+from nq.inference import predictor as predictor_module
+from nq.inference.batches import Shape, by_length
+from nq.inference.engine import Computation, Engine, Step, make_engine
+from nq.inference.network import Network
+from nq.inference.predictor import Predictor
+from nq.inference.profile import THESIS, Profile, ProfileNotInForceError, profiles
+from nq.inference.scorer import Rows, example_slices, window_scores
+from nq.inference.top_k import TopK
+from nq.model.joint import INPUTS
+from nq.records import SCORE_COLUMNS, Columns, Features, FloatArray, Source, WindowScores
+from tests import tiny_models
+from tests.inference.tiny_predictors import BATCH, LENGTH, K, item_rows, items, new_predictor
+from tests.postprocess import synthetic_pages
+
+FULL = (Source(0, "f", 9), tiny_models.features(9, 12, LENGTH, pieces=LENGTH))
+ROWS = item_rows([*items(6, 3), FULL])
+N_WINDOWS = 21
+
+
+def assert_close(actual: Columns, expected: Columns, atol: float) -> None:
+    for name in SCORE_COLUMNS:
+        if name.endswith(("doc", "pos")):
+            np.testing.assert_array_equal(actual[name], expected[name], name)
+        else:
+            np.testing.assert_allclose(actual[name], expected[name], atol=atol, err_msg=name)
+
+
+def as_columns(scores: WindowScores) -> Columns:
+    return {name: getattr(scores, name) for name in SCORE_COLUMNS}
+
+
+@pytest.fixture(scope="module")
+def plain_model() -> Any:
+    return tiny_models.model()
+
+
+def all_logits(model: Any, features: Features) -> synthetic_pages.Logits:
+    """Returns every logit of an example's windows, computed by the Keras model itself."""
+    rows = {name: getattr(features, name) for name in INPUTS}
+    logits = {name: np.asarray(value) for name, value in model(rows).items()}
+    start, end, types = (logits[f"{name}_logits"] for name in ("start", "end", "type"))
+    return synthetic_pages.Logits(start, end, types, features.token_map)
+
+
+@pytest.mark.parametrize(("text_only", "k"), [(True, K), (False, 10)])
+def test_scores_are_the_top_k_of_all_logits(plain_model: Any, text_only: bool, k: int) -> None:
+    examples = items(3, 1, 5, 1, 3)
+    examples[1][1].token_map[:] = -1
+    rows = item_rows(examples)
+    columns = new_predictor(k=k, text_only=text_only).scores(rows)
+    for (_, features), page in zip(examples, example_slices(rows), strict=True):
+        logits = all_logits(plain_model, features)
+        expected = synthetic_pages.window_scores(logits, k, text_only)
+        actual = window_scores(columns, page)
+        if text_only:  # a window with too little text has other positions without a meaning
+            text = actual.start_doc >= 0
+            np.testing.assert_array_equal(actual.start_pos[text], expected.start_pos[text])
+            text = actual.end_doc >= 0
+            np.testing.assert_array_equal(actual.end_pos[text], expected.end_pos[text])
+            actual = dataclasses.replace(
+                actual, start_pos=expected.start_pos, end_pos=expected.end_pos
+            )
+        else:
+            assert (actual.start_pos > 0).all() and (actual.start_doc == -1).any()
+        assert_close(as_columns(actual), as_columns(expected), atol=1e-5)
+
+
+def test_progress_counts_every_window_once() -> None:
+    completed: list[int] = []
+    new_predictor().scores(ROWS, progress=completed.append)
+    assert completed == [BATCH] * (N_WINDOWS // BATCH) + [N_WINDOWS % BATCH]
+
+
+# --- profiles
+
+LOGITS = ("start_logit", "end_logit", "cls_logit", "type_logits")
+EXACT, BFLOAT16, INT8 = (1e-5, 1e-5), (0.3, 0.03), (0.75, 0.09)
+"""Largest and mean difference of logits from float32; bfloat16 and 8 bits were measured to have
+0.20 and 0.020, 0.49 and 0.064. The logits have a standard deviation of 1."""
+
+slow = pytest.mark.slow
+PROFILES = [
+    *profiles((*THESIS, "frozen"))[1:],
+    *map(Profile.parse, ("buckets", "mixed+grappler+frozen+buckets", "buckets+xla")),
+    *(pytest.param(p, marks=slow) for p in profiles(("mixed", "openvino", "int8"))[2:]),
+    pytest.param(Profile.parse("openvino+buckets"), marks=slow),
+    *map(Profile.parse, ("onnx", "onnx+buckets", "onnx+int8")),
+]
+
+
+def by_position(columns: Columns) -> Columns:
+    """Returns scores of all positions, with the start and end logits in order of position."""
+    result = dict(columns)
+    for side in ("start", "end"):
+        order = np.argsort(columns[f"{side}_pos"], axis=1)
+        logits = np.take_along_axis(columns[f"{side}_logit"], order, axis=1)
+        result[f"{side}_logit"] = logits[:, 1:]  # [CLS] is excluded, and its logit unset
+    return result
+
+
+def differences(columns: Columns, expected: Columns) -> tuple[float, float]:
+    """Returns the largest difference of a logit, and the largest mean of a column."""
+    columns, expected = by_position(columns), by_position(expected)
+    absolute = [np.abs(columns[name] - expected[name]) for name in LOGITS]
+    return max(float(x.max()) for x in absolute), max(float(x.mean()) for x in absolute)
+
+
+def score_all_positions(profile: str) -> tuple[Columns, Predictor]:
+    predictor = new_predictor(profile, LENGTH, text_only=False, calibration=lambda: ROWS)
+    return predictor.scores(ROWS), predictor
+
+
+@pytest.fixture(scope="module")
+def baseline() -> Columns:
+    return score_all_positions("baseline")[0]
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=str)
+def test_every_profile_has_the_scores_of_baseline(profile: Profile, baseline: Columns) -> None:
+    columns, predictor = score_all_positions(str(profile))
+    assert tuple(columns) == SCORE_COLUMNS
+    for name in SCORE_COLUMNS:
+        assert columns[name].dtype == baseline[name].dtype
+        assert columns[name].shape == baseline[name].shape
+    largest, mean = differences(columns, baseline)
+    if not profile.names & {"mixed", "int8"}:  # Grappler's fused layer norm must keep epsilon
+        assert_close(columns, baseline, atol=EXACT[0])
+    else:
+        bounds = INT8 if "int8" in profile.names else BFLOAT16
+        assert largest < bounds[0] and mean < bounds[1]
+        assert mean > 0.005, "the profile computes in float32"
+    if profile.names & {"mixed"} and profile.changes.engine == "tensorflow":
+        for name in LOGITS:  # OpenVINO runs the heads in bfloat16 too
+            rounded = columns[name].astype(ml_dtypes.bfloat16).astype(np.float32)
+            assert (rounded == columns[name]).mean() < 0.05, "the heads are not in float32"
+    counters = predictor.counters
+    assert counters.computed_windows == N_WINDOWS and counters.float32_windows == 0
+    assert counters.compile_s > 0 and counters.warmup_s > 0
+    assert BATCH <= counters.warmup_windows <= N_WINDOWS
+
+
+def with_rounded_weights(dtype: Any) -> Columns:
+    predictor = new_predictor("baseline", LENGTH, text_only=False)
+    for weight in predictor.network.model.weights:
+        weight.assign(weight.numpy().astype(dtype).astype(np.float32))
+    return predictor.scores(ROWS)
+
+
+def test_weights_of_fewer_bits_exceed_the_bounds(baseline: Columns) -> None:
+    """Shows that the bounds of the profiles would detect a cast to a wrong type."""
+    largest, mean = differences(with_rounded_weights(ml_dtypes.float8_e4m3fn), baseline)
+    assert largest > INT8[0] > BFLOAT16[0] and mean > INT8[1] > BFLOAT16[1]
+    largest, mean = differences(with_rounded_weights(ml_dtypes.bfloat16), baseline)
+    assert EXACT[0] < largest < BFLOAT16[0] and EXACT[1] < mean < BFLOAT16[1]
+
+
+def test_another_epsilon_of_the_layer_norm_exceeds_the_bounds(baseline: Columns) -> None:
+    rows = tiny_models.features(1, 6, LENGTH)
+    inputs = {name: getattr(rows, name) for name in INPUTS}
+    other = tiny_models.model(shape=dataclasses.replace(tiny_models.SHAPE, layer_norm_eps=1e-3))
+    start: FloatArray = np.asarray(other(inputs)["start_logits"])[:, 1:]
+    assert np.abs(start - by_position(baseline)["start_logit"][:6]).max() > 0.05
+
+
+def test_rows_that_are_cut_to_a_shorter_length_have_the_same_scores() -> None:
+    shape = dataclasses.replace(tiny_models.SHAPE, max_position_embeddings=128)
+    features = tiny_models.features(1, 70, 128)
+    rows = item_rows([(Source(0, "f", 1), features)])
+
+    def scores(profile: str) -> Columns:
+        network = Network(shape, tiny_models.model(shape=shape))
+        computation = Computation(network, Profile.parse(profile), TopK(K, True))
+        return Predictor(computation, Shape(BATCH, 128)).scores(rows)
+
+    batches = by_length(features.input_mask.sum(axis=1), Shape(BATCH, 128))
+    assert {batch.shape.length for batch in batches} == {64, 128}
+    cut, whole = scores("buckets"), scores("baseline")
+    text = whole["start_doc"] >= 0
+    assert text[:, 0].all()
+    for name in ("start_pos", "start_logit"):
+        np.testing.assert_allclose(cut[name][text], whole[name][text], atol=1e-5)
+    for name in ("start_doc", "end_doc", "cls_logit", "type_logits"):
+        np.testing.assert_allclose(cut[name], whole[name], atol=1e-5)
+
+
+def test_a_model_of_another_precision_is_refused() -> None:
+    with pytest.raises(ProfileNotInForceError, match="profile baseline is not in force"):
+        new_predictor(dtype="mixed_bfloat16").scores(ROWS)
+
+
+def test_tensorflow_options_are_restored_after_scoring() -> None:
+    before = tf.config.optimizer.get_experimental_options()
+    for profile in ("baseline", "grappler"):
+        new_predictor(profile).scores(ROWS)
+        assert tf.config.optimizer.get_experimental_options() == before
+
+
+# --- logits that are not finite
+
+
+@pytest.fixture
+def rows_with_bad_piece() -> tuple[Columns, int]:
+    """Rows in which one window has a piece, and the id of that piece."""
+    examples, piece = items(2, 4, file=3), tiny_models.VOCABULARY.index("[YES]")
+    examples[1][1].input_ids[2, 3] = piece
+    return item_rows(examples), piece
+
+
+def make_nan(predictor: Predictor, piece: int) -> Predictor:
+    """Makes the row of a piece in the word embeddings NaN."""
+    table = predictor.network.model.get_layer("embeddings").word
+    values = table.numpy()
+    values[piece] = np.nan
+    table.assign(values)
+    return predictor
+
+
+def test_a_logit_that_is_not_finite_names_its_window(
+    rows_with_bad_piece: tuple[Columns, int],
+) -> None:
+    rows, piece = rows_with_bad_piece
+    message = (
+        "window 2 of the example in line 2 of input file 3 are not finite under profile baseline"
+    )
+    with pytest.raises(ArithmeticError, match=message):
+        make_nan(new_predictor(), piece).scores(rows)
+
+
+@pytest.mark.parametrize("profile", ["mixed+grappler", "mixed+buckets"])
+def test_a_batch_that_is_not_finite_is_computed_again_in_float32(
+    profile: str, rows_with_bad_piece: tuple[Columns, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    rows, piece = rows_with_bad_piece
+    predictor = make_nan(new_predictor(profile, float32=new_predictor), piece)
+    columns = predictor.scores(rows)
+    assert 0 < predictor.counters.float32_windows <= 6
+    assert len(columns["type_logits"]) == predictor.counters.computed_windows == 6
+    assert "window 2 of the example in line 2 of input file 3" in caplog.text
+    exact = new_predictor().scores(rows)
+    bad = 2 + 2  # window 2 of the second example
+    for name in LOGITS:
+        np.testing.assert_allclose(columns[name][bad], exact[name][bad], atol=1e-6)
+
+
+def test_logits_that_are_not_finite_in_float32_either_are_an_error(
+    rows_with_bad_piece: tuple[Columns, int],
+) -> None:
+    rows, piece = rows_with_bad_piece
+    predictor = new_predictor("mixed", float32=lambda: make_nan(new_predictor(), piece))
+    with pytest.raises(ArithmeticError, match=r"window 2 of the example in line 2 .* baseline"):
+        make_nan(predictor, piece).scores(rows)
+
+
+# --- a device with too little memory
+
+
+class SmallEngine:
+    """An engine with memory for ``max_windows`` at once; another engine computes."""
+
+    def __init__(self, engine: Engine, max_windows: int) -> None:
+        self.engine, self.max_windows = engine, max_windows
+        self.precision, self.device = engine.precision, engine.device
+
+    def compiled(self, shape: Shape) -> Step:
+        step = self.engine.compiled(shape)
+
+        def limited(rows: Rows) -> Sequence[Any]:
+            if shape.batch_size > self.max_windows:
+                raise tf.errors.ResourceExhaustedError(None, None, "too large")
+            return step(rows)
+
+        return limited
+
+
+@pytest.fixture
+def limit_memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Gives the engines of new predictors memory for so many windows."""
+
+    def limit(max_windows: int) -> None:
+        monkeypatch.setattr(
+            predictor_module, "make_engine", lambda c: SmallEngine(make_engine(c), max_windows)
+        )
+
+    return limit
+
+
+@pytest.mark.parametrize(
+    ("profile", "warnings"), [("baseline", 2), pytest.param("buckets", 8, marks=slow)]
+)
+def test_batches_are_halved_until_they_fit_with_one_warning_for_each_size(
+    profile: str,
+    warnings: int,
+    limit_memory: Callable[[int], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rows = item_rows(items(9, 4))
+    expected = new_predictor().scores(rows)
+    limit_memory(1)
+    small = new_predictor(profile)
+    columns = small.scores(rows)
+    assert small.counters.computed_windows == 13
+    messages = [r.getMessage() for r in caplog.records if "too little memory" in r.getMessage()]
+    assert len(messages) == len(set(messages)) == warnings
+    for name in LOGITS[2:]:
+        np.testing.assert_allclose(columns[name], expected[name], atol=1e-6)
+    np.testing.assert_array_equal(columns["start_doc"], expected["start_doc"])
+
+
+def test_too_little_memory_for_one_window_is_an_error(limit_memory: Callable[[int], None]) -> None:
+    limit_memory(0)
+    with pytest.raises(Error, match="too little memory for a single window"):
+        new_predictor().scores(item_rows(items(3)))
+
+
+# --- a layer that an engine does not support
+
+
+class PythonLayer(keras.layers.Layer):  # type: ignore[misc]
+    """A layer that Python computes, which no compiler and no other runtime supports."""
+
+    def call(self, x: Any) -> Any:
+        return tf.ensure_shape(tf.numpy_function(np.asarray, [x], x.dtype), x.shape)
+
+
+@pytest.mark.parametrize(
+    "profile", ["xla", pytest.param("openvino", marks=slow), pytest.param("onnx", marks=slow)]
+)
+def test_a_layer_that_the_engine_does_not_support_is_an_error_in_one_line(profile: str) -> None:
+    model = tiny_models.model()
+    outputs = {name: PythonLayer()(x) for name, x in model.output.items()}
+    network = Network(tiny_models.SHAPE, keras.Model(model.input, outputs))
+    predictor = Predictor(
+        Computation(network, Profile.parse(profile), TopK(K, True)), Shape(BATCH, LENGTH)
+    )
+    message = f"profile {profile} cannot run this model here, choose another one: .*PyFunc"
+    with pytest.raises(Error, match=message) as error:
+        predictor.scores(item_rows(items(3)))
+    assert "\n" not in str(error.value)

@@ -1,0 +1,77 @@
+"""Tests of the top k positions against a stable sort."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nq.inference.top_k import TopK, top_positions
+
+K = 5
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[Any, Any, Any]:
+    """Logits with many ties, which positions are allowed, and their document tokens."""
+    seed = draw(st.integers(0, 2**32 - 1))
+    values = np.random.default_rng(seed)
+    logits = values.integers(-3, 3, (3, 12)).astype(np.float32) * draw(st.sampled_from([1, 0.1]))
+    allowed = values.random((3, 12)) < draw(st.floats(0, 1))
+    return logits + 0, allowed, values.integers(0, 99, (3, 12)).astype(np.int32)
+
+
+SIGNATURE = [tf.TensorSpec((3, 12), kind) for kind in (tf.float32, tf.bool, tf.int32)]
+COMPILED = {
+    jit: tf.function(
+        lambda logits, allowed, doc: top_positions(logits, allowed, doc, K),
+        input_signature=SIGNATURE,
+        jit_compile=jit,
+    )
+    for jit in (False, True)
+}
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["graph", "xla"])
+@settings(max_examples=60)
+@given(tables())
+def test_top_positions_are_those_of_a_stable_sort(jit: bool, table: tuple[Any, Any, Any]) -> None:
+    logits, allowed, token_map = table
+    doc, pos, value = (np.asarray(column) for column in COMPILED[jit](*table))
+    for row in range(3):
+        order = np.argsort(-logits[row], kind="stable")
+        top = order[allowed[row][order]][:K]
+        n = len(top)
+        assert pos[row, :n].tolist() == top.tolist()
+        np.testing.assert_array_equal(value[row, :n], logits[row, top])
+        assert doc[row].tolist() == token_map[row, top].tolist() + [-1] * (K - n)
+        assert np.isfinite(value[row]).all()
+
+
+@pytest.mark.parametrize(
+    ("text_only", "positions", "doc"), [(True, [3, 2], [8, 7]), (False, [1, 3], [-1, 8])]
+)
+def test_only_text_or_all_positions_but_cls_are_allowed(
+    text_only: bool, positions: list[int], doc: list[int]
+) -> None:
+    logits = {name: tf.constant([[9.0, 5.0, 1.0, 2.0]]) for name in ("start_logits", "end_logits")}
+    types = tf.constant([[1.0, 2.0, 3.0, 4.0, 5.0]])
+    token_map = tf.constant([[-1, -1, 7, 8]])
+    columns = TopK(2, text_only)({**logits, "type_logits": types}, token_map)
+    start_doc, start_pos, start, end_doc, end_pos, end, cls, type_logits = map(np.asarray, columns)
+    assert start_pos.tolist() == end_pos.tolist() == [positions]
+    assert start_doc.tolist() == end_doc.tolist() == [doc]
+    expected = [[9.0, 5.0, 1.0, 2.0][position] for position in positions]
+    assert start.tolist() == end.tolist() == [expected]
+    assert cls.tolist() == [[9.0, 9.0]] and type_logits.tolist() == types.numpy().tolist()
+
+
+def test_k_is_at_most_the_length() -> None:
+    logits = {name: tf.zeros((2, 3)) for name in ("start_logits", "end_logits")}
+    token_map = tf.zeros((2, 3), tf.int32)
+    columns = TopK(20, True)({**logits, "type_logits": tf.zeros((2, 5))}, token_map)
+    assert [column.shape[1] for column in columns] == [3] * 6 + [2, 5]

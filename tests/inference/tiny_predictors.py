@@ -1,0 +1,56 @@
+"""Predictors of the tiny model, and rows of its random windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from nq.inference.batches import Shape
+from nq.inference.engine import Computation
+from nq.inference.network import Network
+from nq.inference.predictor import PART_BATCHES, Predictor
+from nq.inference.profile import Profile
+from nq.inference.scorer import Rows, concatenate, feature_rows
+from nq.inference.top_k import TopK
+from nq.records import Columns, Features, Source
+from tests import tiny_models
+
+LENGTH, BATCH, K = 16, 4, 5
+PART = PART_BATCHES * BATCH
+"""Windows after which a part of a run is complete."""
+
+Item = tuple[Source, Features]
+
+
+def new_predictor(
+    profile: str = "baseline",
+    k: int = K,
+    text_only: bool = True,
+    dtype: str | None = None,
+    calibration: Callable[[], Rows] = dict,
+    float32: Callable[[], Predictor] | None = None,
+) -> Predictor:
+    """Returns a predictor of the tiny model; ``dtype`` replaces the policy of the profile."""
+    parsed = Profile.parse(profile)
+    network = Network(tiny_models.SHAPE, tiny_models.model(dtype=dtype or parsed.policy("CPU")))
+    computation = Computation(network, parsed, TopK(k, text_only), calibration)
+    return Predictor(computation, Shape(BATCH, LENGTH), float32)
+
+
+def items(*n_windows: int, file: int = 0) -> list[Item]:
+    """Returns examples with so many windows each, in lines 1, 2, … of an input file."""
+    return [
+        (Source(file, "f", line), tiny_models.features(line + 100 * file, n, LENGTH))
+        for line, n in enumerate(n_windows, 1)
+    ]
+
+
+def item_rows(items: Sequence[Item]) -> Columns:
+    """Returns the windows of some examples as rows, as they are read from TFRecords."""
+    parts = []
+    for source, features in items:
+        rows = {name: x.astype(np.int32) for name, x in feature_rows(features).items()}
+        keys = np.full((len(features), 2), (source.file_index, source.line), np.int32)
+        parts.append({**rows, "example_keys": keys})
+    return concatenate(parts)
