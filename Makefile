@@ -18,9 +18,6 @@ test: $(VENV)/.dev lint types  ## Lint, types, all tests
 test-fast: $(VENV)/.dev  ## The tests that take less than a few seconds each
 	@$(BIN)/python -m pytest -q -m "not slow"
 
-test-fast: $(VENV)/.dev  ## The tests that take a few seconds at most
-	@$(BIN)/python -m pytest -q -m "not slow"
-
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
