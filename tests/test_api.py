@@ -276,6 +276,7 @@ def test_readers_of_different_profiles_may_be_used_at_once(
         one.close()
 
 
+@pytest.mark.slow
 def test_readers_may_be_loaded_in_several_threads(tiny_model: Path, page: nq.Page) -> None:
     def load_and_ask(profile: str) -> str:
         with nq.load(tiny_model, profile=profile) as reader:
@@ -570,10 +571,11 @@ def test_beam_mlflow_and_matplotlib_are_not_needed(tiny_model: Path, tmp_path: P
         ("nncf", "nq.load(profile='openvino+int8')", "run pip install 'nq[openvino]'"),
         ("onnxruntime", "nq.load(profile='onnx')", "run pip install 'nq[onnx]'"),
         ("tensorflow", "nq.load()", "pip install 'nq[cpu]'"),
-        (
+        pytest.param(
             "apache_beam",
             "nq.run(nq.Job([nq.bundled_sample()], workers=2, root='runs'))",
             "run pip install 'nq[beam]'",
+            marks=pytest.mark.slow,
         ),
         ("apache_beam", "import nq.preprocess.beam as b; b.MakeWindows", "pip install 'nq[beam]'"),
         (
@@ -600,7 +602,12 @@ def test_a_missing_package_is_an_error_that_names_the_extra(
         ("onnxruntime", ["ask", "who", "-", "--profile", "onnx"], "run pip install 'nq[onnx]'"),
         ("tensorflow", ["answer", "--no-track"], "pip install 'nq[cpu]'"),
         ("tensorflow", ["ask", "who", "-"], "pip install 'nq[cpu]'"),
-        ("apache_beam", ["answer", "--no-track", "--workers", "2"], "run pip install 'nq[beam]'"),
+        pytest.param(
+            "apache_beam",
+            ["answer", "--no-track", "--workers", "2"],
+            "run pip install 'nq[beam]'",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_command_without_a_package_prints_one_line(

@@ -31,7 +31,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("rule", ["default", "kisialiou"])
+@pytest.mark.parametrize("rule", ["default", pytest.param("kisialiou", marks=pytest.mark.slow)])
 def test_answers_metrics_and_output_formats_agree(
     rule: str,
     data: Path,

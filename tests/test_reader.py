@@ -60,6 +60,7 @@ def test_blocks_beyond_the_last_context_are_counted(reader: nq.Reader) -> None:
     assert reader.unread_blocks(many) == 60 - (reader.windows.max_contexts - 1)
 
 
+@pytest.mark.slow
 def test_examples_are_read_as_predictions_are_taken(reader: nq.Reader) -> None:
     """Memory does not grow with the input."""
     taken = 0

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 import sentencepiece
 
 from nq.bundle import bundled_sample
+from nq.commands.answer import main
 from nq.config import DECISION_RULES, DecisionConfig, ModelConfig, WindowConfig
 from nq.evaluation import labels
 from nq.inference.profile import THESIS, profiles
@@ -58,6 +57,24 @@ def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str
         text=True,
         check=False,
     )
+
+
+Answer = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Answer:
+    """Runs the command in this process; its working folder is ``tmp_path``."""
+
+    def run_main(*arguments: object) -> subprocess.CompletedProcess[str]:
+        monkeypatch.chdir(tmp_path)
+        argv = [*map(str, arguments), "--no-track"]
+        code = main(argv)
+        return subprocess.CompletedProcess(argv, code, *capsys.readouterr())
+
+    return run_main
 
 
 def predictions(result: Result) -> list[dict[str, Any]]:
@@ -130,6 +147,7 @@ def test_every_example_has_one_prediction(rule: str, tiny_model: Path, tmp_path:
     assert result["examples"] == len(answers)
 
 
+@pytest.mark.slow
 def test_stdout_is_one_json_object_and_stderr_is_quiet(tiny_model: Path, tmp_path: Path) -> None:
     done = command("--model", tiny_model, "--json", "--limit", 2, folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -180,40 +198,6 @@ def test_v1_answers_carry_bytes(tiny_model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_and_started_again_gives_the_same_bytes(
-    tiny_model: Path, tmp_path: Path
-) -> None:
-    data = tmp_path / "many.jsonl"
-    lines = bundled_sample().read_text(encoding="utf-8").splitlines()
-    with data.open("w", encoding="utf-8") as file:
-        for i in range(60):
-            file.write(json.dumps({**json.loads(lines[i % len(lines)]), "example_id": i}) + "\n")
-    arguments = ("--data", data, "--model", tiny_model, "--no-track", "--json", "--batch-size", 8)
-    whole = command(*arguments, "--output", "whole", folder=tmp_path)
-    assert whole.returncode == 0, whole.stderr
-    killed = subprocess.Popen(
-        [sys.executable, "-m", "nq", "answer", *map(str, arguments), "--output", "killed"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 120
-    while not list((tmp_path / "killed" / "results").glob("*.npz")):
-        assert killed.poll() is None, "ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    assert not (tmp_path / "killed" / "predictions.json").exists()
-    resumed = command(*arguments, "--output", "killed", folder=tmp_path)
-    assert resumed.returncode == 0, resumed.stderr
-    assert json.loads(resumed.stdout)["resumed_windows"] > 0
-    files = [(tmp_path / name / "predictions.json").read_bytes() for name in ("whole", "killed")]
-    assert files[0] == files[1]
-
-
-@pytest.mark.slow
 def test_a_thousand_good_and_two_hundred_broken_lines(tiny_model: Path, tmp_path: Path) -> None:
     broken = (
         b"{",
@@ -244,23 +228,23 @@ def test_a_thousand_good_and_two_hundred_broken_lines(tiny_model: Path, tmp_path
     assert len({json.loads(letter)["line"] for letter in letters}) == 200
 
 
-def test_repeated_ids_become_dead_letters(tiny_model: Path, tmp_path: Path) -> None:
+def test_repeated_ids_become_dead_letters(answer: Answer, tiny_model: Path, tmp_path: Path) -> None:
     first = bundled_sample().read_text(encoding="utf-8").splitlines()[0]
     data = tmp_path / "twice.jsonl"
     data.write_text(f"{first}\n{first}\n", encoding="utf-8")
-    done = command(
-        *("--data", data, "--model", tiny_model, "--no-track", "--json"), folder=tmp_path
-    )
+    done = answer("--data", data, "--model", tiny_model, "--json")
     result = json.loads(done.stdout)
     assert (done.returncode, result["examples"], result["dead_letters"]) == (0, 1, 1)
     letters = Path(tmp_path, result["output"], "dead_letters.jsonl").read_text(encoding="utf-8")
     assert "occurs twice; the first record is used" in letters
 
 
-def test_strict_makes_a_bad_record_an_error(tiny_model: Path, tmp_path: Path) -> None:
+def test_strict_makes_a_bad_record_an_error(
+    answer: Answer, tiny_model: Path, tmp_path: Path
+) -> None:
     data = tmp_path / "bad.jsonl"
     data.write_text("{}\n")
-    done = command("--data", data, "--model", tiny_model, "--no-track", "--strict", folder=tmp_path)
+    done = answer("--data", data, "--model", tiny_model, "--strict")
     assert done.returncode == 1
     assert "bad record" in done.stderr
     assert "Traceback" not in done.stderr
@@ -293,19 +277,19 @@ def test_an_unreachable_tracking_server_does_not_prevent_the_answers(
     ],
 )
 def test_an_error_that_a_user_can_cause_is_one_line(
-    arguments: tuple[str, ...], code: int, message: str, tmp_path: Path
+    arguments: tuple[str, ...], code: int, message: str, answer: Answer
 ) -> None:
-    done = command(*arguments, "--no-track", folder=tmp_path)
+    done = answer(*arguments)
     assert done.returncode == code
     assert message in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
 
 
-def test_model_without_tokenizer(tiny_model: Path, tmp_path: Path) -> None:
+def test_model_without_tokenizer(answer: Answer, tiny_model: Path, tmp_path: Path) -> None:
     model = tmp_path / "model"
     shutil.copytree(tiny_model, model)
     (model / "vocab.txt").unlink()
-    done = command("--model", model, "--no-track", folder=tmp_path)
+    done = answer("--model", model)
     assert done.returncode == 1
     assert "no tokenizer" in done.stderr.splitlines()[-1]
 
@@ -324,33 +308,23 @@ def test_model_without_tokenizer(tiny_model: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_model_leaves_no_run_behind(
-    tiny_model: Path, tmp_path: Path, file: str, change: Callable[[bytes], bytes], message: str
+    answer: Answer,
+    tiny_model: Path,
+    tmp_path: Path,
+    file: str,
+    change: Callable[[bytes], bytes],
+    message: str,
 ) -> None:
     model = tmp_path / "model"
     shutil.copytree(tiny_model, model)
     data = (model / file).read_bytes()
     (model / file).write_bytes(change(data))
     assert change(data) != data
-    done = command("--model", model, "--no-track", "--limit", 3, folder=tmp_path)
+    done = answer("--model", model, "--limit", 3)
     assert done.returncode == 1
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not [path for path in tmp_path.glob("runs/*") if not path.name.startswith("windows-")]
-
-
-def test_without_tensorflow_one_line_names_the_command_to_install_it(tmp_path: Path) -> None:
-    code = "import sys; sys.modules['tensorflow'] = None; from nq.commands.main import console; "
-    done = subprocess.run(
-        [sys.executable, "-c", code + "sys.exit(console(['answer', '--no-track']))"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "pip install" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_run_with_sentencepiece(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 from nq.commands.ask import main
 from tests import nq_records
 
-ROOT = Path(__file__).parents[2]
 PAGE = """<!doctype html><title>Skerry Point</title><nav><p>Home</p></nav>
 <h1>Skerry Point lighthouse</h1>
 <p>The lighthouse stands on a rock off the northern coast. It was designed by the engineer
@@ -174,16 +172,13 @@ def test_closed_standard_input(
     assert "standard input is closed; give a question and a file" in capsys.readouterr().err
 
 
-def test_unread_blocks_are_a_warning(page: Path, tiny_model: Path) -> None:
-    command = [sys.executable, "-m", "nq.ask", "why", str(page), "--max-contexts", "2"]
-    done = subprocess.run(
-        [*command, "--model", str(tiny_model), "--profile", "baseline"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr.startswith("nq: warning: the last 1 blocks of the page are not read")
+def test_unread_blocks_are_a_warning(
+    page: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["why", str(page), "--max-contexts", "2", "--model", str(tiny_model)]
+    assert main([*arguments, "--profile", "baseline"]) == 0
+    err = capsys.readouterr().err
+    assert err.startswith("nq: warning: the last 1 blocks of the page are not read")
 
 
 def test_a_folder_without_a_model(

@@ -53,6 +53,7 @@ def run(folder: Path, model: Path, *options: object) -> int:
     return answer.main([*folders, "--no-track", "--json", *map(str, options)])
 
 
+@pytest.mark.slow
 def test_equal_runs_differ_in_nothing(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -124,7 +124,7 @@ def test_a_result_does_not_change(result: Result) -> None:
         result.examples = 0  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("profile", ["baseline", "prune"])
+@pytest.mark.parametrize("profile", ["baseline", pytest.param("prune", marks=pytest.mark.slow)])
 def test_blocks_beyond_the_last_context_are_counted(
     profile: str, tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -169,6 +169,7 @@ def test_the_input_is_decoded_twice(
     assert sorted(calls[:QUESTIONS]) == sorted(calls[QUESTIONS:])
 
 
+@pytest.mark.slow
 def test_windows_of_another_length_are_prepared_again(tiny_model: Path, tmp_path: Path) -> None:
     short = WindowConfig(max_seq_length=24, doc_stride=8, max_query_length=8)
     results = [
