@@ -162,6 +162,17 @@ def test_pruned_windows_are_told_from_computed_ones(tmp_path: Path) -> None:
         assert opened.computed((0, 3)).tolist() == [True, True]
 
 
+def test_rescored_examples_of_earlier_versions_are_computed_in_full(tmp_path: Path) -> None:
+    rows = rows_of([((0, 1), 2), ((0, 2), 2)])
+    pruned = {**keys_of(rows), **scores_of(rows), READ: np.array([True, False, True, False])}
+    np.savez(tmp_path / f"windows-{0:012d}.npz", allow_pickle=False, **pruned)
+    write_old_part(tmp_path / f"again-{0:012d}.npz", rows_of([((0, 1), 2)]), shift=0.25)
+    store = ScoreStore(tmp_path)
+    assert store.computed((0, 1)).tolist() == [True, True]
+    assert store.computed((0, 2)).tolist() == [True, False]
+    check(store, (0, 1), 2, shift=0.25)
+
+
 def test_few_parts_are_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     n_parts = PARTS_IN_MEMORY * 3
     store = ScoreStore(tmp_path)
