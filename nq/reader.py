@@ -179,6 +179,7 @@ def load(
     check_argument(is_count(batch_size), "batch_size", batch_size, "a whole number from 1 on")
     folder, settings = folder_and_settings(model, windows, decision)
     check_rule(settings.decision.rule, profile.needs_margin)
+    profile.require()
     checkpoint.check(folder)
     import_tensorflow()
     from nq.inference.load import ModelLoader

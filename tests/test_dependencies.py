@@ -27,21 +27,27 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "nq.evaluation": (),
     "eval": ("nq.evaluation",),
     "nq.formats": ("nq.errors", "nq.files", "nq.records"),
-    "nq.tracking": (),
+    "nq.tracking": ("nq.extras", "nq.text"),
     "nq.preprocess.tokenizers": ("nq.config",),
     "nq.preprocess": (
         *("nq", "nq.config", "nq.errors", "nq.extras", "nq.files", "nq.records"),
         *("nq.formats", "nq.preprocess.tokenizers"),
     ),
     "nq.postprocess": ("nq.config", "nq.errors", "nq.records"),
-    "nq.model": ("nq.config", "nq.errors", "nq.records", "nq.preprocess.tokenizers"),
-    "nq.training": ("nq.config", "nq.records", "nq.model"),
+    "nq.model": (
+        *("nq.bundle", "nq.config", "nq.errors", "nq.extras", "nq.files", "nq.records"),
+        "nq.preprocess.tokenizers",
+    ),
+    "nq.training": (
+        *("nq.config", "nq.files", "nq.records", "nq.formats", "nq.tracking"),
+        *("nq.preprocess", "nq.preprocess.tokenizers", "nq.model"),
+    ),
     "nq.inference": (
         *("nq.config", "nq.errors", "nq.extras", "nq.records", "nq.text"),
         *("nq.model", "nq.postprocess", "nq.preprocess.tokenizers"),
     ),
     "nq.runs": (
-        *("nq", "nq.bundle", "nq.config", "nq.errors", "nq.extras", "nq.files", "nq.records"),
+        *("nq", "nq.config", "nq.errors", "nq.extras", "nq.files", "nq.records"),
         *("nq.evaluation", "nq.formats", "nq.tracking"),
         *("nq.preprocess", "nq.preprocess.tokenizers"),
         *("nq.model", "nq.inference", "nq.postprocess"),
@@ -54,8 +60,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "nq.commands": (
         *("nq", "nq.bundle", "nq.config", "nq.errors", "nq.extras", "nq.records", "nq.formats"),
-        *("nq.preprocess", "nq.preprocess.tokenizers", "nq.model", "nq.training"),
-        *("nq.inference", "nq.runs", "nq.tracking", "nq.report", "nq.reader"),
+        *("nq.preprocess", "nq.model", "nq.training", "nq.inference", "nq.runs"),
+        *("nq.tracking", "nq.report", "nq.reader"),
     ),
     "nq.__main__": ("nq.commands",),
     "nq.answer": ("nq.commands",),

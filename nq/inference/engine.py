@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nq import extras
 from nq.inference.batches import Shape
 from nq.inference.network import Network
-from nq.inference.profile import ENGINE_EXTRAS, Profile
+from nq.inference.profile import Profile
 from nq.inference.scorer import Rows
 from nq.inference.top_k import TopK
 
@@ -60,9 +59,8 @@ def make_engine(computation: Computation) -> Engine:
     Raises:
         Error: a package of the engine is not installed.
     """
+    computation.profile.require()
     name = computation.profile.changes.engine
-    if name in ENGINE_EXTRAS:
-        extras.require(name)
     module = importlib.import_module(f"nq.inference.engines.{name}")
     engine: Engine = module.Engine(computation)
     return engine

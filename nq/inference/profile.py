@@ -241,6 +241,15 @@ class Profile:
         engine = self.changes.engine
         return extras.missing(engine) if engine in ENGINE_EXTRAS else ()
 
+    def require(self) -> None:
+        """Checks that the packages of its engine are installed.
+
+        Raises:
+            Error: a package is not installed; the text names the command that installs it.
+        """
+        if self.changes.engine in ENGINE_EXTRAS:
+            extras.require(self.changes.engine)
+
     def precision(self, device: str) -> str:
         """Returns the compute type on a ``CPU`` or a ``GPU``."""
         return COMPUTE_TYPE[device] if self.changes.mixed else "float32"

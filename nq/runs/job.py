@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -61,7 +61,7 @@ class Job:
 
     def __init__(
         self,
-        files: Sequence[str | Path],
+        files: Iterable[str | Path],
         model: str | Path | None = None,
         profile: Profile | str = DEFAULT_PROFILE,
         windows: WindowConfig | None = None,
@@ -72,7 +72,7 @@ class Job:
         limit: int | None = None,
         workers: int | None = None,
         keep_scores: bool = False,
-        formats: Sequence[str] = (),
+        formats: str | Iterable[str] = (),
         against: Profile | str | None = None,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:

@@ -221,11 +221,14 @@ def check_job(job: Job) -> None:
 
     Raises:
         ValueError, FileNotFoundError: an input file or the model is of no use.
-        Error: profile and decision rule do not fit together.
+        Error: a profile and the decision rule do not fit together, or a package that a profile
+            needs is not installed.
     """
+    for profile in filter(None, (job.optimizations, job.against)):
+        check_rule(job.decision.rule, profile.needs_margin)
+        profile.require()
     inputs.check_files(job.files)
     checkpoint.check(job.model)
-    check_rule(job.decision.rule, job.optimizations.needs_margin)
 
 
 def model_loader(job: Job, chunks: Chunks) -> Any:

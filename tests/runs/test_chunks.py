@@ -40,6 +40,7 @@ def outputs(result: Result) -> tuple[object, object, object]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["baseline", "prune"])
 def test_chunks_give_the_predictions_of_one_request(job: Job, tmp_path: Path, profile: str) -> None:
     job = replace(job, profile=Profile.parse(profile))
@@ -83,6 +84,7 @@ def test_chunks_load_the_tokenizer_once(job: Job, monkeypatch: pytest.MonkeyPatc
     assert [r.description for r in requests] == [r.description for r in separate]
 
 
+@pytest.mark.slow
 def test_windows_scored_before_an_interruption_are_kept(job: Job, tmp_path: Path) -> None:
     whole = outputs(run(replace(job, output=tmp_path / "other")))
     job = replace(job, chunk_bytes=1)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.errors.__main__ import main as errors
 from nq.config import DecisionConfig, RankingWeights
 from nq.inference.profile import Profile
 from nq.model.folder import SETTINGS, load_settings, save_settings
@@ -39,6 +40,14 @@ RENAMED = {"overlap": 0.3, "place": -0.2, "most_evidence": 900.0, "whole": 0.1}
 
 def read(path: Path) -> Any:
     return json.loads(path.read_bytes())
+
+
+def check_predictions(run: Path, old: Path, tolerance: float) -> None:
+    folders = (run / PREDICTIONS, old / PREDICTIONS)
+    for prediction, expected in zip(*(read(f)["predictions"] for f in folders), strict=True):
+        for score in ("long_answer_score", "short_answers_score"):
+            assert prediction.pop(score) == pytest.approx(expected.pop(score), abs=tolerance)
+        assert prediction == expected
 
 
 @pytest.fixture
@@ -129,15 +138,7 @@ def test_a_run_gives_the_answers_of_the_old_one(
     )
     result = run(job)
     old = OLD_RUNS / name
-    pairs = zip(
-        read(result.folder / PREDICTIONS)["predictions"],
-        read(old / PREDICTIONS)["predictions"],
-        strict=True,
-    )
-    for prediction, expected in pairs:
-        for score in ("long_answer_score", "short_answers_score"):
-            assert prediction.pop(score) == pytest.approx(expected.pop(score), abs=1e-3)
-        assert prediction == expected
+    check_predictions(result.folder, old, tolerance=1e-5 if name == "baseline" else 1e-2)
     metrics = read(old / METRICS)
     assert result.metrics == metrics["metrics"]
     for count in ("examples", "windows", "read_windows", "answered", "dead_letters"):
@@ -170,7 +171,7 @@ def test_an_interrupted_old_run_is_resumed(
     result = run(job)
     assert result.resumed_windows == result.windows == 23
     assert result.read_windows == 0
-    assert read(result.folder / PREDICTIONS) == read(OLD_RUNS / "baseline" / PREDICTIONS)
+    check_predictions(result.folder, OLD_RUNS / "baseline", tolerance=1e-12)
 
 
 def test_a_finished_old_run_is_not_run_again(
@@ -182,3 +183,19 @@ def test_a_finished_old_run_is_not_run_again(
     monkeypatch.setattr("nq.runs.run.run", None)
     assert run_once(job) == folder
     assert Plan.of(replace(job, batch_size=5)).folder != folder
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_the_errors_of_an_old_run_are_analysed(
+    name: str,
+    questions: Path,
+    old_model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = tmp_path / "errors.html"
+    folders = ["--data", str(questions), "--model", str(old_model), "--output", str(page)]
+    assert errors([str(OLD_RUNS / name), *folders, "--no-track", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["examples"], result["run_id"]) == (3, None)
+    assert str(Profile.parse(PROFILES[name])) in page.read_text(encoding="utf-8")

@@ -64,6 +64,7 @@ def test_equal_runs_differ_in_nothing(
     assert set(parity["f1"].values()) == {0.0}
 
 
+@pytest.mark.slow
 def test_a_broken_profile_is_beyond_the_tolerance(
     broken_profile: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_tolerance_that_is_no_share_is_a_usage_error(
     assert "--tolerance: must be a share, from 0 to 1, got" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_other_run_is_computed_once(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,6 +97,7 @@ def test_the_other_run_is_computed_once(
     assert len(list(tmp_path.glob("windows-*"))) == 1
 
 
+@pytest.mark.slow
 def test_with_an_output_folder_everything_is_written_into_it(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,6 +107,7 @@ def test_with_an_output_folder_everything_is_written_into_it(
     assert len(list(out.glob("windows-*"))) == len(list(out.glob("baseline-*"))) == 1
 
 
+@pytest.mark.slow
 def test_runs_of_other_questions_cannot_be_compared(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

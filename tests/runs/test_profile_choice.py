@@ -27,6 +27,7 @@ def job(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jo
     return Job([bundled_sample()], tiny_model, AUTO, batch_size=4, root=tmp_path, limit=3)
 
 
+@pytest.mark.slow
 def test_every_candidate_is_tried_besides_baseline(job: Job) -> None:
     trials = list(profile_choice.trials(job))
     assert [t.profile for t in trials] == ["baseline", "grappler+buckets", "mixed+buckets"]
@@ -34,6 +35,7 @@ def test_every_candidate_is_tried_besides_baseline(job: Job) -> None:
     assert trials[0].drift == 0 < trials[2].drift
 
 
+@pytest.mark.slow
 def test_a_candidate_that_drifts_beyond_the_tolerance_is_rejected(job: Job) -> None:
     baseline, exact, mixed = profile_choice.trials(job, tolerance=1e-4)
     assert not baseline.rejected and not exact.rejected
@@ -52,6 +54,7 @@ def test_a_candidate_that_is_not_installed_is_logged_and_not_tried(
     assert "openvino: no_such_package not installed" in caplog.text
 
 
+@pytest.mark.slow
 def test_the_choice_is_stored_and_a_damaged_store_is_ignored(
     job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -76,6 +79,7 @@ def test_other_windows_or_batches_need_another_choice(job: Job) -> None:
     )
 
 
+@pytest.mark.slow
 def test_only_our_own_lines_are_logged(job: Job, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "nq.answer", "--profile", "auto", "--limit", "2", "--json"]
     folders = ["--model", str(job.model), "--root", str(tmp_path), "--no-track"]

@@ -1,4 +1,4 @@
-"""Tests the scores on disk: reading them back, resuming, earlier versions, exclusive folders."""
+"""Tests the scores on disk: reading them back, resuming, and exclusive folders."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def keys_of(rows: Sequence[Row]) -> Columns:
     return {"example_keys": table[:, :2], "window_ids": table[:, 2:]}
 
 
-def scores_of(rows: Sequence[Row], shift: float = 0.0) -> Columns:
+def scores_of(rows: Sequence[Row]) -> Columns:
     """Returns scores that differ between all windows and columns."""
     numbers = np.array(rows, np.int32).reshape(-1, 4)[:, :3] @ [10_000, 100, 1]
     return {
-        name: (numbers[:, None] + np.arange(WIDTHS.get(name, K)) / 8 + i / 64 + shift).astype(
+        name: (numbers[:, None] + np.arange(WIDTHS.get(name, K)) / 8 + i / 64).astype(
             np.int32 if name.endswith(("doc", "pos")) else np.float32
         )
         for i, name in enumerate(SCORE_COLUMNS)
@@ -60,13 +60,13 @@ def write(store: ScoreStore, examples: Sequence[tuple[Key, int]]) -> None:
     store.write(keys_of(rows), scores_of(rows))
 
 
-def write_old_part(path: Path, rows: Sequence[Row], shift: float = 0.0) -> None:
+def write_old_part(path: Path, rows: Sequence[Row]) -> None:
     """Writes a part as earlier versions named them: by shard and number of the first window."""
-    np.savez(path, allow_pickle=False, **keys_of(rows), **scores_of(rows, shift))
+    np.savez(path, allow_pickle=False, **keys_of(rows), **scores_of(rows))
 
 
-def check(store: ScoreStore, key: Key, n: int, shift: float = 0.0) -> None:
-    scores, expected = store[key], scores_of(rows_of([(key, n)]), shift)
+def check(store: ScoreStore, key: Key, n: int) -> None:
+    scores, expected = store[key], scores_of(rows_of([(key, n)]))
     assert len(scores) == n
     for column in SCORE_COLUMNS:
         value = getattr(scores, column)
@@ -104,27 +104,6 @@ def test_what_is_written_is_read_back(examples: list[list[tuple[Key, int]]]) -> 
             assert absent not in opened
             with pytest.raises(Error, match=r"file 9, line 0 are missing .* run again"):
                 opened[absent]
-
-
-@settings(max_examples=60)
-@given(parts(), st.data())
-def test_parts_of_earlier_versions_are_read(
-    examples: list[list[tuple[Key, int]]], data: st.DataObject
-) -> None:
-    """They hold the windows of several shards in any order, and rescored ones apart."""
-    with tempfile.TemporaryDirectory() as name:
-        folder, counts = Path(name), {key: n for part in examples for key, n in part}
-        for number, part in enumerate(examples):
-            order = data.draw(st.permutations(part))
-            write_old_part(folder / f"windows-0000{number}-of-00009-{0:012d}.npz", rows_of(order))
-        rescored = [key for key in counts if data.draw(st.booleans())]
-        for number, key in enumerate(rescored):
-            rows = rows_of([(key, counts[key])])
-            write_old_part(folder / f"again-{number:012d}.npz", rows, shift=0.25)
-        store = ScoreStore(folder)
-        assert list(store) == sorted(counts)
-        for key, n in counts.items():
-            check(store, key, n, shift=0.25 if key in rescored else 0.0)
 
 
 @pytest.mark.parametrize(
