@@ -76,8 +76,10 @@ def tables(args: argparse.Namespace) -> int:
     else:
         changed = update(ROOT, write=not args.check)
     label = "out of date" if args.check else "written"
-    shown = changed if args.json else ", ".join(changed) or "none"
-    terminal.print_result({label: shown}, args.json)
+    if args.json:
+        terminal.print_json({label: changed})
+    else:
+        print(f"{label}: {', '.join(changed)}" if changed else "all tables are up to date")
     return terminal.FAILED if args.check and changed else 0
 
 

@@ -1,1 +1,1 @@
-"""The BERT-Joint model: encoder and heads, checkpoints, profiles, prediction, training."""
+"""The BERT-Joint model: encoder and heads, families, checkpoints, conversion and export."""

@@ -164,7 +164,7 @@ def test_record_refuses_what_is_no_result(tmp_path: Path, program: str, message:
 
 def test_check_succeeds_and_record_needs_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert tables.main(["--check"]) == 0
-    assert capsys.readouterr().out == "out of date  none\n"
+    assert capsys.readouterr().out == "all tables are up to date\n"
     assert tables.main(["--record", "sweep_60"]) == 2
     assert "the COMMAND to run" in capsys.readouterr().err
     assert tables.main(["--record", "speed", "--", "true"]) == 1

@@ -44,11 +44,11 @@ def keys_of(rows: Sequence[Row]) -> Columns:
     return {"example_keys": table[:, :2], "window_ids": table[:, 2:]}
 
 
-def scores_of(rows: Sequence[Row]) -> Columns:
+def scores_of(rows: Sequence[Row], shift: float = 0.0) -> Columns:
     """Returns scores that differ between all windows and columns."""
     numbers = np.array(rows, np.int32).reshape(-1, 4)[:, :3] @ [10_000, 100, 1]
     return {
-        name: (numbers[:, None] + np.arange(WIDTHS.get(name, K)) / 8 + i / 64).astype(
+        name: (numbers[:, None] + np.arange(WIDTHS.get(name, K)) / 8 + i / 64 + shift).astype(
             np.int32 if name.endswith(("doc", "pos")) else np.float32
         )
         for i, name in enumerate(SCORE_COLUMNS)
@@ -60,13 +60,13 @@ def write(store: ScoreStore, examples: Sequence[tuple[Key, int]]) -> None:
     store.write(keys_of(rows), scores_of(rows))
 
 
-def write_old_part(path: Path, rows: Sequence[Row]) -> None:
+def write_old_part(path: Path, rows: Sequence[Row], shift: float = 0.0) -> None:
     """Writes a part as earlier versions named them: by shard and number of the first window."""
-    np.savez(path, allow_pickle=False, **keys_of(rows), **scores_of(rows))
+    np.savez(path, allow_pickle=False, **keys_of(rows), **scores_of(rows, shift))
 
 
-def check(store: ScoreStore, key: Key, n: int) -> None:
-    scores, expected = store[key], scores_of(rows_of([(key, n)]))
+def check(store: ScoreStore, key: Key, n: int, shift: float = 0.0) -> None:
+    scores, expected = store[key], scores_of(rows_of([(key, n)]), shift)
     assert len(scores) == n
     for column in SCORE_COLUMNS:
         value = getattr(scores, column)
@@ -139,6 +139,17 @@ def test_pruned_windows_are_told_from_computed_ones(tmp_path: Path) -> None:
         assert opened.computed((0, 1)).tolist() == [True, False, True]
         assert opened.computed((0, 2)).tolist() == [False, False]
         assert opened.computed((0, 3)).tolist() == [True, True]
+
+
+def test_rescored_examples_of_earlier_versions_are_computed_in_full(tmp_path: Path) -> None:
+    rows = rows_of([((0, 1), 2), ((0, 2), 2)])
+    pruned = {**keys_of(rows), **scores_of(rows), READ: np.array([True, False, True, False])}
+    np.savez(tmp_path / f"windows-{0:012d}.npz", allow_pickle=False, **pruned)
+    write_old_part(tmp_path / f"again-{0:012d}.npz", rows_of([((0, 1), 2)]), shift=0.25)
+    store = ScoreStore(tmp_path)
+    assert store.computed((0, 1)).tolist() == [True, True]
+    assert store.computed((0, 2)).tolist() == [True, False]
+    check(store, (0, 1), 2, shift=0.25)
 
 
 def test_few_parts_are_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
