@@ -256,18 +256,20 @@ def results(root: Path) -> str:
     )
     speeds = " / ".join(f"{some[profile]['windows_per_s']:.1f}" for profile in COMPARED)
     names = " / ".join(f"`{profile}`" for profile in COMPARED)
+    half = "half of dev with odd ids"
     f1 = " / ".join(f"{tuned[f'odd_{part}_f1']:.3f}" for part in PARTS)
     return markdown(
         ("bundled model (6 layers, 34 MB)", "figure"),
-        ("dev, odd half: F1 of both answers together (micro-F1)", f"{tuned['odd_micro_f1']:.3f}"),
-        ("dev, odd half: F1 of long answers / of short answers", f1),
+        (f"{half}: F1 of both answers together (micro-F1)", f"{tuned['odd_micro_f1']:.3f}"),
+        (f"{half}: F1 of long answers / of short answers", f1),
         (
-            f"{matched['questions']} whole pages: short answers that equal the gold text",
-            str(matched["matched"]),
+            f"{matched['questions']} questions about 8 whole pages: short answers given / equal to "
+            "the gold text",
+            f"{matched['answered_in_short']} / {matched['matched']}",
         ),
-        (f"windows/s, {names}", speeds),
+        (f"first 60 questions of dev: windows/s, {names}", speeds),
         (
-            "the same two profiles: changed answers, all of dev",
+            f"all questions of dev: answers that `{COMPARED[1]}` changes",
             f"{dev[COMPARED[1]]['changed_share']:.1%}",
         ),
     )
@@ -324,7 +326,7 @@ def tune(result: Result) -> str:
             f"{result['odd_yes_no_accuracy']:.3f}",
         ),
         ("expected calibration error, long / short", error[0], ""),
-        ("the same of perfectly calibrated scores", error[1], ""),
+        ("expected error of a perfectly calibrated model on so few examples", error[1], ""),
     )
 
 

@@ -22,7 +22,7 @@ import pytest
 import nq
 from nq.commands import main as console
 from nq.formats import inputs, outputs
-from nq.inference.profile import BASELINE, BASELINE_HELP, OPTIMIZATIONS
+from nq.inference.profile import BASELINE, BASELINE_HELP, GRAPPLER_ON, OPTIMIZATIONS
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
@@ -40,11 +40,7 @@ MAX_README_LINES = 150
 OPTIONS_OF_OTHERS = {"--backend-store-uri", "--exclude-editable", "--runner"}
 FORWARDED_TO = {"experiments.sweep": "nq answer"}  # options that the command does not know
 FILES_NOT_OURS = ("nq.json",)
-LIGHTHOUSE = """<!doctype html><title>Skerry Point</title>
-<p>The Skerry Point lighthouse stands on a rock two miles off the village of Dunmore. It was
-designed by the engineer Ada Brenn (1838-1901) and first lit on 4 May 1874.</p>
-<p>Its last keeper, Tom Hale, lived in the tower full-time until it was automated in 1986.</p>
-"""
+SESSION = re.compile(r"\$ cat lighthouse.txt\n(.*?)\n\$ nq (ask .*?)\n(.*?)\n\$", re.DOTALL)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"(?:python -m |^\$? ?(?=nq [a-z]))([\w.]+(?:(?<=nq) [a-z]+)?)(.*)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]+")
@@ -100,6 +96,13 @@ def test_every_optimization_is_documented(name: str) -> None:
 
 def test_baseline_is_documented() -> None:
     assert f"| `{BASELINE}` | {BASELINE_HELP} |" in README
+
+
+def test_graph_rewrites_are_documented() -> None:
+    match = re.search(r"`grappler` enables ([^.]*)\.", PAGES["docs/profiles.md"])
+    assert match
+    names = re.split(r",\s+|\s+and\s+", match[1])
+    assert names == [name for name, on in GRAPPLER_ON.items() if on]
 
 
 def test_every_input_and_output_format_is_documented() -> None:
@@ -198,8 +201,9 @@ def test_python_blocks_are_python(page: str) -> None:
 @pytest.mark.slow
 def test_python_example_of_the_readme_runs(tmp_path: Path) -> None:
     match = re.search(r"<!-- test: .* -->\n```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-    assert match
-    (tmp_path / "lighthouse.html").write_text(LIGHTHOUSE, encoding="utf-8")
+    session = SESSION.search(README)
+    assert match and session
+    (tmp_path / "lighthouse.txt").write_text(session[1], encoding="utf-8")
     (tmp_path / "example.py").write_text(match[1], encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "example.py"],
@@ -218,8 +222,7 @@ def test_python_example_of_the_readme_runs(tmp_path: Path) -> None:
 def test_shown_answer_of_the_readme_is_what_nq_ask_prints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = r"\$ cat lighthouse.txt\n(.*?)\n\$ nq (ask .*?)\n(.*?)\n\$"
-    match = re.search(session, README, re.DOTALL)
+    match = SESSION.search(README)
     assert match
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")

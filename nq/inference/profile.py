@@ -112,13 +112,12 @@ OPTIMIZATIONS = {
         ),
         Optimization(
             "grappler",
-            "enables TensorFlow's graph rewrites: "
-            + ", ".join(name for name, on in GRAPPLER_ON.items() if on),
+            "enables TensorFlow's graph rewrites (Grappler)",
             {"grappler": GRAPPLER_ON},
         ),
         Optimization(
             "frozen",
-            "makes the weights constants of the compute type, so that no batch casts them",
+            "stores the weights as constants of the compute type, so that no batch casts them",
             {"frozen": True},
         ),
         Optimization(
