@@ -37,8 +37,8 @@ from nq.postprocess.decision import decide
 from nq.preprocess.local import write_windows
 from nq.preprocess.request import Request
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import Columns, Example
-from nq.runs.score_store import Key, ScoreStore, StoringScorer
+from nq.records import Columns, Example, ExampleKey
+from nq.runs.score_store import ScoreStore, StoringScorer
 from nq.runs.scoring import CALIBRATION_WINDOWS, read_request
 from nq.runs.window_reader import WindowReader
 
@@ -140,7 +140,7 @@ def _scoring_s(scorer: Scorer, windows: Iterator[tuple[Example, Columns]]) -> fl
 
 def _first_examples(
     request: Request, reader: WindowReader, count: int
-) -> Iterator[tuple[Key, tuple[Example, Columns]]]:
+) -> Iterator[tuple[ExampleKey, tuple[Example, Columns]]]:
     """Yields the first examples with the rows of their windows, about ``count`` windows in all."""
     for source, example in read_request(request):
         if count <= 0:

@@ -43,7 +43,7 @@ KEYS = ("command", "date", "machine", "versions", "result")
 COMPARED = ("baseline", "mixed+buckets+openvino")
 PARTS = ("long", "short")
 
-Result = Mapping[str, Any]
+ResultFile = Mapping[str, Any]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -134,7 +134,7 @@ def _kind(name: str) -> str:
     return kind
 
 
-def read_result(name: str, root: Path) -> Result:
+def read_result(name: str, root: Path) -> ResultFile:
     """Returns the content of a result file.
 
     Raises:
@@ -275,14 +275,14 @@ def results(root: Path) -> str:
     )
 
 
-def sweep(result: Result) -> str:
+def sweep(result: ResultFile) -> str:
     """Returns the table of ``python -m experiments.sweep --json``."""
     from experiments.sweep import Row, table
 
     return table([Row(**row) for row in result["rows"]])
 
 
-def peers(result: Result) -> str:
+def peers(result: ResultFile) -> str:
     """Returns the table of ``python -m experiments.peers --json``."""
     rows = [
         (
@@ -299,7 +299,7 @@ def peers(result: Result) -> str:
     return markdown(head, *rows)
 
 
-def tune(result: Result) -> str:
+def tune(result: ResultFile) -> str:
     """Returns the table of ``nq tune --json``: the figures of the odd half."""
     f1 = [
         (title, f"{result[f'odd_{name}_f1']:.3f}", f"{result[f'odd_{name}_f1_best']:.3f}")
@@ -330,7 +330,7 @@ def tune(result: Result) -> str:
     )
 
 
-def match(result: Result) -> str:
+def match(result: ResultFile) -> str:
     """Returns the table of ``python -m experiments.string_match --json``."""
     counts = (result[name] for name in ("questions", "answered_in_short", "matched"))
     return markdown(
@@ -344,7 +344,7 @@ SOURCES: dict[str, Callable[[Path], str]] = {
     "api": api,
     "results": results,
 }
-KINDS: dict[str, Callable[[Result], str]] = {
+KINDS: dict[str, Callable[[ResultFile], str]] = {
     "sweep": sweep,
     "peers": peers,
     "tune": tune,

@@ -18,7 +18,7 @@ from nq.inference.scorer import Scorer, concatenate, feature_rows, score_example
 from nq.model import checkpoint
 from nq.model.folder import folder_and_settings
 from nq.model.runtime import import_tensorflow
-from nq.postprocess.decision import Decision, check_rule, decide
+from nq.postprocess.decision import RankedPrediction, check_rule, decide
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -127,7 +127,7 @@ class Reader:
             raise Error("the reader is closed: make another one with nq.load()")
         return self._scorer
 
-    def _decisions(self, examples: Iterable[Example]) -> Iterator[Decision]:
+    def _decisions(self, examples: Iterable[Example]) -> Iterator[RankedPrediction]:
         scored = score_examples(self._open_scorer(), self._windows(examples))
         while True:
             with self._lock:

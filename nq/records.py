@@ -19,6 +19,8 @@ IntArray = NDArray[np.integer[Any]]
 FloatArray = NDArray[np.floating[Any]]
 
 ExampleId = int | str
+ExampleKey = tuple[int, int]
+"""File number and line of an example, which are unique in a run."""
 
 BLOCK_TYPES = {
     "<P>": "Paragraph",

@@ -20,10 +20,10 @@ from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
-from nq.records import Example, ExampleId, WindowScores
+from nq.records import Example, ExampleId, ExampleKey, WindowScores
 from nq.runs.job import Job
 from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES
-from nq.runs.score_store import Key, ScoreStore
+from nq.runs.score_store import ScoreStore
 from nq.runs.scoring import read_request
 
 UNLIMITED = 1 << 30
@@ -49,7 +49,7 @@ class FinishedRun:
     scores: ScoreStore | None
     run_id: str | None
 
-    def examples(self) -> Iterator[tuple[Key, Example]]:
+    def examples(self) -> Iterator[tuple[ExampleKey, Example]]:
         """Yields the examples of the run in order, each with its file number and line.
 
         Raises:
@@ -68,7 +68,7 @@ class FinishedRun:
                 seen.add(example.example_id)
                 yield (source.file_index, source.line), example
 
-    def extra_field(self, name: str) -> dict[Key, Any]:
+    def extra_field(self, name: str) -> dict[ExampleKey, Any]:
         """Returns a field of the records that the input formats do not have.
 
         Args:
@@ -77,7 +77,7 @@ class FinishedRun:
         Returns:
             Its values by file number and line, for lines of JSON that have it.
         """
-        values: dict[Key, Any] = {}
+        values: dict[ExampleKey, Any] = {}
         quoted = orjson.dumps(name)
         for index, path in enumerate(self.job.files):
             for source, line in inputs.read_lines(path, index, limit=self.job.limit):

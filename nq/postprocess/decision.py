@@ -32,7 +32,7 @@ NO_SCORE = -10000.0
 
 
 @dataclass(frozen=True)
-class Decision:
+class RankedPrediction:
     """The prediction for one example, with its ranking where the rule computes one."""
 
     prediction: Prediction
@@ -55,30 +55,32 @@ class DecisionRule:
         ranks: whether it computes a ranking, and so a decision margin.
     """
 
-    decide: Callable[[Example, WindowScores, DecisionConfig], Decision]
+    decide: Callable[[Example, WindowScores, DecisionConfig], RankedPrediction]
     k: int
     text_only: bool
     with_bytes: bool = False
     ranks: bool = False
 
 
-def default(example: Example, scores: WindowScores, config: DecisionConfig) -> Decision:
+def default(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
     """Returns our decision: the most probable block and short answer."""
     ranking = rank(example, scores, config)
-    return Decision(ranking.prediction(), ranking)
+    return RankedPrediction(ranking.prediction(), ranking)
 
 
-def bert_joint(example: Example, scores: WindowScores, config: DecisionConfig) -> Decision:
+def bert_joint(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
     """Returns the original's decision: the best pair of all windows, always given."""
     candidates = pairs(scores, config.max_answer_length, k=BERT_JOINT_K)
     if not len(candidates):
-        return Decision(Prediction(example.example_id))
+        return RankedPrediction(Prediction(example.example_id))
     best = candidates.scored_span(0)
     long = containing_block(example, best.span)
-    return Decision(Prediction(example.example_id, long, best.score, (best.span,), best.score))
+    return RankedPrediction(
+        Prediction(example.example_id, long, best.score, (best.span,), best.score)
+    )
 
 
-def kisialiou(example: Example, scores: WindowScores, config: DecisionConfig) -> Decision:
+def kisialiou(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
     """Returns the 2020 port's decision: two fixed thresholds, any number of short answers."""
     candidates = pairs(scores, config.max_answer_length, 2, KISIALIOU_K, np.float32)
     candidates = candidates.where(candidates.score > 0)
@@ -92,7 +94,9 @@ def kisialiou(example: Example, scores: WindowScores, config: DecisionConfig) ->
         long, long_score = None, NO_SCORE
     shorts = {span: score for span, score in best.items() if score > KISIALIOU_SHORT}
     short_score = sum(shorts.values()) / len(shorts) if shorts else 0.0
-    return Decision(Prediction(example.example_id, long, long_score, tuple(shorts), short_score))
+    return RankedPrediction(
+        Prediction(example.example_id, long, long_score, tuple(shorts), short_score)
+    )
 
 
 RULES = {
@@ -124,6 +128,6 @@ def check_rule(rule: str, needs_margin: Sequence[str]) -> None:
         )
 
 
-def decide(example: Example, scores: WindowScores, config: DecisionConfig) -> Decision:
+def decide(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
     """Returns the decision for one example by the configured rule."""
     return RULES[config.rule].decide(example, scores, config)

@@ -37,7 +37,7 @@ from nq.runs.score_store import clear, move
 from nq.runs.scoring import (
     PhaseTimer,
     Plan,
-    Progress,
+    RunProgress,
     Scoring,
     check_job,
     no_progress,
@@ -51,7 +51,7 @@ def run(
     job: Job,
     *,
     track: TrackingConfig | None = None,
-    progress: Progress = no_progress,
+    progress: RunProgress = no_progress,
     table_rows: int = 0,
 ) -> Result:
     """Answers all questions of a job and writes the answers, their scores and the metrics.
@@ -100,7 +100,7 @@ def run(
         return replace(result, how_to_open=tracked.how_to_open())
 
 
-def run_once(job: Job, progress: Progress = no_progress) -> Path:
+def run_once(job: Job, progress: RunProgress = no_progress) -> Path:
     """Returns the folder of a run of ``job``, which is run only if there is none.
 
     Args:
@@ -146,7 +146,7 @@ class _Answers:
             yield encoded
 
 
-def _run(job: Job, tracked: tracking.Run, progress: Progress, table_rows: int) -> Result:
+def _run(job: Job, tracked: tracking.Run, progress: RunProgress, table_rows: int) -> Result:
     started, timer = time.perf_counter(), PhaseTimer()
     plan = Plan.of(job)
     folder = plan.folder

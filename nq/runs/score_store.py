@@ -28,7 +28,7 @@ from nq.inference.scorer import (
     no_progress,
     window_scores,
 )
-from nq.records import READ, RESCORED, Columns, Example, IntArray, WindowScores
+from nq.records import READ, RESCORED, Columns, Example, ExampleKey, IntArray, WindowScores
 
 KEYS = ("example_keys", "window_ids")
 REQUEST = "request.json"
@@ -36,9 +36,6 @@ LOCK = ".nq-run.lock"
 PARTS_IN_MEMORY = 8
 OLD_RESCORED = "again-"
 """Prefix of parts in which earlier versions kept rescored examples; they replace other parts."""
-
-Key = tuple[int, int]
-"""File number and line of an example."""
 
 
 @contextlib.contextmanager
@@ -82,7 +79,7 @@ class ScoreStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._index: dict[Key, tuple[Path, slice]] = {}
+        self._index: dict[ExampleKey, tuple[Path, slice]] = {}
         self._load = lru_cache(maxsize=PARTS_IN_MEMORY)(_load)
         paths = sorted(folder.glob("*.npz"), key=lambda p: (p.name.startswith(OLD_RESCORED), p))
         for path in paths:
@@ -126,13 +123,13 @@ class ScoreStore:
                 file, line = examples[0].tolist()
                 self._index[file, line] = path, page
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[ExampleKey]:
         return iter(sorted(self._index))
 
     def __contains__(self, key: object) -> bool:
         return key in self._index
 
-    def __getitem__(self, key: Key) -> WindowScores:
+    def __getitem__(self, key: ExampleKey) -> WindowScores:
         """Returns the scores of all windows of one example.
 
         Raises:
@@ -140,7 +137,7 @@ class ScoreStore:
         """
         return window_scores(self.columns(key))
 
-    def columns(self, key: Key) -> Columns:
+    def columns(self, key: ExampleKey) -> Columns:
         """Returns all columns of one example.
 
         Raises:
@@ -154,7 +151,7 @@ class ScoreStore:
         path, page = self._index[key]
         return {name: column[page] for name, column in self._load(path).items()}
 
-    def computed(self, key: Key) -> IntArray:
+    def computed(self, key: ExampleKey) -> IntArray:
         """Returns ``[W]`` which windows of an example the model computed, and did not prune."""
         columns = self.columns(key)
         return columns.get(READ, np.ones(len(columns["window_ids"]), np.bool_))
@@ -190,7 +187,9 @@ class StoringScorer(ScorerWrapper):
         """See ``Scorer.scores``; the rows must have ``example_keys``."""
         started = time.perf_counter()
         pages = example_slices(rows)
-        keys: list[Key] = [tuple(rows["example_keys"][page.start].tolist()) for page in pages]
+        keys: list[ExampleKey] = [
+            tuple(rows["example_keys"][page.start].tolist()) for page in pages
+        ]
         new = [n for n, key in enumerate(keys) if key not in self.store]
         stored = sum(page.stop - page.start for page in pages)
         if new:

@@ -34,7 +34,7 @@ from nq.runs.window_reader import WindowReader
 
 CALIBRATION_WINDOWS = 64
 
-Progress = Callable[[int, int], None]
+RunProgress = Callable[[int, int], None]
 """Receives the windows that have just been completed, and how many there are so far."""
 
 
@@ -105,7 +105,7 @@ class Scoring:
         chunks: Chunks,
         scorer: StoringScorer,
         timer: PhaseTimer,
-        progress: Progress = no_progress,
+        progress: RunProgress = no_progress,
     ) -> None:
         self.requests, self.chunks, self.scorer = requests, chunks, scorer
         self.duplicates: list[DeadLetter] = []
@@ -196,7 +196,7 @@ class Plan:
 
 @contextlib.contextmanager
 def open_scoring(
-    plan: Plan, timer: PhaseTimer, progress: Progress = no_progress
+    plan: Plan, timer: PhaseTimer, progress: RunProgress = no_progress
 ) -> Iterator[Scoring]:
     """Loads the model of a job while its windows are prepared, and opens the store of its scores.
 

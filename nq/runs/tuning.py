@@ -28,7 +28,7 @@ from nq.runs.score_store import clear
 from nq.runs.scoring import (
     PhaseTimer,
     Plan,
-    Progress,
+    RunProgress,
     Scoring,
     check_job,
     no_progress,
@@ -54,7 +54,7 @@ def tune(
     profile: Profile | str = DEFAULT_PROFILE,
     batch_size: int = 16,
     keep_scores: bool = False,
-    progress: Progress = no_progress,
+    progress: RunProgress = no_progress,
 ) -> dict[str, Any]:
     """Fits the decision on the even half of the data, writes it into the model folder, and
     measures it on the odd half.

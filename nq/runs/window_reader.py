@@ -11,11 +11,9 @@ import numpy as np
 from nq.errors import Error
 from nq.formats.tfrecord import KEYS, decode_records, inference_shapes
 from nq.formats.tfrecord_file import read_record_at, record_offsets
-from nq.records import Columns
+from nq.records import Columns, ExampleKey
 
 INDEX_BATCH = 1024
-Key = tuple[int, int]
-"""File number and line of an example."""
 
 
 class WindowReader:
@@ -32,7 +30,7 @@ class WindowReader:
     def __init__(self, shards: Sequence[Path], length: int) -> None:
         self._shapes = inference_shapes(length)
         self._offsets = [record_offsets(path) for path in shards]
-        self._records: dict[Key, tuple[int, range]] = {}
+        self._records: dict[ExampleKey, tuple[int, range]] = {}
         with contextlib.ExitStack() as stack:
             self._files = [stack.enter_context(path.open("rb")) for path in shards]
             for shard in range(len(shards)):
@@ -45,7 +43,7 @@ class WindowReader:
     def __exit__(self, *error: object) -> None:
         self._open_files.close()
 
-    def rows(self, key: Key) -> Columns:
+    def rows(self, key: ExampleKey) -> Columns:
         """Returns all windows of one example, each column ``[W, …]``.
 
         Raises:
@@ -106,7 +104,7 @@ class WindowReader:
         if numbers.stop != total:
             raise self._not_whole(shard, key)
 
-    def _not_whole(self, shard: int, key: Key) -> Error:
+    def _not_whole(self, shard: int, key: ExampleKey) -> Error:
         return Error(
             f"windows of input file {key[0]}, line {key[1]} are missing, repeated or out of order "
             f"in {self._files[shard].name}: remove the folder of windows and run again"

@@ -147,7 +147,7 @@ def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingR
         tqdm(unit=" steps", disable=None) as bar,
     ):
         run.params(params)
-        progress = Progress(bar, run)
+        progress = TrainingProgress(bar, run)
         losses = fit(model, data, config, state, progress)
         progress.record(losses)
         loss = float(np.mean(losses[-FINAL_STEPS:]))
@@ -167,7 +167,7 @@ def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingR
     )
 
 
-class Progress:
+class TrainingProgress:
     """Reports the steps of a training: a bar, or log lines without a terminal, and a loss curve.
 
     Args:

@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 from nq.bundle import bundled_sample
 from nq.commands.main import console
 from nq.model.checkpoint import load_settings
-from nq.training.train import FINAL_STEPS, REPORT_EVERY, Progress
+from nq.training.train import FINAL_STEPS, REPORT_EVERY, TrainingProgress
 
 SIZES = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
 
@@ -99,16 +99,16 @@ def test_other_content_under_the_same_name_is_another_run(
     store = f"sqlite:///{tmp_path / 'runs.db'}"
     recipe = ["--epochs", "20", "--batch-size", "8", "--tracking-uri", store]
     command = ["train", *arguments, *SIZES, *recipe]
-    report = Progress.__call__
+    report = TrainingProgress.__call__
 
-    def interrupted(self: Progress, losses: Sequence[float], total: int) -> None:
+    def interrupted(self: TrainingProgress, losses: Sequence[float], total: int) -> None:
         report(self, losses, total)
         if len(losses) == REPORT_EVERY:
             raise KeyboardInterrupt
 
     Path("data.jsonl").write_text("".join(records[:20]), encoding="utf-8")
     with monkeypatch.context() as patch:
-        patch.setattr(Progress, "__call__", interrupted)
+        patch.setattr(TrainingProgress, "__call__", interrupted)
         assert console(command) == 130
     capsys.readouterr()
     Path("data.jsonl").write_text("".join(records[20:]), encoding="utf-8")

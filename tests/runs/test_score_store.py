@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from nq.errors import Error
 from nq.inference.scorer import Counters, Progress, Rows, no_progress
-from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example
+from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, ExampleKey
 from nq.runs.score_store import (
     PARTS_IN_MEMORY,
-    Key,
     ScoreStore,
     StoringScorer,
     clear,
@@ -33,7 +32,7 @@ Row = tuple[int, int, int, int]
 """File, line, number of the window, windows of the example."""
 
 
-def rows_of(examples: Sequence[tuple[Key, int]]) -> list[Row]:
+def rows_of(examples: Sequence[tuple[ExampleKey, int]]) -> list[Row]:
     """Returns the rows of all windows of examples, given by key and number of windows."""
     return [(*key, window, n) for key, n in examples for window in range(n)]
 
@@ -55,7 +54,7 @@ def scores_of(rows: Sequence[Row], shift: float = 0.0) -> Columns:
     }
 
 
-def write(store: ScoreStore, examples: Sequence[tuple[Key, int]]) -> None:
+def write(store: ScoreStore, examples: Sequence[tuple[ExampleKey, int]]) -> None:
     rows = rows_of(examples)
     store.write(keys_of(rows), scores_of(rows))
 
@@ -65,7 +64,7 @@ def write_old_part(path: Path, rows: Sequence[Row], shift: float = 0.0) -> None:
     np.savez(path, allow_pickle=False, **keys_of(rows), **scores_of(rows, shift))
 
 
-def check(store: ScoreStore, key: Key, n: int, shift: float = 0.0) -> None:
+def check(store: ScoreStore, key: ExampleKey, n: int, shift: float = 0.0) -> None:
     scores, expected = store[key], scores_of(rows_of([(key, n)]), shift)
     assert len(scores) == n
     for column in SCORE_COLUMNS:
@@ -78,7 +77,7 @@ def check(store: ScoreStore, key: Key, n: int, shift: float = 0.0) -> None:
 
 
 @st.composite
-def parts(draw: st.DrawFn) -> list[list[tuple[Key, int]]]:
+def parts(draw: st.DrawFn) -> list[list[tuple[ExampleKey, int]]]:
     """Draws examples in the order of the input, divided into parts."""
     keys = st.tuples(st.integers(0, 3), st.integers(1, 40))
     examples = sorted(draw(st.dictionaries(keys, st.integers(1, 9), max_size=12)).items())
@@ -89,7 +88,7 @@ def parts(draw: st.DrawFn) -> list[list[tuple[Key, int]]]:
 
 @settings(max_examples=60)
 @given(parts())
-def test_what_is_written_is_read_back(examples: list[list[tuple[Key, int]]]) -> None:
+def test_what_is_written_is_read_back(examples: list[list[tuple[ExampleKey, int]]]) -> None:
     with tempfile.TemporaryDirectory() as name:
         store = ScoreStore(Path(name))
         for part in examples:
@@ -223,7 +222,7 @@ class CountingScorer:
     precision, device, batch_size, part_batches = "float32", "CPU", 4, 2
 
     def __init__(self, **extra: bool) -> None:
-        self.counters, self.keys, self.extra = Counters(), list[Key](), extra
+        self.counters, self.keys, self.extra = Counters(), list[ExampleKey](), extra
 
     def scores(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
