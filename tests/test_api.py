@@ -238,6 +238,7 @@ def test_threads_get_the_answers_of_a_single_thread(reader: nq.Reader, page: nq.
         assert list(pool.map(ask, range(THREADS))) == [expected] * THREADS
 
 
+@pytest.mark.slow
 def test_threads_may_predict_and_ask_at_once(tiny_reader: nq.Reader, page: nq.Page) -> None:
     examples = list(nq.read_examples(nq.bundled_sample()))[:6]
     expected = list(tiny_reader.predict(examples))

@@ -88,6 +88,7 @@ def test_googles_checkpoint_is_converted(
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".convert")]
 
 
+@pytest.mark.slow
 def test_hugging_faces_folder_is_converted_and_converted_back(
     hugging_face: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -237,6 +238,7 @@ def test_googles_folder_is_a_model(
     assert "not in the checkpoint" not in captured.err
 
 
+@pytest.mark.slow
 def test_hugging_faces_folders_are_models(
     hugging_face: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -246,6 +248,7 @@ def test_hugging_faces_folders_are_models(
     assert "no head for types in the checkpoint: null is decided by [CLS] alone" in captured.err
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_live_transformers_loads_the_conversion(hugging_face: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")

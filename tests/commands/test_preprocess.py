@@ -50,6 +50,7 @@ def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_thousand_good_and_two_hundred_broken_lines(tmp_path: Path) -> None:
     bad = {1 + i * 6: KINDS[i % len(KINDS)] for i in range(BROKEN)}  # by line number
     lines = [
@@ -98,6 +99,7 @@ def started(folder: Path, workers: int) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 def test_killed_and_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     process = started(tmp_path, workers=1)
     process.kill()
@@ -124,6 +126,7 @@ def test_killed_and_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert not list(out.glob(f"{UNFINISHED}*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_interrupted(tmp_path: Path, workers: int) -> None:
     ours = signal.signal(signal.SIGINT, signal.default_int_handler)

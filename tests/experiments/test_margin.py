@@ -83,6 +83,7 @@ def test_figures_are_those_of_a_run_under_prune(
         assert row["f1"][part] == pytest.approx(after - before)
 
 
+@pytest.mark.slow
 def test_scores_that_are_kept_are_not_computed_again(
     data: Path, pruning_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

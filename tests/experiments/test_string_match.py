@@ -54,6 +54,7 @@ def test_an_answer_matches_its_own_text_and_no_other(
     assert result["answered_in_short"] == sum(map(bool, answers))
 
 
+@pytest.mark.slow
 def test_data_without_answers_give_a_one_line_error(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

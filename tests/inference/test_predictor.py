@@ -130,6 +130,7 @@ def baseline() -> Columns:
     return score_all_positions("baseline")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES, ids=str)
 def test_every_profile_has_the_scores_of_baseline(profile: Profile, baseline: Columns) -> None:
     columns, predictor = score_all_positions(str(profile))

@@ -102,6 +102,7 @@ def test_a_wrapped_scorer_has_the_attributes_of_a_scorer(wrap: Wrap) -> None:
     assert scorer.part_batches >= inner.part_batches
 
 
+@pytest.mark.slow
 @each_wrapper
 @settings(max_examples=40)
 @given(pages(2, 4), st.randoms())
@@ -178,6 +179,7 @@ def windows_of(some: Pages) -> Iterator[tuple[Example, Columns]]:
         yield example, some.rows_of(page)
 
 
+@pytest.mark.slow
 @each_wrapper
 @settings(max_examples=40)
 @given(pages(1, 6), st.integers(1, 40))

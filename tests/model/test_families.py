@@ -201,6 +201,7 @@ def test_a_config_with_another_number_of_layers_is_an_error(
 # --- live, where transformers is installed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(make.FAMILIES))
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.filterwarnings("ignore")
@@ -212,6 +213,7 @@ def test_live_logits_equal_those_of_transformers(name: str, seed: int, tmp_path:
     assert_same_spans(model, reference, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(make.FAMILIES))
 @pytest.mark.filterwarnings("ignore")
 def test_live_transformers_loads_saved_weights(name: str, tmp_path: Path) -> None:

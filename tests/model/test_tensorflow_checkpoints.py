@@ -226,6 +226,7 @@ def test_a_missing_file_is_named(folder: Path) -> None:
         load(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["index", "data-00000-of-00001"])
 @pytest.mark.parametrize("keep", [0, 0.5])
 def test_a_truncated_file_is_damaged(folder: Path, suffix: str, keep: float) -> None:
@@ -237,6 +238,7 @@ def test_a_truncated_file_is_damaged(folder: Path, suffix: str, keep: float) -> 
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [

@@ -39,6 +39,7 @@ def long_questions(element: tuple[Source, Example | DeadLetter]) -> bool:
     return isinstance(element[1], DeadLetter) or int(element[1].example_id) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [None, (0.5, 7)])
 def test_a_pipeline_of_the_user(
     files: list[str], tmp_path: Path, training: tuple[float, int] | None

@@ -101,6 +101,7 @@ def test_writes_what_prepare_writes(
     assert not children()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_work_here")
 def test_the_first_chunk_is_ready_while_another_is_prepared(tmp_path: Path) -> None:
     (tmp_path / "second").mkdir()
@@ -177,6 +178,7 @@ def test_modules_of_the_working_folder_are_not_imported(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay_s", [0.1, 0.2, 0.4])  # the process still imports
 def test_ctrl_c_ends_both_processes_without_a_word(tmp_path: Path, delay_s: float) -> None:
     request = make_request(tmp_path, 5000)
@@ -196,6 +198,7 @@ def test_ctrl_c_ends_both_processes_without_a_word(tmp_path: Path, delay_s: floa
     assert parent.communicate(timeout=PATIENCE_S) == ("ended\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["", "trap '' INT; "])  # as for a job in a shell's background
 def test_ends_with_the_process_that_started_it(tmp_path: Path, before: str) -> None:
     request = make_request(tmp_path, 5000)

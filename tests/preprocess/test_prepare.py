@@ -141,6 +141,7 @@ def test_records_are_those_of_the_plain_functions_in_order(
     assert prepared.first_dead_letter() == f"{job_request.files[0]}, {first}"
 
 
+@pytest.mark.slow
 def test_two_workers_write_the_same_records(job_request: Request, out: Path) -> None:
     prepared = prepare(job_request, out, workers=2)
     assert len(prepared.shards) == 2
@@ -161,6 +162,7 @@ def test_two_workers_write_the_same_records(job_request: Request, out: Path) -> 
     }
 
 
+@pytest.mark.slow
 def test_workers_import_no_modules_of_the_working_folder(
     job_request: Request, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,6 +368,7 @@ def test_an_older_manifest_has_no_unread_blocks(
     assert (completed.unread_blocks, completed.truncated_pages) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_unread_blocks_are_counted(job_request: Request, out: Path, workers: int) -> None:
     windows = replace(CONFIG, max_contexts=1)  # the null context alone
@@ -448,6 +451,7 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_while_writing_is_one_line(
     job_request: Request, out: Path, workers: int, capfd: pytest.CaptureFixture[str]

@@ -67,6 +67,7 @@ def test_of_two_records_with_the_same_id_the_first_is_answered(job: Job, chunk_b
     assert f"example_id {ids[1]} occurs twice" in duplicate.reason
 
 
+@pytest.mark.slow
 def test_files_that_change_during_a_run_are_an_error(job: Job) -> None:
     with open_scoring(Plan.of(job), PhaseTimer()) as scoring:
         assert len(answered(scoring)) == 5

@@ -154,6 +154,7 @@ def test_a_run_gives_the_answers_of_the_old_one(
     assert description["request"] == old_description["request"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_old_run_is_resumed(
     questions: Path, old_model: Path, tmp_path: Path
 ) -> None:

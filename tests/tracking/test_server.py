@@ -71,6 +71,7 @@ class Server:
         self.process.wait()
 
 
+@pytest.mark.slow
 def test_run_is_recorded_on_a_server(
     server: Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,6 +101,7 @@ print(begin)
 """
 
 
+@pytest.mark.slow
 def test_server_that_hangs_does_not_delay_exit(server: Server) -> None:
     """MLflow's asynchronous logging waits for a minute at the exit of the process."""
     command = [sys.executable, "-c", HANGING, server.uri, str(server.process.pid)]

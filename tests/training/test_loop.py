@@ -88,6 +88,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[keras.Model
     return model, folder
 
 
+@pytest.mark.slow
 def test_it_overfits_64_windows(uninterrupted: tuple[keras.Model, Path]) -> None:
     inputs, targets = WINDOWS.batch(np.arange(64))
     losses = []
@@ -169,6 +170,7 @@ def test_another_training_ignores_the_state(
         train(model, windows, config, uninterrupted[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_half_precision_trains_float32_weights(precision: str, tmp_path: Path) -> None:
     config = dataclasses.replace(CONFIG, precision=precision, epochs=4, save_every=16)

@@ -101,6 +101,7 @@ def test_without_its_options_no_profile_is_in_force() -> None:
             check_in_force(Profile.parse(name), traced_step("float32", False), "float32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["frozen", "mixed+frozen", "frozen+xla", "mixed+grappler+frozen"])
 def test_weights_are_constants_only_under_frozen(names: str) -> None:
     frozen = Profile.parse(names)
