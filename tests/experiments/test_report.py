@@ -162,6 +162,7 @@ MEASURE_SCRIPT = """<script>document.title = JSON.stringify([
   Math.min(...[...document.querySelectorAll("td.text")].map(c => c.clientWidth))])</script>"""
 
 
+@pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium to render the page")
 @pytest.mark.parametrize("width", [400, 1280, 1472, 1920])
 def test_columns_are_neither_cut_off_nor_too_narrow(tmp_path: Path, width: int) -> None:
