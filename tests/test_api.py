@@ -596,6 +596,7 @@ def test_a_missing_package_is_an_error_that_names_the_extra(
     assert message in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("packages", "arguments", "message"),
     [
@@ -603,12 +604,7 @@ def test_a_missing_package_is_an_error_that_names_the_extra(
         ("onnxruntime", ["ask", "who", "-", "--profile", "onnx"], "run pip install 'nq[onnx]'"),
         ("tensorflow", ["answer", "--no-track"], "pip install 'nq[cpu]'"),
         ("tensorflow", ["ask", "who", "-"], "pip install 'nq[cpu]'"),
-        pytest.param(
-            "apache_beam",
-            ["answer", "--no-track", "--workers", "2"],
-            "run pip install 'nq[beam]'",
-            marks=pytest.mark.slow,
-        ),
+        ("apache_beam", ["answer", "--no-track", "--workers", "2"], "run pip install 'nq[beam]'"),
     ],
 )
 def test_a_command_without_a_package_prints_one_line(

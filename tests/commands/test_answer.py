@@ -177,6 +177,7 @@ def test_native_records(name: str, compat: str, tiny_model: Path, tmp_path: Path
     assert bool(result.metrics) == ("test" not in name)
 
 
+@pytest.mark.slow
 def test_v1_answers_carry_bytes(tiny_model: Path, tmp_path: Path) -> None:
     tokens = ["<P>", "The", "river", "is", "long", "</P>"]
     starts = [10 * i for i in range(len(tokens))]
@@ -239,6 +240,7 @@ def test_repeated_ids_become_dead_letters(answer: Answer, tiny_model: Path, tmp_
     assert "occurs twice; the first record is used" in letters
 
 
+@pytest.mark.slow
 def test_strict_makes_a_bad_record_an_error(
     answer: Answer, tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -327,6 +329,7 @@ def test_a_damaged_model_leaves_no_run_behind(
     assert not [path for path in tmp_path.glob("runs/*") if not path.name.startswith("windows-")]
 
 
+@pytest.mark.slow
 def test_a_run_with_sentencepiece(tmp_path: Path) -> None:
     lines = bundled_sample().read_text(encoding="utf-8").splitlines()
     sentencepiece.SentencePieceTrainer.train(

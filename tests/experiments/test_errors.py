@@ -174,6 +174,7 @@ def test_runs_of_earlier_versions_are_read(run: Path, capsys: pytest.CaptureFixt
     assert sum(report["long"][outcome] for outcome in ("right", "wrong", "extra")) > 0
 
 
+@pytest.mark.slow
 def test_moved_data_and_model_can_be_given(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -258,6 +259,7 @@ def test_another_number_of_files(run: Path, capsys: pytest.CaptureFixture[str]) 
     assert "the run read 1 data files, --data names 2" in only_error_line(capsys)
 
 
+@pytest.mark.slow
 def test_data_without_gold(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -100,6 +100,7 @@ def test_scores_that_are_kept_are_not_computed_again(
     assert 0 < narrow <= wide < 1
 
 
+@pytest.mark.slow
 def test_bad_options_give_a_one_line_error(
     data: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,6 +36,7 @@ def parsed(markup: str) -> ET.Element:
     return ET.fromstring(markup.removeprefix("<!DOCTYPE html>\n"))
 
 
+@pytest.mark.slow
 @given(cases())
 def test_splits_add_up_to_the_whole(some_cases: list[Case]) -> None:
     result = report(some_cases, {})
@@ -106,6 +107,7 @@ def test_the_worst_have_the_highest_scores() -> None:
     assert [c.example_id for c in result.short.missed] == [7]
 
 
+@pytest.mark.slow
 @given(cases())
 def test_any_report_can_be_shown(some_cases: list[Case]) -> None:
     result = report(some_cases, {"run": MARKUP})

@@ -242,6 +242,7 @@ def test_a_logit_that_is_not_finite_names_its_window(
         make_nan(new_predictor(), piece).scores(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["mixed+grappler", "mixed+buckets"])
 def test_a_batch_that_is_not_finite_is_computed_again_in_float32(
     profile: str, rows_with_bad_piece: tuple[Columns, int], caplog: pytest.LogCaptureFixture

@@ -55,6 +55,7 @@ def test_logits_equal_those_of_transformers(golden: Path) -> None:
     assert_same_spans(model, np.load(golden / "reference.npz"), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_model_with_a_type_head_is_loaded_as_saved(golden: Path, tmp_path: Path) -> None:
     model, _ = load(golden)
     config = checkpoint.load_config(golden)
@@ -85,6 +86,7 @@ def test_an_encoder_without_prefix_and_heads_is_loaded(golden: Path, tmp_path: P
     assert "left random: span_output/kernel, span_output/bias; no head" in report.warning()
 
 
+@pytest.mark.slow
 def test_a_sharded_folder_gives_the_same_logits(golden: Path, tmp_path: Path) -> None:
     tensors = load_file(golden / "model.safetensors")
     shards = {f"model-{i}-of-3.safetensors": sorted(tensors)[i::3] for i in range(3)}
@@ -99,6 +101,7 @@ def test_a_sharded_folder_gives_the_same_logits(golden: Path, tmp_path: Path) ->
         load(tmp_path)
 
 
+@pytest.mark.slow
 def test_padding_changes_nothing(golden: Path) -> None:
     model, _ = load(golden)
     rows = make.windows(3)

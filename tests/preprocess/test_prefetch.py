@@ -115,6 +115,7 @@ def test_the_first_chunk_is_ready_while_another_is_prepared(tmp_path: Path) -> N
         assert [path.name for path in later.shards] == ["windows-1-00000-of-00001.tfrecord"]
 
 
+@pytest.mark.slow
 def test_of_two_chunks_one_is_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "second").mkdir()
     first, second = make_request(tmp_path), make_request(tmp_path / "second")
@@ -166,6 +167,7 @@ def test_leaving_the_block_ends_the_process(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_work_here")
 def test_modules_of_the_working_folder_are_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

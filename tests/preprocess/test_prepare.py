@@ -250,6 +250,7 @@ def folder_bytes(folder: Path) -> dict[str, bytes]:
     return files | {MANIFEST: re.sub(rb'"seconds": [\d.]+', b"", files[MANIFEST])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [

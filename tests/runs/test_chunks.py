@@ -57,6 +57,7 @@ def test_chunks_give_the_predictions_of_one_request(job: Job, tmp_path: Path, pr
     assert len(list(result.folder.glob("windows-*/COMPLETED"))) == FILES
 
 
+@pytest.mark.slow
 def test_a_request_with_a_limit_is_not_divided(job: Job) -> None:
     limited = replace(job, limit=3, chunk_bytes=1)
     assert len(limited.requests()) == 1

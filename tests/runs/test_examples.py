@@ -53,6 +53,7 @@ def test_a_bad_line_counts_for_the_limit(job: Job) -> None:
     assert keys(replace(job, limit=5)) == EXPECTED[:4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk_bytes", [1, 1 << 30])
 def test_of_two_records_with_the_same_id_the_first_is_answered(job: Job, chunk_bytes: int) -> None:
     ids = [example.example_id for example in inputs.read_examples(bundled_sample())][:5]

@@ -124,6 +124,7 @@ def test_old_runs_are_compared() -> None:
     assert set(parity.f1.values()) == {0.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_run_gives_the_answers_of_the_old_one(
     name: str, questions: Path, old_model: Path, tmp_path: Path

@@ -69,6 +69,7 @@ def test_the_phases_add_up_to_the_total(profile: str, tiny_model: Path, tmp_path
     assert again.time["preprocess_wait_s"] < 0.5
 
 
+@pytest.mark.slow
 def test_a_wait_for_windows_is_a_phase_of_its_own(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

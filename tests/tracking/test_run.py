@@ -22,6 +22,7 @@ from tests.tracking.mlflow_stores import stored, the_warning, use
 # ------------------------------------------------------------------------ recorded values
 
 
+@pytest.mark.slow
 def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
     with start(name="mixed+xla dev", profile="mixed+xla", tags={"device": "cpu"}) as run:
         run.params({"profile": "mixed+xla", "batch_size": 8, "threshold": None})

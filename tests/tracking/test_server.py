@@ -122,6 +122,7 @@ def test_server_that_hangs_does_not_delay_exit(server: Server) -> None:
     assert "cannot write the metrics: no answer within 1.0 s" in warning
 
 
+@pytest.mark.slow
 def test_server_that_dies_during_the_run_costs_one_warning(  # the last test that needs the server
     server: Server,
     tmp_path: Path,

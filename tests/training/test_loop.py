@@ -134,6 +134,7 @@ def test_a_killed_training_resumes_to_the_same_weights(
     }
 
 
+@pytest.mark.slow
 def test_a_finished_training_is_not_repeated(uninterrupted: tuple[keras.Model, Path]) -> None:
     model, steps = untrained(), list[int]()
     losses = train(

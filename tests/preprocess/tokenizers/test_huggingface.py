@@ -370,6 +370,7 @@ def theirs(folder: Path, model_type: str, tmp_path: Path, **options: Any) -> Any
     return transformers.AutoTokenizer.from_pretrained(tmp_path, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("kind", "model_type"),
