@@ -195,6 +195,9 @@ class PagePlan:
         scores = window_scores({name: column[computed] for name, column in columns.items()})
         ranking = rank(self.example, scores, self.decision, self.blocks)
         best = ranking.utility.max(initial=self.decision.weights.null)
+        margin = decision_margin(ranking)
+        if not len(ranking.utility) and len(self.blocks.candidates):
+            margin = -np.inf  # the other windows may have evidence for a block
         while self._levels:
             level = self._levels[0]
             windows = self._next_in_queue(best - level.far)
@@ -204,7 +207,7 @@ class PagePlan:
                 windows = np.flatnonzero(self._contains[:, near].any(axis=1) & ~computed)
             if len(windows):
                 return windows
-            if decision_margin(ranking) >= level.margin:
+            if margin >= level.margin:
                 self._done = True
                 return nothing
             self._levels.pop(0)

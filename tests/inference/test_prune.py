@@ -135,12 +135,13 @@ def test_windows_that_may_change_the_answer_are_computed(some: Pages, near: floa
         best = max([weights.null, *ranking.utility.tolist()])
         blocks = zip(ranking.evidence.blocks.tolist(), ranking.utility, strict=True)
         close = {block for block, utility in blocks if utility > best - near}
-        margin = decision_margin(ranking)
+        page_blocks = Blocks.of(example)
+        undecided = len(page_blocks.candidates) and not len(ranking.utility)
+        margin = -math.inf if undecided else decision_margin(ranking)
         level = next((level for level in levels(near) if margin >= level.margin), None)
         if level is None:
             assert len(computed) == page.stop - page.start
             continue
-        page_blocks = Blocks.of(example)
         bounds = page_blocks.prior(weights) + weights.max_evidence
         bound = dict(zip(page_blocks.candidates.tolist(), bounds, strict=True))
         token_map = some.rows["token_map"][page]
