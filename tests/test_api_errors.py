@@ -1,0 +1,209 @@
+"""Tests the errors of the public API: wrong arguments, files, profiles and readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nq
+from nq import extras
+
+HTML = """<!doctype html><title>Skerry Point</title><h1>Skerry Point lighthouse</h1>
+<p>The lighthouse stands on a rock off the northern coast. It was designed by the engineer
+<b>Ada Brenn</b> and first lit on 4 May 1874.</p>
+<p>The last keeper, Tom Hale (born 1931), moved to the mainland in 1986.</p>"""
+EXAMPLE = nq.page_from_text("one").example
+
+
+@pytest.fixture(scope="module")
+def page() -> nq.Page:
+    return nq.page_from_html(HTML)
+
+
+@pytest.fixture(scope="module")
+def tiny_reader(tiny_model: Path) -> Iterator[nq.Reader]:
+    with nq.load(tiny_model, profile="baseline") as reader:
+        yield reader
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda r, p: r.ask(None, p), "question is None: expected a text"),
+        (lambda r, p: r.ask(b"who", p), "question is b'who': expected a text"),
+        (lambda r, p: r.ask("", p), "question is '': expected a text that is not empty"),
+        (lambda r, p: r.ask(" \n", p), "expected a text that is not empty"),
+        (lambda r, p: r.ask("who", HTML), "page is '<!doctype .*: expected one from nq.read_page"),
+        (lambda r, p: r.ask("who", None), "page is None: expected one from nq.read_page"),
+        (lambda r, p: r.ask("who", p.example), "page is .*: expected one from nq.read_page"),
+        (lambda r, p: r.ask("who", p, -1), "top is -1: expected a whole number from 0 on"),
+        (lambda r, p: r.ask("who", p, 1.5), "top is 1.5: expected a whole number from 0 on"),
+        (lambda r, p: r.ask("who", p, None), "top is None: expected a whole number from 0 on"),
+        (lambda r, p: r.unread_blocks(HTML), "page is '<!doctype .*: expected one from nq.read_pa"),
+        (lambda r, p: r.predict(None), "examples is None: expected .*nq.read_examples"),
+        (lambda r, p: r.predict("dev.jsonl"), "examples is 'dev.jsonl': expected .*nq.read_exam"),
+        (lambda r, p: r.predict(EXAMPLE), "examples is .*: expected .*nq.read_examples"),
+        (lambda r, p: list(r.predict([p])), "an element of examples is .*: expected an nq.Example"),
+        (lambda r, p: list(r.predict(["who"])), "an element of examples is 'who': expected an nq."),
+    ],
+)
+def test_bad_arguments_of_a_reader(
+    use: Callable[[nq.Reader, nq.Page], object],
+    message: str,
+    tiny_reader: nq.Reader,
+    page: nq.Page,
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        use(tiny_reader, page)
+    assert tiny_reader.ask("who", page)  # the reader still works
+
+
+SAMPLE = [nq.bundled_sample()]
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda nq: nq.load(profile=5), "profile is 5: expected a text such as 'mixed.xla'"),
+        (lambda nq: nq.load(profile="fast"), "unknown optimization 'fast'; valid are baseline, or"),
+        (lambda nq: nq.load(profile=""), "unknown optimization ''; valid are baseline"),
+        (lambda nq: nq.load(profile="mixed+mixed"), "'mixed' is named twice; valid are"),
+        (lambda nq: nq.load(profile="int8"), "int8 needs openvino or onnx: TensorFlow has no fast"),
+        (lambda nq: nq.load(5), "model is 5: expected the path of a model folder"),
+        (lambda nq: nq.load(windows=256), "windows is 256: expected nq.WindowConfig"),
+        (
+            lambda nq: nq.load(decision="default"),
+            "decision is 'default': expected nq.DecisionConfig",
+        ),
+        (lambda nq: nq.load(batch_size=0), "batch_size is 0: expected a whole number from 1 on"),
+        (lambda nq: nq.Job("dev.jsonl"), "files is 'dev.jsonl': expected a list of files"),
+        (lambda nq: nq.Job(Path("dev.jsonl")), "files is .*dev.jsonl.*: expected a list of files"),
+        (lambda nq: nq.Job(None), "files is None: expected a list of files"),
+        (lambda nq: nq.Job([]), r"files is \[\]: expected a list with at least one file"),
+        (lambda nq: nq.Job([5]), "found 5 instead of a path; give a str or a pathlib.Path"),
+        (lambda nq: nq.Job(SAMPLE, profile=5), "profile is 5: expected a text such as"),
+        (lambda nq: nq.Job(SAMPLE, against="fast"), "unknown optimization 'fast'; valid are"),
+        (
+            lambda nq: nq.Job(SAMPLE, model=b"x"),
+            "model is b'x': expected the path of a model folder",
+        ),
+        (lambda nq: nq.Job(SAMPLE, output=1), "output is 1: expected the path of a folder"),
+        (lambda nq: nq.Job(SAMPLE, batch_size="8"), "batch_size is '8': expected a whole number"),
+        (lambda nq: nq.Job(SAMPLE, limit=0), "limit is 0: expected a whole number from 1 on"),
+        (lambda nq: nq.Job(SAMPLE, workers=-1), "workers is -1: expected a whole number from 1 on"),
+        (
+            lambda nq: nq.Job(SAMPLE, formats=["xml"]),
+            "unknown format xml; known are official, kagg",
+        ),
+        (lambda nq: nq.Job(SAMPLE, windows={}), "windows is {}: expected nq.WindowConfig"),
+        (lambda nq: nq.run("dev.jsonl"), "job is 'dev.jsonl': expected nq.Job"),
+        (lambda nq: nq.evaluate(None, "x"), "gold is None: expected a list of files"),
+        (lambda nq: nq.evaluate("dev.jsonl", "x"), "gold is 'dev.jsonl': expected a list of files"),
+        (lambda nq: nq.evaluate(SAMPLE, None), "found None instead of a path"),
+        (lambda nq: nq.evaluate(SAMPLE, SAMPLE[0]), "questions.jsonl: not JSON"),
+        (lambda nq: nq.read_page(None), "found None instead of a path; give a str"),
+        (
+            lambda nq: nq.read_page(SAMPLE[0], "none"),
+            "none of the 40 records .* has number or id no",
+        ),
+        (lambda nq: nq.page_from_text(None), "text is None: expected a str"),
+        (lambda nq: nq.page_from_text(" \n"), "the page has no text: found 0 tags .*; give a page"),
+        (lambda nq: nq.page_from_html(b"<p>"), "html is b'<p>': expected a str"),
+        (
+            lambda nq: nq.page_from_html("<p></p>"),
+            "the page has no text: .*; give a page with text",
+        ),
+        (lambda nq: nq.read_examples(None), "found None instead of a path"),
+        (lambda nq: nq.WindowConfig(doc_stride=0), "doc_stride must be at least 1, got 0"),
+        (
+            lambda nq: nq.WindowConfig(doc_stride="8"),
+            "doc_stride is '8': expected a value of type in",
+        ),
+        (lambda nq: nq.DecisionConfig(rule="best"), "unknown decision 'best'; known are default"),
+        (
+            lambda nq: nq.DecisionConfig(weights=1),
+            "weights is 1: expected a value of type RankingWei",
+        ),
+        (lambda nq: nq.RankingWeights(yes=None), "yes is None: expected a value of type float"),
+        (lambda nq: nq.TrainConfig(batch_size=0), "batch_size must be at least 1, got 0"),
+        (lambda nq: nq.TrainConfig(epochs="2"), "epochs is '2': expected a value of type float"),
+        (lambda nq: nq.TrackingConfig(uri=5), "uri is 5: expected a value of type str"),
+    ],
+)
+def test_bad_arguments(use: Callable[[Any], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        use(nq)
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (nq.load, "no model in .*: expected config.json"),
+        (lambda folder: nq.load(folder / "nowhere"), "no model in .*nowhere: expected config"),
+        (
+            lambda folder: nq.run(nq.Job(SAMPLE, folder / "nowhere", root=folder)),
+            "no model in .*nowhere: expected config.json",
+        ),
+        (lambda folder: nq.run(nq.Job([folder / "x.jsonl"])), "no file matches .*x.jsonl; give"),
+        (lambda folder: nq.run(nq.Job([folder])), "folder .* has no file ending in .jsonl"),
+        (lambda folder: nq.read_page(folder / "x.txt"), "x.txt"),
+        (lambda folder: nq.read_examples(folder / "x.jsonl"), "no file matches .*x.jsonl; give"),
+        (lambda folder: nq.evaluate([folder / "x"], folder), "no file matches|Is a directory"),
+        (lambda folder: nq.evaluate(SAMPLE, folder / "x.json"), "x.json"),
+    ],
+)
+def test_missing_files_and_folders(
+    use: Callable[[Path], object], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(OSError, match=message):
+        use(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("rule", ["bert-joint", "kisialiou"])
+def test_a_profile_that_the_decision_rule_does_not_support(rule: str, tmp_path: Path) -> None:
+    decision = nq.DecisionConfig(rule=rule)
+    message = f"decision {rule} has no decision margin: remove prune from the profile"
+    with pytest.raises(nq.Error, match=message):
+        nq.load(profile="prune", decision=decision)
+    with pytest.raises(nq.Error, match=message):
+        nq.run(nq.Job(SAMPLE, profile="prune", decision=decision, root=tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_windows_that_the_model_cannot_read(tiny_model: Path, tmp_path: Path) -> None:
+    windows = nq.WindowConfig(max_seq_length=64, doc_stride=8, max_query_length=8)
+    with pytest.raises(ValueError, match="32"):
+        nq.load(tiny_model, windows=windows)
+    with pytest.raises(ValueError, match="32"):
+        nq.run(nq.Job(SAMPLE, tiny_model, windows=windows, root=tmp_path, limit=1))
+
+
+def test_a_profile_to_compare_with_is_checked_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = nq.Job(SAMPLE, against="prune", decision=nq.DecisionConfig("bert-joint"), root=tmp_path)
+    with pytest.raises(nq.Error, match="decision bert-joint has no decision margin"):
+        nq.run(job)
+    monkeypatch.setitem(extras.EXTRAS, "onnx", ("no_such_package",))
+    with pytest.raises(nq.Error, match=r"no_such_package is not installed: run pip .*nq\[onnx\]"):
+        nq.run(nq.Job(SAMPLE, against="onnx", root=tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_job_is_changed_by_replacing_its_fields() -> None:
+    job = nq.Job(SAMPLE, profile="xla+mixed", formats="nbest,kaggle", against="baseline")
+    assert (str(job.profile), job.formats, job.keep_scores) == (
+        "mixed+xla",
+        ("kaggle", "nbest"),
+        True,
+    )
+    assert replace(job, profile="grappler").optimizations == nq.Profile.parse("grappler")
+    assert replace(job, batch_size=4).files == job.files == (str(SAMPLE[0]),)
+    with pytest.raises(ValueError, match="batch_size is 0"):
+        replace(job, batch_size=0)
+    assert nq.Job(iter(SAMPLE)).files == job.files

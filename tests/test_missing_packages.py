@@ -1,0 +1,125 @@
+"""Tests that optional packages may be missing, and the errors that name their extra."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nq
+from nq.runs.result import PREDICTIONS
+
+ROOT = Path(__file__).parent.parent
+
+BLOCK = "import os, sys\nfor name in os.environ['MISSING'].split(): sys.modules[name] = None\n"
+
+
+def run_without(
+    packages: str, code: str, folder: Path, *arguments: object
+) -> subprocess.CompletedProcess[str]:
+    """Runs code in a process, and its child processes, in which packages cannot be imported."""
+    (folder / "site").mkdir(exist_ok=True)
+    (folder / "site" / "sitecustomize.py").write_text(BLOCK, encoding="utf-8")
+    paths = os.pathsep.join([str(folder / "site"), str(ROOT)])
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths, "MISSING": packages},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+RUN = """
+import json, sys, nq
+model, output = sys.argv[1:]
+job = nq.Job([nq.bundled_sample()], model, "baseline", output=output, limit=3)
+result = nq.run(job)
+with nq.load(model, profile="baseline") as reader:
+    predictions = list(reader.predict(nq.read_examples(nq.bundled_sample())))
+    answer = str(reader.ask("who", nq.page_from_text("the lake is deep")))
+print(json.dumps([result.examples, len(predictions), answer]))
+"""
+
+
+@pytest.mark.slow
+def test_beam_mlflow_and_matplotlib_are_not_needed(tiny_model: Path, tmp_path: Path) -> None:
+    packages = "apache_beam mlflow matplotlib openvino nncf onnx onnxruntime"
+    done = run_without(packages, RUN, tmp_path, tiny_model, "without")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)[:2] == [3, 40]
+    nq.run(nq.Job([nq.bundled_sample()], tiny_model, "baseline", output=tmp_path / "with", limit=3))
+    for name in (PREDICTIONS, "dead_letters.jsonl", "windows-*/*.tfrecord"):
+        (without,) = (tmp_path / "without").glob(name)
+        (expected,) = (tmp_path / "with").glob(name)
+        assert without.read_bytes() == expected.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("packages", "code", "message"),
+    [
+        ("openvino", "nq.load(profile='openvino')", "run pip install 'nq[openvino]'"),
+        ("nncf", "nq.load(profile='openvino+int8')", "run pip install 'nq[openvino]'"),
+        ("onnxruntime", "nq.load(profile='onnx')", "run pip install 'nq[onnx]'"),
+        ("tensorflow", "nq.load()", "pip install 'nq[cpu]'"),
+        pytest.param(
+            "apache_beam",
+            "nq.run(nq.Job([nq.bundled_sample()], workers=2, root='runs'))",
+            "run pip install 'nq[beam]'",
+            marks=pytest.mark.slow,
+        ),
+        ("apache_beam", "import nq.preprocess.beam as b; b.MakeWindows", "pip install 'nq[beam]'"),
+        (
+            "tensorflow",
+            "nq.run(nq.Job([nq.bundled_sample()], root='runs'))",
+            "pip install 'nq[cpu]'",
+        ),
+    ],
+)
+def test_a_missing_package_is_an_error_that_names_the_extra(
+    packages: str, code: str, message: str, tmp_path: Path
+) -> None:
+    handled = f"import nq\ntry:\n    {code}\nexcept nq.Error as error:\n    print(error)"
+    done = run_without(packages, handled, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 1
+    assert message in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("packages", "arguments", "message"),
+    [
+        ("openvino", ["answer", "--profile", "openvino"], "run pip install 'nq[openvino]'"),
+        ("onnxruntime", ["ask", "who", "-", "--profile", "onnx"], "run pip install 'nq[onnx]'"),
+        ("tensorflow", ["answer", "--no-track"], "pip install 'nq[cpu]'"),
+        ("tensorflow", ["ask", "who", "-"], "pip install 'nq[cpu]'"),
+        ("apache_beam", ["answer", "--no-track", "--workers", "2"], "run pip install 'nq[beam]'"),
+    ],
+)
+def test_a_command_without_a_package_prints_one_line(
+    packages: str, arguments: list[str], message: str, tmp_path: Path
+) -> None:
+    code = "import io, sys; from nq.commands.main import console\n"
+    code += "sys.stdin = io.TextIOWrapper(io.BytesIO(b'the lake is deep'))\n"
+    code += "sys.exit(console(sys.argv[1:]))"
+    done = run_without(packages, code, tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("nq: error: ") and message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_without_mlflow_a_run_is_not_recorded(tiny_model: Path, tmp_path: Path) -> None:
+    code = "import sys; from nq.commands.main import console; sys.exit(console(sys.argv[1:]))"
+    arguments = ["answer", "--model", tiny_model, "--limit", 1, "--json", "--output", "run"]
+    done = run_without("mlflow", code, tmp_path, *arguments)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["run_id"] is None
+    assert len(done.stderr.splitlines()) == 1
+    assert "pip install 'nq[mlflow]'" in done.stderr
