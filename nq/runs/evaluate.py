@@ -52,14 +52,16 @@ class Evaluation:
 def evaluate(gold: Sequence[str | Path], predictions: str | Path) -> dict[str, float]:
     """Returns the official metrics of a file of predictions, and the three micro-F1s.
 
+    Bad records, for which a run gives no prediction either, are skipped with a warning.
+
     Args:
         gold: annotated files, globs or folders in any input format.
         predictions: a ``predictions.json`` in the official format.
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: there is no gold, a record is damaged, an argument has the wrong type, or the
-            ids of gold and predictions differ.
+        ValueError: there is no gold, an argument has the wrong type, or the ids of gold and
+            predictions differ.
     """
     gold = inputs.path_list("gold", gold)
     given = labels.read_predictions(Path(inputs.path_text(predictions)))
@@ -71,7 +73,7 @@ def evaluate(gold: Sequence[str | Path], predictions: str | Path) -> dict[str, f
 
 def _annotated(patterns: Sequence[str]) -> Iterator[Example]:
     seen: set[ExampleId] = set()
-    for example in inputs.read_examples(patterns):
+    for example in inputs.read_examples(patterns, skip_bad=True):
         if example.annotations and example.example_id not in seen:
             seen.add(example.example_id)
             yield example
