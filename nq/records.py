@@ -40,6 +40,15 @@ class AnswerType(enum.IntEnum):
     SHORT = 3
     LONG = 4
 
+    @property
+    def yes_no(self) -> YesNo:
+        """The yes/no answer of this type.
+
+        >>> str(AnswerType.YES.yes_no), str(AnswerType.SHORT.yes_no)
+        ('YES', 'NONE')
+        """
+        return YesNo[self.name] if self in (AnswerType.YES, AnswerType.NO) else YesNo.NONE
+
 
 class YesNo(enum.StrEnum):
     """The yes/no answer of an annotation or a prediction, with the values of the file formats."""

@@ -27,9 +27,7 @@ def parser() -> argparse.ArgumentParser:
         "beside them. The same request again reuses the folder. Options that are not listed are "
         "passed to Apache Beam, such as --runner=DirectRunner.",
     )
-    parser.add_argument(
-        "--data", nargs="+", required=True, metavar="FILE", help="files, globs or folders"
-    )
+    arguments.add_data(parser)
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="where to write")
     tokenizer = parser.add_mutually_exclusive_group()
     tokenizer.add_argument(
@@ -38,15 +36,8 @@ def parser() -> argparse.ArgumentParser:
     tokenizer.add_argument(
         "--tokenizer", metavar="PATH", help="vocab.txt or SentencePiece .model, or its folder"
     )
-    parser.add_argument(
-        "--limit", type=arguments.positive, metavar="N", help="read the first N records only"
-    )
-    parser.add_argument(
-        "--workers",
-        type=arguments.positive,
-        metavar="N",
-        help="processes (default: one for small input, all cores for large)",
-    )
+    arguments.add_limit(parser)
+    arguments.add_workers(parser, " (default: one for small input, all cores for large)")
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 if a record could not be used"
     )

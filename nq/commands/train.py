@@ -20,9 +20,7 @@ def parser() -> argparse.ArgumentParser:
         description="Trains a model folder from a BERT encoder and annotated questions. "
         "The same command resumes an interrupted training.",
     )
-    parser.add_argument(
-        "--data", nargs="+", required=True, metavar="FILE", help="files, globs or folders"
-    )
+    arguments.add_data(parser)
     parser.add_argument(
         "--init",
         required=True,
@@ -31,12 +29,8 @@ def parser() -> argparse.ArgumentParser:
         help="model folder with the initial weights: of this project, Hugging Face's or Google's",
     )
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="model folder")
-    parser.add_argument(
-        "--limit", type=arguments.positive, metavar="N", help="read the first N records only"
-    )
-    parser.add_argument(
-        "--workers", type=arguments.positive, metavar="N", help="processes for preprocessing"
-    )
+    arguments.add_limit(parser)
+    arguments.add_workers(parser)
     parser.add_argument("--card", type=Path, metavar="FILE", help="model card of the new model")
     parser.add_argument(
         "--compact", action="store_true", help="word embeddings in 8 bits, the rest in float16"

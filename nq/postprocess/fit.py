@@ -30,7 +30,6 @@ MAX_EVIDENCE_PERCENTILE = 99.9
 ANNOTATORS_NEEDED = 2
 BLOCK_WEIGHTS = ("evidence", "bm25", "table", "list", "position", "null")
 OPTION_WEIGHTS = ("short_evidence", "short_length", "no_short", "yes", "no")
-_YES_NO = {AnswerType.YES: YesNo.YES, AnswerType.NO: YesNo.NO}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,11 +98,11 @@ def right_options(example: Example, options: Options) -> IntArray:
     if len(answered) < _annotators_needed(example):
         return np.asarray(options.types == AnswerType.LONG)
     spans = {a.shorts[0] for a in answered if len(set(a.shorts)) == 1}
-    words = {a.yes_no for a in answered}
+    words = {a.yes_no for a in answered} - {YesNo.NONE}
     right = []
     for kind, (start, end) in zip(options.types.tolist(), options.spans.tolist(), strict=True):
         short = kind == AnswerType.SHORT and Span(start, end + 1) in spans
-        right.append(short or (kind in _YES_NO and _YES_NO[AnswerType(kind)] in words))
+        right.append(short or AnswerType(kind).yes_no in words)
     return np.array(right)
 
 

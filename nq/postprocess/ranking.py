@@ -33,8 +33,6 @@ from nq.records import (
     YesNo,
 )
 
-_YES_NO = {AnswerType.YES: YesNo.YES, AnswerType.NO: YesNo.NO}
-
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
@@ -92,7 +90,7 @@ class Ranking:
         return Alternative(
             self.example.candidates[int(self.evidence.blocks[row])].span,
             (Span(start, end + 1),) if kind is AnswerType.SHORT else (),
-            _YES_NO.get(kind, YesNo.NONE),
+            kind.yes_no,
             calibrated(probability, weights.long_scale, weights.long_shift),
             calibrated(short, weights.short_scale, weights.short_shift),
         )
