@@ -28,7 +28,7 @@ INPUTS = {
     "attention_mask": "input_mask",
     "token_type_ids": "segment_ids",
 }
-"""Maps Hugging Face's names of the inputs to ours."""
+"""Maps Hugging Face's names of the inputs to those of nq."""
 
 EXTRAS = {
     **dict.fromkeys(("torch", "transformers"), "peers"),
@@ -45,7 +45,7 @@ class Task:
     """What every peer computes.
 
     Args:
-        model: a model folder of ours.
+        model: a model folder of nq.
         hugging_face: the same weights in a folder for ``transformers``.
         windows: how the windows were made.
         rows: an ``.npz`` of the ``N`` windows.
@@ -72,7 +72,7 @@ class Peer:
 
     Args:
         maker: the library, a key of ``LOADERS``.
-        variant: a profile of ours, or the compute type of the other libraries.
+        variant: a profile of nq, or the compute type of the other libraries.
         packages: what it needs besides our dependencies.
     """
 
@@ -84,9 +84,9 @@ class Peer:
         return f"{self.maker}/{self.variant}"
 
     @property
-    def ours(self) -> bool:
-        """Whether it is an engine of ours."""
-        return self.maker == "ours"
+    def is_nq(self) -> bool:
+        """Whether it is an engine of nq."""
+        return self.maker == "nq"
 
     def missing(self) -> str:
         """Returns which packages are not installed and how to install them; empty if all are."""
@@ -99,16 +99,16 @@ class Peer:
 
 _TORCH = ("torch", "transformers")
 _ONNX = ("onnx", "onnxruntime")
-BASELINE = Peer("ours", "baseline")
+BASELINE = Peer("nq", "baseline")
 PEERS = {
     str(peer): peer
     for peer in (
         BASELINE,
-        Peer("ours", "mixed+grappler+frozen+buckets"),
-        Peer("ours", "mixed+openvino", ("openvino",)),
-        Peer("ours", "mixed+openvino+int8", ("openvino", "nncf")),
-        Peer("ours", "onnx", (*_ONNX, "tf2onnx")),
-        Peer("ours", "onnx+int8", (*_ONNX, "tf2onnx")),
+        Peer("nq", "mixed+grappler+frozen+buckets"),
+        Peer("nq", "mixed+openvino", ("openvino",)),
+        Peer("nq", "mixed+openvino+int8", ("openvino", "nncf")),
+        Peer("nq", "onnx", (*_ONNX, "tf2onnx")),
+        Peer("nq", "onnx+int8", (*_ONNX, "tf2onnx")),
         Peer("transformers", "float32", _TORCH),
         Peer("transformers", "bfloat16", _TORCH),
         Peer("transformers", "int8", _TORCH),
@@ -129,7 +129,7 @@ def loaded(peer: Peer, task: Task) -> Iterator[tuple[str, Run]]:
 
 
 @contextlib.contextmanager
-def _ours(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
+def _nq(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
     """Loads a predictor that returns the logits of all positions, not only of the best."""
     import_tensorflow()
     from nq.config import DecisionConfig
@@ -249,7 +249,7 @@ def _openvino(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
 
 
 LOADERS: Mapping[str, Callable[[Task, str], contextlib.AbstractContextManager[tuple[str, Run]]]] = {
-    "ours": _ours,
+    "nq": _nq,
     "transformers": _transformers,
     "onnxruntime": _onnxruntime,
     "openvino": _openvino,

@@ -133,17 +133,17 @@ def measure(
 def _started(peer: Peer, task: Task, log: Path | None) -> Iterator[Worker]:
     """Starts the process of a peer, which ends with the block."""
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(theirs, peer, task, log), daemon=True)
+    parent, child = context.Pipe()
+    process = context.Process(target=serve, args=(child, peer, task, log), daemon=True)
     process.start()
-    theirs.close()
+    child.close()
     try:
-        yield Worker(peer, process, ours)
+        yield Worker(peer, process, parent)
         with contextlib.suppress(OSError):
-            ours.send(False)
+            parent.send(False)
         process.join(END_TIMEOUT_S)
     finally:
-        ours.close()
+        parent.close()
         if process.is_alive():
             process.kill()
         process.join()

@@ -115,7 +115,7 @@ def rows(
     speeds = [statistics.median(windows_per_s) for windows_per_s in rounds]
     best: dict[str, float] = {}
     for m, speed in zip(measurements, speeds, strict=True):
-        if not m.peer.ours:
+        if not m.peer.is_nq:
             best[m.ready.precision] = max(best.get(m.ready.precision, 0.0), speed)
     return tuple(
         Row(

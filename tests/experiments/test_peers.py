@@ -37,8 +37,8 @@ def measurement(
 
 
 MEASUREMENTS = (
-    measurement("ours", "baseline", "float32", 8.0, 10.0, 90.0),
-    measurement("ours", "mixed", "bfloat16", 30.0, 30.0, 30.0, drift=-0.026),
+    measurement("nq", "baseline", "float32", 8.0, 10.0, 90.0),
+    measurement("nq", "mixed", "bfloat16", 30.0, 30.0, 30.0, drift=-0.026),
     measurement("other", "float32", "float32", 5.0, 5.0, 5.0),
     measurement("another", "float32", "float32", 20.0, 20.0, 20.0),
     measurement("other", "int8", "int8", 40.0, 40.0, 40.0),
@@ -68,7 +68,7 @@ def test_peaks_are_measured_for_both_types() -> None:
 
 def test_rows_by_hand() -> None:
     by_name = {row.name: row for row in rows(MEASUREMENTS, 10.0, PEAKS)}
-    baseline, mixed, int8 = (by_name[n] for n in ("ours/baseline", "ours/mixed", "other/int8"))
+    baseline, mixed, int8 = (by_name[n] for n in ("nq/baseline", "nq/mixed", "other/int8"))
     assert baseline.windows_per_s == 10.0  # the median: one fast round does not change it
     assert (baseline.against_baseline, baseline.against_best_peer) == (1.0, 0.5)
     assert (baseline.gflop_per_s, baseline.of_peak) == (100.0, 0.25)
@@ -82,8 +82,8 @@ def test_table_has_measured_skipped_and_failed_peers() -> None:
     report = Report("bundled", 512, 8, 16, 10.0, PEAKS, peers, {"a/b": "no c"}, {"d/e": "failed"})
     lines = table(report).splitlines()
     first, second = (" ".join(line.split()) for line in lines[1:3])
-    assert first == "ours/baseline float32 10 1.00 0.50 100 25% 900 0"
-    assert second == "ours/mixed bfloat16 30 3.00 - 300 25% 900 2.6e-02"
+    assert first == "nq/baseline float32 10 1.00 0.50 100 25% 900 0"
+    assert second == "nq/mixed bfloat16 30 3.00 - 300 25% 900 2.6e-02"
     assert "16 windows of 512 pieces, 10.0 GFLOP each, in batches of 8; median of 3" in table(
         report
     )
@@ -98,8 +98,8 @@ def test_peers_that_are_not_installed_are_skipped(monkeypatch: pytest.MonkeyPatc
     )
     installed, skipped = command.available(list(PEERS.values()))
     assert installed[0] == BASELINE
-    assert all(peer.ours for peer in installed)
-    assert [name for name in PEERS if not name.startswith("ours/")] == list(skipped)
+    assert all(peer.is_nq for peer in installed)
+    assert [name for name in PEERS if not name.startswith("nq/")] == list(skipped)
     message = "torch and transformers not installed: run pip install 'nq[peers]'"
     assert set(skipped.values()) == {message}
 
@@ -133,7 +133,7 @@ def test_a_peer_that_fails_is_reported_and_does_not_stop_the_others(tmp_path: Pa
     task = Task(tmp_path, tmp_path, WindowConfig(), rows, rows, 8)
     steps: list[tuple[int, int]] = []
     worker, other = measure(
-        [BASELINE, PEERS["ours/mixed+grappler+frozen+buckets"]],
+        [BASELINE, PEERS["nq/mixed+grappler+frozen+buckets"]],
         task,
         1,
         tmp_path,
@@ -143,8 +143,8 @@ def test_a_peer_that_fails_is_reported_and_does_not_stop_the_others(tmp_path: Pa
     assert other.failure == worker.failure
     assert not worker.seconds
     assert steps == [(1, 4)] * 4
-    assert "Traceback" in (tmp_path / "ours-baseline.log").read_text(encoding="utf-8")
-    with pytest.raises(Error, match="ours/baseline: FileNotFoundError"):
+    assert "Traceback" in (tmp_path / "nq-baseline.log").read_text(encoding="utf-8")
+    with pytest.raises(Error, match="nq/baseline: FileNotFoundError"):
         command.measured([worker, other])
 
 
@@ -168,7 +168,7 @@ def test_a_real_run_of_our_engines(pages: Path, tiny_model: Path, tmp_path: Path
     process = run(
         *("--data", pages, "--model", tiny_model, "--output", tmp_path / "out", "--json"),
         *("--batch-size", 2, "--windows", 3, "--rounds", 2),
-        *("--peers", "ours/mixed+grappler+frozen+buckets"),
+        *("--peers", "nq/mixed+grappler+frozen+buckets"),
     )
     assert (process.returncode, process.stderr) == (0, "")
     result = json.loads(process.stdout)
@@ -176,7 +176,7 @@ def test_a_real_run_of_our_engines(pages: Path, tiny_model: Path, tmp_path: Path
     assert (result["max_seq_length"], result["batch_size"], result["windows"]) == (32, 2, 128)
     assert result["gflop_per_window"] == pytest.approx(window_gflop(SHAPE, 32))
     baseline, mixed = result["peers"]
-    assert (baseline["name"], baseline["precision"]) == ("ours/baseline", "float32")
+    assert (baseline["name"], baseline["precision"]) == ("nq/baseline", "float32")
     assert (mixed["precision"], mixed["against_best_peer"]) == ("bfloat16", None)
     assert (baseline["drift"], baseline["against_baseline"]) == (0.0, 1.0)
     assert 0 < mixed["drift"] < 0.5
