@@ -252,7 +252,7 @@ def results(root: Path) -> str:
     tuned, matched = (read_result(name, root)["result"] for name in ("tune_dev", "match_pages"))
     some, dev = (
         {row["profile"]: row for row in read_result(name, root)["result"]["rows"]}
-        for name in ("sweep_60", "sweep_dev")
+        for name in ("sweep_60", "changes_dev")
     )
     speeds = " / ".join(f"{some[profile]['windows_per_s']:.1f}" for profile in COMPARED)
     names = " / ".join(f"`{profile}`" for profile in COMPARED)
@@ -280,6 +280,22 @@ def sweep(result: ResultFile) -> str:
     from experiments.sweep import Row, table
 
     return table([Row(**row) for row in result["rows"]])
+
+
+def changes(result: ResultFile) -> str:
+    """Returns the table of a sweep without its times, for runs on a machine that was in use."""
+    baseline = result["rows"][0]
+    rows = [
+        (
+            f"`{row['profile']}`",
+            f"{row['changed_share']:.1%}",
+            f"{row['micro_f1']:.4f}",
+            f"{row['micro_f1'] - baseline['micro_f1']:+.4f}",
+            f"{row['max_drift']:.2g}",
+        )
+        for row in result["rows"]
+    ]
+    return markdown(("profile", "answers changed", "micro-F1", "change", "largest drift"), *rows)
 
 
 def peers(result: ResultFile) -> str:
@@ -346,6 +362,7 @@ SOURCES: dict[str, Callable[[Path], str]] = {
 }
 KINDS: dict[str, Callable[[ResultFile], str]] = {
     "sweep": sweep,
+    "changes": changes,
     "peers": peers,
     "tune": tune,
     "match": match,

@@ -37,7 +37,7 @@ TUNE = {
     }.items()
 }
 PEER = {
-    "name": "ours/baseline",
+    "name": "nq/baseline",
     "precision": "float32",
     "windows_per_s": 1.923,
     "against_baseline": 1.0,
@@ -97,9 +97,11 @@ def test_other_kinds(root: Path) -> None:
     save(root, "tune_dev", TUNE)
     save(root, "peers_base", {"peers": [PEER]})
     save(root, "match_pages", MATCH)
+    save(root, "changes_dev", {"rows": [{**vars(ROW), "micro_f1": 0.5}, vars(ROW)]})
+    assert "| `mixed` | 1.7% | 0.4403 | -0.0597 | 0.24 |\n" in tables.table("changes_dev", root)
     assert "| micro-F1 | 0.472 | 0.497 |\n" in tables.table("tune_dev", root)
     assert "| yes/no accuracy (24 questions) |  | 0.708 |\n" in tables.table("tune_dev", root)
-    assert "| `ours/baseline` | float32 | 1.92 | 1.00 | 0 | 900 |\n" in tables.table(
+    assert "| `nq/baseline` | float32 | 1.92 | 1.00 | 0 | 900 |\n" in tables.table(
         "peers_base", root
     )
     assert "| 40 | 23 | 7 |\n" in tables.table("match_pages", root)
@@ -108,7 +110,7 @@ def test_other_kinds(root: Path) -> None:
 
 def test_results_of_the_readme_come_from_several_files(root: Path) -> None:
     rows = [{**vars(ROW), "profile": profile} for profile in tables.COMPARED]
-    for name in ("sweep_60", "sweep_dev"):
+    for name in ("sweep_60", "changes_dev"):
         save(root, name, {"rows": rows})
     save(root, "tune_dev", TUNE)
     save(root, "match_pages", MATCH)
