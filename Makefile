@@ -13,10 +13,10 @@ answer: $(VENV)/.run  ## Answer the bundled questions with the bundled model
 	@$(BIN)/python -m nq.answer
 
 test: $(VENV)/.dev lint types  ## Lint, types, all tests
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 test-fast: $(VENV)/.dev  ## The tests that take less than a few seconds each
-	@$(BIN)/python -m pytest -q -m "not slow"
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not slow" --hypothesis-profile fast
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check --quiet .

@@ -21,6 +21,7 @@ sys.modules["triton"] = None  # type: ignore[assignment]
 hypothesis.settings.register_profile(
     "nq", deadline=None, derandomize="CI" in os.environ, print_blob=True
 )
+hypothesis.settings.register_profile("fast", hypothesis.settings.get_profile("nq"), max_examples=20)
 hypothesis.settings.load_profile("nq")
 
 

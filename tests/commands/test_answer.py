@@ -156,6 +156,7 @@ def test_stdout_is_one_json_object_and_stderr_is_quiet(tiny_model: Path, tmp_pat
     assert json.loads(done.stdout)["run_id"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not NATIVE.is_dir(), reason="needs ../shared/data")
 @pytest.mark.parametrize("compat", ["ours", "bert-joint", "kisialiou"])
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ IMPORT = (
 INSTALL = "run pip install 'nq[cpu]' (or 'nq[gpu]' for an NVIDIA GPU)"
 
 
+@pytest.mark.slow
 def test_tensorflow_is_imported_without_output() -> None:
     process = in_python(IMPORT)
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "")

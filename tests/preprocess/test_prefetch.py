@@ -83,6 +83,7 @@ def no_work_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("nq.preprocess.prepare.unfinished")
 
 
+@pytest.mark.slow
 def test_writes_what_prepare_writes(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +157,7 @@ def test_the_work_of_a_killed_process_is_done_here(tmp_path: Path) -> None:
         assert prepared.examples == 20 and not prepared.reused
 
 
+@pytest.mark.slow
 def test_leaving_the_block_ends_the_process(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -147,6 +147,7 @@ def blocks_with_text(example: Example) -> int:
     return sum(not all(example.is_html[span.start : span.end]) for span in spans)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["baseline", "mixed+prune+rescore"])
 def test_the_input_is_decoded_twice(
     profile: str, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -19,10 +19,11 @@ import pytest
 from nq.tracking import attach, color, how_to_open, start
 from tests.tracking.mlflow_stores import stored, the_warning, use
 
+pytestmark = pytest.mark.slow  # importing MLflow takes ten seconds
+
 # ------------------------------------------------------------------------ recorded values
 
 
-@pytest.mark.slow
 def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
     with start(name="mixed+xla dev", profile="mixed+xla", tags={"device": "cpu"}) as run:
         run.params({"profile": "mixed+xla", "batch_size": 8, "threshold": None})

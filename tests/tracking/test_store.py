@@ -17,6 +17,8 @@ from nq.tracking import Limits, start
 from nq.tracking.store import import_mlflow
 from tests.tracking.mlflow_stores import QUICK_S, FirstRuns, free_port, stored, the_warning, use
 
+pytestmark = pytest.mark.slow  # importing MLflow takes ten seconds
+
 # ------------------------------------------------------------------------ failures
 
 

@@ -156,6 +156,7 @@ class UnreadableWindows(TrainingWindows):
         raise BatchReadError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", ["nothing", "settings", "windows", "weights"])
 def test_another_training_ignores_the_state(
     uninterrupted: tuple[keras.Model, Path], changed: str
