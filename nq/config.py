@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self, get_type_hints
 
-DECISION_RULES = ("default", "bert-joint", "kisialiou")
+MAX_NUMBER = 1e18
+"""The largest number that a file of settings may hold."""
+DECISION_RULES = ("default", "bert-joint", "kisialiou", "kisialiou-2020-04")
 
 
 def option(default: Any, help: str, **extra: Any) -> Any:
@@ -36,7 +38,9 @@ class Settings:
             kinds = (int, float) if expected is float else expected
             if isinstance(value, bool) or not isinstance(value, kinds):
                 kind = getattr(expected, "__name__", expected)
-                raise ValueError(f"{f.name} is {value!r}: expected a value of type {kind}")
+                raise ValueError(f"{f.name} is {value!r:.80}: expected a value of type {kind}")
+            if isinstance(value, float) and math.isnan(value):
+                raise ValueError(f"{f.name} is nan: expected a number")
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all fields as plain JSON values."""
@@ -47,13 +51,21 @@ class Settings:
         """Returns the settings in a mapping.
 
         Raises:
-            ValueError: an unknown key; the text names the known ones.
+            ValueError: an unknown key; the text names the known ones. Or a number is not finite,
+                or there is no mapping.
         """
+        if not isinstance(values, Mapping):
+            raise ValueError(f"found {values!r:.80} for {cls.__name__}: expected an object")
         values = {cls.ALIASES.get(name, name): value for name, value in values.items()}
         known = [f.name for f in fields(cls)]  # type: ignore[arg-type]
         unknown = sorted(set(values) - set(known))
         if unknown:
-            raise ValueError(f"unknown settings {unknown} for {cls.__name__}; known are {known}")
+            raise ValueError(
+                f"unknown settings {unknown!r:.80} for {cls.__name__}; known are {known}"
+            )
+        for name, value in values.items():
+            if isinstance(value, int | float) and not abs(value) <= MAX_NUMBER:
+                raise ValueError(f"{name} is {value!r:.80}: expected a number that is finite")
         return cls(**values)
 
 
@@ -78,6 +90,7 @@ class Compat:
         keep_unannotated: an example without annotations gives negative training windows,
             instead of none.
         id_name: name of the TFRecord column that holds the window's id.
+        max_seq_length: pieces in a window, unless ``WindowConfig`` says otherwise.
     """
 
     keep_query_marker: bool = True
@@ -87,6 +100,7 @@ class Compat:
     merge_all_short_answers: bool = False
     keep_unannotated: bool = False
     id_name: str = "unique_ids"
+    max_seq_length: int = 512
 
 
 _BERT_JOINT = Compat(
@@ -95,11 +109,14 @@ _BERT_JOINT = Compat(
     original_wordpiece=True,
     merge_all_short_answers=True,
     keep_unannotated=True,
+    max_seq_length=384,
 )
 COMPAT = {
     "ours": Compat(),
     "bert-joint": _BERT_JOINT,
-    "kisialiou": replace(_BERT_JOINT, angle_bracket_is_tag=True, id_name="unique_id"),
+    "kisialiou": replace(
+        _BERT_JOINT, angle_bracket_is_tag=True, id_name="unique_id", max_seq_length=512
+    ),
 }
 """Maps each compatibility mode to its switches."""
 
@@ -108,21 +125,39 @@ COMPAT_MODES = tuple(COMPAT)
 
 @dataclass(frozen=True)
 class WindowConfig(Settings):
-    """How a page becomes windows."""
+    """How a page becomes windows.
 
-    max_seq_length: int = option(512, "pieces in a window, padding included")
+    >>> WindowConfig().max_seq_length, WindowConfig(compat="bert-joint").max_seq_length
+    (512, 384)
+
+    Args:
+        max_seq_length: pieces in a window; 0 stands for the default of the compatibility mode,
+            which for ``bert-joint`` is that of Google's command line.
+    """
+
+    max_seq_length: int = option(
+        0,
+        "pieces in a window, padding included",
+        shown_default="512, with --compat bert-joint 384",
+    )
     doc_stride: int = option(128, "pieces from the start of one window to the start of the next")
     max_query_length: int = option(64, "pieces of the question, [Q] included")
     max_contexts: int = option(48, "blocks of a page that are read, the null context included")
     max_position: int = option(50, "where the counters in the [Paragraph=n] markers stop")
     compat: str = option(
         "ours",
-        "which features: ours, or exactly those of the original or of the 2020 port",
+        "which features: ours, or those of the original or of the 2020 port, piece by piece",
         choices=COMPAT_MODES,
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _check(
+            self.compat in COMPAT_MODES,
+            f"unknown compat {self.compat!r:.80}; known are {', '.join(COMPAT_MODES)}",
+        )
+        if self.max_seq_length == 0:
+            object.__setattr__(self, "max_seq_length", self.switches.max_seq_length)
         for name in ("doc_stride", "max_query_length", "max_contexts", "max_position"):
             value = getattr(self, name)
             _check(value >= 1, f"{name} must be at least 1, got {value}")
@@ -130,10 +165,6 @@ class WindowConfig(Settings):
             self.max_seq_length > self.max_query_length + 3,
             f"max_seq_length {self.max_seq_length} leaves no room for the page: it must be more "
             f"than max_query_length + 3 = {self.max_query_length + 3}",
-        )
-        _check(
-            self.compat in COMPAT_MODES,
-            f"unknown compat {self.compat!r}; known are {', '.join(COMPAT_MODES)}",
         )
 
     @property
@@ -269,14 +300,15 @@ class DecisionConfig(Settings):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Returns the settings in a mapping, in which ``weights`` is a mapping too."""
-        weights = RankingWeights.from_dict(values.get("weights", {}))
-        return super().from_dict({**values, "weights": weights})
+        if isinstance(values, Mapping):
+            values = {**values, "weights": RankingWeights.from_dict(values.get("weights", {}))}
+        return super().from_dict(values)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check(
             self.rule in DECISION_RULES,
-            f"unknown decision {self.rule!r}; known are {', '.join(DECISION_RULES)}",
+            f"unknown decision {self.rule!r:.80}; known are {', '.join(DECISION_RULES)}",
         )
         _check(
             self.max_answer_length >= 1,

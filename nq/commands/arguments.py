@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar, get_type_hints
 
 from nq.commands.terminal import UsageError
-from nq.config import Settings, TrackingConfig
+from nq.config import Settings, TrackingConfig, WindowConfig
 from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile, describe
 from nq.tracking import DEFAULT_EXPERIMENT
 
@@ -42,7 +42,8 @@ def add_settings(
             continue
         if "help" not in f.metadata:  # settings within settings have no option
             continue
-        default = f" (default: {f.default})" if show_default else ""
+        shown = f.metadata.get("shown_default", f.default)
+        default = f" (default: {shown})" if show_default else ""
         choices = f.metadata.get("choices")
         parser.add_argument(
             f"--{f.name.replace('_', '-')}",
@@ -65,6 +66,21 @@ def settings(base: type[S] | S, args: argparse.Namespace) -> S:
         return base(**given) if isinstance(base, type) else replace(base, **given)  # type: ignore[type-var]
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def window_settings(args: argparse.Namespace, folder: Path) -> WindowConfig:
+    """Returns how pages become windows: by ``args``, else as in the model folder's settings.
+
+    In a folder without settings, such as Google's, the compatibility mode decides the length.
+
+    Raises:
+        UsageError: the settings refuse a value.
+        ValueError: the folder's settings are damaged.
+    """
+    from nq.model.folder import SETTINGS, load_settings
+
+    has_settings = (folder / SETTINGS).is_file()
+    return settings(load_settings(folder).windows if has_settings else WindowConfig, args)
 
 
 def positive(text: str) -> int:
@@ -101,7 +117,7 @@ def profile(text: str) -> Profile:
 
 def add_data(parser: argparse.ArgumentParser, required: bool = True, note: str = "") -> None:
     """Adds ``--data``."""
-    text = f"files, globs or folders{note}"
+    text = f"files, globs, folders, or - for standard input{note}"
     parser.add_argument("--data", nargs="+", required=required, metavar="FILE", help=text)
 
 

@@ -32,16 +32,19 @@ def bm25(question: str, blocks: Sequence[Sequence[str]]) -> FloatArray:
     >>> bm25("Who wrote it?", [["she", "wrote", "it"], ["it", "rains"]]).round(2).tolist()
     [0.81, 0.2]
     """
-    counts = [Counter(words) for words in blocks]
-    frequency = Counter(word for count in counts for word in count)
+    wanted = set(WORD.findall(question.lower()))
+    counts: dict[str, Counter[int]] = {word: Counter() for word in sorted(wanted)}
+    for number, words in enumerate(blocks):
+        for word in words:
+            if word in wanted:
+                counts[word][number] += 1
     lengths = np.array([len(words) for words in blocks], np.float64)
     norm = K * (1 - B + B * lengths / max(lengths.mean(), 1.0)) if len(blocks) else lengths
     total = np.zeros(len(blocks))
-    for word in sorted(set(WORD.findall(question.lower()))):
-        df = frequency[word]
-        idf = np.log1p((len(blocks) - df + 0.5) / (df + 0.5))
-        tf = np.array([count[word] for count in counts], np.float64)
-        total += idf * tf * (K + 1) / (tf + norm)
+    for count in counts.values():
+        idf = np.log1p((len(blocks) - len(count) + 0.5) / (len(count) + 0.5))
+        rows, tf = np.array(list(count), np.int64), np.array(list(count.values()), np.float64)
+        total[rows] += idf * tf * (K + 1) / (tf + norm[rows])
     return total
 
 

@@ -1,13 +1,20 @@
 """The decision rules: ours and those of the two originals.
 
-| step      | bert-joint                        | kisialiou                            |
-|-----------|-----------------------------------|--------------------------------------|
-| positions | top 10 of all, then those in text | those in text, then top 5            |
-| pairs     | 1 to 30 pieces                    | 2 to 30 pieces                       |
-| choice    | the best                          | all above 0, without repetitions     |
-| long      | first top-level block around it   | of the best with such a block, > 3   |
-| short     | always                            | all above 8, scored by their mean    |
-| yes, no   | never                             | never                                |
+| step      | bert-joint                        | kisialiou                          |
+|-----------|-----------------------------------|------------------------------------|
+| positions | top 10 of all, then those in text | those in text, then top 5          |
+| pairs     | 1 to 30 pieces                    | 2 to 30 pieces, above 0            |
+| ties      | the larger span sum, then the     | the last pair                      |
+|           | first window and best start       |                                    |
+| long      | first top-level block around the  | of the best pair with such a       |
+|           | best pair                         | block, if above 3                  |
+| short     | the best pair                     | the best pair, if above 8          |
+| null      | scores -10000                     | scores -10000                      |
+| yes, no   | never                             | never                              |
+
+Both keep pairs whose end precedes their start in the document, which exist where the candidates
+are not in page order. ``kisialiou-2020-04`` is the rule of the port before its commit f95f9d3 of
+2020-05-09: all pairs above 8 are short answers, scored by their mean.
 
 Sources: google-research/language ``bert_joint/run_nq.py`` (``compute_predictions``) and
 kisialiou/NQ ``src/utils/utils.py``.
@@ -15,7 +22,7 @@ kisialiou/NQ ``src/utils/utils.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,10 +30,11 @@ import numpy as np
 from nq.config import DecisionConfig
 from nq.errors import Error
 from nq.postprocess.ranking import Ranking, rank
-from nq.postprocess.spans import pairs
+from nq.postprocess.spans import Ties, pairs
 from nq.records import Alternative, Example, Prediction, Span, WindowScores
 
 BERT_JOINT_K, KISIALIOU_K, DEFAULT_K = 10, 5, 20
+KISIALIOU_MIN_PIECES = 2
 KISIALIOU_LONG, KISIALIOU_SHORT = 3.0, 8.0
 NO_SCORE = -10000.0
 
@@ -70,39 +78,65 @@ def default(example: Example, scores: WindowScores, config: DecisionConfig) -> R
 
 def bert_joint(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
     """Returns the original's decision: the best pair of all windows, always given."""
-    candidates = pairs(scores, config.max_answer_length, k=BERT_JOINT_K)
+    candidates = pairs(
+        scores, config.max_answer_length, k=BERT_JOINT_K, ties=Ties.SPAN_SUM, backwards=True
+    )
     if not len(candidates):
-        return RankedPrediction(Prediction(example.example_id))
+        return _prediction(example, (None, NO_SCORE), (), NO_SCORE)
     best = candidates.scored_span(0)
     long = containing_block(example, best.span)
-    return RankedPrediction(
-        Prediction(example.example_id, long, best.score, (best.span,), best.score)
-    )
+    return _prediction(example, (long, best.score), (best.span,), best.score)
 
 
 def kisialiou(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
-    """Returns the 2020 port's decision: two fixed thresholds, any number of short answers."""
-    candidates = pairs(scores, config.max_answer_length, 2, KISIALIOU_K, np.float32)
+    """Returns the 2020 port's decision: the best pair, under two fixed thresholds."""
+    answers = _port_answers(scores, config)
+    short, score = next(iter(answers.items()), (None, NO_SCORE))
+    if short is None or score <= KISIALIOU_SHORT:
+        return _prediction(example, _port_long(example, answers), (), NO_SCORE)
+    return _prediction(example, _port_long(example, answers), (short,), score)
+
+
+def kisialiou_2020_04(
+    example: Example, scores: WindowScores, config: DecisionConfig
+) -> RankedPrediction:
+    """Returns the port's decision before 2020-05-09: any number of short answers."""
+    answers = _port_answers(scores, config)
+    shorts = {span: score for span, score in answers.items() if score > KISIALIOU_SHORT}
+    mean = sum(shorts.values()) / len(shorts) if shorts else 0.0
+    return _prediction(example, _port_long(example, answers), tuple(shorts), mean)
+
+
+def _prediction(
+    example: Example, long: tuple[Span | None, float], shorts: tuple[Span, ...], score: float
+) -> RankedPrediction:
+    return RankedPrediction(Prediction(example.example_id, *long, shorts, score))
+
+
+def _port_answers(scores: WindowScores, config: DecisionConfig) -> dict[Span, float]:
+    """Returns the port's distinct spans above 0 with their scores, the best first."""
+    limits = (config.max_answer_length, KISIALIOU_MIN_PIECES, KISIALIOU_K)
+    candidates = pairs(scores, *limits, np.float32, ties=Ties.LAST, backwards=True)
     candidates = candidates.where(candidates.score > 0)
-    best: dict[Span, float] = {}
+    answers: dict[Span, float] = {}
     for i in range(len(candidates)):
         scored = candidates.scored_span(i)
-        best.setdefault(scored.span, scored.score)
-    blocks = ((containing_block(example, span), score) for span, score in best.items())
-    long, long_score = next((b for b in blocks if b[0] is not None), (None, NO_SCORE))
-    if long_score <= KISIALIOU_LONG:
-        long, long_score = None, NO_SCORE
-    shorts = {span: score for span, score in best.items() if score > KISIALIOU_SHORT}
-    short_score = sum(shorts.values()) / len(shorts) if shorts else 0.0
-    return RankedPrediction(
-        Prediction(example.example_id, long, long_score, tuple(shorts), short_score)
-    )
+        answers.setdefault(scored.span, scored.score)
+    return answers
+
+
+def _port_long(example: Example, answers: Mapping[Span, float]) -> tuple[Span | None, float]:
+    """Returns the block of the best span that has one, if its score is high enough."""
+    blocks = ((containing_block(example, span), score) for span, score in answers.items())
+    long, score = next((b for b in blocks if b[0] is not None), (None, NO_SCORE))
+    return (long, score) if score > KISIALIOU_LONG else (None, NO_SCORE)
 
 
 RULES = {
     "default": DecisionRule(default, DEFAULT_K, text_only=True, with_bytes=True, ranks=True),
     "bert-joint": DecisionRule(bert_joint, BERT_JOINT_K, text_only=False),
     "kisialiou": DecisionRule(kisialiou, KISIALIOU_K, text_only=True),
+    "kisialiou-2020-04": DecisionRule(kisialiou_2020_04, KISIALIOU_K, text_only=True),
 }
 
 

@@ -6,6 +6,7 @@ start logit + end logit - (start logit of [CLS] + end logit of [CLS]).
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +47,22 @@ class Pairs:
         )
 
 
+class Ties(enum.Enum):
+    """Which of several pairs with equal scores comes first."""
+
+    POSITION = "the first window, then the first start, then the first end position"
+    SPAN_SUM = "the largest start + end logit, then the first window, the best start, the best end"
+    LAST = "the last window, then the best end, then the best start, the last of equal ones"
+
+
 def pairs(
     scores: WindowScores,
     max_pieces: int | None = None,
     min_pieces: int = 1,
     k: int | None = None,
     dtype: Any = np.float64,
+    ties: Ties = Ties.POSITION,
+    backwards: bool = False,
 ) -> Pairs:
     """Returns all valid pairs of the k best starts and the k best ends of each window.
 
@@ -61,6 +72,9 @@ def pairs(
         min_pieces: minimum length.
         k: number of positions to pair; by default all in ``scores``.
         dtype: in which scores are added; the originals differ.
+        ties: the order of equal scores.
+        backwards: whether to keep pairs whose document tokens run backwards, which exist where
+            the candidates of a page are not in page order.
     """
     start_logit = scores.start_logit[:, :k].astype(dtype)
     end_logit = scores.end_logit[:, :k].astype(dtype)
@@ -68,13 +82,20 @@ def pairs(
     start_pos, end_pos = scores.start_pos[:, :k, None], scores.end_pos[:, None, :k]
     length = end_pos - start_pos + 1
     start_doc, end_doc = scores.start_doc[:, :k, None], scores.end_doc[:, None, :k]
-    valid = (start_doc >= 0) & (end_doc >= start_doc) & (length >= min_pieces)
+    valid = (start_doc >= 0) & (end_doc >= (0 if backwards else start_doc)) & (length >= min_pieces)
     if max_pieces is not None:
         valid &= length <= max_pieces
     window, i, j = np.nonzero(valid)
-    score = (start_logit[window, i] + end_logit[window, j]) - (cls[window, 0] + cls[window, 1])
+    start, end = start_logit[window, i], end_logit[window, j]
+    score = (start + end) - (cls[window, 0] + cls[window, 1])
     start_pos, end_pos = scores.start_pos[window, i], scores.end_pos[window, j]
-    order = np.lexsort((end_pos, start_pos, window, -score))
+    order = np.lexsort(
+        {
+            Ties.POSITION: (end_pos, start_pos, window, -score),
+            Ties.SPAN_SUM: (j, i, window, -(start + end), -score),
+            Ties.LAST: (-start_pos, -start, -end_pos, -end, -window, -score),
+        }[ties]
+    )
     return Pairs(
         score, window, start_pos, end_pos, scores.start_doc[window, i], scores.end_doc[window, j]
     ).where(order)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nq.evaluation import labels, nq_eval
+from nq.files import file_status
 from nq.formats import inputs
 from nq.formats.predictions import byte_span
 from nq.records import Annotation, Example, ExampleId, IntArray, Span
@@ -33,7 +34,7 @@ class Evaluation:
         if not example.annotations:
             self.without_gold += 1
             return None
-        label = labels.prediction_label(prediction)
+        label = labels.prediction_label(_scorable(prediction, len(example.tokens)))
         gold = gold_labels(example)
         self._gold[example.example_id] = gold
         self._predictions[example.example_id] = label
@@ -65,7 +66,12 @@ def evaluate(gold: Sequence[str | Path], predictions: str | Path) -> dict[str, f
     """
     gold = inputs.path_list("gold", gold)
     given = labels.read_predictions(Path(inputs.path_text(predictions)))
-    wanted = {example.example_id: gold_labels(example) for example in _annotated(gold)}
+    paths = inputs.find_files(gold)
+    before = [file_status(path) for path in paths]
+    wanted = {example.example_id: gold_labels(example) for example in _annotated(paths)}
+    for path, status in zip(paths, before, strict=True):
+        if file_status(path) != status:
+            raise ValueError(f"{path} changed while it was read: run again when it is complete")
     if not wanted:
         raise ValueError(f"no annotations in {', '.join(gold)}: give annotated data")
     return nq_eval.score(wanted, given, one_annotator=True)
@@ -96,6 +102,21 @@ def _span(span: Span | None, token_bytes: IntArray | None) -> labels.Span:
     if span is None or span.start >= span.end:
         return labels.Span()
     return labels.Span(*byte_span(span, token_bytes), span.start, span.end)
+
+
+def _scorable(prediction: dict[str, Any], n_tokens: int) -> dict[str, Any]:
+    """Returns a prediction without spans whose end precedes their start.
+
+    The rules of the originals give such spans where the candidates are not in page order, and the
+    official evaluation refuses a whole file for them. A span behind the page, which no gold answer
+    equals, is scored in their place.
+    """
+    wrong = {"start_token": n_tokens, "end_token": n_tokens + 1, "start_byte": -1, "end_byte": -1}
+    shorts = [
+        wrong if 0 <= span["end_token"] <= span["start_token"] else span
+        for span in prediction["short_answers"]
+    ]
+    return {**prediction, "short_answers": shorts}
 
 
 def _is_correct(gold: list[labels.Label], label: labels.Label) -> bool:

@@ -6,6 +6,7 @@ import argparse
 import importlib
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from nq.commands.main import COMMANDS, console, module_of
 from nq.commands.terminal import UsageError
 from nq.config import DecisionConfig, Settings, TrackingConfig, TrainConfig, WindowConfig
 from nq.inference.profile import AUTO, DEFAULT_PROFILE, OPTIMIZATIONS, Profile
+from nq.model.folder import ModelSettings, save_settings
 
 OURS = [command for command in COMMANDS if command != "eval"]
 """The commands whose options are ours; those of eval are the official ones."""
@@ -35,7 +37,8 @@ def test_every_field_is_an_option_with_help(cls: type[Settings]) -> None:
     text = " ".join(parser.format_help().split())
     for f in fields(cls):  # type: ignore[arg-type]
         assert f"--{f.name.replace('_', '-')}" in text
-        assert f"{f.metadata['help']} (default: {f.default})" in text
+        default = f.metadata.get("shown_default", f.default)
+        assert f"{f.metadata['help']} (default: {default})" in text
 
 
 def test_settings_are_read_back() -> None:
@@ -50,6 +53,26 @@ def test_settings_are_read_back() -> None:
         max_seq_length=256, doc_stride=64, compat="bert-joint"
     )
     assert arguments.settings(base, argparse.Namespace()) == base
+
+
+@pytest.mark.parametrize(
+    ("options", "own", "length"),
+    [
+        ((), None, 512),
+        (("--compat", "bert-joint"), None, 384),
+        (("--compat", "kisialiou"), None, 512),
+        (("--compat", "bert-joint"), 256, 256),
+        (("--compat", "bert-joint", "--max-seq-length", "320"), 256, 320),
+        (("--compat", "bert-joint", "--max-seq-length", "512"), None, 512),
+    ],
+)
+def test_compatibility_mode_decides_the_length_unless_told_otherwise(
+    options: tuple[str, ...], own: int | None, length: int, tmp_path: Path
+) -> None:
+    if own:
+        save_settings(tmp_path, ModelSettings(WindowConfig(max_seq_length=own)))
+    args = parse(lambda parser: arguments.add_settings(parser, WindowConfig), *options)
+    assert arguments.window_settings(args, tmp_path).max_seq_length == length
 
 
 def test_some_fields_only() -> None:

@@ -14,14 +14,12 @@ from nq.errors import Error
 from nq.evaluation import labels
 from nq.formats.predictions import encode_prediction
 from nq.postprocess.decision import RULES, check_rule, decide
-from nq.records import Candidate, Example, Prediction, Span, YesNo
+from nq.records import Candidate, Example, Prediction, Span
 from tests.postprocess import synthetic_pages
 
 seeds = st.integers(0, 2**32 - 1)
 two_hundred_examples = settings(max_examples=200)
 each_rule = pytest.mark.parametrize("rule", RULES)
-Scored = tuple[float, int, int, int, Span]
-"""Score, window, start position, end position, and span."""
 
 
 def predict(rule: str, example: Example, logits: synthetic_pages.Logits) -> Prediction:
@@ -37,10 +35,6 @@ def top(values: list[float], positions: list[int], n: int) -> list[int]:
     return sorted(positions, key=lambda i: (-values[i], i))[:n]
 
 
-def best_first(answers: list[Scored]) -> list[Scored]:
-    return sorted(answers, key=lambda scored: (-scored[0], *scored[1:4]))
-
-
 def block_around(example: Example, span: Span) -> Span | None:
     for candidate in example.candidates:
         inside = candidate.span.start <= span.start and span.end <= candidate.span.end
@@ -50,51 +44,73 @@ def block_around(example: Example, span: Span) -> Span | None:
 
 
 def bert_joint(example: Example, logits: synthetic_pages.Logits) -> Prediction:
-    """Top 10 of all but [CLS], then those in text; 1 to 30 pieces; the best; always given."""
-    answers: list[Scored] = []
+    """Top 10 of all but [CLS], then those in text; 1 to 30 pieces; the best; always given.
+
+    Of equal scores the larger sum of start and end wins, then the first pair of the loops.
+    """
+    best: tuple[tuple[float, float], Span] | None = None
     for window, doc in enumerate(logits.doc.tolist()):
         start, end = logits.start[window].tolist(), logits.end[window].tolist()
         for i in top(start, list(range(1, len(doc))), 10):
             for j in top(end, list(range(1, len(doc))), 10):
-                if i <= j < i + 30 and 0 <= doc[i] <= doc[j]:
-                    score = start[i] + end[j] - (start[0] + end[0])
-                    answers.append((score, window, i, j, Span(doc[i], doc[j] + 1)))
-    if not answers:
-        return Prediction(example.example_id)
-    score, *_, span = best_first(answers)[0]
-    return Prediction(
-        example.example_id, block_around(example, span), score, (span,), score, YesNo.NONE
-    )
+                if i <= j < i + 30 and doc[i] >= 0 and doc[j] >= 0:
+                    span_sum = start[i] + end[j]
+                    key = span_sum - (start[0] + end[0]), span_sum
+                    if best is None or key > best[0]:
+                        best = key, Span(doc[i], doc[j] + 1)
+    if best is None:
+        return Prediction(example.example_id, None, -10_000.0, (), -10_000.0)
+    (score, _), span = best
+    return Prediction(example.example_id, block_around(example, span), score, (span,), score)
 
 
-def kisialiou(example: Example, logits: synthetic_pages.Logits) -> Prediction:
-    """Those in text, then top 5; 2 to 30 pieces; thresholds 0, 3 (long) and 8 (short)."""
-    answers: list[Scored] = []
+def port_spans(logits: synthetic_pages.Logits) -> dict[Span, float]:
+    """Those in text, then top 5; 2 to 30 pieces above 0; of equal scores the last pair first.
+
+    The loops go from the worst of the top positions to the best, the ends outside.
+    """
+    scored: list[tuple[float, int, Span]] = []
     for window, doc in enumerate(logits.doc.tolist()):
         start, end = logits.start[window], logits.end[window]
         text = [i for i in range(1, len(doc)) if doc[i] != -1]
-        for i in top(start.tolist(), text, 5):
-            for j in top(end.tolist(), text, 5):
-                if i < j < i + 30 and doc[i] <= doc[j]:
-                    score = float((start[i] + end[j]) - (start[0] + end[0]))
-                    if score > 0:
-                        answers.append((score, window, i, j, Span(doc[i], doc[j] + 1)))
+        starts, ends = (
+            sorted(top(values.tolist(), text, 5), key=lambda i: (values[i], i))
+            for values in (start, end)
+        )
+        for j in ends:
+            for i in starts:
+                score = float((start[i] + end[j]) - (start[0] + end[0]))
+                if i < j < i + 30 and score > 0:
+                    scored.append((score, len(scored), Span(doc[i], doc[j] + 1)))
     spans: dict[Span, float] = {}
-    for score, *_, span in best_first(answers):
-        if span not in spans:
-            spans[span] = score
-    long, long_score = None, -10_000.0
+    for score, _, span in sorted(scored, reverse=True):
+        spans.setdefault(span, score)
+    return spans
+
+
+def port_long(example: Example, spans: dict[Span, float]) -> tuple[Span | None, float]:
+    """The block of the best span that has one, if the span's score is above 3."""
     for span, score in spans.items():
         block = block_around(example, span)
         if block is not None:
-            if score > 3:
-                long, long_score = block, score
-            break
-    shorts = [(span, score) for span, score in spans.items() if score > 8]
-    mean = sum(score for _, score in shorts) / max(1, len(shorts))
-    return Prediction(
-        example.example_id, long, long_score, tuple(s for s, _ in shorts), mean, YesNo.NONE
-    )
+            return (block, score) if score > 3 else (None, -10_000.0)
+    return None, -10_000.0
+
+
+def kisialiou(example: Example, logits: synthetic_pages.Logits) -> Prediction:
+    """The best span is the short answer if its score is above 8."""
+    spans = port_spans(logits)
+    best = [(span, score) for span, score in spans.items() if score > 8][:1]
+    shorts, score = ((best[0][0],), best[0][1]) if best else ((), -10_000.0)
+    return Prediction(example.example_id, *port_long(example, spans), shorts, score)
+
+
+def kisialiou_2020_04(example: Example, logits: synthetic_pages.Logits) -> Prediction:
+    """All spans above 8 are short answers, scored by their mean."""
+    spans = port_spans(logits)
+    shorts = {span: score for span, score in spans.items() if score > 8}
+    mean = sum(shorts.values()) / max(1, len(shorts))
+    return Prediction(example.example_id, *port_long(example, spans), tuple(shorts), mean)
 
 
 @two_hundred_examples
@@ -109,6 +125,8 @@ def test_bert_joint_decides_as_the_original(seed: int, ties: bool) -> None:
 def test_kisialiou_decides_as_the_2020_port(seed: int, ties: bool) -> None:
     example, logits = synthetic_pages.example(seed), synthetic_pages.logits(seed, ties)
     assert predict("kisialiou", example, logits) == kisialiou(example, logits)
+    earlier = kisialiou_2020_04(example, logits)
+    assert predict("kisialiou-2020-04", example, logits) == earlier
 
 
 # --- cases in which the two differ
@@ -172,7 +190,7 @@ def test_only_bert_joint_gives_answers_with_scores_below_zero() -> None:
     logits = one_window({3: -0.5}, {5: -0.5})
     answer = predict("bert-joint", PAGE, logits)
     assert (answer.shorts, answer.short_score) == ((Span(2, 5),), -1.0)
-    assert predict("kisialiou", PAGE, logits) == Prediction(1, long_score=-10_000.0)
+    assert predict("kisialiou", PAGE, logits) == Prediction(1, None, -10_000.0, (), -10_000.0)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +202,7 @@ def test_the_thresholds_of_kisialiou_are_exclusive(score: float, long: bool, sho
     assert (answer.long == Span(0, 10)) == long
     assert (answer.shorts == (Span(2, 5),)) == short
     assert answer.long_score == (score if long else -10_000)
-    assert answer.short_score == (score if short else 0)
+    assert answer.short_score == (score if short else -10_000)
 
 
 def test_answers_have_at_most_30_pieces() -> None:
@@ -219,6 +237,9 @@ def test_every_example_has_a_prediction_that_the_evaluation_accepts(
     assert math.isfinite(prediction.long_score) and math.isfinite(prediction.short_score)
     tops = {candidate.span for candidate in example.candidates if candidate.top_level}
     assert prediction.long is None or prediction.long in tops
+    if any(span.end <= span.start for span in prediction.shorts):
+        assert rule != "default" and (np.diff(logits.doc) < -1).any()
+        return
     label = labels.prediction_label(encode_prediction(prediction))
     assert (label.has_long or label.has_short) == prediction.answered
 

@@ -89,6 +89,15 @@ def test_metrics_are_those_of_the_evaluation_of_the_files(tmp_path: Path) -> Non
     assert 0 < expected["micro_f1"] < 1
 
 
+@pytest.mark.parametrize("gold", [SHORT, NO_ANSWER])
+def test_span_whose_end_precedes_its_start_is_a_wrong_answer(gold: Annotation) -> None:
+    backwards = Prediction(1, gold.long, 5.0, (Span(4, 2),), 5.0)
+    evaluation = Evaluation()
+    assert evaluation.add(example(1, gold), encode_prediction(backwards)) is False
+    metrics = evaluation.metrics()
+    assert metrics["short-answer-precision"] == metrics["short-answer-f1"] == 0
+
+
 def test_without_gold_there_is_nothing_to_score() -> None:
     evaluation = Evaluation()
     assert evaluation.add(example(1), encode_prediction(Prediction(1, Span(1, 2)))) is None

@@ -1,0 +1,117 @@
+"""Compares the decision rules on the same scores of the same model.
+
+    python -m experiments.decisions --data dev.jsonl.gz --profile mixed+buckets+openvino
+
+Every rule decides from the scores of one run, or of a second run if it needs other positions of the
+windows. The default rule was fitted to the even half of dev, so the table is that of the examples
+with odd ids, unless ``--half all`` is given. "best" F1 is at the best threshold of the scores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from experiments.errors.finished import FinishedRun, read_run
+from experiments.margin import REMAINDERS, in_half
+from experiments.text_tables import markdown
+from nq.commands import arguments, terminal
+from nq.config import DECISION_RULES, DecisionConfig
+from nq.errors import Error
+from nq.formats.predictions import encode_prediction
+from nq.postprocess.decision import RULES, decide
+from nq.runs.evaluate import Evaluation
+from nq.runs.job import Job
+from nq.runs.run import run
+
+METRICS = {
+    "long-answer-f1": "long F1",
+    "long-best-threshold-f1": "long F1 best",
+    "short-answer-f1": "short F1",
+    "short-best-threshold-f1": "short F1 best",
+    "micro_f1": "micro-F1",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.decisions",
+        description="Compares the decision rules on the scores of one model.",
+        epilog=arguments.PROFILES_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    arguments.add_data(parser, note=" of annotated data")
+    arguments.add_model(parser)
+    arguments.add_profile(parser)
+    arguments.add_limit(parser)
+    parser.add_argument(
+        "--half",
+        choices=[*REMAINDERS, "all"],
+        default="odd",
+        help="examples that are evaluated, by their ids (default: odd)",
+    )
+    arguments.add_common(parser)
+    return parser
+
+
+def compare(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
+    with tempfile.TemporaryDirectory() as folder:
+        rows = list(_rows(replace(job, root=Path(folder)), args.half))
+    if args.json:
+        terminal.print_json({"rows": rows})
+    else:
+        print(table(rows), end="")
+    return 0
+
+
+def _rows(job: Job, half: str) -> Iterator[dict[str, Any]]:
+    """Yields the metrics of each rule; rules with the same kind of positions share a run."""
+    runs: dict[bool, FinishedRun] = {}
+    # The rule with the most positions comes first: its scores contain those of the others.
+    for rule in sorted(DECISION_RULES, key=lambda rule: -RULES[rule].k):
+        decision, text_only = replace(job.decision, rule=rule), RULES[rule].text_only
+        if text_only not in runs:
+            with terminal.progress_bar(rule, "windows") as bar:
+                folder = run(replace(job, decision=decision), progress=bar).folder
+            runs[text_only] = read_run(folder)
+        metrics = _evaluate(runs[text_only], decision, half)
+        yield {"decision": rule, **{name: metrics[name] for name in ("long-answer-n", *METRICS)}}
+
+
+def _evaluate(finished: FinishedRun, decision: DecisionConfig, half: str) -> dict[str, float]:
+    """Returns the metrics of a rule on the scores of a run.
+
+    Raises:
+        Error: no example of this half has gold.
+    """
+    evaluation = Evaluation()
+    for key, example in finished.examples():
+        if finished.scores is not None and in_half(example.example_id, half):
+            prediction = decide(example, finished.scores[key], decision).prediction
+            evaluation.add(example, encode_prediction(prediction))
+    metrics = evaluation.metrics()
+    if not metrics:
+        raise Error(f"the half {half!r} of the examples has no annotations: give annotated data")
+    return metrics
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Returns the rows as a Markdown table."""
+    cells = ((f"`{row['decision']}`", *(f"{row[name]:.3f}" for name in METRICS)) for row in rows)
+    return markdown(("decision", *METRICS.values()), *cells)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    return terminal.run(compare, parser(), argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,51 @@
+"""Tests the comparison of decision rules: each has the metrics of a run of its own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import nq
+from experiments import decisions, tables
+from nq.config import DECISION_RULES
+from nq.model.folder import load_settings
+
+FILES = [nq.bundled_sample()]
+
+
+def compare(
+    capsys: pytest.CaptureFixture[str], model: Path, *options: str
+) -> list[dict[str, float]]:
+    arguments = ["--data", *map(str, FILES), "--model", str(model), "--json", *options]
+    assert decisions.main(arguments) == 0
+    rows: list[dict[str, float]] = json.loads(capsys.readouterr().out)["rows"]
+    return rows
+
+
+@pytest.mark.slow
+def test_each_rule_has_the_metrics_of_its_own_run(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = compare(capsys, tiny_model, "--half", "all")
+    assert tables.decisions({"rows": rows}).count("| `") == len(rows) == len(DECISION_RULES)
+    for row in rows:
+        own = load_settings(tiny_model).decision
+        decision = replace(own, rule=str(row.pop("decision")))
+        result = nq.run(nq.Job(FILES, tiny_model, decision=decision, root=tmp_path))
+        assert row == {name: result.metrics[name] for name in row}
+
+
+def test_data_without_gold_is_an_error(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = FILES[0].read_text(encoding="utf-8").splitlines()[:2]
+    records = [json.loads(line) for line in lines]
+    for record in records:
+        del record["annotations"]
+    path = tmp_path / "without.jsonl"
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+    assert decisions.main(["--data", str(path), "--model", str(tiny_model), "--half", "all"]) == 1
+    assert "the half 'all' of the examples has no annotations" in capsys.readouterr().err

@@ -1,0 +1,139 @@
+"""Decisions whose expected values come from the originals' own code, not from our rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nq.config import DecisionConfig
+from nq.postprocess.decision import RULES, decide
+from nq.records import Candidate, Example, Span, WindowScores
+
+LENGTH = 20
+OFFSET = 4
+"""Position of the first document token in each window."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Logits of one window by position; all others are far below."""
+
+    start: Mapping[int, float]
+    end: Mapping[int, float]
+    cls: tuple[float, float] = (0.0, 0.0)
+
+
+def example(candidates: Sequence[Span] = (Span(0, 40),)) -> Example:
+    tokens = [f"t{i}" for i in range(40)]
+    blocks = [Candidate(span, top_level=True) for span in candidates]
+    return Example(7, "why", tokens, [False] * len(tokens), blocks)
+
+
+def window_scores(
+    windows: Sequence[Window], rule: str, token_map: Sequence[int] | None = None
+) -> WindowScores:
+    """Returns the top k of the windows, as the rule needs them; -1 outside of the document."""
+    k, text_only = RULES[rule].k, RULES[rule].text_only
+    doc = np.array(token_map or [-1] * OFFSET + list(range(LENGTH - OFFSET)))
+    columns: dict[str, list[object]] = {name: [] for name in WindowScores.__slots__}
+    for window in windows:
+        for side in ("start", "end"):
+            logits = np.full(LENGTH, -100.0, np.float32)
+            for position, value in getattr(window, side).items():
+                logits[position] = value
+            allowed = doc >= 0 if text_only else np.arange(LENGTH) > 0
+            order = np.argsort(-np.where(allowed, logits, -1e9), kind="stable")[:k]
+            columns[f"{side}_pos"].append(order)
+            columns[f"{side}_doc"].append(doc[order])
+            columns[f"{side}_logit"].append(logits[order])
+        columns["cls_logit"].append(window.cls)
+        columns["type_logits"].append([0.0] * 5)
+    floats = ("start_logit", "end_logit", "cls_logit", "type_logits")
+    arrays: dict[str, Any] = {
+        name: np.array(rows, np.float32 if name in floats else np.int64)
+        for name, rows in columns.items()
+    }
+    return WindowScores(**arrays)
+
+
+def decided(
+    rule: str, windows: Sequence[Window], token_map: Sequence[int] | None = None, **page: object
+) -> tuple[Span | None, float, tuple[Span, ...], float]:
+    scores = window_scores(windows, rule, token_map)
+    config = DecisionConfig(rule=rule)
+    given = decide(example(**page), scores, config).prediction  # type: ignore[arg-type]
+    return given.long, given.long_score, given.shorts, given.short_score
+
+
+BLOCK = Span(0, 40)
+MINIMAL = Window({5: 6, 15: 6.5}, {6: 6, 16: 6.5})
+
+
+def test_port_gives_only_its_best_pair() -> None:
+    """From the port's code since its commit f95f9d3 of 2020-05-09."""
+    shifted = Window({5 + OFFSET: 6, 15: 6.5}, {6 + OFFSET: 6, 16: 6.5})
+    assert decided("kisialiou", [MINIMAL]) == (BLOCK, 13.0, (Span(11, 13),), 13.0)
+    assert decided("kisialiou", [shifted])[2] == (Span(11, 13),)
+
+
+def test_minimal_case_of_the_port() -> None:
+    """Positions and document tokens differ by 3: the answer is (12, 14) with 13."""
+    token_map = [-1] * 3 + list(range(LENGTH - 3))
+    long, long_score, shorts, score = decided("kisialiou", [MINIMAL], token_map)
+    assert (long, long_score, shorts, score) == (BLOCK, 13.0, (Span(12, 14),), 13.0)
+
+
+def test_earlier_rule_of_the_port_gave_three_answers() -> None:
+    token_map = [-1] * 3 + list(range(LENGTH - 3))
+    *_, shorts, score = decided("kisialiou-2020-04", [MINIMAL], token_map)
+    assert (len(shorts), score) == (3, 12.5)
+
+
+@pytest.mark.parametrize(
+    ("peak", "short_score"), [(4.0, -10000.0), (4.001, 8.002), (3.0, -10000.0)]
+)
+def test_short_answers_of_the_port_score_above_8(peak: float, short_score: float) -> None:
+    *_, shorts, score = decided("kisialiou", [Window({5: peak}, {6: peak})])
+    assert score == pytest.approx(short_score, abs=1e-4)
+    assert bool(shorts) is (short_score > 0)
+
+
+def test_last_of_equal_pairs_is_the_answer_of_the_port() -> None:
+    windows = [Window({5: 6}, {6: 6}), Window({7: 6}, {8: 6})]
+    assert decided("kisialiou", windows)[2] == (Span(3, 5),)
+    equal_logits = Window({9: 5, 6: 5}, {7: 5, 10: 5})
+    assert decided("kisialiou", [equal_logits])[2] == (Span(5, 7),)
+    best_end_first = Window({12: 5, 4: 4}, {13: 4, 5: 5})
+    assert decided("kisialiou", [best_end_first])[2] == (Span(0, 2),)
+
+
+def test_larger_span_sum_wins_between_windows_of_the_original() -> None:
+    windows = [Window({5: 5}, {5: 5}), Window({6: 6}, {6: 6}, (1.0, 1.0))]
+    assert decided("bert-joint", windows) == (BLOCK, 10.0, (Span(2, 3),), 10.0)
+
+
+def test_best_start_wins_within_a_window_of_the_original() -> None:
+    window = Window({12: 5, 4: 4}, {13: 4, 5: 5})
+    token_map = [-1, -1, -1, -1, *range(4, LENGTH)]
+    assert decided("bert-joint", [window], token_map) == (BLOCK, 9.0, (Span(12, 14),), 9.0)
+
+
+@pytest.mark.parametrize("rule", ["bert-joint", "kisialiou"])
+def test_no_valid_pair_scores_minus_10000(rule: str) -> None:
+    nothing = [-1] * LENGTH
+    assert decided(rule, [MINIMAL], nothing) == (None, -10000.0, (), -10000.0)
+
+
+@pytest.mark.parametrize("rule", ["bert-joint", "kisialiou"])
+def test_pairs_that_run_backwards_are_kept(rule: str) -> None:
+    """Two candidates out of page order: the token map falls from 19 to 0 in the window."""
+    token_map = [-1] * OFFSET + [18, 19, 0, 1, *range(20, LENGTH + 16 - OFFSET)]
+    window = Window({5: 6}, {7: 6})
+    long, _, shorts, score = decided(
+        rule, [window], token_map, candidates=[Span(18, 20), Span(0, 2)]
+    )
+    assert (long, shorts, score) == (Span(18, 20), (Span(19, 2),), 12.0)
