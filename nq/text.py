@@ -1,5 +1,14 @@
 """Helpers for text that is shown to users."""
 
+import re
+
+BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+# Besides control characters: line and paragraph separators, lone surrogates, and the characters
+# that reverse the direction of the text after them.
+_OTHERS = r"\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_CONTROL = re.compile(rf"[\x00-\x1f{_OTHERS}]")
+_CONTROL_EXCEPT_LINE_FEED = re.compile(rf"[\x00-\x09\x0b-\x1f{_OTHERS}]")
+
 
 def truncate(text: str, width: int) -> str:
     """Returns at most ``width`` characters of a text; the last one is "…" if it was longer.
@@ -8,3 +17,30 @@ def truncate(text: str, width: int) -> str:
     ('Obama', 'Oba…')
     """
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def format_bytes(size: int) -> str:
+    """Returns a number of bytes in the largest unit of which it has one.
+
+    >>> format_bytes(0), format_bytes(1023), format_bytes(3 << 19), format_bytes(5 << 50)
+    ('0 bytes', '1023 bytes', '1.5 MiB', '5120.0 TiB')
+    """
+    unit = min(max(size.bit_length() - 1, 0) // 10, len(BYTE_UNITS) - 1)
+    return f"{size / (1 << 10 * unit):.{1 if unit else 0}f} {BYTE_UNITS[unit]}"
+
+
+def visible(text: str, lines: bool = False) -> str:
+    r"""Returns text from data or from a file name for a terminal or a log.
+
+    Control characters become visible escapes, because a terminal would obey them. Escaped text
+    that is part of JSON stays JSON of the same value.
+
+    Args:
+        text: any text.
+        lines: whether to keep line feeds.
+
+    >>> print(visible("a\x1b[31mb\n"))
+    a\u001b[31mb\u000a
+    """
+    pattern = _CONTROL_EXCEPT_LINE_FEED if lines else _CONTROL
+    return pattern.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from lxml import etree
 
+from nq.formats.limits import LIMITS
 from nq.formats.words import BLOCKS, HEADINGS, TAG_SPELLINGS, words
 from nq.records import Candidate, Example, Page, Span
 
@@ -124,7 +126,8 @@ class PageBuilder:
 
     def _flush(self) -> None:
         """Adds the words of the text since the last tag that separates words."""
-        pairs = list(words("".join(self._text)))
+        LIMITS.check(tokens=len(self.tokens), candidates=len(self.candidates))
+        pairs = list(islice(words("".join(self._text)), LIMITS.tokens + 1))
         self._text = []
         if not pairs:
             return
@@ -159,6 +162,7 @@ def parse_html(text: str) -> Page:
 
     Raises:
         ValueError: The elements are nested too deeply for the parser.
+        RecordError: There are too many tokens or blocks.
     """
     builder = _build(text, wrap_loose_text=False)
     if builder.n_words_outside > builder.n_words_inside:

@@ -13,6 +13,7 @@ from typing import Any
 
 from nq.formats import fields
 from nq.formats.fields import Record, RecordError, get
+from nq.formats.limits import LIMITS, RecordLimits
 from nq.records import Example, YesNo
 
 NAME = "Hugging Face's natural_questions"
@@ -41,7 +42,7 @@ OPTIONAL_COLUMNS: dict[str, tuple[type, ...]] = {
 _YES_NO = {-1: YesNo.NONE, 0: YesNo.NO, 1: YesNo.YES}
 
 
-def decode(record: Record) -> Example:
+def decode(record: Record, limits: RecordLimits = LIMITS) -> Example:
     """Returns the example in a row.
 
     Raises:

@@ -6,22 +6,28 @@ with the reason, so that every record is accounted for and none stops the stream
 
 from __future__ import annotations
 
+import contextlib
 import glob
-import gzip
 import hashlib
 import itertools
 import logging
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
-from nq.errors import check_argument
-from nq.formats import hugging_face, nq_v1, parquet, simplified, tydi
+from nq.errors import Error, check_argument
+from nq.files import file_status
+from nq.formats import hugging_face, kinds, nq_v1, parquet, simplified, tydi
 from nq.formats.fields import JSON_NAMES, Record, RecordError
+from nq.formats.limits import LIMITS, RecordLimits
+from nq.formats.lines import nonblank_lines
+from nq.formats.streams import is_stream, name_of, shown, spooled
 from nq.records import DeadLetter, Example, Source
 
 log = logging.getLogger(__name__)
@@ -29,10 +35,9 @@ log = logging.getLogger(__name__)
 DIALECTS = (nq_v1, simplified, tydi, hugging_face)
 SHARD_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz", ".parquet")
 EXCERPT_CHARS = 500
-MAX_LINE_BYTES = 256 << 20
-_GZIP_MAGIC = b"\x1f\x8b"
-_BOM = b"\xef\xbb\xbf"
-_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
+TIMESTAMP_STEP_NS = 2 * 10**9
+"""The coarsest step of a file system's timestamps (FAT)."""
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def read_examples(
@@ -43,6 +48,7 @@ def read_examples(
     Args:
         patterns: Files, globs or folders of shards, in any dialect: NQ v1.0, simplified NQ, TyDi
             QA (jsonl, plain or gzip) or Hugging Face's natural_questions (jsonl or parquet).
+            ``-`` is standard input.
         skip_bad: Whether to log a warning for a bad record and continue with the next.
 
     Returns:
@@ -51,31 +57,48 @@ def read_examples(
 
     Raises:
         FileNotFoundError: A pattern matches nothing.
-        ValueError: A pattern is not a path, or a parquet file is damaged or lacks columns.
+        ValueError: A pattern is not a path, or a file as a whole is of no use.
 
     >>> from nq.bundle import bundled_sample
     >>> next(read_examples(bundled_sample())).question
     'when did apollo 11 land on the moon'
     """
-    files = find_files(patterns)
-    check_files(files)
+    files = _find(patterns)
+    check_files([path for path in files if not is_stream(path)])
     return _good_examples(files, skip_bad)
 
 
 def _good_examples(files: Sequence[str], skip_bad: bool) -> Iterator[Example]:
     n_skipped = 0
-    for path in files:
-        for source, item in read_records(path):
+    with spooled(files) as paths:
+        check_files([path for path in paths if path not in files])
+        for source, item in itertools.chain.from_iterable(map(read_records, paths)):
             if isinstance(item, Example):
                 yield item
                 continue
-            problem = f"{path}, line {source.line}: {item.reason}"
+            problem = f"{source.path}, line {source.line}: {item.reason}"
             if not skip_bad:
                 raise RecordError(f"{problem}; correct the record, or skip it with skip_bad=True")
             log.warning("skipped a record: %s", problem)
             n_skipped += 1
     if n_skipped:
         log.warning("skipped %d bad records in all", n_skipped)
+
+
+@contextlib.contextmanager
+def input_files(patterns: str | Path | Sequence[str | Path]) -> Iterator[list[str]]:
+    """Finds input files, with copies of standard input and pipes, which exist inside the block.
+
+    Args:
+        patterns: As for ``find_files``; ``-`` is standard input.
+
+    Raises:
+        FileNotFoundError: A pattern matches nothing.
+        ValueError: A pattern is not a path, or a pipe is empty.
+        OSError: A pipe cannot be copied.
+    """
+    with spooled(_find(patterns)) as files:
+        yield files
 
 
 def find_files(patterns: str | Path | Sequence[str | Path]) -> list[str]:
@@ -85,13 +108,22 @@ def find_files(patterns: str | Path | Sequence[str | Path]) -> list[str]:
 
     Raises:
         FileNotFoundError: A pattern matches nothing.
-        ValueError: A pattern is not a path, or names a pipe or a device.
+        ValueError: A pattern is not a path, or names standard input, a pipe or a device.
     """
+    files = _find(patterns)
+    for path in files:
+        if is_stream(path):
+            raise ValueError(f"{shown(path)} is no file; save the records to a file")
+    return files
+
+
+def _find(patterns: str | Path | Sequence[str | Path]) -> list[str]:
+    """Returns what ``find_files`` does, with ``-`` and pipes."""
     files: dict[Path, str] = {}
     if isinstance(patterns, str) or not isinstance(patterns, Sequence):
         patterns = [patterns]
     for pattern in patterns:
-        for name in _matches(path_text(pattern)):
+        for name in _matches(name_of(path_text(pattern))):
             files.setdefault(Path(name).resolve(), name)
     return list(files.values())
 
@@ -126,14 +158,17 @@ def path_text(path: str | Path) -> str:
 
 def _matches(pattern: str) -> list[str]:
     path = Path(pattern)
-    if path.is_file():
+    if is_stream(pattern) or path.is_file():
         return [pattern]
     if path.is_dir():
         shards = (p for p in path.iterdir() if p.name.endswith(SHARD_SUFFIXES) and p.is_file())
         matches = sorted(str(p) for p in shards if not p.name.startswith("."))
         problem = f"folder {pattern} has no file ending in {', '.join(SHARD_SUFFIXES)}"
     elif path.exists():
-        raise ValueError(f"{pattern} is neither a file nor a folder; save the records to a file")
+        raise ValueError(
+            f"{pattern} is no file, folder or pipe; save the records to a file, or give - for "
+            "standard input"
+        )
     else:
         matches = sorted(m for m in glob.glob(pattern, recursive=True) if Path(m).is_file())
         problem = f"no file matches {pattern}"
@@ -143,27 +178,59 @@ def _matches(pattern: str) -> list[str]:
 
 
 def sha256(path: str | Path) -> str:
-    """Returns the SHA-256 of a file's bytes; a file is read again only after it has changed."""
-    status = Path(path).stat()
-    return _sha256(path, status.st_size, status.st_mtime_ns)
+    """Returns the SHA-256 of a file's bytes; a file is read again only if it may have changed.
+
+    That is the case if its size, time or place on the disk differ, or if its time is so recent that
+    another change may have the same time.
+    """
+    status = file_status(path)
+    *_, modified_ns, changed_ns = status
+    if time.time_ns() - max(modified_ns, changed_ns) < TIMESTAMP_STEP_NS:
+        return _digest(path)
+    return _digest_once(path, status)
 
 
-@lru_cache
-def _sha256(path: str | Path, size: int, changed_ns: int) -> str:
+def _digest(path: str | Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@cache
+def _digest_once(path: str | Path, status: tuple[int, ...]) -> str:
+    return _digest(path)
+
+
+def check_unchanged(digests: Mapping[str, str]) -> None:
+    """Checks that files still have the content that they had when their digests were computed.
+
+    Args:
+        digests: the SHA-256 of each file, by path.
+
+    Raises:
+        Error: A file has another content.
+        OSError: A file cannot be read.
+    """
+    for path, digest in digests.items():
+        if sha256(path) != digest:
+            raise Error(
+                f"{path} has changed since this command began to read it: run the command again "
+                "when the file is complete"
+            )
 
 
 def check_files(files: Sequence[str]) -> None:
     """Checks for errors that make a file as a whole unusable.
 
     Raises:
-        ValueError: A parquet file is damaged or lacks columns.
+        ValueError: A parquet file is damaged or lacks columns, or a file cannot hold records as
+            lines (``nq.formats.kinds``).
         OSError: A file cannot be opened.
     """
     for path in files:
         if parquet.is_parquet(path):
             parquet.check(path)
+        else:
+            kinds.check_kind(path)
 
 
 def count_records(path: str, limit: int | None = None) -> int:
@@ -179,7 +246,7 @@ def read_records(
     file_index: int = 0,
     share: tuple[int, int] = (0, 1),
     limit: int | None = None,
-    max_line_bytes: int = MAX_LINE_BYTES,
+    limits: RecordLimits = LIMITS,
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     """Yields each record of one file as an example or as a dead letter, with its source.
 
@@ -188,7 +255,7 @@ def read_records(
         file_index: The file's index among the inputs.
         share: ``(i, n)`` reads every n-th record, from the i-th on, for n parallel readers.
         limit: The number of records of the file after which to stop.
-        max_line_bytes: The length from which a line is a dead letter.
+        limits: How large a record may be; a larger one is a dead letter.
 
     Raises:
         OSError: The file cannot be opened or read.
@@ -196,26 +263,33 @@ def read_records(
     """
     records: Iterable[tuple[Source, Record | bytes | RecordError]]
     if parquet.is_parquet(path):
-        rows = parquet.rows(path, share, limit)
-        records = ((Source(file_index, path, number), row) for number, row in rows)
+        rows = parquet.rows(path, share, limit, limits)
+        records = ((Source(file_index, shown(path), number), row) for number, row in rows)
     else:
-        records = read_lines(path, file_index, share, limit, max_line_bytes)
+        records = read_lines(path, file_index, share, limit, limits)
     for source, record in records:
         item: Example | DeadLetter
         try:
             if isinstance(record, RecordError):
                 raise record
-            item = decode_example(record) if isinstance(record, bytes) else decode_record(record)
+            if isinstance(record, bytes):
+                item = decode_example(record, limits)
+            else:
+                item = decode_record(record, limits)
         except RecordError as error:
-            item = DeadLetter(source, str(error), _excerpt(record))
+            item = dead_letter(source, error, record)
         yield source, item
 
 
-def _excerpt(record: Record | bytes | RecordError) -> str:
+def dead_letter(
+    source: Source, error: RecordError, record: Record | bytes | RecordError
+) -> DeadLetter:
+    """Returns a record that cannot be used as a dead letter, with its first characters."""
     if isinstance(record, RecordError):
-        return ""
+        return DeadLetter(source, str(error), "")
     line = record if isinstance(record, bytes) else orjson.dumps(record, default=str)
-    return line[: EXCERPT_CHARS * 4].decode("utf-8", "backslashreplace")[:EXCERPT_CHARS]
+    excerpt = line[: EXCERPT_CHARS * 4].decode("utf-8", "backslashreplace")[:EXCERPT_CHARS]
+    return DeadLetter(source, str(error), excerpt)
 
 
 def read_lines(
@@ -223,51 +297,29 @@ def read_lines(
     file_index: int = 0,
     share: tuple[int, int] = (0, 1),
     limit: int | None = None,
-    max_line_bytes: int = MAX_LINE_BYTES,
+    limits: RecordLimits = LIMITS,
 ) -> Iterator[tuple[Source, bytes | RecordError]]:
     """Yields the lines of one file that are not blank, stripped, with their source.
 
-    An error replaces a line of ``max_line_bytes`` or more, and the rest of a damaged gzip file.
-    The arguments are those of ``read_records``.
+    An error replaces a line that is too long, and the rest of a damaged gzip file. The arguments
+    are those of ``read_records``.
 
     Raises:
         OSError: The file cannot be opened or read.
     """
     worker, workers = share
-    lines = itertools.islice(_nonblank_lines(path, max_line_bytes), limit)
+    lines = itertools.islice(nonblank_lines(path, limits), limit)
     for number, line in itertools.islice(lines, worker, None, workers):
-        yield Source(file_index, path, number), line
+        yield Source(file_index, shown(path), number), line
 
 
-def _nonblank_lines(path: str, max_bytes: int) -> Iterator[tuple[int, bytes | RecordError]]:
-    with (
-        open(path, "rb") as raw,
-        gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == _GZIP_MAGIC else raw as file,
-    ):
-        for number in itertools.count(1):
-            try:
-                line = chunk = file.readline(max_bytes)
-                while len(chunk) == max_bytes and not chunk.endswith(b"\n"):
-                    chunk = file.readline(max_bytes)
-            except _DAMAGED as error:
-                yield number, RecordError(f"the compressed file is cut off or damaged: {error}")
-                return
-            if not line:
-                return
-            if chunk is not line:
-                yield number, RecordError(f"the line is longer than {max_bytes >> 20} MiB")
-                continue
-            stripped = (line.removeprefix(_BOM) if number == 1 else line).strip()
-            if stripped:
-                yield number, stripped
-
-
-def decode_example(line: bytes) -> Example:
+def decode_example(line: bytes, limits: RecordLimits = LIMITS) -> Example:
     """Returns the example in one line of JSON, in any dialect.
 
     Raises:
         RecordError: The line is not JSON, or the record is bad; the text gives the reason.
     """
+    limits.check(bytes=len(line), values=sum(map(line.count, (b",", b"{", b"["))))
     try:
         record: Any = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -276,13 +328,26 @@ def decode_example(line: bytes) -> Example:
         except UnicodeDecodeError as bad:
             position = f"byte {bad.start + 1} of the line is {line[bad.start]:#04x}"
             raise RecordError(f"not UTF-8: {position}") from error
+        limits.check(depth=json_depth(line))
         raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
     if not isinstance(record, dict):
         raise RecordError(f"expected a JSON object, found {JSON_NAMES[type(record)]}")
-    return decode_record(record)
+    return decode_record(record, limits)
 
 
-def decode_record(record: Record) -> Example:
+def json_depth(line: bytes) -> int:
+    """Returns how many arrays and objects are open at once at most.
+
+    >>> json_depth(b'{"a]": [[1], {"[": 2}]}')
+    3
+    """
+    steps = np.zeros(256, np.int8)
+    steps[list(b"[{")], steps[list(b"]}")] = 1, -1
+    text = np.frombuffer(_STRING.sub(b"", line), np.uint8)
+    return int(np.cumsum(steps[text]).max(initial=0))
+
+
+def decode_record(record: Record, limits: RecordLimits = LIMITS) -> Example:
     """Returns the example in a record of any dialect.
 
     Raises:
@@ -293,5 +358,6 @@ def decode_record(record: Record) -> Example:
         marks = " or ".join(f"{d.MARK!r} ({d.NAME})" for d in DIALECTS)
         raise RecordError(f"no document: expected a field {marks}")
     with_document = [dialect for dialect in matching if record[dialect.MARK] is not None]
-    example: Example = (with_document or matching)[0].decode(record)
+    example: Example = (with_document or matching)[0].decode(record, limits)
+    limits.check_example(example)
     return example

@@ -5,11 +5,14 @@
     -545833482873225036_short,YES
 
 Token spans have an exclusive end, no answer is empty, several short spans are separated by
-blanks. Rows are in the order of the data.
+blanks. Rows are in the order of the data. The ids of the competition are whole numbers, often
+negative. Any other id that a spreadsheet would take for a formula gets a ``'`` before it, so that
+opening the file runs nothing.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from nq.records import Alternative, Example, Prediction, Span, YesNo
@@ -18,6 +21,9 @@ NAME = "kaggle"
 FILE = "kaggle.csv"
 HEADER = b"example_id,PredictionString\n"
 ALTERNATIVES = 0
+_NUMBER = re.compile(r"-?\d+", re.ASCII)
+_FORMULA = re.compile(r"'*[\s\x00-\x1f]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]|'*[\t\r\n\x00]")
+"""What begins a formula: after blanks, too, since some programs remove them; in full width, too."""
 
 
 def encode(
@@ -38,7 +44,17 @@ def rows(prediction: Prediction) -> list[tuple[str, str]]:
     long = _spans(() if prediction.long is None else (prediction.long,))
     yes_no = prediction.yes_no
     short = _spans(prediction.shorts) if yes_no is YesNo.NONE else str(yes_no)
-    return [(f"{prediction.example_id}_long", long), (f"{prediction.example_id}_short", short)]
+    name = _without_formula(str(prediction.example_id))
+    return [(f"{name}_long", long), (f"{name}_short", short)]
+
+
+def _without_formula(name: str) -> str:
+    """Returns an id that no spreadsheet takes for a formula.
+
+    >>> _without_formula("-545833482873225036"), _without_formula("=1+1"), _without_formula("q=1")
+    ('-545833482873225036', "'=1+1", 'q=1')
+    """
+    return f"'{name}" if _FORMULA.match(name) and not _NUMBER.fullmatch(name) else name
 
 
 def _quoted(text: str) -> str:

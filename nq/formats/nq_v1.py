@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from nq.formats import fields
 from nq.formats.fields import Record, get
+from nq.formats.limits import LIMITS, RecordLimits
 from nq.records import Example
 
 NAME = "NQ v1.0"
 MARK = "document_tokens"
 
 
-def decode(record: Record) -> Example:
+def decode(record: Record, limits: RecordLimits = LIMITS) -> Example:
     """Returns the example in a record of NQ v1.0.
 
     Raises:

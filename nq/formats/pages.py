@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from nq.errors import check_argument
 from nq.formats import inputs
 from nq.formats.fields import RecordError
 from nq.formats.html import PageBuilder, parse_html
+from nq.formats.kinds import binary_kind
+from nq.formats.limits import LIMITS
 from nq.formats.words import spellings
 from nq.records import Example, Page
 
@@ -54,10 +58,12 @@ def read_page(path: str | Path, record: str | int | None = None) -> Page:
             f"{name} is not a file of records, so that record {record} cannot be chosen; "
             f"files of records end in {', '.join(inputs.SHARD_SUFFIXES)}"
         )
-    return decode_page(Path(path).read_bytes(), name)
+    with open(name, "rb") as file:
+        return decode_page(file.read(LIMITS.bytes + 1), name)
 
 
 def _record(path: str, wanted: str | None) -> Example:
+    inputs.check_files([path])
     number = 0
     for number, (source, item) in enumerate(inputs.read_records(path), 1):
         matches = wanted in (None, str(number))
@@ -77,6 +83,8 @@ def decode_page(data: bytes, name: str) -> Page:
     Raises:
         ValueError: The bytes have no text, or are not those of a text file.
     """
+    with _naming(name):
+        LIMITS.check(bytes=len(data))
     text = decode_text(data, name)
     is_html = name.lower().endswith(HTML_SUFFIXES) or (
         not name.lower().endswith(TEXT_SUFFIXES) and _LOOKS_LIKE_HTML.search(text)
@@ -96,6 +104,8 @@ def page_from_text(text: str, name: str = "the page") -> Page:
     ['<P>', 'It', 'rains', '.', '</P>']
     """
     check_argument(isinstance(text, str), "text", text, "a str; read a file with nq.read_page")
+    with _naming(name):
+        LIMITS.check(characters=len(text))
     builder = PageBuilder()
     for paragraph in _BLANK_LINES.split(text):
         if paragraph.strip():
@@ -118,7 +128,9 @@ def page_from_html(html: str, name: str = "the page") -> Page:
     ['<P>', 'It', 'rains', '.', '</P>']
     """
     check_argument(isinstance(html, str), "html", html, "a str; read a file with nq.read_page")
-    return _with_words(parse_html(html), name)
+    with _naming(name):
+        page = parse_html(html)
+    return _with_words(page, name)
 
 
 def page_from_record(example: Example, name: str = "the page") -> Page:
@@ -134,7 +146,18 @@ def page_from_record(example: Example, name: str = "the page") -> Page:
     return _with_words(Page(example, spelled), name)
 
 
+@contextlib.contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Puts the name of a page before the error that it is too large."""
+    try:
+        yield
+    except RecordError as error:
+        raise ValueError(f"{name} is {error}") from error
+
+
 def _with_words(page: Page, name: str) -> Page:
+    with _naming(name):
+        LIMITS.check_example(page.example)
     if all(page.example.is_html):
         raise ValueError(
             f"{name} has no text: found {len(page.example.tokens)} tags and no words; give a page "
@@ -151,6 +174,8 @@ def decode_text(data: bytes, name: str) -> str:
     Raises:
         ValueError: There are zero bytes, so that ``name`` is not a text file.
     """
+    if kind := binary_kind(data):
+        raise ValueError(f"{name} is {kind[0]}: {kind[1]}; expected plain text or HTML")
     marked = next((encoding for bom, encoding in _BOMS if data.startswith(bom)), None)
     if not marked and b"\0" in data:
         raise ValueError(

@@ -14,6 +14,7 @@ from typing import Any
 
 from nq.formats.fields import JSON_NAMES, Record, RecordError
 from nq.formats.hugging_face import COLUMNS, MARK, NAME, OPTIONAL_COLUMNS
+from nq.formats.limits import LIMITS, RecordLimits
 
 MAGIC = b"PAR1"
 BATCH_ROWS = 8
@@ -41,7 +42,10 @@ def check(path: str) -> None:
 
 
 def rows(
-    path: str, share: tuple[int, int] = (0, 1), limit: int | None = None
+    path: str,
+    share: tuple[int, int] = (0, 1),
+    limit: int | None = None,
+    limits: RecordLimits = LIMITS,
 ) -> Iterator[tuple[int, Record | RecordError]]:
     """Yields the rows of a file with their numbers, from 1.
 
@@ -51,6 +55,7 @@ def rows(
         path: The file.
         share: ``(i, n)`` yields every n-th row, from the i-th on.
         limit: The number of rows of the file after which to stop.
+        limits: How large a row may be.
 
     Raises:
         ValueError: See ``check``.
@@ -64,12 +69,17 @@ def rows(
             end = first + metadata.row_group(group).num_rows
             pending = deque(range(first + (worker - first) % workers, min(end, total), workers))
             if pending:
-                yield from _group_rows(file, group, columns, first, pending)
+                yield from _group_rows(file, group, columns, first, pending, limits)
             first = end
 
 
 def _group_rows(
-    file: Any, group: int, columns: Sequence[str], first: int, pending: deque[int]
+    file: Any,
+    group: int,
+    columns: Sequence[str],
+    first: int,
+    pending: deque[int],
+    limits: RecordLimits,
 ) -> Iterator[tuple[int, Record | RecordError]]:
     """Yields the rows ``pending`` of a row group whose first row is ``first``, from 0."""
     import pyarrow
@@ -80,23 +90,37 @@ def _group_rows(
         ):
             while pending and pending[0] < first + batch.num_rows:
                 row = pending.popleft()
-                yield row + 1, _record(batch, row - first)
+                yield row + 1, _record(batch, row - first, limits)
             if not pending:
                 return
             first += batch.num_rows
         problem = "it has fewer rows than its metadata"
     except (pyarrow.ArrowException, OSError) as error:
-        problem = str(error)
+        problem = " ".join(str(error).split())
     for row in pending:
         yield row + 1, RecordError(f"row group {group} of the parquet file is damaged: {problem}")
 
 
-def _record(batch: Any, row: int) -> Record | RecordError:
+def _record(batch: Any, row: int, limits: RecordLimits) -> Record | RecordError:
+    part = batch.slice(row, 1)
     try:
-        record: Record = batch.slice(row, 1).to_pylist()[0]
+        limits.check(bytes=part.nbytes, values=sum(map(_n_values, part.columns)))
+        record: Record = part.to_pylist()[0]
+    except RecordError as error:
+        return error
     except UnicodeDecodeError:
         return RecordError("the row contains text that is not UTF-8")
     return record
+
+
+def _n_values(array: Any) -> int:
+    """Returns the number of values in an array, those in its lists and structs included."""
+    kind, below = array.type, []
+    if hasattr(kind, "value_type") and hasattr(array, "flatten"):  # a list, no dictionary
+        below = [array.flatten()]
+    elif kind.num_fields:
+        below = array.flatten()
+    return len(array) + sum(map(_n_values, below))
 
 
 @contextlib.contextmanager
@@ -113,7 +137,18 @@ def _open(path: str) -> Iterator[Any]:
             f"{path}: the parquet file is cut off or damaged ({error}); copy it again"
         ) from error
     with file:
+        _check_counts(path, file.metadata)
         yield file
+
+
+def _check_counts(path: str, metadata: Any) -> None:
+    """Raises ``ValueError`` if the row groups do not add up to the rows of the file."""
+    counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    if min(counts, default=0) < 0 or sum(counts) != metadata.num_rows:
+        raise ValueError(
+            f"{path}: the parquet file is damaged: found {sum(counts)} rows in its row groups, "
+            f"expected {metadata.num_rows} as in its metadata; copy it again"
+        )
 
 
 def _columns(path: str, schema: Any) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nq.formats import fields
 from nq.formats.fields import Record, get
+from nq.formats.limits import LIMITS, RecordLimits
 from nq.records import Example
 
 NAME = "simplified NQ"
@@ -19,13 +20,15 @@ def is_tag(token: str) -> bool:
     return token[:1] == "<" and token.find(">") == len(token) - 1
 
 
-def decode(record: Record) -> Example:
+def decode(record: Record, limits: RecordLimits = LIMITS) -> Example:
     """Returns the example in a simplified record.
 
     Raises:
         RecordError: A field is missing, of the wrong type, or out of range.
     """
-    tokens = get(record, MARK, str).split(" ")
+    text = get(record, MARK, str)
+    limits.check(characters=len(text), tokens=text.count(" ") + 1)
+    tokens = text.split(" ")
     candidates = fields.candidates(record, len(tokens))
     return Example(
         example_id=fields.example_id(record),

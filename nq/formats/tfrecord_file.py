@@ -13,7 +13,7 @@ from typing import IO
 
 import google_crc32c
 
-from nq.errors import Error
+from nq.errors import DamagedError
 
 _HEADER, _CRC = struct.Struct("<QI"), struct.Struct("<I")
 _MASK_DELTA = 0xA282EAD8
@@ -32,18 +32,21 @@ def write_records(path: Path, records: Iterable[bytes]) -> None:
         records: the data of each record, in order.
     """
     with path.open("wb") as file:
-        for data in records:
-            length = struct.pack("<Q", len(data))
-            file.writelines(
-                (length, _CRC.pack(_masked_crc(length)), data, _CRC.pack(_masked_crc(data)))
-            )
+        file.writelines(map(frame, records))
+
+
+def frame(data: bytes) -> bytes:
+    """Returns a record as it is in the file."""
+    length = struct.pack("<Q", len(data))
+    crcs = _CRC.pack(_masked_crc(length)), _CRC.pack(_masked_crc(data))
+    return b"".join((length, crcs[0], data, crcs[1]))
 
 
 def read_records(path: Path) -> Iterator[bytes]:
     """Yields the data of each record of a TFRecord file.
 
     Raises:
-        Error: the file is cut off, or a checksum does not match.
+        DamagedError: the file is cut off, or a checksum does not match.
     """
     with path.open("rb") as file:
         while (length := _read_length(file)) is not None:
@@ -56,7 +59,7 @@ def record_offsets(path: Path) -> list[tuple[int, int]]:
     Only the headers are read; ``read_record_at`` reads the data and verifies it.
 
     Raises:
-        Error: the file is cut off, or the checksum of a length does not match.
+        DamagedError: the file is cut off, or the checksum of a length does not match.
     """
     offsets = []
     size = path.stat().st_size
@@ -79,7 +82,7 @@ def read_record_at(file: IO[bytes], offset: int, length: int) -> bytes:
         length: the size of the data in bytes.
 
     Raises:
-        Error: the file is cut off, or the checksum does not match.
+        DamagedError: the file is cut off, or the checksum does not match.
     """
     file.seek(offset)
     return _read_data(file, length)
@@ -105,8 +108,16 @@ def _read_data(file: IO[bytes], length: int) -> bytes:
     return data
 
 
-def _damaged(file: IO[bytes]) -> Error:
-    return Error(
+def _damaged(file: IO[bytes]) -> DamagedError:
+    return DamagedError(
         f"{file.name} is cut off or damaged near byte {file.tell()}: expected a TFRecord file "
-        "with matching checksums; delete the folder and prepare the windows again"
+        "with matching checksums"
     )
+
+
+def is_tfrecord(head: bytes) -> bool:
+    """Returns whether a file begins with the length of a record and its checksum."""
+    if len(head) < _HEADER.size:
+        return False
+    _, crc = _HEADER.unpack_from(head)
+    return bool(crc == _masked_crc(head[: _HEADER.size - _CRC.size]))

@@ -17,14 +17,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from nq.formats import fields
 from nq.formats.fields import Record, RecordError, get
+from nq.formats.limits import LIMITS, RecordLimits
 from nq.records import Annotation, Candidate, Example, IntArray, Span
 
 NAME = "TyDi QA"
@@ -58,27 +60,28 @@ def _character_class(char: str) -> str:
     return "l" if script == "LATIN" else "s" if script in _WITHOUT_SPACES else "w"
 
 
-def split(text: str) -> list[tuple[int, int]]:
-    """Returns the start and end character of each token of a text.
+def split(text: str) -> Iterator[tuple[int, int]]:
+    """Yields the start and end character of each token of a text.
 
     >>> [text := "In 1994년에 (서울)", [text[a:b] for a, b in split(text)]][1]
     ['In', '1994', '년에', '(', '서울', ')']
     """
-    return [match.span() for match in TOKEN.finditer("".join(map(_character_class, text)))]
+    return (match.span() for match in TOKEN.finditer("".join(map(_character_class, text))))
 
 
-def decode(record: Record) -> Example:
+def decode(record: Record, limits: RecordLimits = LIMITS) -> Example:
     """Returns the example in a record of TyDi QA.
 
     Raises:
         RecordError: A field is missing, of the wrong type, or out of range.
     """
-    text = _Text(get(record, MARK, str))
+    limits.check(characters=len(get(record, MARK, str)))
+    text = _Text(record[MARK])
     passages = [
         text.char_span(item, f"passage_answer_candidates[{i}]")
         for i, item in enumerate(get(record, "passage_answer_candidates", list))
     ]
-    tokens, char_spans, candidates = _tokenize(text.text, passages)
+    tokens, char_spans, candidates = _tokenize(text.text, passages, limits)
 
     def annotation(item: Any, where: str) -> Annotation:
         passage = get(item, "passage_answer", dict, where=where)
@@ -127,13 +130,14 @@ class _Text:
 
 
 def _tokenize(
-    text: str, passages: Sequence[tuple[int, int]]
+    text: str, passages: Sequence[tuple[int, int]], limits: RecordLimits
 ) -> tuple[list[str], IntArray, list[Candidate]]:
     """Splits a text into words, with tags around its passages.
 
     Args:
         text: The page.
         passages: Start and end character of each passage; passages may be nested.
+        limits: The tokens that a page may have.
 
     Returns:
         The tokens, their ``[n_tokens, 2]`` start and end characters (equal for a tag), and one
@@ -157,7 +161,8 @@ def _tokenize(
         *sorted(tags, key=lambda tag: tag[:3]),
         (len(text), 2, 0, "", 0),
     ]:
-        for start, end in split(text[position:char]):
+        limits.check(tokens=len(tokens))
+        for start, end in islice(split(text[position:char]), limits.tokens + 1):
             tokens.append(text[position + start : position + end])
             chars.append((position + start, position + end))
         position = char

@@ -170,7 +170,7 @@ C, A, OUTSIDE = "long_answer_candidates", "annotations", "is outside the 11 toke
         (b'{"example_id": 1e999}', "not JSON: number is infinity"),
         (b'{"example_id": 1} {}', "not JSON: unexpected content"),
         (b'{"question_text": "\\ud800"}', "not JSON: no low surrogate"),
-        (b"[" * 5000, "not JSON: depth limit exceeded"),
+        (b"[" * 5000, "too large: 5000 levels of nested JSON, the limit is 1024"),
         (b'{"question_text": "caf\xe9"}', "not UTF-8: byte 23 of the line is 0xe9"),
         (b'{"a": "\xed\xa0\x80"}', "not UTF-8"),
         (b"[]", "expected a JSON object, found an array"),
@@ -421,16 +421,6 @@ def test_shares_and_limit_cover_every_line_once(tmp_path: Path) -> None:
     assert ids(path, limit=0) == []
 
 
-def test_a_very_long_line_is_a_dead_letter(tmp_path: Path) -> None:
-    long, good = b"x" * (5 << 20), to_line(nq_records.simplified())
-    path = write_lines(tmp_path / "a.jsonl", [good, long, good])
-    first, second, third = inputs.read_records(str(path), max_line_bytes=1 << 20)
-    assert isinstance(first[1], Example)
-    assert isinstance(third[1], Example)
-    assert isinstance(second[1], DeadLetter)
-    assert (second[0].line, second[1].reason) == (2, "the line is longer than 1 MiB")
-
-
 def test_a_dead_letter_has_an_excerpt(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "a.jsonl", [b'["\xff' + "ü".encode() * 4000])
     (letter,) = read(path)
@@ -461,7 +451,7 @@ def test_find_files(tmp_path: Path) -> None:
         find("nothing*")
     with pytest.raises(FileNotFoundError, match=r"sub.jsonl has no file ending in .jsonl, "):
         find("sub.jsonl")
-    with pytest.raises(ValueError, match="neither a file nor a folder"):
+    with pytest.raises(ValueError, match=r"/dev/null is no file, folder or pipe; .* or give - for"):
         inputs.find_files(["/dev/null"])
     with pytest.raises(ValueError, match="found 5 instead of a path; give a str or"):
         inputs.find_files([tmp_path, 5])  # type: ignore[list-item]

@@ -59,13 +59,27 @@ def test_kaggle_rows_parse_back_to_the_predictions(expected: list[Prediction]) -
     assert header == ["example_id", "PredictionString"]
     assert len(rows) == 2 * len(expected)
     for prediction, long, short in zip(expected, rows[::2], rows[1::2], strict=True):
-        assert long[0] == f"{prediction.example_id}_long"
-        assert short[0] == f"{prediction.example_id}_short"
+        example_id = prediction.example_id  # without the ' before a formula
+        assert long[0] in (f"{example_id}_long", f"'{example_id}_long")
+        assert short[0] == long[0].removesuffix("long") + "short"
         assert parse_spans(long[1]) == (() if prediction.long is None else (prediction.long,))
         if prediction.yes_no is YesNo.NONE:
             assert parse_spans(short[1]) == prediction.shorts
         else:
             assert short[1] == prediction.yes_no
+
+
+@pytest.mark.parametrize(
+    ("example_id", "written"),
+    [
+        *((i, str(i)) for i in (7, -545833482873225036, "-0", "q1", "a=b", "'q'", "_x")),
+        *((i, f"'{i}") for i in ("=cmd|' /C calc'!A0", "+1", "-1+1", "@SUM(A1)", " =1", "\t=1")),
+        *((i, f"'{i}") for i in ("'=1", "-1 ", "\r1", "\uff1d1")),
+    ],
+)
+def test_no_id_in_kaggle_rows_is_a_formula(example_id: int | str, written: str) -> None:
+    rows = kaggle.rows(Prediction(example_id))
+    assert [name for name, _ in rows] == [f"{written}_long", f"{written}_short"]
 
 
 def test_kaggle_rows_have_the_layout_of_the_sample_submission(tmp_path: Path) -> None:

@@ -1,0 +1,154 @@
+"""Small valid records of every input dialect, made from a seeded generator."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+Record = dict[str, Any]
+
+WORDS = (
+    *("the", "moon", "landing", "was", "in", "1969", ".", "who", "first", "walked", "(", "Ünïcode"),
+    *("月", "พระจันทร์", "<3", "a_b", "\u202f", "👩\u200d🚀", "[SEP]", "[ContextId=3]", "x" * 70),
+)
+TAGS = ("P", "Table", "Ul", "Tr", "H1")
+SPAN_NAMES = ("start_token", "end_token")
+
+
+def _span(start: int, end: int, **more: Any) -> Record:
+    return {"start_token": start, "end_token": end, **more}
+
+
+def simplified(chance: random.Random, annotators: int = 1) -> Record:
+    """Returns a record of simplified NQ with so many annotators; 0 leaves the field out."""
+    tokens: list[str] = []
+    candidates = []
+    for _ in range(chance.randrange(1, 5)):
+        tag, start = chance.choice(TAGS), len(tokens)
+        tokens += [f"<{tag}>", *chance.choices(WORDS, k=chance.randrange(1, 25)), f"</{tag}>"]
+        candidates.append(_span(start, len(tokens), top_level=chance.random() < 0.8))
+    record = {
+        "example_id": chance.randrange(-(2**62), 2**62),
+        "document_title": "Moon",
+        "question_text": " ".join(chance.choices(WORDS, k=6)),
+        "document_text": " ".join(tokens),
+        "long_answer_candidates": candidates,
+    }
+    annotations = [_annotation(chance, candidates) for _ in range(annotators)]
+    return record | ({"annotations": annotations} if annotators else {})
+
+
+def _annotation(chance: random.Random, candidates: list[Record]) -> Record:
+    index = chance.randrange(-1, len(candidates))
+    if index < 0:
+        long, shorts = _span(-1, -1), []
+    else:
+        long = {name: candidates[index][name] for name in SPAN_NAMES}
+        start = long["start_token"] + 1
+        shorts = [_span(start, start + 1)] * chance.randrange(3)
+    yes_no = chance.choice(("NONE", "YES", "NO"))
+    return {
+        "annotation_id": 1,
+        "long_answer": long | {"candidate_index": index},
+        "short_answers": shorts,
+        "yes_no_answer": yes_no,
+    }
+
+
+def kaggle_test(chance: random.Random) -> Record:
+    """Returns a record of the Kaggle test file: no annotations, the id as text."""
+    record = simplified(chance, 0)
+    return record | {"example_id": str(record["example_id"])}
+
+
+def v1(chance: random.Random) -> Record:
+    """Returns a record of NQ v1.0 with five annotators."""
+    record = simplified(chance, 5)
+    tokens, start = [], 0
+    for token in record.pop("document_text").split(" "):
+        end = start + len(token.encode())
+        is_tag = token.startswith("<") and token.endswith(">")
+        tokens.append({"token": token, "start_byte": start, "end_byte": end, "html_token": is_tag})
+        start = end + 1
+    return record | {"document_tokens": tokens, "question_tokens": ["who", "?"]}
+
+
+def hugging_face(chance: random.Random) -> Record:
+    """Returns a row of Hugging Face's natural_questions, with objects of lists."""
+    record = v1(chance)
+    tokens = record["document_tokens"]
+    for annotation in record["annotations"]:
+        shorts = annotation["short_answers"]
+        annotation["short_answers"] = _columns(shorts, SPAN_NAMES)
+        annotation["yes_no_answer"] = (
+            ("NO", "YES").index(annotation["yes_no_answer"])
+            if annotation["yes_no_answer"] != "NONE"
+            else -1
+        )
+    return {
+        "id": str(record["example_id"]),
+        "document": {
+            "title": "Moon",
+            "tokens": {
+                "token": [t["token"] for t in tokens],
+                "is_html": [t["html_token"] for t in tokens],
+                "start_byte": [t["start_byte"] for t in tokens],
+                "end_byte": [t["end_byte"] for t in tokens],
+            },
+        },
+        "question": {"text": record["question_text"]},
+        "long_answer_candidates": _columns(
+            record["long_answer_candidates"], (*SPAN_NAMES, "top_level")
+        ),
+        "annotations": _columns(
+            record["annotations"], ("long_answer", "short_answers", "yes_no_answer")
+        ),
+    }
+
+
+def _columns(items: list[Record], names: tuple[str, ...]) -> Record:
+    return {name: [item[name] for item in items] for name in names}
+
+
+def tydi(chance: random.Random) -> Record:
+    """Returns a record of TyDi QA with offsets in bytes."""
+    parts = [" ".join(chance.choices(WORDS, k=chance.randrange(1, 25))) for _ in range(3)]
+    starts = [len("\n".join([*parts[:i], ""]).encode()) for i in range(len(parts))]
+    spans = [(a, a + len(part.encode())) for a, part in zip(starts, parts, strict=True)]
+    index = chance.randrange(-1, len(parts))
+    start, end = (-1, -1) if index < 0 else spans[index]
+    return {
+        "example_id": chance.randrange(-(2**62), 2**62),
+        "language": "thai",
+        "question_text": "who ?",
+        "document_plaintext": "\n".join(parts),
+        "passage_answer_candidates": [_bytes(*span) for span in spans],
+        "annotations": [
+            {
+                "passage_answer": {"candidate_index": index},
+                "minimal_answer": _bytes(start, end),
+                "yes_no_answer": "NONE",
+            }
+        ],
+    }
+
+
+def _bytes(start: int, end: int) -> Record:
+    return {"plaintext_start_byte": start, "plaintext_end_byte": end}
+
+
+def text_page(chance: random.Random) -> bytes:
+    """Returns a page of plain text."""
+    words = [chance.choice((*WORDS, "\n\n")) for _ in range(chance.randrange(1, 80))]
+    return " ".join(words).encode()
+
+
+def html_page(chance: random.Random) -> bytes:
+    """Returns a page of HTML."""
+    names = ("p", "table", "tr", "td", "ul", "li", "h1", "div", "b", "script", "nav")
+    parts = ["<!doctype html><html><head><title>Moon</title></head><body>"]
+    for _ in range(chance.randrange(1, 30)):
+        name = chance.choice(names)
+        parts.append(f"<{name} class='a'>{chance.choice(WORDS)} &amp; {chance.choice(WORDS)}")
+        parts.append(f"</{name}>" * chance.randrange(2))
+    return "".join(parts).encode()

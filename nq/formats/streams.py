@@ -1,0 +1,113 @@
+"""Standard input and pipes: they are copied to files, which can be read twice and by others."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from nq.errors import Error
+
+log = logging.getLogger(__name__)
+
+STDIN = "-"
+FOLDER_PREFIX = "nq-input-"
+STDIN_COPY, PIPE_COPY = "stdin", "pipe"
+"""Names of copies, which do not differ between runs, because windows are found again by them."""
+_STDIN_PATHS = re.compile(r"/dev/(stdin|fd/0)|/proc/self/fd/0")
+_DESCRIPTOR_PATHS = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")
+
+
+def name_of(path: str) -> str:
+    """Returns ``-`` for standard input, and a file's own path where a descriptor has it open.
+
+    A path such as ``/dev/stdin`` means another file in a worker process.
+    """
+    if _STDIN_PATHS.fullmatch(path):
+        return STDIN
+    if _DESCRIPTOR_PATHS.fullmatch(path):
+        with contextlib.suppress(OSError):
+            own = Path(path).resolve()
+            if own.is_file() and own.samefile(path):
+                return str(own)
+    return path
+
+
+def is_stream(path: str) -> bool:
+    """Returns whether a path is ``-``, a named pipe, or a copy would be needed for a descriptor."""
+    if path == STDIN:
+        return True
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or (stat.S_ISREG(mode) and bool(_DESCRIPTOR_PATHS.fullmatch(path)))
+
+
+@contextlib.contextmanager
+def spooled(paths: Sequence[str]) -> Iterator[list[str]]:
+    """Replaces streams by copies in temporary folders, which are removed with the block.
+
+    Args:
+        paths: files, and streams by ``is_stream``.
+
+    Raises:
+        ValueError: a stream is empty, or standard input is closed.
+        OSError: a stream cannot be copied.
+    """
+    with contextlib.ExitStack() as stack:
+        yield [_spool(path, stack) if is_stream(path) else path for path in paths]
+
+
+def _spool(path: str, stack: contextlib.ExitStack) -> str:
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX))
+    copy = Path(folder) / (STDIN_COPY if path == STDIN else PIPE_COPY)
+    with _open(path) as source, copy.open("wb") as target:
+        try:
+            shutil.copyfileobj(source, target)
+        except OSError as error:
+            raise Error(
+                f"{shown(path)} cannot be copied to {folder}: {error.strerror}; set TMPDIR to a "
+                "folder with more room, or give a file"
+            ) from error
+    if not copy.stat().st_size:
+        raise ValueError(f"{shown(path)} is empty: expected records, one JSON object a line")
+    return str(copy)
+
+
+def _open(path: str) -> IO[bytes]:
+    if path != STDIN:
+        log.info("copying %s to a temporary file", path)
+        return open(path, "rb")
+    if sys.stdin is None:
+        raise ValueError("standard input is closed: expected records, one JSON object a line")
+    if sys.stdin.isatty():
+        log.info("reading records from standard input; Ctrl-D ends them")
+    return open(sys.stdin.fileno(), "rb", closefd=False)
+
+
+def shown(path: str) -> str:
+    """Returns the name of an input for results, messages and logs.
+
+    A copy has the name of what was copied; bytes that are not UTF-8 become escapes.
+
+    >>> shown("/tmp/nq-input-x1/stdin"), shown("caf\\udce9.jsonl"), shown("a/b.jsonl")
+    ('standard input', 'caf\\\\xe9.jsonl', 'a/b.jsonl')
+    """
+    folder, name = Path(path).parent.name, Path(path).name
+    if path == STDIN or (folder.startswith(FOLDER_PREFIX) and name == STDIN_COPY):
+        return "standard input"
+    if folder.startswith(FOLDER_PREFIX) and name == PIPE_COPY:
+        return "a pipe"
+    try:
+        return os.fsencode(path).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # in an ASCII locale, a name that this function has returned
+        return path

@@ -1,0 +1,130 @@
+"""Tests standard input and pipes, which are copied to temporary files."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nq.formats import inputs
+from nq.formats.streams import FOLDER_PREFIX, shown
+from tests.nq_records import simplified, to_line
+
+LINES = b"".join(to_line(simplified(i, words=5)) + b"\n" for i in range(3))
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An own folder for temporary files, which is empty again after each test."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert not list(folder.iterdir())
+
+
+@contextlib.contextmanager
+def written(data: bytes, path: Path | None = None) -> Iterator[int]:
+    """Yields a descriptor of a pipe; another thread writes the data to it, or to ``path``."""
+    read_end, write_end = os.pipe()
+
+    def write() -> None:
+        with open(path or write_end, "wb") as file:
+            file.write(data)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    yield read_end
+    thread.join()
+    os.close(read_end)
+    if path:
+        os.close(write_end)
+
+
+def ids(files: list[str]) -> list[int | str]:
+    return [example.example_id for example in inputs.read_examples(files)]
+
+
+@pytest.mark.parametrize("data", [LINES, gzip.compress(LINES)])
+@pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}"])
+def test_a_descriptor_of_a_pipe_is_read_twice(data: bytes, name: str, temporary: Path) -> None:
+    with written(data) as pipe, inputs.input_files([name.format(pipe)]) as (path,):
+        assert Path(path).read_bytes() == data
+        assert Path(path).parent.parent == temporary
+        assert shown(path) == "a pipe"
+        inputs.check_files([path])
+        assert [ids([path]), ids([path])] == [[0, 1, 2]] * 2
+        assert [source.path for source, _ in inputs.read_records(path)] == ["a pipe"] * 3
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
+def test_standard_input(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with written(LINES + b"bad") as pipe:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(os.fdopen(pipe, "rb", closefd=False)))
+        with inputs.input_files([name, "-"]) as (path,):
+            assert shown(path) == "standard input"
+            assert Path(path).name == "stdin"
+            *_, (source, _) = inputs.read_records(path)
+            assert (source.path, source.line) == ("standard input", 4)
+
+
+def test_a_named_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.jsonl"
+    os.mkfifo(path)
+    with written(LINES, path):
+        assert ids([str(path)]) == [0, 1, 2]
+
+
+def test_examples_of_pipes_and_files(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(LINES)
+    with written(LINES) as first, written(LINES) as second:
+        assert ids([f"/dev/fd/{first}", str(file), f"/dev/fd/{second}"]) == [0, 1, 2] * 3
+    with written(LINES) as pipe:
+        assert next(inputs.read_examples(f"/dev/fd/{pipe}")).example_id == 0
+
+
+def test_a_descriptor_of_a_file_is_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(LINES)
+    with path.open("rb") as file:
+        assert inputs.find_files([f"/dev/fd/{file.fileno()}"]) == [str(path)]
+        path.unlink()  # as a shell does with a here-document
+        with inputs.input_files([f"/dev/fd/{file.fileno()}"]) as (copy,):
+            assert Path(copy).read_bytes() == LINES
+
+
+def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        written(b"") as pipe,
+        pytest.raises(ValueError, match=f"/dev/fd/{pipe} is empty: expected"),
+    ):
+        ids([f"/dev/fd/{pipe}"])
+    with (
+        written(b"[{}, {}]") as pipe,
+        pytest.raises(ValueError, match=r"stdin is a JSON array|is a JS"),
+    ):
+        ids([f"/dev/fd/{pipe}"])
+    with pytest.raises(ValueError, match="standard input is no file; save the records to a file"):
+        inputs.find_files("-")
+    with pytest.raises(ValueError, match="/dev/zero is no file, folder or pipe"):
+        inputs.find_files("/dev/zero")
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(ValueError, match="standard input is closed: expected records"):
+        ids(["-"])
+
+
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl"))
+    path.write_bytes(LINES)
+    assert shown(path.name) == r"caf\xe9.jsonl"
+    ((source, _), *_) = inputs.read_records(str(path))
+    assert source.path == f"{tmp_path}/caf\\xe9.jsonl"
+    assert FOLDER_PREFIX not in source.path
