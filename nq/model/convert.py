@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nq import extras
+from nq import extras, folders
 from nq.config import ModelConfig
 from nq.model.export import ONNX, ONNX_FILE, SAVEDMODEL, export
 from nq.model.runtime import import_tensorflow
@@ -63,6 +63,7 @@ def convert(source: Path, target: Path, to: str = "nq", compact: bool = False) -
 
     Raises:
         FileNotFoundError: a file of the source is missing.
+        OSError: the target cannot be written.
         ValueError: an argument is wrong, or the source is damaged.
         Error: a package is not installed.
     """
@@ -72,22 +73,32 @@ def convert(source: Path, target: Path, to: str = "nq", compact: bool = False) -
         raise ValueError(f"format {to} cannot be compact: leave compact out")
     if target.exists() and (target.is_file() or any(target.iterdir())):
         raise ValueError(f"{target} is not empty: choose a new folder")
+    folders.check_writable(target)
+    path = target.resolve()  # a link to an empty folder stays a link
+    folders.check_writable(path.parent)
     extra = FORMATS[to].extra
     if extra:
         extras.require(extra)
+    from nq.model import checkpoint
+
+    checkpoint.check(source)
     import_tensorflow()
-    from nq.model import checkpoint, joint
+    from nq.model import joint
 
     config = checkpoint.load_config(source)
+    checkpoint.read_tensors(source).table(config)  # a TensorFlow checkpoint is not checked before
     model = joint.build(config, initialize=False)
     report = checkpoint.load(source, model, config)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".convert-") as temporary:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(dir=path.parent, prefix=".convert-") as temporary,
+        folders.hold(Path(temporary), folders.CONVERSION),
+    ):
         folder = Path(temporary) / "model"
         FORMATS[to].write(LoadedModel(source, config, model, report), folder, compact)
-        if target.exists():
-            target.rmdir()
-        folder.rename(target)
+        if path.exists():
+            path.rmdir()
+        folder.rename(path)
     return ConversionResult(
         target, to, config.model_type, len(model.weights), report.missing, report.unexpected
     )

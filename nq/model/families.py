@@ -6,6 +6,7 @@ A family is one entry of ``FAMILIES``, keyed by the ``model_type`` of Hugging Fa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -18,6 +19,7 @@ ACTIVATIONS = {"gelu_python": "gelu", "gelu_fast": "gelu_new", "gelu_pytorch_tan
 # The fields of ModelConfig that a BERT config.json does not have.
 BEYOND_BERT = ("model_type", "embedding_size", "num_hidden_groups", "position_offset")
 BERT_KEYS = {f.name: f.name for f in fields(ModelConfig) if f.name not in BEYOND_BERT}
+MAX_SHARED_LAYERS = 128  # of other layers, the weights tell how many there are
 ABSOLUTE = {"position_embedding_type": "absolute"}
 
 
@@ -132,11 +134,11 @@ def decode_config(values: Mapping[str, Any]) -> ModelConfig:
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None:
         raise ValueError(
-            f"model_type {model_type!r} is not supported; known are {', '.join(FAMILIES)}"
+            f"model_type {model_type!r:.80} is not supported; known are {', '.join(FAMILIES)}"
         )
     for key, supported in family.fixed.items():
         if values.get(key, supported) != supported:
-            raise ValueError(f"{key} {values[key]!r} is not supported; expected {supported!r}")
+            raise ValueError(f"{key} {values[key]!r:.80} is not supported; expected {supported!r}")
     shape: dict[str, Any] = {"model_type": model_type, **family.defaults}
     for name, key in family.keys.items():
         if key in values:
@@ -148,6 +150,11 @@ def decode_config(values: Mapping[str, Any]) -> ModelConfig:
         padding = 1 if padding is None else _checked("pad_token_id", padding, 0, minimum=0)
         shape["position_offset"] = padding + 1
     config = ModelConfig(**shape)
+    if config.num_hidden_groups and config.num_hidden_layers > MAX_SHARED_LAYERS:
+        raise ValueError(
+            f"num_hidden_layers is {config.num_hidden_layers:.3g}, all with the same weights: "
+            f"expected at most {MAX_SHARED_LAYERS}"
+        )
     if config.embedding_size == config.hidden_size and not family.projects_equal_width:
         return ModelConfig(**{**shape, "embedding_size": 0})
     return config
@@ -157,9 +164,9 @@ def _checked(key: str, value: Any, default: Any, minimum: int = 1) -> Any:
     """Returns ``value`` if it has the type of ``default`` and, for numbers, the minimum."""
     is_name = isinstance(default, str)
     has_type = type(value) in ((str,) if is_name else (int, type(default)))
-    if not has_type or (not is_name and not value > minimum - 1):
+    if not has_type or (not is_name and not minimum - 1 < value < math.inf):
         expected = "a name" if is_name else "a positive number" if minimum else "0 or more"
-        raise ValueError(f"{key} is {value!r}, expected {expected}")
+        raise ValueError(f"{key} is {value!r:.80}, expected {expected}")
     return value
 
 

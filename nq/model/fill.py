@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from nq.model.names import Part, Table
+from nq.model.shapes import WORD_EMBEDDINGS, check_shape
 from nq.model.tensors import CheckpointTensors
 from nq.records import FloatArray
 
-WORD_EMBEDDINGS = "embeddings/word_embeddings"
 TYPE_HEAD = ("type_output/kernel", "type_output/bias")
 
 
@@ -62,7 +62,8 @@ def fill(model: Any, tensors: CheckpointTensors, table: Table) -> LoadReport:
             missing.append(variable.path)
             continue
         for part in parts:
-            _check_shape(variable, part, len(parts), tensors.shapes[part.name])
+            stored = tensors.shapes[part.name]
+            check_shape(variable.path, tuple(variable.shape), part, len(parts), stored)
         rows = tensors.shapes[parts[0].name][0]
         if variable.path == WORD_EMBEDDINGS and rows < variable.shape[0]:
             missing.append(f"{variable.path}[{rows}:]")
@@ -75,23 +76,6 @@ def fill(model: Any, tensors: CheckpointTensors, table: Table) -> LoadReport:
             variable.assign(np.zeros(variable.shape, np.float32))
     used = {part.name for _, parts in filled for part in parts}
     return LoadReport(tuple(missing), tuple(sorted(tensors.shapes.keys() - used)))
-
-
-def _check_shape(variable: Any, part: Part, n_parts: int, stored: tuple[int, ...]) -> None:
-    *rows, columns = variable.shape
-    expected = (*rows, columns // n_parts)
-    if part.transposed:
-        expected = expected[::-1]
-    is_shorter_table = (
-        variable.path == WORD_EMBEDDINGS
-        and stored[1:] == expected[1:]
-        and 0 < stored[0] < expected[0]
-    )
-    if stored != expected and not is_shorter_table:
-        raise ValueError(
-            f"{part.name} has shape {stored}, the config says {expected}: weights and "
-            "config.json do not belong together"
-        )
 
 
 def _blocks(

@@ -8,6 +8,7 @@ those of the 2020 port. Pickles are never loaded.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,16 @@ from typing import Any
 from nq.bundle import bundled_model
 from nq.config import DecisionConfig, ModelConfig, WindowConfig
 from nq.errors import check_argument
+from nq.files import atomic_write
+from nq.json_files import read_json_object
 from nq.model import names, safetensors_file, tf_checkpoint
 from nq.model.families import decode_config, layout_of
+from nq.model.shapes import check_length
 from nq.model.tensors import CheckpointTensors
 
 CONFIG, TF_CONFIG, SETTINGS = "config.json", "bert_config.json", "nq.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+SHARD = re.compile(r"[^/\\\x00-\x1f]{1,200}\.safetensors")
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 CONVERT_PICKLE = (
     "convert it where you trust it and have transformers: python -c 'import sys; from "
@@ -57,7 +62,7 @@ def load_config(folder: str | Path) -> ModelConfig:
         )
     if not path.is_file():
         path = google
-    values = _read_json(path)
+    values = read_json_object(path)
     if path == google and values.get("hidden_act") == "gelu":
         values["hidden_act"] = "gelu_new"  # Google's code approximates it by tanh
     try:
@@ -75,13 +80,13 @@ def load_settings(folder: str | Path) -> ModelSettings:
     path = Path(folder) / SETTINGS
     if not path.is_file():
         return ModelSettings()
-    values = _read_json(path)
+    values = read_json_object(path)
     try:
         return ModelSettings(
             WindowConfig.from_dict(values.get("windows", {})),
             DecisionConfig.from_dict(values.get("decision", {})),
         )
-    except (AttributeError, TypeError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
 
@@ -93,17 +98,8 @@ def save_settings(folder: str | Path, settings: ModelSettings) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Writes a value as indented JSON."""
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} holds {type(values).__name__}, expected a JSON object")
-    return values
+    with atomic_write(path) as file:
+        file.write((json.dumps(value, indent=2) + "\n").encode())
 
 
 def weight_files(folder: str | Path) -> list[Path]:
@@ -132,14 +128,21 @@ def weight_files(folder: str | Path) -> list[Path]:
 
 
 def _shards(index: Path) -> list[Path]:
-    try:
-        shards = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{index} is not an index with a weight_map: {error}") from error
+    """Returns the files that an index names, which must lie beside it."""
+    weight_map = read_json_object(index).get("weight_map")
+    if not (isinstance(weight_map, dict) and weight_map):
+        raise ValueError(f"{index} is not an index: expected a weight_map from tensors to files")
+    names = set(map(str, weight_map.values()))
+    shards = sorted(name for name in names if SHARD.fullmatch(name))
+    if len(shards) < len(names):
+        raise ValueError(
+            f"{index} names the file {min(names.difference(shards))!r:.80}: expected names such as "
+            "model-00001-of-00002.safetensors, in the same folder"
+        )
     missing = [shard for shard in shards if not (index.parent / shard).is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{index} names {len(shards)} files, of which {', '.join(missing)} "
+            f"{index} names {len(shards)} files, of which {', '.join(missing[:3])} "
             f"{'is' if len(missing) == 1 else 'are'} missing: copy or download them"
         )
     return [index.parent / shard for shard in shards]
@@ -161,8 +164,14 @@ def read_tensors(folder: str | Path) -> CheckpointTensors:
     )
 
 
-def check(folder: str | Path) -> None:
-    """Checks a folder's config and, for safetensors, its weights without TensorFlow.
+def check(folder: str | Path, windows: WindowConfig | None = None) -> None:
+    """Checks a folder's config and, for safetensors, the headers of its weights.
+
+    It takes milliseconds and no TensorFlow. Nothing is made yet whose size the config determines.
+
+    Args:
+        folder: a model folder.
+        windows: must not be longer than the model's positions.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -171,6 +180,8 @@ def check(folder: str | Path) -> None:
     config = load_config(folder)
     if weight_files(folder)[0].suffix == ".safetensors":
         read_tensors(folder).table(config)
+    if windows is not None:
+        check_length(config, windows.max_seq_length)
 
 
 def folder_and_settings(

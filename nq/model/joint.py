@@ -12,7 +12,10 @@ from keras import ops
 
 from nq.config import ModelConfig
 from nq.model.encoder import Layers, encoder
+from nq.model.shapes import check_length
 from nq.records import AnswerType
+
+__all__ = ["INPUTS", "build", "check_length", "for_full_windows"]
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -52,19 +55,6 @@ class Column(keras.layers.Layer):
 
     def call(self, x: Any) -> Any:
         return x[..., self.index] if self.axis == -1 else x[:, self.index]
-
-
-def check_length(config: ModelConfig, length: int) -> None:
-    """Checks that a model has positions for windows of ``length`` pieces.
-
-    Raises:
-        ValueError: the length exceeds the position table.
-    """
-    if length > config.positions:
-        raise ValueError(
-            f"max_seq_length {length} is beyond the model's {config.positions} "
-            "positions; choose a smaller one"
-        )
 
 
 def build(

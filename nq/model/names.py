@@ -7,7 +7,7 @@ shape, the tensors of each weight. The same table serves reading and writing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nq.config import ModelConfig
@@ -54,10 +54,16 @@ class Layout:
     types: Pair = (Part("type_outputs.weight", transposed=True), Part("type_outputs.bias"))
     prefix: str = ""
 
-    def layer(self, i: int) -> str:
-        """Returns the first characters of the names of all tensors of layer ``i``."""
+    def layers(self, tensors: Iterable[str]) -> dict[int, str]:
+        """Returns the numbers of the layers that tensors belong to, each with one of its tensors.
+
+        >>> BERT.layers(["bert.encoder.layer.7.output.dense.bias", "bert.pooler.dense.bias"])
+        {7: 'bert.encoder.layer.7.output.dense.bias'}
+        """
         before, after = self.names["query"].split("{i}")
-        return f"{before}{i}{after[0]}"
+        pattern = re.compile(rf"{re.escape(before)}([0-9]{{1,9}}){re.escape(after[0])}")
+        matches = ((pattern.match(name), name) for name in sorted(tensors, reverse=True))
+        return {int(match[1]): name for match, name in matches if match}
 
     def canonical(self, name: str) -> str:
         """Returns the name of a tensor without the variants of older and head-less checkpoints.

@@ -39,15 +39,21 @@ def read(files: Sequence[Path], layout: Layout) -> CheckpointTensors:
                     raise ValueError(f"{path} and {stored[name][0]} both hold {name}")
                 stored[name] = path, tensor.get_dtype(), tuple(tensor.get_shape())
     stored_names: dict[str, str] = {}
-    for name, (path, dtype, _) in sorted(stored.items()):
+    for name, (path, dtype, shape) in sorted(stored.items()):
         if name.endswith(SCALE) and name.removesuffix(SCALE) in stored:
             continue
         if dtype not in DTYPES:
             raise ValueError(
                 f"{path}: {name} is stored as {dtype}; expected one of {', '.join(DTYPES)}"
             )
-        if dtype == "I8" and name + SCALE not in stored:
+        _, scale_dtype, scale_shape = stored.get(name + SCALE, (path, "", ()))
+        if dtype == "I8" and not scale_dtype:
             raise ValueError(f"{path} is damaged: {name} has 8 bits but no {name}{SCALE}")
+        if scale_dtype and scale_shape != (*shape[:1], 1):
+            raise ValueError(
+                f"{path} is damaged: {name} has shape {shape}, {name}{SCALE} {scale_shape}; "
+                f"expected one factor per row"
+            )
         canonical = layout.canonical(name)
         if canonical in stored_names:
             raise ValueError(f"{path} holds {canonical} under two names")

@@ -12,10 +12,15 @@ import numpy as np
 from nq.config import ModelConfig
 from nq.model import names
 from nq.model.names import Layout, Table
+from nq.model.shapes import check_memory, check_shape, weight_shapes
 from nq.records import FloatArray
+from nq.text import truncate
 
 HEADS = ("pooler", "span_output", "type_output")
 CHUNK_BYTES = 16 << 20
+MAX_MISSING_LAYERS = 100
+"""If a config describes more layers than the checkpoint holds, and more than this, not all missing
+tensors are listed."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +59,18 @@ class CheckpointTensors:
     def table(self, config: ModelConfig) -> Table:
         """Returns the tensors that fill each weight of a model of the shape ``config``.
 
+        Nothing as large as the numbers of the config is made before the tensors support them.
+
         Raises:
-            ValueError: tensors of the encoder are missing, or there are more layers than the
-                config describes.
+            ValueError: tensors of the encoder are missing or have other shapes, or there are more
+                layers than the config describes.
         """
+        layers = self.layout.layers(self.shapes)
+        if config.layer_sets > max(len(layers), MAX_MISSING_LAYERS):
+            raise ValueError(
+                f"config.json describes {config.layer_sets} layers, the checkpoint holds "
+                f"{len(layers)}: weights and config do not belong together"
+            )
         table = names.table(config, self.layout)
         encoder = [
             part.name
@@ -67,16 +80,22 @@ class CheckpointTensors:
         ]
         missing = [name for name in encoder if name not in self.shapes]
         if missing:
+            held = truncate(", ".join(sorted(self.shapes)[:3]), 200)
             raise ValueError(
                 f"the checkpoint lacks {len(missing)} of the {len(encoder)} tensors of the encoder "
-                f"that config.json describes, such as {missing[0]}: it holds "
-                f"{', '.join(sorted(self.shapes)[:3])} …; weights and config do not belong together"
+                f"that config.json describes, such as {missing[0]}: it holds {held} …; weights and "
+                "config do not belong together"
             )
-        beyond = self.layout.layer(config.layer_sets)
-        unknown = sorted(name for name in self.shapes if name.startswith(beyond))
+        unknown = sorted(layers.keys() - range(config.layer_sets))
         if unknown:
             raise ValueError(
-                f"the checkpoint holds {unknown[0]}, of a layer beyond the {config.layer_sets} "
-                "that config.json describes; weights and config do not belong together"
+                f"the checkpoint holds {layers[unknown[0]]}, of a layer beyond the "
+                f"{config.layer_sets} that config.json describes; weights and config do not belong "
+                "together"
             )
+        for path, shape in weight_shapes(config).items():
+            for part in table[path]:
+                if part.name in self.shapes:
+                    check_shape(path, shape, part, len(table[path]), self.shapes[part.name])
+        check_memory(config)
         return table

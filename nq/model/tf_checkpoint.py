@@ -75,8 +75,8 @@ def read(prefix: Path) -> CheckpointTensors:
 
     def read_tensor(name: str) -> Any:
         try:
-            return reader.get_tensor(stored_names[name])
-        except errors as error:
+            return reader.get_tensor(stored_names[name]).astype("float32", copy=False)
+        except (*errors, TypeError) as error:
             raise ValueError(f"{prefix} is damaged: {name}: {_first_line(error)}") from error
 
     layout = names.TF2 if is_object_graph else names.TF1

@@ -7,12 +7,14 @@ word and every word to one document token. Markers such as ``[Q]`` are looked up
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nq.json_files import read_json_object
+
+MAX_ID = 2**31 - 1  # windows hold int32
 Pieces = tuple[int, ...]
 
 # The markers of BERT-Joint's vocab-nq.txt, in the order of its rows 104 to 310.
@@ -48,6 +50,9 @@ class Tokenizer(ABC):
             RoBERTa and XLM-RoBERTa.
         segments: whether question and page are different segments, as for BERT.
         max_cached_words: words whose pieces are kept in memory at most.
+        max_cached_size: characters and pieces of these words after which all are forgotten.
+        batch_characters: characters of words after which a call of the library ends, because its
+            results take much memory.
     """
 
     pad_id: int
@@ -55,6 +60,8 @@ class Tokenizer(ABC):
     separators: int = 1
     segments: bool = True
     max_cached_words: int = 1_000_000
+    max_cached_size: int = 10_000_000
+    batch_characters: int = 1 << 18
     _missing_piece_hint = ""
 
     def __init__(
@@ -68,15 +75,22 @@ class Tokenizer(ABC):
             unused: ids of unused rows that markers may take.
 
         Raises:
-            ValueError: the vocabulary has no [CLS] or no [SEP].
+            ValueError: the vocabulary has no [CLS] or no [SEP], or something else than ids.
         """
         self.files, self._ids = files, ids
+        for piece, i in ids.items():
+            if type(i) is not int or not 0 <= i <= MAX_ID:
+                raise ValueError(
+                    f"{next(iter(files.values()))} gives {piece!r:.40} the id {i!r:.40}: expected "
+                    f"a whole number from 0 to {MAX_ID}"
+                )
         self.cls_id = self._id_of("[CLS]", "<s>", "<cls>")
         self.sep_id = self._id_of("[SEP]", "</s>", "<sep>")
         self.pieces = max(ids.values()) + 1
         self._markers = marker_ids(ids, unused, self.pieces)
         self.vocab_size = max(self.pieces - 1, *self._markers.values()) + 1
         self._cache: dict[str, Pieces] = {}
+        self._cached_size = 0
 
     def _id_of(self, *spellings: str) -> int:
         for piece in spellings:
@@ -102,13 +116,31 @@ class Tokenizer(ABC):
         """Returns the pieces of each word; a blank word has none."""
         cache, unique = self._cache, set(words)
         unseen = [word for word in unique if word not in cache]
-        if unseen and len(cache) + len(unseen) > self.max_cached_words:
+        full = self._cached_size > self.max_cached_size
+        if unseen and (full or len(cache) + len(unseen) > self.max_cached_words):
             # A new one, because another thread may be reading the old one.
             cache, unseen = {}, list(unique)
-            self._cache = cache
-        if unseen:
-            cache.update(zip(unseen, self._encode(unseen), strict=True))
+            self._cache, self._cached_size = cache, 0
+        for batch in _batches(unseen, self.batch_characters) if unseen else ():
+            pieces = self._encode(batch)
+            cache.update(zip(batch, pieces, strict=True))
+            self._cached_size += sum(map(len, batch)) + sum(map(len, pieces))
         return list(map(cache.__getitem__, words))
+
+
+def _batches(words: Sequence[str], max_characters: int) -> Iterator[Sequence[str]]:
+    """Yields the words in batches, each of at most so many characters or of one word.
+
+    >>> list(_batches(["a", "bcd", "e", "f"], 3))
+    [['a'], ['bcd'], ['e', 'f']]
+    """
+    start, size = 0, 0
+    for end, word in enumerate(words):
+        if size + len(word) > max_characters and end > start:
+            yield words[start:end]
+            start, size = end, 0
+        size += len(word)
+    yield words[start:]
 
 
 def marker_ids(known: Mapping[str, int], unused: Sequence[int], size: int) -> dict[str, int]:
@@ -128,18 +160,6 @@ def marker_ids(known: Mapping[str, int], unused: Sequence[int], size: int) -> di
         return named
     free = unused if len(unused) >= len(MARKERS) else range(size, size + len(MARKERS))
     return dict(zip(MARKERS, free, strict=False))
-
-
-def read_json_object(path: Path) -> dict[str, Any]:
-    """Reads a JSON file that holds an object.
-
-    Raises:
-        ValueError: it holds something else.
-    """
-    try:
-        return {**json.loads(path.read_bytes())}
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} is not a JSON object: {error}") from error
 
 
 def read_tokenizer_json(path: Path) -> dict[str, Any]:

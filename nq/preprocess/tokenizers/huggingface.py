@@ -14,13 +14,8 @@ from typing import Any
 
 from tokenizers import Tokenizer as Backend
 
-from nq.preprocess.tokenizers.base import (
-    SPECIAL,
-    Pieces,
-    Tokenizer,
-    read_json_object,
-    read_tokenizer_json,
-)
+from nq.json_files import read_json_object
+from nq.preprocess.tokenizers.base import SPECIAL, Pieces, Tokenizer, read_tokenizer_json
 
 VOCAB, MERGES = "vocab.json", "merges.txt"
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True}

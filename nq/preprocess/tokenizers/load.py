@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from nq.config import WindowConfig
-from nq.preprocess.tokenizers.base import Tokenizer, read_json_object, read_tokenizer_json
+from nq.json_files import read_json_object
+from nq.preprocess.tokenizers.base import Tokenizer, read_tokenizer_json
 
+SAMPLE = ("The", "café", "in", "東京", "\U0001f600", "")
+"""Words that every tokenizer can encode; a damaged one fails at the first word only."""
 NAMES = (
     "vocab.txt",
     "vocab-nq.txt",
@@ -47,6 +50,18 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
             f"no tokenizer in {path}: expected vocab.txt (WordPiece) or spiece.model "
             "(SentencePiece), or tokenizer.json, or vocab.json and merges.txt (byte-level BPE)"
         )
+    try:
+        tokenizer = _load(path, compat)
+        tokenizer.encode(SAMPLE)
+    except (OSError, ValueError, MemoryError):
+        raise
+    except Exception as error:  # a file may hold anything, and the library raises bare exceptions
+        cause = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path} describes no tokenizer that nq knows: {cause}") from error
+    return tokenizer
+
+
+def _load(path: Path, compat: str) -> Tokenizer:
     original = WindowConfig(compat=compat).switches.original_wordpiece
     config_file = path.with_name("tokenizer_config.json")
     config = read_json_object(config_file) if config_file.is_file() else {}
@@ -105,7 +120,9 @@ def _model_type(config: Path) -> str:
 
 def _flag(config: dict[str, Any], name: str) -> bool | None:
     value = config.get(name)
-    return None if value is None else bool(value)
+    if value is not None and not isinstance(value, bool):
+        raise ValueError(f"{name} of the tokenizer is {value!r:.40}: expected true, false or null")
+    return value
 
 
 def tokenizer_digest(tokenizer: Tokenizer) -> str:

@@ -145,6 +145,16 @@ def test_a_full_cache_does_not_change_the_pieces(vocab_file: Path) -> None:
     assert first[0] == first[2] == [tokenizer.encode([word])[0] for word in words]
 
 
+def test_the_cache_is_bounded_by_characters_and_pieces(vocab_file: Path) -> None:
+    tokenizer = WordPieceTokenizer(vocab_file)
+    tokenizer.max_cached_size = 1000
+    for number in range(50):
+        words = [f"{number}{'ice' * 30}", "river", f"{number}", "x" * 300]
+        assert tokenizer.encode(words) == WordPieceTokenizer(vocab_file).encode(words)
+        cached = tokenizer._cache.items()
+        assert sum(len(word) + len(pieces) for word, pieces in cached) < 1000 + 500
+
+
 def test_threads_share_a_tokenizer(vocab_file: Path) -> None:
     tokenizer = WordPieceTokenizer(vocab_file)
     tokenizer.max_cached_words = 20  # full all the time
@@ -334,9 +344,9 @@ def test_the_originals_know_no_sentencepiece(spiece_models: dict[str, Path]) -> 
 
 def test_a_config_that_is_no_json_object(tmp_path: Path) -> None:
     write_rows(tmp_path / "vocab.txt", CASED_ROWS)
-    for text in ("{", "[]"):
+    for text, problem in (("{", "is not JSON"), ("[]", "holds list, expected a JSON object")):
         (tmp_path / "tokenizer_config.json").write_text(text)
-        with pytest.raises(ValueError, match=r"tokenizer_config\.json is not a JSON object"):
+        with pytest.raises(ValueError, match=rf"tokenizer_config\.json {problem}"):
             load_tokenizer(tmp_path)
 
 

@@ -1,0 +1,31 @@
+"""JSON files that may come from anywhere: each fault is an error in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 128 << 20
+"""The largest known ``tokenizer.json`` has a quarter of it."""
+
+
+def read_json_object(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
+    """Reads a JSON file that holds an object.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it holds something else, is nested too deeply or is too large.
+    """
+    size = path.stat().st_size
+    if size > max_bytes:
+        raise ValueError(f"{path} has {size} bytes: expected JSON of at most {max_bytes}")
+    try:
+        values = json.loads(path.read_bytes())
+    except RecursionError as error:
+        raise ValueError(f"{path} is not JSON that can be read: it is nested too deeply") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} holds {type(values).__name__}, expected a JSON object")
+    return values
