@@ -9,6 +9,7 @@ import math
 import numbers
 import os
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -16,11 +17,16 @@ from typing import Any
 
 from nq.text import truncate
 from nq.tracking import store
+from nq.tracking.process import has_ended, identity
 from nq.tracking.values import run_tags, safe_name
 
 log = logging.getLogger(__name__)
 
 DEFAULT_EXPERIMENT = "nq"
+PROCESS, CONTINUATION = "process", "continuation"
+"""Tags: the process that writes a run, and the text by which an unfinished run is found again."""
+STALE_RUNS = 100
+INTERRUPTED = (130, 143)
 
 
 @contextlib.contextmanager
@@ -41,7 +47,10 @@ def start(
 
     The run is opened by :meth:`Run.open` in the background, or by the first call that needs it.
     It ends as FINISHED, as FAILED after an exception or :meth:`Run.failed`, or as KILLED after an
-    interruption.
+    interruption; after an interruption nothing is opened, and the end waits for little.
+
+    Runs of the experiment that processes on this machine left as RUNNING, because they were killed,
+    end as KILLED.
 
     Args:
         uri: Tracking store; by default MLFLOW_TRACKING_URI, then ``sqlite:///mlflow.db``.
@@ -52,20 +61,24 @@ def start(
         source: The command that is recorded.
         tags: Tags in addition to those of every run.
         system_metrics: Whether to sample processor, memory and GPU, if psutil is installed.
-        unfinished: File that names the run until it is finished; a run named there is continued.
+        unfinished: File that identifies the run until it is finished, see :meth:`Run.open`.
         limits: Time limits of the calls.
     """
     experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or DEFAULT_EXPERIMENT
 
     def create_or_resume(client: Any) -> Any:
+        if not run.available:
+            raise InterruptedError("the command has ended meanwhile")
         experiment_id = _experiment_id(client, experiment, store.database_path(run.uri))
-        info = _resume(client, experiment_id, unfinished) if unfinished else None
+        all_tags = run_tags(source, profile) | _texts(tags or {}) | {PROCESS: identity()}
+        info = None
+        if run.unfinished:
+            info = _resume(client, experiment_id, run.unfinished)
+            if info is None:
+                all_tags[CONTINUATION] = _write_token(run.unfinished)
         if info is None:
-            all_tags = run_tags(source, profile) | _texts(tags or {})
             info = client.create_run(experiment_id, run_name=name, tags=all_tags).info
-        if unfinished:
-            unfinished.parent.mkdir(parents=True, exist_ok=True)
-            unfinished.write_text(f"{info.run_id}\n", encoding="utf-8")
+        _end_stale_runs(client, experiment_id)
         return info
 
     def begin() -> tuple[Any, Any, Any]:
@@ -74,20 +87,18 @@ def start(
         monitor = store.start_system_monitor(run.uri, info.run_id) if system_metrics else None
         return client, info, monitor
 
-    run = Run(uri, limits, begin, enabled)
+    run = Run(uri, limits, begin, enabled, unfinished)
     try:
         yield run
     except BaseException as error:
         code = error.code if isinstance(error, SystemExit) else 1
-        if isinstance(error, KeyboardInterrupt) or code == 130:
+        if isinstance(error, KeyboardInterrupt) or code in INTERRUPTED:
             run.status = "KILLED"
         elif code:
             run.failed(f"{type(error).__name__}: {error}".removesuffix(": "))
         raise
     finally:
         run.close()
-        if unfinished and run.status == "FINISHED":
-            unfinished.unlink(missing_ok=True)
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
@@ -110,18 +121,43 @@ def _experiment_id(client: Any, name: str, database: Path | None) -> str:
     return str(experiment.experiment_id)
 
 
-def _resume(client: Any, experiment_id: str, unfinished: Path) -> Any:
-    """Continues the run that a file names and returns its info, ``None`` if that is impossible."""
-    from mlflow.exceptions import MlflowException
+def _write_token(unfinished: Path) -> str:
+    """Writes a new token into a file and returns it.
 
-    with contextlib.suppress(FileNotFoundError, MlflowException):  # deleted, or of another store
-        run = client.get_run(unfinished.read_text(encoding="utf-8").strip())
-        if run.info.experiment_id == experiment_id:
-            client.update_run(run.info.run_id, status="RUNNING")
-            if "error" in run.data.tags:
-                client.delete_tag(run.info.run_id, "error")
-            return run.info
+    It is written before the run is created, so that a kill leaves no run that cannot be found.
+    """
+    token = uuid.uuid4().hex
+    unfinished.parent.mkdir(parents=True, exist_ok=True)
+    unfinished.write_text(f"{token}\n", encoding="utf-8")
+    return token
+
+
+def _resume(client: Any, experiment_id: str, unfinished: Path) -> Any:
+    """Continues the run that a file identifies; returns its info, ``None`` if there is none."""
+    try:
+        token = unfinished.read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None
+    if not token.isalnum():
+        return None
+    # the second condition is for a file of an earlier version, which holds the id of the run
+    conditions = f"tags.{CONTINUATION} = '{token}'", f"attributes.run_id = '{token}'"
+    for run in (r for c in conditions for r in client.search_runs([experiment_id], c)):
+        client.update_run(run.info.run_id, status="RUNNING")
+        client.set_tag(run.info.run_id, PROCESS, identity())
+        if "error" in run.data.tags:
+            client.delete_tag(run.info.run_id, "error")
+        return run.info
     return None
+
+
+def _end_stale_runs(client: Any, experiment_id: str) -> None:
+    """Ends the runs as KILLED whose process on this machine was killed, as far as possible."""
+    condition = "attributes.status = 'RUNNING'"
+    with contextlib.suppress(Exception):
+        for run in client.search_runs([experiment_id], condition, max_results=STALE_RUNS):
+            if has_ended(run.data.tags.get(PROCESS, "")):
+                client.set_terminated(run.info.run_id, "KILLED")
 
 
 def attach(
@@ -151,6 +187,7 @@ class Run:
         limits: Time limits of the calls to MLflow.
         available: Whether tracking is on and has not failed.
         status: The status that the run will have at its end.
+        unfinished: File that identifies the run until it is finished.
     """
 
     def __init__(
@@ -159,17 +196,25 @@ class Run:
         limits: store.Limits | None,
         begin: Callable[[], tuple[Any, Any, Any]],
         enabled: bool = True,
+        unfinished: Path | None = None,
     ):
         self.uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or store.DEFAULT_URI
         self.limits = limits or store.Limits()
         self.available = enabled
         self.status = "FINISHED"
+        self.unfinished = unfinished
         self._begin = begin
         self._opening: Future[Any] | None = None
 
-    def open(self) -> None:
-        """Begins to open the run in the background; later calls do nothing."""
+    def open(self, unfinished: Path | None = None) -> None:
+        """Begins to open the run in the background; later calls do nothing.
+
+        Args:
+            unfinished: File that identifies the run until it is finished, so that a later start
+                with the same file continues it; by default that of ``start``.
+        """
         if self.available and self._opening is None:
+            self.unfinished = unfinished or self.unfinished
             action = f"open a run at {store.without_password(self.uri)}"
             self._opening = store.in_thread(lambda: self._attempt(action, self._begin, None))
 
@@ -240,18 +285,25 @@ class Run:
 
     def close(self) -> None:
         """Ends the run, even if tracking has failed before."""
-        client, info, monitor = self._wait()
+        killed = self.status == "KILLED"
+        if killed and self._opening is None:
+            self.available = False
+            return
+        client, info, monitor = self._wait(self.limits.killed_s if killed else None)
 
         def end() -> None:
             client.set_terminated(info.run_id, self.status)
             if monitor:
                 monitor.finish()
 
-        if self.available:
+        if self.available and not killed:
             self._attempt("close the run", end, self.limits.call_s)
         elif info:
             with contextlib.suppress(Exception):
-                store.call_within(self.limits.lost_s, end)
+                limit_s = self.limits.killed_s if killed else self.limits.lost_s
+                store.call_within(limit_s, end)
+        if self.unfinished and self.status == "FINISHED":
+            self.unfinished.unlink(missing_ok=True)
 
     def _log_metrics(self, points: Sequence[tuple[str, Any, int]]) -> None:
         now = int(time.time() * 1000)
@@ -273,10 +325,20 @@ class Run:
 
         self._call(f"write the {field}", write)
 
-    def _wait(self) -> tuple[Any, Any, Any]:
-        """Returns MLflow's client, information on the run and system monitor."""
+    def _wait(self, limit_s: float | None = None) -> tuple[Any, Any, Any]:
+        """Opens the run if necessary; returns MLflow's client, its info and its system monitor.
+
+        All are ``None`` if the run is not open within a time limit.
+        """
         self.open()
-        return (self._opening and self._opening.result()) or (None, None, None)
+        limit_s = limit_s or self.limits.open_s
+        opened = None
+        if self._opening:
+            try:
+                opened = self._opening.result(limit_s)
+            except TimeoutError:
+                self._give_up("open a run", TimeoutError(f"no answer within {limit_s} s"))
+        return opened or (None, None, None)
 
     def _call(self, action: str, function: Callable[[Any, str], Any], limit_s: float = 0) -> Any:
         """Returns ``function(client, run_id)``; ``None`` if it or an earlier call has failed."""
@@ -288,7 +350,11 @@ class Run:
         try:
             return store.call_within(limit_s, function) if self.available else None
         except Exception as error:
-            self.available = False
+            self._give_up(action, error)
+            return None
+
+    def _give_up(self, action: str, error: Exception) -> None:
+        self.available = False
+        if self.status != "KILLED":
             message = "MLflow: cannot %s: %s; the run is not recorded (--no-track turns this off)"
             log.warning(message, action, store.reason(error))
-            return None

@@ -36,6 +36,9 @@ ENVIRONMENT = {
 }
 """MLflow's settings in the environment; a variable that is already set keeps its value."""
 
+TABLES = {"alembic_version", "experiments", "runs"}
+"""Some tables of every database of MLflow."""
+
 
 def _call_limit() -> float:
     """Returns 6 s, or the time that all tries take if the user has set MLflow's own timeout."""
@@ -50,8 +53,10 @@ class Limits:
     """Time limits of the calls to MLflow, in seconds."""
 
     call_s: float = field(default_factory=_call_limit)
+    open_s: float = 120.0  # import of MLflow and creation of a database
     upload_s: float = 600.0
     lost_s: float = 1.0  # end of a run after a failure
+    killed_s: float = 2.0  # each of two steps of the end of a run after an interruption
 
 
 def connect(uri: str, limits: Limits, create: bool = True) -> Any:
@@ -65,10 +70,9 @@ def connect(uri: str, limits: Limits, create: bool = True) -> Any:
         folder = uri.removeprefix("file:").removeprefix("//").rstrip("/")
         database = folder if folder.endswith((".db", ".sqlite")) else f"{folder}/mlflow.db"
         raise ValueError(f"MLflow 3 needs a database, not a folder: give sqlite:///{database}")
-    path = database_path(uri)
-    if path is not None and _has_content(path):
-        with contextlib.closing(sqlite3.connect(path, timeout=limits.call_s / 2)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
+    path, file = database_path(uri), database_path(uri.partition("?")[0])
+    if file is not None and _has_content(file):
+        _check_database(file, limits.call_s / 2)
     elif path is not None and not create:
         raise FileNotFoundError("there is no database")
     elif path is not None:
@@ -77,6 +81,23 @@ def connect(uri: str, limits: Limits, create: bool = True) -> Any:
     from mlflow import MlflowClient
 
     return call_within(limits.call_s, lambda: MlflowClient(absolute(uri)))
+
+
+def _check_database(path: Path, timeout_s: float) -> None:
+    """Checks that a database is MLflow's and can be written; nothing is written to it.
+
+    Raises:
+        sqlite3.Error: the file is no database, or locked.
+        ValueError: the database is another program's, to which MLflow would add its tables.
+    """
+    with contextlib.closing(sqlite3.connect(path, timeout=timeout_s)) as connection:
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        if names and not names >= TABLES:
+            raise ValueError(
+                f"{path} is a database of another program, with {', '.join(sorted(names)[:3])}, "
+                f"expected MLflow's tables or no file: give another --tracking-uri"
+            )
+        connection.execute("BEGIN IMMEDIATE")
 
 
 def import_mlflow() -> None:

@@ -7,7 +7,10 @@ import json
 import logging
 import math
 import os
+import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -16,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nq.tracking import attach, color, how_to_open, start
+from nq.tracking import Limits, Run, attach, color, how_to_open, start
 from tests.tracking.mlflow_stores import stored, the_warning, use
 
 pytestmark = pytest.mark.slow  # importing MLflow takes ten seconds
@@ -237,16 +240,18 @@ def test_run_without_values_is_recorded(store: str) -> None:
         (SystemExit(0), "FINISHED", None),
         (SystemExit(1), "FAILED", "SystemExit: 1"),
         (SystemExit(130), "KILLED", None),
+        (SystemExit(143), "KILLED", None),
     ],
 )
 def test_exception_ends_the_run_and_is_not_suppressed(
     store: str, error: BaseException, status: str, reason: str | None
 ) -> None:
-    def fail() -> None:
+    def fail(run: Run) -> None:
+        run.open()
         raise error
 
     with pytest.raises(type(error)) as raised, start(store, system_metrics=False) as run:
-        fail()
+        fail(run)
     assert raised.value is error
     assert stored(run).info.status == status
     assert stored(run).data.tags.get("error") == reason
@@ -257,6 +262,34 @@ def test_run_can_fail_without_an_exception(store: str) -> None:
         run.failed("3 bad records")
     assert stored(run).info.status == "FAILED"
     assert stored(run).data.tags["error"] == "3 bad records"
+
+
+def test_an_interruption_opens_nothing(store: str, tmp_path: Path) -> None:
+    """Otherwise Ctrl-C would begin with the import of MLflow, which takes seconds."""
+    before = Path("mlflow.db").read_bytes()
+    with pytest.raises(KeyboardInterrupt), start(store, unfinished=tmp_path / "run") as run:
+        raise KeyboardInterrupt
+    assert (run.run_id, run.how_to_open()) == (None, None)
+    assert Path("mlflow.db").read_bytes() == before
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_interruption_does_not_wait_for_a_run_that_does_not_open(
+    store: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with contextlib.closing(sqlite3.connect("mlflow.db", isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        limits = Limits(call_s=600.0, killed_s=0.2)
+        with pytest.raises(KeyboardInterrupt), start(store, limits=limits) as run:
+            run.open()
+            raise KeyboardInterrupt
+        assert connection.in_transaction  # the thread that opens the run waits for this lock
+    for thread in threading.enumerate():
+        if thread.name == "nq-tracking":
+            thread.join()
+    assert run.run_id is None
+    assert statuses(store) == ["FINISHED"] * 2  # those that were there
+    assert not caplog.records
 
 
 def test_interrupted_run_is_continued(store: str, tmp_path: Path) -> None:
@@ -275,6 +308,71 @@ def test_interrupted_run_is_continued(store: str, tmp_path: Path) -> None:
     assert not file.exists()
 
 
+def test_a_run_that_an_earlier_version_left_is_continued(store: str, tmp_path: Path) -> None:
+    with start(store, system_metrics=False) as first:
+        run_id = first.run_id
+    (tmp_path / "run").write_text(f"{run_id}\n")
+    with start(store, unfinished=tmp_path / "run", system_metrics=False) as second:
+        assert second.run_id == run_id
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from nq import tracking
+with tracking.start(sys.argv[1], system_metrics=False) as run:
+    run.open(Path(sys.argv[2]))
+    run.metrics({"a": 1})
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def kill_a_run(store: str, file: Path) -> None:
+    command = [sys.executable, "-c", KILLED, store, str(file)]
+    root = Path(__file__).parents[2]
+    killed = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": str(root)}, capture_output=True, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+
+
+def statuses(store: str) -> list[str]:
+    with contextlib.closing(sqlite3.connect(store.removeprefix("sqlite:///"))) as connection:
+        return [
+            status for (status,) in connection.execute("SELECT status FROM runs ORDER BY rowid")
+        ]
+
+
+@pytest.mark.slow
+def test_a_run_whose_process_was_killed_is_continued_or_ends(store: str, tmp_path: Path) -> None:
+    before = statuses(store)
+    for name in ("one", "two"):
+        kill_a_run(store, tmp_path / name)
+    # the second process has ended the run of the first
+    assert statuses(store) == [*before, "KILLED", "RUNNING"]
+    with start(store, unfinished=tmp_path / "one", system_metrics=False) as alive:
+        assert alive.run_id
+        assert statuses(store) == [*before, "RUNNING", "KILLED"]
+        with start(store, system_metrics=False) as another:
+            assert another.run_id != alive.run_id
+        assert statuses(store) == [*before, "RUNNING", "KILLED", "FINISHED"]
+    assert statuses(store) == [*before, "FINISHED", "KILLED", "FINISHED"]
+    assert stored(alive).data.metrics == {"a": 1.0}
+    assert [path.name for path in tmp_path.glob("one")] == []
+
+
+def test_runs_of_other_machines_are_left_alone(store: str) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(store)
+    experiment = client.create_experiment("nq")
+    tags: tuple[dict[str, str], ...] = ({"process": "another-host boot pid:[1] 1 1"}, {})
+    others = [client.create_run(experiment, tags=some).info.run_id for some in tags]
+    with start(store, system_metrics=False):
+        pass
+    assert [client.get_run(run_id).info.status for run_id in others] == ["RUNNING"] * 2
+
+
 @pytest.mark.parametrize("content", ["deleted", "elsewhere", "nonsense"])
 def test_new_run_is_created_if_the_unfinished_one_is_missing(
     content: str, store: str, tmp_path: Path
@@ -284,14 +382,15 @@ def test_new_run_is_created_if_the_unfinished_one_is_missing(
     file = tmp_path / "run"
     experiment = "another" if content == "elsewhere" else None
     with contextlib.suppress(KeyboardInterrupt), start(store, experiment, unfinished=file) as first:
+        assert first.run_id
         raise KeyboardInterrupt
     if content == "deleted":
         MlflowClient(store).delete_run(first.run_id)
     if content == "nonsense":
         file.write_text("../\0")
     with start(store, unfinished=file) as second:
-        assert second.run_id == file.read_text().strip()
-    assert second.run_id != first.run_id
+        assert second.run_id != first.run_id
+        assert stored(second).data.tags["continuation"] == file.read_text().strip()
     assert stored(first).info.status == "KILLED"
     assert stored(second).info.status == "FINISHED"
 

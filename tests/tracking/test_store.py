@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nq.tracking import Limits, start
-from nq.tracking.store import import_mlflow
+from nq.tracking.store import TABLES, import_mlflow
 from tests.tracking.mlflow_stores import QUICK_S, FirstRuns, free_port, stored, the_warning, use
 
 pytestmark = pytest.mark.slow  # importing MLflow takes ten seconds
@@ -39,6 +39,8 @@ def no_database() -> Iterator[str]:
 
 def database_of_another_version() -> Iterator[str]:
     with contextlib.closing(sqlite3.connect("other.db")) as connection:
+        connection.execute("CREATE TABLE experiments (x)")
+        connection.execute("CREATE TABLE runs (x)")
         connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32))")
         connection.execute("INSERT INTO alembic_version VALUES ('from_the_future')")
         connection.commit()
@@ -47,7 +49,8 @@ def database_of_another_version() -> Iterator[str]:
 
 def locked_database() -> Iterator[str]:
     with contextlib.closing(sqlite3.connect("busy.db", isolation_level=None)) as connection:
-        connection.execute("CREATE TABLE t (x)")
+        for name in TABLES:
+            connection.execute(f"CREATE TABLE {name} (x)")
         connection.execute("BEGIN IMMEDIATE")
         yield "sqlite:///busy.db"
 
@@ -92,6 +95,23 @@ def test_store_that_fails_costs_one_warning(
     assert "--no-track" in warning
     assert "secret" not in warning
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("address", ["sqlite:///mine.db", "sqlite:///mine.db?timeout=5"])
+@pytest.mark.parametrize("tables", [("users",), ("alembic_version", "users")])
+def test_nothing_is_written_to_the_database_of_another_program(
+    address: str, tables: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    with contextlib.closing(sqlite3.connect("mine.db")) as connection:
+        for name in tables:
+            connection.execute(f"CREATE TABLE {name} (x)")
+        connection.commit()
+    before = Path("mine.db").read_bytes()
+    with start(address, system_metrics=False) as run:
+        run.metrics({"a": 1})
+    assert "is a database of another program, with " in the_warning(caplog)
+    assert Path("mine.db").read_bytes() == before
+    assert sorted(path.name for path in Path().iterdir()) == ["mine.db"]
 
 
 def test_database_that_is_locked_during_the_run_costs_one_warning(

@@ -1,0 +1,496 @@
+"""Kills and interrupts runs at every phase, and checks that nothing is lost, repeated or left.
+
+    python -m experiments.kills --kills 100 --interrupts 500 --load 4
+
+A job answers some of the bundled questions under one of several profiles, in a process of its own
+that records in MLflow. Kills: the process gets SIGKILL at a seeded random moment or at a seeded
+event in its folder (a file appears or vanishes), is started again, is killed again, and so on; at
+last it runs to its end. Its results must then be those of an undisturbed run, byte for byte, and
+MLflow must have one finished run. Interrupts: the process group gets SIGINT as from a terminal, and
+must end within ten seconds with exit code 130.
+
+Windows computed twice are those that a killed process had computed and had not stored. They are
+counted by what the process reported, less what it took from the store and what it added to the
+store. Allowed are 5 % of the windows of the job, or one part of the store if that is more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.text_tables import markdown
+from nq.bundle import bundled_sample
+from nq.commands import arguments, terminal
+from nq.errors import Error
+from nq.formats import outputs
+from nq.runs.result import DEAD_LETTERS, JOB, PREDICTIONS, UNFINISHED_SCORES
+
+PROFILES = (
+    "baseline",
+    "mixed+grappler+buckets+prune",
+    "mixed+grappler+buckets+rescore",
+    "grappler+buckets+prune",
+)
+FORMATS = ("kaggle", "nbest")
+RESULTS = (PREDICTIONS, DEAD_LETTERS, *(outputs.FORMATS[name].FILE for name in FORMATS))
+PHASES = ("start", "preprocess", "load", "predict", "end", "finished")
+LIMIT_S, PATIENCE_S, POLL_S = 10.0, 600.0, 0.002
+SHARE = 0.05
+MARKER = "NQ_KILLS"
+# The real command; its progress goes to a file, one byte per window, instead of a bar.
+COMMAND = """
+import contextlib, os, signal, sys
+from nq.commands import answer, terminal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
+file = os.open(sys.argv[1], os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+@contextlib.contextmanager
+def progress(label, unit):
+    yield lambda new, total: os.write(file, b"." * new)
+terminal.progress_bar = progress
+sys.exit(answer.main(sys.argv[2:]))
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job in a folder of its own.
+
+    Args:
+        profile: optimizations.
+        limit: number of questions.
+        folder: holds the output folder, the database of MLflow and the reports of progress.
+    """
+
+    profile: str
+    limit: int
+    folder: Path
+
+    @property
+    def output(self) -> Path:
+        """The folder of the run."""
+        return self.folder / "output"
+
+    def stored_windows(self) -> int:
+        """Returns how many windows are in the store of an unfinished run."""
+        return sum(self.parts())
+
+    def parts(self) -> list[int]:
+        """Returns the number of windows in each part of the store."""
+        sizes = []
+        for path in sorted((self.output / UNFINISHED_SCORES).glob("*.npz")):
+            with contextlib.suppress(FileNotFoundError), np.load(path) as arrays:
+                sizes.append(len(arrays["window_ids"]))
+        return sizes
+
+    def results(self) -> dict[str, bytes]:
+        """Returns the content of the files that must not depend on interruptions."""
+        return {name: (self.output / name).read_bytes() for name in RESULTS}
+
+    def statuses(self) -> list[str]:
+        """Returns the statuses of the runs in MLflow."""
+        database = self.folder / "mlflow.db"
+        if not database.exists():
+            return []
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            return [status for (status,) in connection.execute("SELECT status FROM runs")]
+
+
+class Process:
+    """A process that runs a job, in a process group of its own."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.marker = job, uuid.uuid4().hex
+        self.reports = job.folder / f"{self.marker}.reports"
+        self.errors = job.folder / f"{self.marker}.errors"
+        self.stored_before = job.stored_windows()
+        options = {
+            "--data": str(bundled_sample()),
+            "--profile": job.profile,
+            "--limit": str(job.limit),
+            "--batch-size": "1",
+            "--output": str(job.output),
+            "--formats": ",".join(FORMATS),
+            "--tracking-uri": f"sqlite:///{job.folder / 'mlflow.db'}",
+        }
+        root = Path(__file__).parents[1]
+        self.started = time.monotonic()
+        with self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", COMMAND, str(self.reports), *sum(options.items(), ())],
+                cwd=job.folder,
+                env={**os.environ, "PYTHONPATH": str(root), MARKER: self.marker},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+            )
+
+    def seconds(self) -> float:
+        """Returns the seconds since the start."""
+        return time.monotonic() - self.started
+
+    def computed_windows(self) -> int:
+        """Returns how many windows the process has computed, those of the store not included."""
+        reported = self.reports.stat().st_size if self.reports.exists() else 0
+        return max(0, reported - self.stored_before)
+
+    def others(self) -> list[int]:
+        """Returns the numbers of the processes that this one has started and that still run."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                environment = (folder / "environ").read_bytes()
+                state = (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+                if f"{MARKER}={self.marker}".encode() in environment and state[0] != "Z":
+                    found.append(int(folder.name))
+        return found
+
+    def leftovers(self) -> int:
+        """Returns how many processes remain ``LIMIT_S`` after the end; ends them."""
+        deadline = time.monotonic() + LIMIT_S
+        while self.others() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        left = self.others()
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return len(left)
+
+    def finish(self) -> None:
+        """Waits for the end, which must be a success.
+
+        Raises:
+            Error: the process failed; the text is what it wrote to stderr.
+        """
+        code = self.process.wait(PATIENCE_S)
+        if code:
+            text = self.errors.read_text("utf-8", "replace").strip()
+            raise Error(f"{self.job.profile}: exit code {code}: {text[-500:]}")
+
+
+def names(folder: Path) -> set[str]:
+    """Returns the paths of all files below a folder."""
+    found: set[str] = set()
+    pending = [str(folder)]
+    while pending:
+        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                found.add(entry.path)
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+    return found
+
+
+def events(folder: Path) -> Iterator[int]:
+    """Yields again and again how many files have appeared or vanished so far."""
+    before, count = names(folder), 0
+    while True:
+        now = names(folder)
+        count += len(now ^ before)
+        before = now
+        yield count
+        time.sleep(POLL_S)
+
+
+def phase(output: Path) -> str:
+    """Returns what a run was doing, by the files in its folder."""
+    files = {Path(path).name for path in names(output)}
+    if JOB in files:
+        return "finished"
+    if PREDICTIONS in files:
+        return "end"
+    if UNFINISHED_SCORES in files:
+        return "predict"
+    if "COMPLETED" in files:
+        return "load"
+    return "preprocess" if any(name.startswith(".unfinished") for name in files) else "start"
+
+
+@dataclass(frozen=True)
+class Pace:
+    """An undisturbed run: its results, seconds, events in its folder, windows, and parts."""
+
+    results: Mapping[str, bytes]
+    seconds: float
+    events: int
+    windows: int
+    largest_part: int
+
+    @property
+    def allowed(self) -> int:
+        """How many windows may be computed twice after one kill."""
+        return max(self.largest_part, int(SHARE * self.windows))
+
+
+Stop = Callable[[Process, int], bool]
+"""Tells from the process and the events so far whether to stop it now."""
+
+
+def choose_stop(pace: Pace, rng: random.Random) -> Stop:
+    """Returns a random moment, or a random event in the folder."""
+    if rng.random() < 0.5:
+        moment = rng.uniform(0, pace.seconds)
+        return lambda process, _: process.seconds() >= moment
+    event = rng.randint(1, pace.events)
+    return lambda _, count: count >= event
+
+
+def run_until(process: Process, stop: Stop) -> bool:
+    """Waits until the process is to be stopped; returns whether it still runs."""
+    for count in events(process.job.output):
+        if process.process.poll() is not None:
+            return False
+        if stop(process, count):
+            return True
+    return False
+
+
+def undisturbed(profile: str, limit: int, folder: Path) -> Pace:
+    """Runs a job without a disturbance."""
+    folder.mkdir()
+    job = Job(profile, limit, folder)
+    process, counts, largest = Process(job), [0], [1]
+
+    def observe(process: Process, count: int) -> bool:
+        counts.append(count)
+        largest.append(max(job.parts(), default=0) if count != counts[-2] else 0)
+        return False
+
+    run_until(process, observe)
+    seconds = process.seconds()
+    process.finish()
+    windows = json.loads((job.output / "metrics.json").read_bytes())["windows"]
+    return Pace(job.results(), seconds, counts[-1], windows, max(largest))
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A kill and its cost.
+
+    Args:
+        profile: of the job.
+        phase: what the process was doing.
+        twice: windows computed twice.
+        allowed: how many may be.
+        leftovers: processes that outlived the killed one.
+    """
+
+    profile: str
+    phase: str
+    twice: int
+    allowed: int
+    leftovers: int
+
+
+@dataclass(frozen=True)
+class Interrupt:
+    """A Ctrl-C: the seconds until the end, the exit code, and whether one line was written."""
+
+    profile: str
+    phase: str
+    seconds: float
+    code: int
+    one_line: bool
+    leftovers: int
+
+
+def kill_chain(job: Job, pace: Pace, kills: int, rng: random.Random) -> tuple[list[Kill], str]:
+    """Kills a job several times, then lets it finish.
+
+    Returns:
+        The kills, and what is wrong with the results; empty if nothing is.
+    """
+    done: list[Kill] = []
+    job.folder.mkdir()
+    for _ in range(kills):
+        process = Process(job)
+        if not run_until(process, choose_stop(pace, rng)):
+            process.finish()
+            break
+        process.process.kill()
+        process.process.wait()
+        left, at = process.leftovers(), phase(job.output)
+        stored = job.stored_windows() - process.stored_before
+        twice = 0 if at == "finished" else process.computed_windows() - stored
+        done.append(Kill(job.profile, at, twice, pace.allowed, left))
+        if at == "finished":
+            break
+    if not (job.output / JOB).exists():
+        Process(job).finish()
+    different = [name for name, data in job.results().items() if data != pace.results[name]]
+    runs = job.statuses()
+    problems = [f"{name} differs" for name in different]
+    if runs not in (["FINISHED"], ["RUNNING"] if done and done[-1].phase == "finished" else []):
+        problems.append(f"MLflow has {', '.join(runs) or 'no run'}")
+    return done, "; ".join(problems)
+
+
+def interrupt(job: Job, pace: Pace, rng: random.Random) -> Interrupt | None:
+    """Interrupts a job; returns ``None`` if it ended before."""
+    job.folder.mkdir()
+    process = Process(job)
+    if not run_until(process, choose_stop(pace, rng)):
+        return None
+    at, sent = phase(job.output), time.monotonic()
+    os.killpg(process.process.pid, signal.SIGINT)
+    try:
+        code = process.process.wait(LIMIT_S * 6)
+    except subprocess.TimeoutExpired:
+        process.process.kill()
+        code = process.process.wait()
+    seconds = time.monotonic() - sent
+    lines = process.errors.read_text("utf-8", "replace").splitlines()
+    last = [line for line in lines if not line.startswith("nq: ") or line == "nq: interrupted"]
+    return Interrupt(
+        job.profile, at, seconds, code, last == ["nq: interrupted"], process.leftovers()
+    )
+
+
+@contextlib.contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """Keeps the machine busy with some processes."""
+    running = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)
+    ]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.kills",
+        description="Kills and interrupts runs at every phase, and checks what they leave.",
+    )
+    parser.add_argument("--kills", type=arguments.count, default=40, metavar="N")
+    parser.add_argument("--interrupts", type=arguments.count, default=60, metavar="N")
+    parser.add_argument(
+        "--load", type=arguments.count, default=0, metavar="N", help="busy processes beside"
+    )
+    parser.add_argument("--profiles", nargs="+", default=list(PROFILES), metavar="P")
+    parser.add_argument("--chain", type=arguments.positive, default=5, metavar="N")
+    arguments.add_limit(parser, "answer")
+    parser.add_argument("--seed", type=arguments.count, default=0, metavar="N")
+    arguments.add_common(parser)
+    parser.set_defaults(limit=16)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    kills: list[Kill] = []
+    interrupts: list[Interrupt] = []
+    problems: list[str] = []
+    rng = random.Random(args.seed)
+    with tempfile.TemporaryDirectory(prefix="nq-kills-") as place, busy(args.load):
+        root = Path(place)
+        paces = {
+            profile: undisturbed(profile, args.limit, root / f"undisturbed-{n}")
+            for n, profile in enumerate(args.profiles)
+        }
+        number = 0
+        with terminal.progress_bar("disturb", "runs") as bar:
+            while len(kills) < args.kills:
+                number += 1
+                job = Job(args.profiles[number % len(paces)], args.limit, root / str(number))
+                chain = min(args.chain, args.kills - len(kills))
+                done, problem = kill_chain(job, paces[job.profile], chain, rng)
+                kills += done
+                problems += [f"{job.profile}, {[k.phase for k in done]}: {problem}"] * bool(problem)
+                bar(len(done), args.kills + args.interrupts)
+            while len(interrupts) < args.interrupts:
+                number += 1
+                job = Job(args.profiles[number % len(paces)], args.limit, root / str(number))
+                ended = interrupt(job, paces[job.profile], rng)
+                interrupts += [ended] if ended else []
+                bar(int(ended is not None), args.kills + args.interrupts)
+    result = {
+        "undisturbed": {
+            name: {"seconds": p.seconds, "windows": p.windows, "events": p.events}
+            for name, p in paces.items()
+        },
+        "kills": [asdict(kill) for kill in kills],
+        "interrupts": [asdict(interrupted) for interrupted in interrupts],
+        "problems": problems,
+    }
+    report(result, kills, interrupts, args.json)
+    wrong = len(problems) + sum(k.twice > k.allowed or bool(k.leftovers) for k in kills)
+    wrong += sum(not fine(interrupted) for interrupted in interrupts)
+    if wrong:
+        raise Error(f"{wrong} of {len(kills) + len(interrupts)} disturbances had consequences")
+    return 0
+
+
+def fine(interrupted: Interrupt) -> bool:
+    """Returns whether an interrupted process ended in time and in order."""
+    in_time = interrupted.seconds <= LIMIT_S and not interrupted.leftovers
+    return in_time and interrupted.code == 130 and interrupted.one_line
+
+
+def report(
+    result: Mapping[str, Any], kills: Sequence[Kill], interrupts: Sequence[Interrupt], as_json: bool
+) -> None:
+    """Prints the tables, or one JSON object."""
+    if as_json:
+        terminal.print_json(result)
+        return
+    if kills:
+        print(kill_table(kills))
+    if interrupts:
+        print(interrupt_table(interrupts))
+    for problem in result["problems"]:
+        print(problem)
+
+
+def kill_table(kills: Sequence[Kill]) -> str:
+    """Returns a Markdown table of the kills, with a row for each phase."""
+    head = ("phase", "kills", "windows computed twice, most", "beyond the limit", "processes left")
+    rows = []
+    for at in PHASES:
+        if some := [kill for kill in kills if kill.phase == at]:
+            beyond = sum(kill.twice > kill.allowed for kill in some)
+            most, left = max(kill.twice for kill in some), sum(kill.leftovers for kill in some)
+            rows.append((at, *map(str, (len(some), most, beyond, left))))
+    return markdown(head, *rows)
+
+
+def interrupt_table(interrupts: Sequence[Interrupt]) -> str:
+    """Returns a Markdown table of the interrupts, with a row for each phase."""
+    head = ("phase", "interrupts", "exit code 130, one line", "longest s", "processes left")
+    rows = []
+    for at in PHASES:
+        if some := [interrupted for interrupted in interrupts if interrupted.phase == at]:
+            right = sum(i.code == 130 and i.one_line for i in some)
+            longest, left = max(i.seconds for i in some), sum(i.leftovers for i in some)
+            rows.append((at, str(len(some)), str(right), f"{longest:.1f}", str(left)))
+    return markdown(head, *rows)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    return terminal.run(run, parser(), argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,126 @@
+"""Ctrl-C and SIGTERM: the first one starts a clean-up of limited time, a second one ends at once.
+
+The first signal raises ``KeyboardInterrupt`` in the main thread. Python does so only when that
+thread returns from C code, and whatever runs afterwards may wait for ever: for a thread, a process
+or a lock that the interrupted code held. A thread of its own therefore receives the signals too,
+and ends the process when the time is over. An ordinary exit after an interruption skips the
+destruction of the interpreter and of C++ libraries, which waits for their threads.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+
+GRACE_S = 7.0
+"""Seconds from the first signal to the end of the process at the latest."""
+REPEAT_S = 0.3
+"""Signals that follow the first one faster are the same Ctrl-C, sent on by a parent process."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+MESSAGE = "nq: interrupted"
+
+
+class Interruption:
+    """The first signal that asked this process to end, if any.
+
+    Attributes:
+        number: of the signal; 0 before there is one.
+        reported: whether ``MESSAGE`` has been printed.
+        writer: the file to which Python writes the number of each signal.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.reported = self._raised = False
+        self._reader, self.writer = os.pipe()
+        os.set_blocking(self.writer, False)  # a condition of signal.set_wakeup_fd
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a process that a signal has ended: 130 for Ctrl-C, 143 for SIGTERM."""
+        return 128 + (self.number or signal.SIGINT)
+
+    def on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """Raises ``KeyboardInterrupt`` for the first signal; the thread receives the others."""
+        if not self._raised:
+            self._raised, self.number = True, number
+            raise KeyboardInterrupt
+
+    def watch(self) -> None:
+        """Ends the process ``GRACE_S`` after the first signal, or with the second one."""
+        first = self._read()
+        if not first:
+            os.close(self._reader)
+            return
+        self.number = first
+        deadline = time.monotonic() + GRACE_S
+        time.sleep(REPEAT_S)
+        while select.select([self._reader], [], [], 0)[0]:
+            os.read(self._reader, 1)
+        while (left := deadline - time.monotonic()) > 0:
+            if select.select([self._reader], [], [], left)[0] and self._read():
+                break
+        if not self.reported:
+            with contextlib.suppress(OSError):
+                os.write(2, f"{MESSAGE}\n".encode())
+        os._exit(self.exit_code)
+
+    def _read(self) -> int:
+        """Waits for one of ``SIGNALS``; returns its number, 0 if there will be none."""
+        while True:
+            number = os.read(self._reader, 1)[0]
+            if number in (0, *SIGNALS):
+                return number
+
+    def end(self) -> None:
+        """Ends the thread."""
+        os.write(self.writer, b"\0")
+        os.close(self.writer)
+
+
+@contextlib.contextmanager
+def limited() -> Iterator[Interruption]:
+    """Handles the signals while the block runs; after one of them, until the process ends.
+
+    Signals that are ignored, as in the background of a shell, or that have another handler, as
+    inside another such block, are left alone. Outside the main thread nothing is changed.
+
+    Yields:
+        The interruption, to be examined at the end.
+    """
+    interruption = Interruption()
+    own = (signal.SIG_DFL, signal.default_int_handler)
+    numbers = [number for number in SIGNALS if signal.getsignal(number) in own]
+    if not numbers or threading.current_thread() is not threading.main_thread():
+        yield interruption
+        return
+    before = {number: signal.signal(number, interruption.on_signal) for number in numbers}
+    wakeup = signal.set_wakeup_fd(interruption.writer, warn_on_full_buffer=False)
+    atexit.register(_exit_at_once, interruption)  # the first registered function is called last
+    threading.Thread(target=interruption.watch, name="nq-interruption", daemon=True).start()
+    try:
+        yield interruption
+    finally:
+        if not interruption.number:
+            signal.set_wakeup_fd(wakeup)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            interruption.end()
+            atexit.unregister(_exit_at_once)
+
+
+def _exit_at_once(interruption: Interruption) -> None:
+    """Ends the process without the destruction of the interpreter if it was interrupted."""
+    if interruption.number:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(interruption.exit_code)

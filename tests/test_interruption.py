@@ -1,0 +1,166 @@
+"""Interrupted processes end, whatever their clean-up waits for."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nq import interruption
+
+ROOT = Path(__file__).parents[1]
+PATIENCE_S = 60.0
+START = """
+import argparse, atexit, hashlib, signal, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from nq import interruption
+from nq.commands import arguments, terminal
+parser = argparse.ArgumentParser()
+arguments.add_common(parser)
+def run(command):
+    sys.exit(terminal.run(command, parser, []))
+def wait():
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+SHORT = "interruption.GRACE_S, interruption.REPEAT_S = 0.5, 0.1\n"
+LONG = "interruption.GRACE_S, interruption.REPEAT_S = 600.0, 0.1\n"
+CLEANS_UP = """
+def command(args):
+    try:
+        wait()
+    finally:
+        time.sleep(0.5)
+        print("clean", flush=True)
+run(command)
+"""
+CLEAN_UP_HANGS = """
+def command(args):
+    try:
+        wait()
+    finally:
+        threading.Event().wait()
+run(command)
+"""
+EXIT_HANGS = """
+threading.Thread(target=threading.Event().wait).start()
+run(lambda args: wait())
+"""
+POOL_HANGS = """
+ThreadPoolExecutor().submit(threading.Event().wait)
+run(lambda args: wait())
+"""
+EXIT_FUNCTION_HANGS = """
+def command(args):
+    atexit.register(threading.Event().wait)
+    wait()
+run(command)
+"""
+C_CODE_DOES_NOT_RETURN = """
+def command(args):
+    print("ready", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+run(command)
+"""
+ANOTHER_EXCEPTION = """
+def command(args):
+    try:
+        wait()
+    except KeyboardInterrupt as error:
+        raise RuntimeError("from a library") from error
+run(command)
+"""
+SWALLOWED = """
+def command(args):
+    try:
+        wait()
+    except KeyboardInterrupt:
+        return 0
+run(command)
+"""
+IGNORED = """
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+run(lambda args: wait())
+"""
+
+
+@contextlib.contextmanager
+def running(code: str) -> Iterator[subprocess.Popen[str]]:
+    """Starts a process and waits until it is ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", START + code],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # tests may run where SIGINT is ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *(CLEAN_UP_HANGS, EXIT_HANGS, POOL_HANGS, EXIT_FUNCTION_HANGS, C_CODE_DOES_NOT_RETURN),
+        *(ANOTHER_EXCEPTION, SWALLOWED),
+    ],
+)
+def test_an_interrupted_process_ends(code: str) -> None:
+    """Each process but the last two would wait for ever."""
+    with running(SHORT + code) as process:
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 130
+        assert stderr == "nq: interrupted\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_first_signal_lets_the_process_clean_up(number: signal.Signals, code: int) -> None:
+    with running(CLEANS_UP) as process:
+        process.send_signal(number)
+        process.send_signal(number)  # as from a parent that sends on what the terminal sent to all
+        stdout, stderr = process.communicate(timeout=PATIENCE_S)
+        assert (stdout, stderr, process.returncode) == ("clean\n", "nq: interrupted\n", code)
+
+
+def test_a_second_signal_ends_the_process_at_once() -> None:
+    with running(LONG + CLEAN_UP_HANGS) as process:
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.2)
+        _, stderr = process.communicate()
+        assert (process.returncode, stderr) == (130, "nq: interrupted\n")
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    with running(SHORT + IGNORED) as process:
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1.5)
+
+
+def test_handlers_are_as_before_after_a_command_without_interruption(
+    request: pytest.FixtureRequest,
+) -> None:
+    here = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, here))
+    before = [signal.getsignal(number) for number in interruption.SIGNALS]
+    with interruption.limited() as outer, interruption.limited() as inner:
+        handlers = [signal.getsignal(number) for number in interruption.SIGNALS]
+    assert handlers == [outer.on_signal] * len(before)
+    assert (outer.number, inner.number) == (0, 0)
+    assert [signal.getsignal(number) for number in interruption.SIGNALS] == before
+    assert signal.set_wakeup_fd(-1) == -1
