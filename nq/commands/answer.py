@@ -118,7 +118,7 @@ def answer(args: argparse.Namespace) -> int:
     job = replace(
         job,
         decision=arguments.settings(decision, args),
-        windows=arguments.settings(job.windows, args),
+        windows=arguments.window_settings(args, job.model),
     )
     with terminal.progress_bar("predict", "windows") as bar:
         result = run(
@@ -129,7 +129,9 @@ def answer(args: argparse.Namespace) -> int:
         )
     parity = result.parity
     if args.json:
-        terminal.print_json(result.to_dict() | ({"parity": parity.to_dict()} if parity else {}))
+        sizes = {"run_bytes": result.run_bytes, "windows_bytes": result.windows_bytes}
+        compared = {"parity": parity.to_dict()} if parity else {}
+        terminal.print_json(result.to_dict() | sizes | compared)
     else:
         print(summary(result))
     if parity and args.tolerance is not None and not parity.within(args.tolerance):

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
 from nq.formats import pages
+from nq.formats.limits import LIMITS
+from nq.text import visible
 
 if TYPE_CHECKING:
     from nq.reader import Reader
@@ -69,19 +71,17 @@ def parser() -> argparse.ArgumentParser:
 
 def ask(args: argparse.Namespace) -> int:
     """Runs the command."""
-    for stream in (sys.stdin, sys.stdout):
-        if isinstance(stream, io.TextIOWrapper):  # a locale may lack characters of the page
-            stream.reconfigure(errors="replace")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
     question, path = _question_and_path(args)
     if sys.stdin is None and (question is None or path == STDIN):
         raise terminal.UsageError("standard input is closed; give a question and a file")
     page = _read_page(path, args.record)
     from nq.bundle import bundled_model
-    from nq.model.checkpoint import load_settings
     from nq.reader import load
 
     model = args.model or bundled_model()
-    windows = arguments.settings(load_settings(model).windows, args)
+    windows = arguments.window_settings(args, model)
     with load(model, profile=args.profile, windows=windows) as reader:
         unread = reader.unread_blocks(page)
         if unread:
@@ -127,7 +127,7 @@ def _read_page(path: str, record: str | None) -> Page:
         raise terminal.UsageError("--record is for a jsonl file, not for standard input")
     if sys.stdin.isatty():
         log.info("reading the page from standard input; Ctrl-D ends it")
-    return pages.decode_page(sys.stdin.buffer.read(), "standard input")
+    return pages.decode_page(sys.stdin.buffer.read(LIMITS.bytes + 1), "standard input")
 
 
 def _questions() -> Iterator[str]:
@@ -156,7 +156,7 @@ def _answer(reader: Reader, page: Page, question: str, args: argparse.Namespace)
         terminal.print_json(to_dict(answer))
     else:
         if args.interactive and not sys.stdin.isatty():
-            print(f"> {question}\n")
+            print(f"> {visible(question)}\n")
         print(render(answer, BOLD if sys.stdout.isatty() else MARKS), end="\n\n")
     sys.stdout.flush()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.model.convert import FORMATS, convert
+from nq.text import visible
 
 
 def parser() -> argparse.ArgumentParser:
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if result.missing:
         print(f"not in the checkpoint: {', '.join(result.missing)}")
     if result.unexpected:
-        print(f"not used of the checkpoint: {', '.join(result.unexpected)}")
+        print(visible(f"not used of the checkpoint: {', '.join(result.unexpected)}"))
     return 0
 
 

@@ -6,6 +6,8 @@ import importlib
 import sys
 
 from nq import __version__
+from nq.commands import terminal
+from nq.interruption import MESSAGE
 
 COMMANDS = {
     "answer": "answer a file of questions, score the answers, record the run",
@@ -14,6 +16,7 @@ COMMANDS = {
     "train": "train a model, starting from any BERT encoder",
     "convert": "turn a checkpoint of any kind into ours, or export a model",
     "tune": "fit the decision of a model to one half of annotated data",
+    "clean": "remove prepared windows, unfinished runs and caches",
     "eval": "score predictions against gold, as the official nq_eval",
 }
 """Each command with its help; ``module_of`` has its module."""
@@ -35,6 +38,7 @@ def _help() -> str:
 
 def console(argv: list[str] | None = None) -> int:
     """Runs the command that the first argument names; returns its exit code."""
+    terminal.prepare_streams()
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_help())
@@ -48,5 +52,9 @@ def console(argv: list[str] | None = None) -> int:
             f"nq: error: unknown command {name!r}; known are {', '.join(COMMANDS)}", file=sys.stderr
         )
         return 2
-    module = importlib.import_module(module_of(name))
-    return int(module.main(rest))
+    try:
+        module = importlib.import_module(module_of(name))
+        return int(module.main(rest))
+    except KeyboardInterrupt:
+        print(MESSAGE, file=sys.stderr)
+        return 130

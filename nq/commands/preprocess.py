@@ -13,6 +13,7 @@ from nq.commands import arguments, terminal
 from nq.config import TrainConfig, WindowConfig
 from nq.errors import Error
 from nq.report.unread import unread_line
+from nq.text import visible
 
 if TYPE_CHECKING:
     from nq.preprocess.store import Prepared
@@ -60,14 +61,15 @@ def preprocess(args: argparse.Namespace) -> int:
     from nq.formats import inputs
     from nq.preprocess import prepare
 
-    request = prepare.Request(
-        tuple(inputs.find_files(args.data)),
-        args.tokenizer or args.model or str(bundled_model()),
-        windows,
-        args.limit,
-        (sampling.negatives, sampling.seed) if args.training else None,
-    )
-    prepared = prepare.prepare(request, args.output, args.workers, args.unknown)
+    with inputs.input_files(args.data) as files:
+        request = prepare.Request(
+            tuple(files),
+            args.tokenizer or args.model or str(bundled_model()),
+            windows,
+            args.limit,
+            (sampling.negatives, sampling.seed) if args.training else None,
+        )
+        prepared = prepare.prepare(request, args.output, args.workers, args.unknown)
     if args.json:
         terminal.print_json(to_dict(prepared))
     else:
@@ -121,7 +123,7 @@ def summary(prepared: Prepared) -> str:
     if prepared.dead_letters:
         lines.append(f"bad records are in {prepared.dead_letter_file}, the first:")
         lines.append(f"  {prepared.first_dead_letter()}")
-    return "\n".join(lines)
+    return "\n".join(map(visible, lines))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

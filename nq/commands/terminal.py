@@ -1,7 +1,8 @@
 """The terminal side of all commands: parsing, exit codes, errors, logs, results and progress.
 
 Results go to stdout, logs and progress to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage,
-130 interrupted. Errors that a user can correct are printed in one line without a traceback.
+130 interrupted, 143 terminated. Errors that a user can correct are printed in one line without a
+traceback.
 Nothing heavy is imported here, so that ``--help`` and usage errors are instant.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import logging
 import os
@@ -17,9 +19,11 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from nq import interruption
 from nq.errors import Error
+from nq.text import visible
 
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+FAILED, USAGE = 1, 2
 _USER_ERRORS = (OSError, ValueError, ArithmeticError, ImportError, MemoryError, Error)
 
 
@@ -41,38 +45,67 @@ def run(
         argv: the arguments, by default those of the process.
         pass_on: keep options that the parser does not know as ``args.unknown``.
     """
-    verbose = False
-    _reopen_closed_streams()
-    try:
-        if pass_on:
-            args, unknown = parser.parse_known_args(argv)
-            args.unknown = unknown
-        else:
-            args = parser.parse_args(argv)
-        verbose = args.verbose
-        log_to_stderr(verbose)
-        from tqdm.contrib.logging import logging_redirect_tqdm
+    prepare_streams()
+    with interruption.limited() as interrupted:
+        try:
+            code = _run(command, parser, argv, pass_on)
+            if not interrupted.number:
+                return code
+        except BaseException as error:
+            # a library may have turned the interrupt into an exception of its own
+            if not (interrupted.number or isinstance(error, KeyboardInterrupt)):
+                return _report(error, parser)
+        interrupted.reported = True
+        with contextlib.suppress(OSError):
+            print(interruption.MESSAGE, file=sys.stderr)
+        return interrupted.exit_code
 
-        with logging_redirect_tqdm():  # log lines are printed above a progress bar
-            code = command(args)
-        sys.stdout.flush()
-        return code
-    except UsageError as error:
-        print(f"{parser.format_usage()}{parser.prog}: error: {error}", file=sys.stderr)
+
+def _run(
+    command: Callable[[argparse.Namespace], int],
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    pass_on: bool,
+) -> int:
+    if pass_on:
+        args, unknown = parser.parse_known_args(argv)
+        args.unknown = unknown
+    else:
+        args = parser.parse_args(argv)
+    log_to_stderr(args.verbose)
+    from tqdm.contrib.logging import logging_redirect_tqdm
+
+    with logging_redirect_tqdm():  # log lines are printed above a progress bar
+        code = command(args)
+    sys.stdout.flush()
+    return code
+
+
+def _report(error: BaseException, parser: argparse.ArgumentParser) -> int:
+    """Prints an error that a user can cause, raises others; returns the exit code."""
+    if isinstance(error, UsageError):
+        text = visible(str(error))
+        print(f"{parser.format_usage()}{parser.prog}: error: {text}", file=sys.stderr)
         return USAGE
-    except SystemExit as exit:
-        return exit.code if isinstance(exit.code, int) else FAILED
-    except KeyboardInterrupt:
-        print("nq: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else FAILED
+    if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except _USER_ERRORS as error:
-        if verbose:
-            traceback.print_exc()
-        print(f"nq: error: {explain(error)}", file=sys.stderr)
-        return FAILED
+    if not isinstance(error, _USER_ERRORS):
+        raise error
+    if logging.getLogger("nq").isEnabledFor(logging.DEBUG):
+        traceback.print_exception(error)
+    print(f"nq: error: {explain(error)}", file=sys.stderr)
+    return FAILED
+
+
+def prepare_streams() -> None:
+    """Opens streams that are closed, and lets none fail at characters that a locale lacks."""
+    _reopen_closed_streams()
+    for stream, errors in ((sys.stdout, "replace"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
 
 
 def _reopen_closed_streams() -> None:
@@ -90,17 +123,18 @@ def _reopen_closed_streams() -> None:
 
 
 def explain(error: BaseException) -> str:
-    """Returns an error in one line for the user.
+    """Returns an error in one line for the user, without control characters.
 
     >>> explain(FileNotFoundError(2, "No such file or directory", "dev.jsonl"))
     'dev.jsonl: No such file or directory'
     """
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+        return visible(f"{error.filename}: {error.strerror}")
     if isinstance(error, MemoryError):
         return "out of memory"
     text = " ".join(str(error).split()) or type(error).__name__
-    return f"{text}: run pip install 'nq[cpu]'" if isinstance(error, ImportError) else text
+    advice = ": run pip install 'nq[cpu]'" if isinstance(error, ImportError) else ""
+    return visible(text) + advice
 
 
 class _Formatter(logging.Formatter):
@@ -109,7 +143,7 @@ class _Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         name = "nq" if record.name.split(".")[0] == "nq" else record.name
         level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
-        return f"{name}: {level}{super().format(record)}"
+        return visible(f"{name}: {level}{super().format(record)}", lines=name != "nq")
 
 
 class _StderrHandler(logging.StreamHandler[Any]):
@@ -136,8 +170,13 @@ def log_to_stderr(verbose: bool = False) -> None:
 
 
 def print_json(result: Mapping[str, Any]) -> None:
-    """Prints one JSON object in one line on stdout."""
-    print(json.dumps(result, ensure_ascii=False))
+    """Prints one JSON object in one line on stdout, escaped where its encoding lacks characters."""
+    text = visible(json.dumps(result, ensure_ascii=False))
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(result)
+    print(text)
 
 
 def print_result(result: Mapping[str, Any], as_json: bool) -> None:

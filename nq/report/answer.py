@@ -10,7 +10,7 @@ from typing import Any
 
 from nq.records import Alternative, Page, Prediction, Span, YesNo
 from nq.report.page_text import MARKS, span_line, span_text
-from nq.text import truncate
+from nq.text import truncate, visible
 
 MAX_WIDTH, MAX_LINES = 100, 16
 INDENT = "  "
@@ -124,11 +124,11 @@ def render(answer: Answer, marks: Sequence[str] = MARKS) -> str:
     parts = ["no answer"]
     if answer.answered:
         probability = f" ({_percent(answer.short_probability)})" if known and answer.text else ""
-        parts = [(answer.text or "no short answer") + probability]
+        parts = [visible(answer.text or "no short answer") + probability]
     if answer.long_span:
         probability = f" ({_percent(answer.long_probability)})" if known else ""
         block = span_text(answer.page, answer.long_span, answer.short_spans, marks)
-        parts.append(f"found in{probability}:\n{_wrapped(block, marks[0])}")
+        parts.append(f"found in{probability}:\n{_wrapped(_visible(block, marks), marks[0])}")
     if answer.alternatives:
         rows = "\n".join(map(_row, answer.alternatives))
         parts.append(f"runners-up:\n{rows}" if known else f"best guesses:\n{rows}")
@@ -176,9 +176,18 @@ def _span(page: Page, span: Span) -> dict[str, Any]:
 
 def _row(other: Answer) -> str:
     start = f"{_percent(other.short_probability):>6}  "
-    start += f"{truncate(other.text or '(no short answer)', 40)} · "
+    start += f"{truncate(visible(other.text or '(no short answer)'), 40)} · "
     block = span_line(other.page, other.long_span) if other.long_span else ""
-    return start + truncate(block, max(_width() - len(start), 20))
+    return start + truncate(visible(block), max(_width() - len(start), 20))
+
+
+def _visible(block: str, marks: Sequence[str]) -> str:
+    """Returns the text of a block for a terminal; the marks around answers stay as they are."""
+    before, after = marks
+    return before.join(
+        after.join(visible(text, lines=True) for text in part.split(after))
+        for part in block.split(before)
+    )
 
 
 def _wrapped(block: str, mark: str) -> str:

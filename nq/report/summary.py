@@ -5,7 +5,7 @@ from __future__ import annotations
 from nq.report.unread import unread_line
 from nq.runs.parity import Parity
 from nq.runs.result import Result
-from nq.text import truncate
+from nq.text import format_bytes, truncate, visible
 
 MIB = 1 << 20
 MARKS = {True: "right", False: "WRONG", None: ""}
@@ -52,7 +52,11 @@ def summary(result: Result) -> str:
         lines.append(parity_line(result.parity))
     if result.resumed_windows:
         lines.append(f"resumed: {result.resumed_windows} windows were scored by an earlier run")
-    lines.append(f"written to {result.folder}")
+    lines.append(visible(f"written to {result.folder}"))
+    lines.append(
+        f"on disk: {format_bytes(result.run_bytes)}, and {format_bytes(result.windows_bytes)} of "
+        "windows, which runs share and nq clean removes"
+    )
     if result.how_to_open:
         lines.append(f"see the run: {result.how_to_open}")
     return "\n".join(lines)
@@ -71,8 +75,8 @@ def parity_line(parity: Parity) -> str:
 def _table(result: Result) -> list[str]:
     """Returns a line per answer with question and correctness; long texts are cut."""
     rows = [
-        f"{truncate(row.question, 58):<58}  {MARKS[row.correct]:<5}  "
-        f"{truncate(row.answer or '(no answer)', 60)}"
+        f"{truncate(visible(row.question), 58):<58}  {MARKS[row.correct]:<5}  "
+        f"{truncate(visible(row.answer or '(no answer)'), 60)}"
         for row in result.rows
     ]
     more = result.examples - len(rows)

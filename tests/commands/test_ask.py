@@ -109,7 +109,7 @@ def test_records(tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         ("empty.txt", b"", "empty.txt has no text"),
         ("blank.html", b"<body><script>x</script></body>", "blank.html has no text"),
         ("junk.txt", bytes(range(256)), "junk.txt is not a text file (byte 1 is 0x00)"),
-        ("page.pdf", b"%PDF-1.7\n\x00\x01", "page.pdf is not a text file"),
+        ("page.pdf", b"%PDF-1.7\n\x00\x01", "page.pdf is a PDF document"),
         ("bad.jsonl", b"{\n", "bad.jsonl, line 1: not JSON"),
         ("bad.jsonl.gz", b"\x1f\x8bnot gzip", "bad.jsonl.gz, line 1: the compressed file"),
         ("none.jsonl", b"\n", "none.jsonl has no records"),

@@ -13,13 +13,17 @@ from pathlib import Path
 import pytest
 
 from nq.commands.preprocess import main
-from nq.preprocess.store import COMPLETED, LOCK, UNFINISHED
+from nq.formats.tfrecord_file import read_records
+from nq.preprocess.beam.runner import WORKER_PIDS
+from nq.preprocess.store import COMPLETED, UNFINISHED
 from tests import nq_records
 from tests.nq_records import changed, simplified, to_line, write_lines
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("--max-seq-length", "48", "--max-query-length", "12", "--doc-stride", "16")
 GOOD, BROKEN = 1000, 200
+WORKER_END_S = 20
+"""Beam's own workers end after a minute."""
 CANDIDATES = "long_answer_candidates"
 KINDS = (  # ten ways to be broken, and how the reason begins
     (b'{"example_id": 1, "question_text": "wh', "not JSON"),
@@ -137,7 +141,76 @@ def test_interrupted(tmp_path: Path, workers: int) -> None:
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     stdout, stderr = process.communicate()
     assert (process.returncode, stdout, stderr) == (130, "", "nq: interrupted\n")
-    assert [p.name for p in (tmp_path / "out").iterdir()] == [LOCK]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_workers_end_with_a_killed_command(tmp_path: Path) -> None:
+    process = started(tmp_path, workers=2)
+    (pids_file,) = (tmp_path / "out").glob(f"*/{WORKER_PIDS}")
+    pids = list(map(int, pids_file.read_text().split()))
+    assert len(pids) == 2
+    assert all(map(is_running, pids))
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + WORKER_END_S
+    while any(map(is_running, pids)):
+        assert time.monotonic() < deadline, "workers outlive the command"
+        time.sleep(0.1)
+
+
+def is_running(pid: int) -> bool:
+    """Returns whether a process exists and has not ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_standard_input_and_pipes(tmp_path: Path, workers: int) -> None:
+    data = write_lines(tmp_path / "a.jsonl.gz", [*(simplified(i) for i in range(20)), b"bad"])
+    nq_records.write_vocab(tmp_path)
+    options = f"--tokenizer vocab.txt --workers {workers} --json {' '.join(SMALL)}"
+    nq = f"{sys.executable} -m nq.preprocess {options}"
+    results = []
+    for number, line in enumerate(
+        (
+            f"cat {data} | {nq} --data - --output zero",
+            f"{nq} --data /dev/stdin --output zero < {data}",
+            f"{nq} --data <(zcat {data}) --output one",
+            f"{nq} --data <(zcat {data}) --output one",
+            f"{nq} --data {data} --output two",
+        )
+    ):
+        done = subprocess.run(
+            ["bash", "-c", line],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (number, done.stderr)
+        results.append(json.loads(done.stdout))
+    assert [(r["examples"], r["dead_letters"]) for r in results] == [(20, 1)] * 5
+    assert [r["reused"] for r in results] == [False, True, False, True, False]
+    letters = [
+        json.loads((tmp_path / name / "dead_letters.jsonl").read_bytes())
+        for name in ("zero", "one", "two")
+    ]
+    assert [letter["file"] for letter in letters] == ["standard input", "a pipe", str(data)]
+    assert {letter["line"] for letter in letters} == {21}
+    records = {
+        tuple(
+            sorted(r for shard in (tmp_path / name).glob("*.tfrecord") for r in read_records(shard))
+        )
+        for name in ("zero", "one", "two")
+    }
+    assert len(records) == 1
+    assert not list(tmp_path.glob("nq-input-*"))
 
 
 @pytest.fixture
@@ -153,7 +226,7 @@ def test_options_for_beam_are_passed_on(
 ) -> None:
     assert main([*command, "--runner", "DirectRunner", "--direct_num_workers=2", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert (result["examples"], len(result["shards"])) == (4, 2)
+    assert (result["examples"], len(result["shards"])) == (4, 1)
 
 
 def test_unread_blocks_are_reported(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -220,8 +293,8 @@ def test_wrong_usage(
     [
         (["--data", "nothing*"], "no file matches nothing*; give a file, a glob in quotes, or a"),
         (["--tokenizer", "nothing"], "no tokenizer in nothing: expected vocab.txt"),
-        (["--output", "/dev/null"], "/dev/null: File exists"),
-        (["--output", "/dev/null/out"], "/dev/null/out: Not a directory"),
+        (["--output", "/dev/null"], "/dev/null is a file, expected a folder"),
+        (["--output", "/dev/null/out"], "/dev/null is a file, expected a folder"),
         (["--runner=Nope"], "Unexpected pipeline runner: Nope. Valid values are Dataflow"),
     ],
 )

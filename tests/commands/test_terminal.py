@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import logging
 import os
@@ -156,6 +157,27 @@ def test_results_are_one_json_object_or_lines(capsys: pytest.CaptureFixture[str]
     terminal.print_result({}, as_json=False)
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_characters_that_stdout_lacks_are_escaped_or_replaced(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = {"path": "Straße/\udcff", "answer": "» 1986 …"}
+
+    def command(args: argparse.Namespace) -> int:
+        terminal.print_result(result, args.json)
+        return 0
+
+    for argv in (["--json"], []):
+        buffer = io.BytesIO()
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(buffer, encoding))
+        assert terminal.run(command, parser(), argv) == 0
+        text = buffer.getvalue().decode(encoding)
+        if argv:
+            assert json.loads(text) == result
+        else:
+            assert text.count("\n") == 2 and "1986" in text
+
+
 def log_something() -> None:
     logging.getLogger("nq.some.module").debug("detail")
     logging.getLogger("nq.some.module").info("message")
@@ -180,6 +202,19 @@ def test_log_lines_have_program_and_level(
         lines.insert(0, "nq: detail")
         lines.insert(3, "other: detail")
     assert capsys.readouterr() == ("", "".join(f"{line}\n" for line in lines))
+
+
+def test_control_characters_of_data_are_visible(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.log_to_stderr()
+    logging.getLogger("nq.formats").warning("a\x1b[31m\nb")
+    logging.getLogger("beam").warning("a\x1b[31m\nb")
+    terminal.print_json({"answer": "\x1b\x9b31m\x7f\ud800é"})
+    printed = capsys.readouterr()
+    assert printed.err == ("nq: warning: a\\u001b[31m\\u000ab\nbeam: warning: a\\u001b[31m\nb\n")
+    assert printed.out == '{"answer": "\\u001b\\u009b31m\\u007f\\ud800é"}\n'
+    assert json.loads(printed.out) == {"answer": "\x1b\x9b31m\x7f\ud800é"}
+    assert terminal.explain(ValueError("a\x1b[2J\nb")) == r"a\u001b[2J b"
+    assert terminal.explain(OSError(2, "gone", "\x1b.jsonl")) == r"\u001b.jsonl: gone"
 
 
 def test_a_bar_is_silent_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,81 @@
+"""``nq clean``: removes prepared windows, unfinished runs and caches."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from nq.commands import arguments, terminal
+from nq.errors import Error
+
+DEFAULT_ROOT = Path("runs")
+UNIT_S = {"": 86400, "d": 86400, "h": 3600, "m": 60}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command."""
+    parser = argparse.ArgumentParser(
+        prog="nq clean",
+        description="Removes what other commands left and can make again: prepared windows, "
+        "unfinished runs, the state of finished trainings and, if no folder is given, the stored "
+        "choices of the profile auto. Files of others and what a running process uses are kept.",
+    )
+    parser.add_argument(
+        "folders",
+        nargs="*",
+        type=Path,
+        metavar="FOLDER",
+        help=f"folders to search, with all below them (default: {DEFAULT_ROOT})",
+    )
+    parser.add_argument(
+        "--older-than",
+        type=_seconds,
+        default=0.0,
+        metavar="AGE",
+        help="keep what was changed later: days (7 or 7d), hours (12h) or minutes (30m)",
+    )
+    parser.add_argument(
+        "--runs",
+        action="store_true",
+        help="remove results too: predictions and scores of runs, output of nq preprocess, the "
+        "state of unfinished trainings; models are never removed",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only list what would be removed, with sizes"
+    )
+    arguments.add_common(parser)
+    return parser
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([dhm]?)", text)
+    if not match:
+        raise argparse.ArgumentTypeError(
+            f"must be days (7 or 7d), hours (12h) or minutes (30m), got {text!r}"
+        )
+    return float(match[1]) * UNIT_S[match[2]]
+
+
+def clean(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    from nq.report.cleaning import table, to_dict
+    from nq.runs import cleaning
+
+    roots = args.folders or [root for root in [DEFAULT_ROOT] if root.exists()]
+    caches = not args.folders
+    items = cleaning.clean(roots, args.older_than, args.runs, args.dry_run, caches)
+    if args.json:
+        terminal.print_json(to_dict(items, args.dry_run))
+    else:
+        print(table(items, args.dry_run))
+    failed = [item for item in items if item.kept.startswith(cleaning.FAILED)]
+    if failed:
+        raise Error(f"{failed[0].folder} {failed[0].kept}")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    return terminal.run(clean, parser(), argv)

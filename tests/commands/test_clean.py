@@ -1,0 +1,94 @@
+"""Tests ``nq clean``: its options and what it prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from nq.commands.main import console
+from nq.folders import RUN, WINDOWS, hold
+from nq.runs.profile_choice import cache_file
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The default folder, with windows of 3 MiB, a finished run, and choices of a profile."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "runs"
+    with hold(folder / "windows-0123456789ab", WINDOWS):
+        (folder / "windows-0123456789ab" / "windows-00000-of-00001.tfrecord").write_bytes(
+            bytes(3 << 20)
+        )
+    with hold(folder / "grappler-1", RUN):
+        (folder / "grappler-1" / "job.json").write_text("{}")
+    cache_file().parent.mkdir(parents=True)
+    cache_file().write_text("{}")
+    return folder
+
+
+def test_the_table_has_sizes_ages_and_reasons(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for dry_run, verb in ((["--dry-run"], "would remove"), ([], "removed")):
+        assert console(["clean", *dry_run]) == 0
+        out, err = capsys.readouterr()
+        assert err == ""
+        assert out.splitlines() == [
+            "keep              2 bytes   0 minutes  runs/grappler-1: results of a run (--runs "
+            "removes it)",
+            f"{verb:<13}     3.0 MiB   0 minutes  runs/windows-0123456789ab: prepared windows",
+            f"{verb:<13}     2 bytes   0 minutes  {cache_file().parent}: choices of --profile auto",
+            f"{verb} 3.0 MiB in 2 of 3 places",
+        ]
+        assert runs.joinpath("windows-0123456789ab").exists() == bool(dry_run)
+        assert cache_file().parent.exists() == bool(dry_run)
+    assert [path.name for path in runs.iterdir()] == ["grappler-1"]
+
+
+def test_json_has_what_was_removed_and_what_was_kept(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert console(["clean", "runs", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["dry_run"], result["removed_bytes"]) == (False, 3 << 20)
+    assert [item["path"] for item in result["removed"]] == ["runs/windows-0123456789ab"]
+    (kept,) = result["kept"]
+    assert (kept["path"], kept["reason"]) == ("runs/grappler-1", "--runs removes it")
+    assert cache_file().exists()  # a folder was named
+
+
+def test_without_the_default_folder_there_is_nothing_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+    assert console(["clean"]) == 0
+    assert capsys.readouterr() == ("removed 0 bytes in 0 of 0 places\n", "")
+    assert console(["clean", "nowhere"]) == 1
+    assert capsys.readouterr() == ("", "nq: error: nowhere: No such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    ("age", "removed"), [("2", True), ("2d", True), ("60h", True), ("4d", False), ("9999m", False)]
+)
+def test_ages(age: str, removed: bool, runs: Path) -> None:
+    for path in (runs / "windows-0123456789ab").iterdir():
+        os.utime(path, (time.time() - 3 * 86400,) * 2)
+    assert console(["clean", "runs", "--older-than", age]) == 0
+    assert (runs / "windows-0123456789ab").exists() != removed
+
+
+@pytest.mark.parametrize("age", ["", "-1", "7w", "d", "nan", "1e3", "7 d"])
+def test_an_age_that_is_none_is_a_usage_error(
+    age: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert console(["clean", f"--older-than={age}"]) == 2
+    message = f"must be days (7 or 7d), hours (12h) or minutes (30m), got {age!r}"
+    assert message in capsys.readouterr().err
+    assert (runs / "windows-0123456789ab").exists()

@@ -1,0 +1,385 @@
+"""Tests that no command harms files of the user: in its output folder, or as its input."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from experiments.errors.__main__ import main as errors
+from experiments.peers.__main__ import main as peers
+from experiments.sweep import main as sweep
+from nq.bundle import bundled_model, bundled_sample
+from nq.commands.main import console
+from nq.folders import MARK, RUN, TRAINING, WINDOWS, Kind, hold
+from tests.nq_records import simplified, write_lines
+
+ROOT = Path(__file__).parents[2]
+NOBODY = 65534
+OLD_RUN = ROOT / "tests" / "golden" / "old_runs" / "baseline"
+SAMPLE, MODEL = str(bundled_sample()), str(bundled_model())
+FOREIGN = (
+    "notes.txt",
+    "results/mine.npz",
+    "results/half.tmp",
+    "results/request.json",
+    "scores/mine.npz",
+    "scores/half.tmp",
+    "windows-mine.tfrecord",
+    "training/1-training_state.npz",
+    "kaggle.csv",
+)
+SIZES = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
+
+Command = Callable[[str], int]
+WRITERS: dict[str, Command] = {
+    "answer --output": lambda out: console(["answer", "--data", SAMPLE, "--output", out]),
+    "preprocess": lambda out: console(["preprocess", "--data", SAMPLE, "--output", out]),
+    "train": lambda out: console(["train", "--data", SAMPLE, "--init", MODEL, "--output", out]),
+    "convert": lambda out: console(["convert", MODEL, out]),
+    "sweep": lambda out: sweep(["--data", SAMPLE, "--output", out]),
+}
+"""Commands that own the folder they write to."""
+OTHERS: dict[str, Command] = {
+    "answer --root": lambda out: console(["answer", "--data", SAMPLE, "--root", out]),
+    "peers": lambda out: peers(["--data", SAMPLE, "--output", out]),
+    "errors": lambda out: errors([str(OLD_RUN), "--output", out]),
+}
+each_writer = pytest.mark.parametrize("command", WRITERS.values(), ids=WRITERS)
+
+
+def tree(folder: Path) -> dict[str, bytes | str | None]:
+    """Returns every path below a folder, with the content of files and the targets of links."""
+    return {
+        str(path.relative_to(folder)): str(path.readlink())
+        if path.is_symlink()
+        else path.read_bytes()
+        if path.is_file()
+        else None
+        for path in folder.rglob("*")
+    }
+
+
+def write_all(folder: Path, names: Sequence[str]) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"mine: {name}")
+    return folder
+
+
+def check_error(code: int, capsys: pytest.CaptureFixture[str], message: str) -> None:
+    out, err = capsys.readouterr()
+    assert (code, out) == (1, "")
+    assert err.startswith("nq: error: ") and err.count("\n") == 1
+    assert message in err
+
+
+# --- folders of others --------------------------------------------------------------------------
+
+
+@each_writer
+def test_a_folder_of_others_is_refused_and_not_touched(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = write_all(tmp_path / "out", FOREIGN)
+    before = tree(tmp_path)
+    is_convert = command is WRITERS["convert"]
+    message = "is not empty" if is_convert else "holds other files (kaggle.csv, notes.txt, results"
+    check_error(command(str(out)), capsys, message)
+    assert tree(tmp_path) == before
+
+
+@each_writer
+def test_a_folder_that_another_command_wrote_is_refused(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = RUN if command is not WRITERS["answer --output"] else TRAINING
+    with hold(tmp_path / "out", kind):
+        write_all(tmp_path / "out", ["predictions.json", "model.safetensors"])
+    before = tree(tmp_path)
+    message = "is not empty" if command is WRITERS["convert"] else f"holds {kind.what}; give an"
+    check_error(command(str(tmp_path / "out")), capsys, message)
+    assert tree(tmp_path) == before
+
+
+def test_refusals_import_nothing_heavy(tmp_path: Path) -> None:
+    """Runs every command on a folder of others in one process, which must not load TensorFlow."""
+    out = write_all(tmp_path / "out", FOREIGN)
+    code = (
+        "import sys\n"
+        "from tests.commands.test_user_files import OTHERS, WRITERS\n"
+        "codes = [command(sys.argv[1]) for command in WRITERS.values()]\n"
+        "heavy = {'tensorflow', 'keras', 'apache_beam', 'mlflow'} & sys.modules.keys()\n"
+        "print(codes, sorted(heavy))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(out)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == f"{[1] * len(WRITERS)} []\n", done.stderr
+
+
+@pytest.mark.slow
+def test_files_of_others_survive_every_run(tiny_model: Path, tmp_path: Path) -> None:
+    out, cache = tmp_path / "out", tmp_path / "cache"
+    command = ["answer", "--data", SAMPLE, "--model", str(tiny_model), "--output", str(out)]
+    command += ["--no-track", "--json"]
+    everything = ["--limit", "3", "--keep-scores", "--formats", "kaggle,nbest"]
+    assert console([*command, *everything]) == 0
+    (windows,) = out.glob("windows-*")
+    foreign = [*FOREIGN[:-1], "scores/part-1.npz", f"{windows.name}/windows-mine.tfrecord"]
+    foreign.remove("results/request.json")
+    write_all(out, foreign)
+    mine = {name: content for name, content in tree(out).items() if name in foreign}
+    assert console([*command, "--limit", "2"]) == 0
+    assert console([*command, *everything]) == 0
+    assert console([*command, "--limit", "2"]) == 0
+    assert mine.items() <= tree(out).items()
+    assert {path.name for path in out.glob("scores/*")} == {"mine.npz", "half.tmp", "part-1.npz"}
+    assert not list(out.glob("*.csv"))
+    assert console(["clean", str(out), "--runs"]) == 0
+    left = {name for name, content in tree(out).items() if content is not None}
+    assert {name for name in left if Path(name).name != MARK} == set(foreign)
+    assert not cache.exists()
+
+
+@pytest.mark.slow
+def test_every_file_of_a_run_is_known_as_ours(tiny_model: Path, tmp_path: Path) -> None:
+    command = ["answer", "--data", SAMPLE, "--model", str(tiny_model), "--limit", "2"]
+    command += ["--root", str(tmp_path / "runs"), "--no-track", "--json", "--keep-scores"]
+    assert console([*command, "--formats", "kaggle,nbest"]) == 0
+    (run,) = (path for path in (tmp_path / "runs").iterdir() if "windows" not in path.name)
+    page = ["--data", SAMPLE, "--model", str(tiny_model), "--no-track", "--json"]
+    assert errors([str(run), *page]) == 0
+    assert console(["clean", str(tmp_path / "runs"), "--runs"]) == 0
+    assert not any((tmp_path / "runs").iterdir())
+
+
+# --- inputs in the output folder ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "arguments"),
+    [
+        ("job.json", RUN, ["answer", "--data"]),
+        ("predictions.json", RUN, ["answer", "--data"]),
+        ("dead_letters.jsonl", RUN, ["answer", "--data"]),
+        ("metrics.json.tmp", RUN, ["answer", "--data"]),
+        ("dead_letters.jsonl", WINDOWS, ["preprocess", "--data"]),
+        ("windows-00000-of-00001.tfrecord", WINDOWS, ["preprocess", "--data"]),
+        ("README.md", TRAINING, ["train", "--data", SAMPLE, "--init", MODEL, "--card"]),
+        ("config.json", TRAINING, ["train", "--init", MODEL, "--data"]),
+    ],
+)
+@pytest.mark.parametrize("marked", [False, True], ids=["of others", "ours"])
+@pytest.mark.parametrize("link", [None, os.symlink, os.link])
+def test_an_input_that_would_be_overwritten_is_refused(
+    name: str,
+    kind: Kind,
+    arguments: list[str],
+    marked: bool,
+    link: Callable[[Path, Path], None] | None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out"
+    with hold(out, kind) if marked else contextlib.nullcontext():
+        data = write_lines(write_all(out, [name]) / name, [simplified()])
+    if link:
+        link(data, tmp_path / "input")
+        data = tmp_path / "input"
+    before = tree(tmp_path)
+    code = console([*arguments, str(data), "--output", str(out)])
+    check_error(code, capsys, f"the input {data} is the file {out / name}, which would be written")
+    assert tree(tmp_path) == before
+
+
+def test_a_training_does_not_overwrite_its_start(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+    (tmp_path / "link").symlink_to(model)
+    (tmp_path / "hard").mkdir()
+    with hold(tmp_path / "hard", TRAINING):
+        for path in model.iterdir():
+            os.link(path, tmp_path / "hard" / path.name)
+    before = tree(tmp_path)
+    for init, out, message in (
+        ("model", "model", "is the output folder"),
+        ("link", "model", "is the output folder"),
+        ("model", "link", "is the output folder"),
+        ("model", "hard", ", which would be written"),
+    ):
+        folders = ["--init", str(tmp_path / init), "--output", str(tmp_path / out)]
+        check_error(console(["train", "--data", SAMPLE, *folders, *SIZES]), capsys, message)
+    assert tree(tmp_path) == before
+
+
+def test_a_model_is_not_converted_onto_itself(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+    before = tree(tmp_path)
+    check_error(console(["convert", str(model), str(model)]), capsys, "is not empty: choose a new")
+    assert tree(tmp_path) == before
+
+
+def test_a_tuned_decision_is_not_written_over_an_input_or_through_a_link(
+    tiny_model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+    data = Path(shutil.copyfile(SAMPLE, tmp_path / "data.jsonl"))
+    settings = (model / "nq.json").rename(tmp_path / "settings.json")
+    before = tree(tmp_path)
+    for target, message in (
+        (settings, "nq.json is a link, expected a file: remove it"),
+        (tmp_path / "nowhere", "nq.json is a link, expected a file: remove it"),
+    ):
+        (model / "nq.json").symlink_to(target)
+        check_error(console(["tune", "--data", str(data), "--model", "model"]), capsys, message)
+        (model / "nq.json").unlink()
+    assert tree(tmp_path) == before
+
+
+# --- what cannot be written ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [*WRITERS.values(), *OTHERS.values()], ids=[*WRITERS, *OTHERS])
+@pytest.mark.parametrize("below", ["", "/below/it"])
+def test_a_dangling_link_is_one_line(
+    command: Command, below: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").symlink_to("nowhere")
+    check_error(command(f"{tmp_path}/out{below}"), capsys, f"{tmp_path}/out is a link")
+    assert tree(tmp_path) == {"out": "nowhere"}
+
+
+@contextlib.contextmanager
+def without_privileges() -> Iterator[None]:
+    """Makes this process that of another user if it is root's, who may write everywhere."""
+    if os.getuid():
+        yield
+        return
+    os.setresuid(NOBODY, NOBODY, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+@pytest.fixture
+def read_only(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a model folder, both not writable, which every user can read."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        monkeypatch.chdir(folder)
+        model = Path(shutil.copytree(tiny_model, folder / "model"))
+        for path in (model, folder):
+            path.chmod(0o555)
+        yield folder
+        for path in (folder, model):
+            path.chmod(0o755)
+
+
+@pytest.mark.parametrize("command", [*WRITERS.values(), *OTHERS.values()], ids=[*WRITERS, *OTHERS])
+@pytest.mark.parametrize("below", ["", "/new/folder"])
+def test_a_read_only_folder_is_one_line_before_the_work(
+    command: Command, below: str, read_only: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with without_privileges():
+        code = command(f"{read_only}/out{below}")
+    check_error(code, capsys, f"{read_only} cannot be written: give another folder, or allow it")
+
+
+def test_a_read_only_model_is_not_tuned(
+    read_only: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        monkeypatch.chdir(name)
+        Path(name).chmod(0o777)
+        with without_privileges():
+            code = console(["tune", "--data", SAMPLE, "--model", f"{read_only}/model"])
+    check_error(code, capsys, "model cannot be written: give another folder, or allow it")
+
+
+def test_what_is_in_the_place_of_an_output_is_reported_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    for kind, name, command in (
+        (RUN, "dead_letters.jsonl", "answer --output"),
+        (RUN, "predictions.json.tmp", "answer --output"),
+        (WINDOWS, "dead_letters.jsonl", "preprocess"),
+        (TRAINING, "model.safetensors", "train"),
+    ):
+        with hold(out, kind):
+            (out / name).mkdir()
+        message = f"{out / name} is a folder, expected a file: remove it"
+        check_error(WRITERS[command](str(out)), capsys, message)
+        shutil.rmtree(out)
+
+
+def test_a_card_that_cannot_be_read_is_reported_before_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--output", str(tmp_path / "out"), "--card", str(tmp_path / "nowhere.md")]
+    code = console(["train", "--data", SAMPLE, "--init", MODEL, *options])
+    check_error(code, capsys, "nowhere.md: No such file or directory")
+    assert not (tmp_path / "out").exists()
+
+
+# --- characters that a locale lacks -------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "locale",
+    [
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    ],
+    ids=["PYTHONIOENCODING", "LC_ALL"],
+)
+def test_results_are_printed_where_stdout_is_ascii(
+    locale: dict[str, str], tiny_model: Path, tmp_path: Path
+) -> None:
+    record = simplified() | {"question_text": "wer ging über den Mond " * 9}
+    data = write_lines(tmp_path / "ü.jsonl", [record, b"kaputt \xc3\xbc"])
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **locale}
+    model, out = ["--model", str(tiny_model)], ["--output", str(tmp_path / "Straße")]
+    for arguments in (
+        ["answer", "--data", str(data), *model, *out, "--no-track"],
+        ["answer", "--data", str(data), *model, *out, "--no-track", "--json"],
+        ["preprocess", "--data", str(data), *model, "--output", str(tmp_path / "ö")],
+        ["clean", str(tmp_path), "--dry-run"],
+        ["clean", str(tmp_path), "--json", "--runs"],
+        ["--help"],
+        ["nothing"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "nq", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == (2 if arguments == ["nothing"] else 0), done.stderr.decode()
+        assert b"Traceback" not in done.stderr
+        text = done.stdout.decode("ascii")
+        if "--json" in arguments:
+            assert json.loads(text)

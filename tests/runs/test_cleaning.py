@@ -1,0 +1,265 @@
+"""Tests which folders are cleaned: unfinished and finished, old and new, in use or not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nq.folders import CONVERSION, MARK, RUN, TRAINING, WINDOWS, Kind, hold
+from nq.runs.cleaning import RESULT, TOO_NEW, Item, clean
+
+ROOT = Path(__file__).parents[2]
+SHARD = "windows-00000-of-00001.tfrecord"
+PREPARED = ("COMPLETED", "manifest.json", "dead_letters.jsonl", SHARD)
+SCORES = ("request.json", "part-000000-000000001.npz")
+RESULTS = ("job.json", "predictions.json", "metrics.json", "dead_letters.jsonl", "kaggle.csv")
+HOLDS = (
+    "import pathlib, sys; from nq import folders\n"
+    "with folders.hold(pathlib.Path(sys.argv[1]), folders.KINDS[sys.argv[2]]):\n"
+    "    print(flush=True); input()"
+)
+DAY_S = 86400
+
+
+def make(folder: Path, kind: Kind, *names: str, size: int = 10) -> Path:
+    """Makes a folder as a command leaves it."""
+    with hold(folder, kind):
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(b"x" * size)
+    return folder
+
+
+def make_all(root: Path) -> None:
+    """Makes a folder of each kind, as ``nq answer``, ``preprocess`` and ``train`` leave them."""
+    make(root / "finished", RUN, *RESULTS, *(f"scores/{name}" for name in SCORES))
+    make(root / "unfinished", RUN, *(f"results/{name}" for name in SCORES), "kaggle.csv.tmp")
+    make(root / "windows-0123456789ab", WINDOWS, *PREPARED)
+    make(root / "for me", WINDOWS, *PREPARED)
+    make(root / "model", TRAINING, "training/3-training_state.npz", "training/training_state.json")
+    make(root / "model" / "training" / "windows", WINDOWS, *PREPARED)
+    (root / "model" / "model.safetensors").write_bytes(b"x")
+    make(root / ".convert-abcdefgh", CONVERSION, "model/model.safetensors")
+
+
+def files(folder: Path) -> set[str]:
+    """Returns the files below a folder, without marks."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name != MARK)
+    return {str(path.relative_to(folder)) for path in paths}
+
+
+def state(folder: Path) -> dict[Path, Any]:
+    """Returns every path below a folder with its inode, its time and its bytes."""
+    return {
+        path: (path.stat().st_ino, path.stat().st_mtime_ns, path.is_file() and path.read_bytes())
+        for path in (folder, *folder.rglob("*"))
+    }
+
+
+def names(items: list[Item], root: Path, kept: bool = False) -> dict[str, str]:
+    """Returns what was removed, or kept, by folder."""
+    chosen = (item for item in items if bool(item.kept) == kept)
+    return {str(item.folder.relative_to(root)): item.kept or item.what for item in chosen}
+
+
+@contextmanager
+def held(folder: Path, kind: Kind) -> Iterator[subprocess.Popen[str]]:
+    """Holds a folder in another process, which is killed in the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(folder), kind.name],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "\n"
+        yield process
+        process.kill()
+
+
+# --- what is removed --------------------------------------------------------------------------
+
+
+def test_what_can_be_made_again_is_removed(tmp_path: Path) -> None:
+    make_all(tmp_path)
+    items = clean([tmp_path])
+    assert names(items, tmp_path) == {
+        ".convert-abcdefgh": "unfinished conversion",
+        "model": "state of a finished training",
+        "model/training/windows": "prepared windows",
+        "unfinished": "unfinished run",
+        "windows-0123456789ab": "prepared windows",
+    }
+    assert names(items, tmp_path, kept=True) == {"finished": RESULT, "for me": RESULT}
+    assert files(tmp_path) == {
+        *(f"finished/{name}" for name in RESULTS),
+        *(f"finished/scores/{name}" for name in SCORES),
+        *(f"for me/{name}" for name in PREPARED),
+        "model/model.safetensors",
+    }
+    assert {path.name for path in tmp_path.iterdir()} == {"finished", "for me", "model"}
+
+
+def test_results_are_removed_if_they_are_asked_for_but_never_models(tmp_path: Path) -> None:
+    make_all(tmp_path)
+    clean([tmp_path], remove_results=True)
+    assert files(tmp_path) == {"model/model.safetensors"}
+    assert {path.name for path in tmp_path.iterdir()} == {"model"}
+
+
+def test_the_state_of_an_unfinished_training_is_a_result(tmp_path: Path) -> None:
+    make(tmp_path / "x", TRAINING, "model.safetensors", "training/training_state.json")
+    os.utime(tmp_path / "x" / "model.safetensors", (1, 1))  # of an earlier training
+    (item,) = clean([tmp_path])
+    assert (item.what, item.kept) == ("state of an unfinished training", RESULT)
+    clean([tmp_path], remove_results=True)
+    assert files(tmp_path) == {"x/model.safetensors"}
+
+
+def test_predictions_of_an_earlier_run_in_an_unfinished_one_stay(tmp_path: Path) -> None:
+    make(tmp_path / "x", RUN, "predictions.json", "results/request.json", "job.json.tmp")
+    first, second = clean([tmp_path])
+    assert (first.what, first.kept, first.bytes) == ("unfinished run", "", 20)
+    assert (second.what, second.kept) == ("results of a run", RESULT)
+    assert files(tmp_path) == {"x/predictions.json"}
+
+
+def test_the_folder_that_is_named_is_cleaned_itself(tmp_path: Path) -> None:
+    make(tmp_path / "for me", WINDOWS, *PREPARED)
+    clean([tmp_path / "for me", tmp_path])
+    assert not any(tmp_path.iterdir())
+
+
+def test_files_of_others_stay_and_keep_their_folder(tmp_path: Path) -> None:
+    make_all(tmp_path)
+    foreign = {
+        "notes.txt",
+        "unfinished/notes.txt",
+        "unfinished/results/mine.npz",
+        "finished/scores/part-1.npz",
+        "windows-0123456789ab/windows-mine.tfrecord",
+        "windows-0123456789ab/.unfinished-abcdefgh/mine.bin",
+        "model/training/mine-training_state.npz",
+        "runs/job.json",
+    }
+    for name in foreign:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    clean([tmp_path], remove_results=True)
+    assert files(tmp_path) == foreign | {"model/model.safetensors"}
+
+
+def test_folders_of_earlier_versions_are_known(tmp_path: Path) -> None:
+    make_all(tmp_path)
+    for mark in tmp_path.rglob(MARK):
+        mark.unlink()
+    (tmp_path / "finished" / "job.json").write_text('{"job": {}, "request": {}}')
+    request = '{"profile": "", "weights": "", "windows": ""}'
+    (tmp_path / "unfinished" / "results" / "request.json").write_text(request)
+    (tmp_path / "windows-0123456789ab" / WINDOWS.lock).touch()
+    assert names(clean([tmp_path]), tmp_path) == {
+        "unfinished": "unfinished run",
+        "windows-0123456789ab": "prepared windows",
+    }
+
+
+def test_a_folder_without_a_mark_is_left_alone(tmp_path: Path) -> None:
+    for name in (*PREPARED, "results/request.json", "predictions.json", ".unfinished-abc/x"):
+        (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mine" / name).write_text("mine")
+    before = state(tmp_path)
+    assert clean([tmp_path, tmp_path / "mine"], remove_results=True) == []
+    assert state(tmp_path) == before
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    make_all(tmp_path / "elsewhere")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "runs" / "windows-0123456789ab").symlink_to(tmp_path / "elsewhere" / "for me")
+    before = state(tmp_path / "elsewhere")
+    assert clean([tmp_path / "runs"], remove_results=True) == []
+    assert state(tmp_path / "elsewhere") == before
+
+
+# --- sizes, ages, dry runs --------------------------------------------------------------------
+
+
+def test_a_dry_run_tells_the_same_and_changes_nothing(tmp_path: Path) -> None:
+    make_all(tmp_path)
+    (tmp_path / "unfinished" / RUN.lock).touch()
+    before = state(tmp_path)
+    planned = clean([tmp_path], remove_results=True, dry_run=True)
+    assert state(tmp_path) == before
+    removed = clean([tmp_path], remove_results=True)
+    assert [(i.folder, i.what, i.bytes, i.kept) for i in planned] == [
+        (i.folder, i.what, i.bytes, i.kept) for i in removed
+    ]
+    sizes = sum(len(value[2]) for path, value in before.items() if value[2] and path.name != MARK)
+    assert sum(item.bytes for item in planned) == sizes - 1  # without the model
+
+
+def test_what_was_changed_later_is_kept(tmp_path: Path) -> None:
+    make_all(tmp_path)
+    for path in (tmp_path / "unfinished", tmp_path / "unfinished" / "results"):
+        for file in path.iterdir():
+            os.utime(file, (time.time() - 3 * DAY_S,) * 2)
+    items = clean([tmp_path], older_than_s=2 * DAY_S)
+    assert names(items, tmp_path) == {"unfinished": "unfinished run"}
+    assert names(items, tmp_path, kept=True)["windows-0123456789ab"] == TOO_NEW
+    (age_s,) = (item.age_s for item in items if not item.kept)
+    assert age_s == pytest.approx(3 * DAY_S, abs=600)
+
+
+def test_nothing_to_clean(tmp_path: Path) -> None:
+    assert clean([tmp_path]) == []
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        clean([tmp_path / "nowhere"])
+
+
+# --- locks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "busy"),
+    [
+        ("unfinished", RUN, {"unfinished", "windows-0123456789ab", "for me"}),
+        ("windows-0123456789ab", WINDOWS, {"windows-0123456789ab"}),
+        ("model", TRAINING, {"model", "model/training/windows"}),
+        (".convert-abcdefgh", CONVERSION, {".convert-abcdefgh"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_a_live_process_uses_is_kept_and_what_a_dead_one_left_is_not(
+    name: str, kind: Kind, busy: set[str], tmp_path: Path
+) -> None:
+    make_all(tmp_path)
+    with held(tmp_path / name, kind) as process:
+        before = {folder: files(tmp_path / folder) for folder in busy}
+        items = clean([tmp_path], remove_results=True)
+        reason = f"in use by process {process.pid}"
+        assert names(items, tmp_path, kept=True) == dict.fromkeys(busy, reason)
+        assert {folder: files(tmp_path / folder) for folder in busy} == before
+    assert (tmp_path / name / kind.lock).is_file()
+    items = clean([tmp_path], remove_results=True)
+    assert not names(items, tmp_path, kept=True)
+    assert files(tmp_path) == {"model/model.safetensors"}
+    assert not (tmp_path / "model" / kind.lock).exists()
+
+
+def test_the_lock_of_a_killed_run_alone_is_removed(tmp_path: Path) -> None:
+    with held(tmp_path / "run", RUN):
+        pass
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {MARK, RUN.lock}
+    assert names(clean([tmp_path]), tmp_path) == {"run": "unfinished run"}
+    assert not any(tmp_path.iterdir())
