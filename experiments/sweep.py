@@ -26,9 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments.text_tables import markdown
-from nq import tracking
+from nq import folders, tracking
 from nq.commands import arguments, terminal
 from nq.errors import Error
+from nq.formats.inputs import find_files
 from nq.inference.profile import BASELINE, THESIS, Profile, profiles
 
 BEYOND_THESIS = (
@@ -40,6 +41,14 @@ BEYOND_THESIS = (
     "mixed+buckets+prune+openvino",
     "mixed+buckets+openvino+int8",
     "mixed+buckets+prune+openvino+int8",
+)
+SWEEP = folders.Kind(
+    name="sweep",
+    what="a sweep",
+    lock=".nq-sweep.lock",
+    holder="another sweep",
+    files=r"sweep\.(?:json|png)",
+    signs=({"sweep.json": ("rounds", "rows")}, {"*/job.json": ("job", "request")}),
 )
 
 
@@ -97,6 +106,12 @@ def parser() -> argparse.ArgumentParser:
 
 def sweep(args: argparse.Namespace) -> int:
     """Runs the command."""
+    with folders.hold(args.output, SWEEP, find_files(args.data)):
+        return _sweep(args)
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    """Runs the profiles; the caller holds the output folder."""
     names = installed(args.profiles or [*profiles(THESIS), *map(Profile.parse, BEYOND_THESIS)])
     common = ["--data", *args.data, "--root", str(args.output), "--json", "--no-track"]
     common += ["--against", BASELINE, *args.unknown]
@@ -107,7 +122,6 @@ def sweep(args: argparse.Namespace) -> int:
                 runs[name].append(answer(name, common))
                 bar(1, args.rounds * len(names))
     rows = [summarize(name, runs[name], runs[BASELINE]) for name in names]
-    args.output.mkdir(parents=True, exist_ok=True)
     result = {"rows": [asdict(row) for row in rows]}
     text = json.dumps({"rounds": args.rounds, **result}, indent=2)
     (args.output / "sweep.json").write_text(text + "\n", encoding="utf-8")

@@ -232,6 +232,14 @@ def families(root: Path) -> str:
     return markdown(("`model_type`", "class in transformers"), *rows)
 
 
+def limits(root: Path) -> str:
+    """Returns the table of the limits of a record."""
+    from nq.formats.limits import LIMITS, UNITS
+
+    rows = ((unit, f"{getattr(LIMITS, name):,}") for name, unit in UNITS.items())
+    return markdown(("of one record", "at most"), *rows)
+
+
 def api(root: Path) -> str:
     """Returns the table of the public names of ``nq``, each with its docstring's first line."""
     import nq
@@ -298,6 +306,13 @@ def changes(result: ResultFile) -> str:
     return markdown(("profile", "answers changed", "micro-F1", "change", "largest drift"), *rows)
 
 
+def decisions(result: ResultFile) -> str:
+    """Returns the table of ``python -m experiments.decisions --json``."""
+    from experiments.decisions import table
+
+    return table(result["rows"])
+
+
 def peers(result: ResultFile) -> str:
     """Returns the table of ``python -m experiments.peers --json``."""
     rows = [
@@ -357,12 +372,14 @@ def match(result: ResultFile) -> str:
 SOURCES: dict[str, Callable[[Path], str]] = {
     "profiles": profiles,
     "families": families,
+    "limits": limits,
     "api": api,
     "results": results,
 }
 KINDS: dict[str, Callable[[ResultFile], str]] = {
     "sweep": sweep,
     "changes": changes,
+    "decisions": decisions,
     "peers": peers,
     "tune": tune,
     "match": match,

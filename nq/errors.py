@@ -8,6 +8,13 @@ class Error(RuntimeError):
     """
 
 
+class DamagedError(Error):
+    """A file that nq wrote does not have the content that it was written with.
+
+    Whoever can make such a file again does so; to others it is an ``Error``.
+    """
+
+
 def check_argument(condition: bool, name: str, value: object, expected: str) -> None:
     """Checks an argument of a public call.
 

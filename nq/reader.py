@@ -180,7 +180,7 @@ def load(
     folder, settings = folder_and_settings(model, windows, decision)
     check_rule(settings.decision.rule, profile.needs_margin)
     profile.require()
-    checkpoint.check(folder)
+    checkpoint.check(folder, settings.windows)
     import_tensorflow()
     from nq.inference.load import ModelLoader
 

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nq import tracking
+from nq import folders, tracking
 from nq.commands import arguments, terminal
 from nq.errors import Error
+from nq.text import visible
 
 if TYPE_CHECKING:
     from experiments.errors.finished import FinishedRun
@@ -59,7 +60,11 @@ def errors(args: argparse.Namespace) -> int:
     from experiments.errors.text import text
     from nq.formats import inputs
 
-    run = read_run(args.run, inputs.find_files(args.data) if args.data else None, args.model)
+    files = inputs.find_files(args.data) if args.data else None
+    output = args.output or args.run / PAGE
+    others = [p for p in folders.own_paths(args.run, folders.RUN) if p.name != PAGE]
+    folders.check_output_file(output, [*(files or ()), *others])
+    run = read_run(args.run, files, args.model)
     with terminal.progress_bar("analyse", "examples") as bar:
         annotated = list(cases(run, bar))
     if not annotated:
@@ -74,7 +79,6 @@ def errors(args: argparse.Namespace) -> int:
         run.scores is not None,
         max(0, args.show),
     )
-    output = args.output or args.run / PAGE
     output.write_text(page(result), encoding="utf-8")
     how_to_open = None
     if run.run_id and not args.no_track:
@@ -82,7 +86,7 @@ def errors(args: argparse.Namespace) -> int:
     if args.json:
         terminal.print_json(result.to_dict() | {"page": str(output), "run_id": run.run_id})
     else:
-        print(text(result), f"\nwritten to {output}", sep="\n")
+        print(visible(text(result), lines=True), f"\nwritten to {output}", sep="\n")
         if how_to_open:
             print(f"see the run: {how_to_open}")
     return 0

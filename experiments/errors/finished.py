@@ -22,7 +22,7 @@ from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import Example, ExampleId, ExampleKey, WindowScores
 from nq.runs.job import Job
-from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES
+from nq.runs.result import DEAD_LETTERS, JOB, KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES
 from nq.runs.score_store import ScoreStore
 from nq.runs.scoring import read_request
 
@@ -56,17 +56,27 @@ class FinishedRun:
             Error: an example has no prediction.
         """
         seen: set[ExampleId] = set()
+        dead_letters = self._dead_letters()
         for request in self.job.requests():
             for source, example in read_request(request):
                 if example.example_id in seen:
                     continue
                 if example.example_id not in self.predictions:
+                    if (Path(source.path).name, source.line) in dead_letters:
+                        continue  # it has too many windows
                     raise Error(
                         f"{self.folder / PREDICTIONS} has no example {example.example_id} of "
                         f"{source.path}, line {source.line}: answer the questions again"
                     )
                 seen.add(example.example_id)
                 yield (source.file_index, source.line), example
+
+    def _dead_letters(self) -> set[tuple[str, int]]:
+        """Returns name of the file and line of each record that was not used."""
+        path = self.folder / DEAD_LETTERS
+        lines = path.read_bytes().splitlines() if path.is_file() else []
+        letters = map(orjson.loads, lines)
+        return {(Path(letter["file"]).name, letter["line"]) for letter in letters}
 
     def extra_field(self, name: str) -> dict[ExampleKey, Any]:
         """Returns a field of the records that the input formats do not have.

@@ -22,6 +22,7 @@ from experiments.peers.flops import peaks, window_gflop
 from experiments.peers.models import BASELINE, PEERS, Peer
 from experiments.peers.processes import Worker, measure
 from experiments.peers.report import Measurement, Report, rows, table
+from nq import folders
 from nq.commands import arguments, terminal
 from nq.config import ModelConfig
 from nq.errors import Error
@@ -78,10 +79,12 @@ def parser() -> argparse.ArgumentParser:
 
 def peers(args: argparse.Namespace) -> int:
     """Runs the command."""
-    import_tensorflow()
     from nq.formats.inputs import find_files
 
     files = find_files(args.data)
+    if args.output:
+        folders.check_output_file(args.output / RESULT, files)
+    import_tensorflow()
     with tempfile.TemporaryDirectory() as name:
         report = _report(args, files, Path(name))
     if args.output:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import glob
 import gzip
 import json
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -207,10 +208,14 @@ def _open(path: str | Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
         open(path, "rb") as raw,
         gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw as file,
     ):
+        before = os.fstat(raw.fileno())
         try:
             yield file
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise ValueError(f"{path}: broken gzip ({error}); copy the file again") from error
+        after = os.fstat(raw.fileno())
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            raise ValueError(f"{path} changed while it was read: run again when it is complete")
 
 
 def _decode(data: bytes) -> Any:

@@ -47,6 +47,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nq.evaluation.labels import ExampleId, Label, read_gold, read_predictions
+from nq.text import visible
 
 Metrics = dict[str, float]
 
@@ -340,7 +341,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             print(json.dumps(metrics))
     except (ValueError, OSError) as error:
-        print(f"nq_eval: {error}", file=sys.stderr)
+        print(f"nq_eval: {visible(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -78,7 +78,9 @@ class ModelLoader:
         )
 
     def _network(self, policy: str) -> Network:
-        config = checkpoint.with_room_for(checkpoint.load_config(self.folder), self.tokenizer)
+        own = checkpoint.load_config(self.folder)
+        checkpoint.read_tensors(self.folder).table(own)  # before anything of its size is built
+        config = checkpoint.with_room_for(own, self.tokenizer)
         joint.check_length(config, self.windows.max_seq_length)
         model = joint.build(config, dtype=policy, initialize=False)
         report = checkpoint.load(self.folder, model, config)

@@ -39,7 +39,11 @@ class Words:
 
 
 def _blocks_with_text(example: Example, is_html: Sequence[bool]) -> Iterator[tuple[int, Span]]:
-    """Yields the candidate index and the span of each top-level block with text."""
+    """Yields the candidate index and the span of each top-level block with text.
+
+    A token is looked at once for each block around it; ``RecordLimits.block_tokens`` bounds their
+    number for records of files.
+    """
     tokens = example.tokens
     for index, candidate in enumerate(example.candidates):
         span = candidate.span

@@ -16,10 +16,12 @@ from itertools import chain
 import numpy as np
 
 from nq.config import WindowConfig
+from nq.formats.fields import RecordError
+from nq.formats.limits import LIMITS
 from nq.preprocess import contexts as ctx
 from nq.preprocess.targets import NO_TARGET, target
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.preprocess.windows import windows
+from nq.preprocess.windows import count_windows, windows
 from nq.records import AnswerType, Example, Features, IntArray
 
 QUERY_MARKER = "[Q]"
@@ -41,7 +43,8 @@ def features(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> Fe
     """Returns all windows of an example, for inference.
 
     Raises:
-        ValueError: the question leaves no room for the page.
+        RecordError: the question leaves no room for the page, or the page has more windows than
+            ``nq.formats.limits`` allows.
     """
     builder = _WindowBuilder(example, tokenizer, config)
     kept = np.arange(len(builder.windows))
@@ -58,7 +61,8 @@ def training_features(
     order of examples or on the number of processes.
 
     Raises:
-        ValueError: the question leaves no room for the page.
+        RecordError: the question leaves no room for the page, or the page has more windows than
+            ``nq.formats.limits`` allows.
     """
     builder = _WindowBuilder(example, tokenizer, config)
     words = target(example, builder.contexts, config)
@@ -110,10 +114,12 @@ class _WindowBuilder:
         self.offset = 1 + len(self.query) + tokenizer.separators
         length = config.max_seq_length - self.offset - 1
         if length < 1:
-            raise ValueError(
+            raise RecordError(
                 f"max_seq_length {config.max_seq_length} leaves no room for the page behind a "
                 f"question of {len(self.query)} pieces; choose a larger one"
             )
+        n_windows = count_windows(len(self.pieces), length, config.doc_stride)
+        LIMITS.check(windows=n_windows, window_pieces=n_windows * config.max_seq_length)
         ranges = windows(len(self.pieces), length, config.doc_stride)
         self.windows = np.array(ranges, np.int64).reshape(-1, 2)
 

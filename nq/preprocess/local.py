@@ -2,61 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from nq.config import WindowConfig
 from nq.errors import Error
 from nq.formats import inputs
+from nq.formats.fields import RecordError
 from nq.formats.tfrecord import encode_records
-from nq.formats.tfrecord_file import write_records
+from nq.formats.tfrecord_file import frame
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import features, training_features
+from nq.preprocess.identity import example_digest, write_digests
 from nq.preprocess.request import Request
-from nq.preprocess.store import DEAD_LETTERS, encode_dead_letter, shard_prefix
+from nq.preprocess.shards import ShardWriter
+from nq.preprocess.store import DEAD_LETTERS, EXAMPLES, encode_dead_letter
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import DeadLetter, Example, Source
+from nq.records import DeadLetter, Example, ExampleKey, Source
 
 COUNTERS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
 """The counts of ``nq.preprocess.store.Prepared``, and the names of Beam's counters."""
 
 
+class Serialized(NamedTuple):
+    """What is stored of one example.
+
+    Args:
+        windows: serialized ``tf.train.Example`` messages.
+        digest: see ``nq.preprocess.identity``.
+        unread_blocks: blocks with text beyond ``max_contexts``.
+    """
+
+    windows: list[bytes]
+    digest: int
+    unread_blocks: int
+
+
 def serialized_windows(
     source: Source,
-    example: Example,
+    item: Example | DeadLetter,
     tokenizer: Tokenizer,
     windows: WindowConfig,
     training: tuple[float, int] | None,
-) -> list[bytes]:
-    """Returns the windows of one example as serialized ``tf.train.Example`` messages.
+) -> Serialized | DeadLetter:
+    """Returns what is stored of one record.
 
     Args:
-        source: where the example was read.
-        example: the question and its page.
+        source: where the record was read.
+        item: the question and its page; a dead letter is returned as it is.
         tokenizer: the loaded tokenizer.
         windows: how the page becomes windows.
         training: ``(negatives, seed)`` for training features, ``None`` for inference.
 
+    Returns:
+        The windows, digest and unread blocks; a dead letter for too many windows.
+
     Raises:
         Error: the example cannot be converted; names its file and line.
     """
+    if isinstance(item, DeadLetter):
+        return item
     try:
         if training:
-            rows = training_features(example, tokenizer, windows, *training)
+            rows = training_features(item, tokenizer, windows, *training)
         else:
-            rows = features(example, tokenizer, windows)
-        return list(encode_records(rows, source, windows.switches.id_name))
+            rows = features(item, tokenizer, windows)
+        records = list(encode_records(rows, source, windows.switches.id_name))
+        return Serialized(records, example_digest(item), unread_blocks(item, windows))
+    except RecordError as error:
+        return DeadLetter(source, str(error), item.question[: inputs.EXCERPT_CHARS])
     except Exception as error:
-        where = f"{source.path}, line {source.line} (example {example.example_id})"
+        where = f"{source.path}, line {source.line} (example {item.example_id})"
         raise Error(f"{where}: {type(error).__name__}: {error}") from error
 
 
 def write_windows(request: Request, part: Path) -> dict[str, int]:
-    """Writes one shard and the dead letters of a request into the folder ``part``.
+    """Writes shard, digests and dead letters of a request into the folder ``part``.
 
-    The files are byte-equal to those that Beam writes with one worker.
+    The files are byte-equal to those that Beam writes.
 
     Returns:
         The counts of ``nq.preprocess.store.Prepared``.
@@ -64,31 +89,29 @@ def write_windows(request: Request, part: Path) -> dict[str, int]:
     from tqdm import tqdm
 
     tokenizer = load_tokenizer(request.tokenizer, request.windows.compat)
-    counts = dict.fromkeys(COUNTERS, 0)
+    counts, digests = dict.fromkeys(COUNTERS, 0), list[tuple[ExampleKey, int]]()
     files = enumerate(request.files, start=request.first_file)
     items = islice(
         chain.from_iterable(inputs.read_records(path, i) for i, path in files), request.limit
     )
 
-    def records() -> Iterator[bytes]:
-        for source, item in items:
-            if isinstance(item, DeadLetter):
-                dead_letters.write(f"{encode_dead_letter(item)}\n")
-                counts["dead_letters"] += 1
-                continue
-            windows = serialized_windows(source, item, tokenizer, request.windows, request.training)
-            unread = unread_blocks(item, request.windows)
-            counts["examples"] += 1
-            counts["windows"] += len(windows)
-            counts["unread_blocks"] += unread
-            counts["truncated_pages"] += unread > 0
-            bar.update()
-            yield from windows
-
     with (
         (part / DEAD_LETTERS).open("w", encoding="utf-8") as dead_letters,
+        ShardWriter(part, request.first_file) as writer,
         tqdm(desc="preprocess", unit=" examples", disable=None) as bar,
     ):
-        shard = f"{shard_prefix(request.first_file)}-00000-of-00001.tfrecord"
-        write_records(part / shard, records())
+        for source, item in items:
+            made = serialized_windows(source, item, tokenizer, request.windows, request.training)
+            if isinstance(made, DeadLetter):
+                dead_letters.write(f"{encode_dead_letter(made)}\n")
+                counts["dead_letters"] += 1
+                continue
+            writer.write(b"".join(map(frame, made.windows)))
+            digests.append(((source.file_index, source.line), made.digest))
+            counts["examples"] += 1
+            counts["windows"] += len(made.windows)
+            counts["unread_blocks"] += made.unread_blocks
+            counts["truncated_pages"] += made.unread_blocks > 0
+            bar.update()
+    write_digests(part / EXAMPLES, digests)
     return counts

@@ -2,12 +2,14 @@
 
 The process prepares one folder after the other. It reports nothing: if it fails, a folder is
 missing, and ``prefetch`` prepares that folder itself and raises the error. The process ends with
-the process that started it, however that ends, and is interrupted by that process alone.
+the process that started it, however that ends, and is interrupted by that process alone. It has
+``CLEANUP_S`` to clean up then; what it leaves, the next job removes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import pickle
 import signal
@@ -19,11 +21,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nq.errors import DamagedError
 from nq.preprocess import python_path
-from nq.preprocess.prepare import Prepared, Request, prepare
+from nq.preprocess.prepare import Prepared, Request, find_whole, prepare
 from nq.preprocess.store import find_completed
 
-END_TIMEOUT_S = 10.0
+CLEANUP_S, END_TIMEOUT_S = 2.0, 3.0
 POLL_S = 0.02
 
 Work = Sequence[tuple[Request, Path]]
@@ -43,7 +46,7 @@ def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepar
         ``Prepared``, ``seconds`` is the work, not the wait, and ``reused`` is false if the other
         process made it.
     """
-    reused = [find_completed(folder, request.description) is not None for request, folder in work]
+    reused = [find_whole(request, folder) is not None for request, folder in work]
     if all(reused):
         yield (prepare(request, folder, workers) for request, folder in work)
         return
@@ -60,7 +63,7 @@ def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepar
 
     def wait() -> Iterator[Prepared]:
         for (request, folder), was_there in zip(work, reused, strict=True):
-            while process.poll() is None and not find_completed(folder, request.description):
+            while process.poll() is None and not _is_completed(request, folder):
                 time.sleep(POLL_S)
             prepared = prepare(request, folder, workers)
             yield replace(prepared, reused=was_there)
@@ -74,11 +77,20 @@ def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepar
             process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1.0)
+
+
+def _is_completed(request: Request, folder: Path) -> bool:
+    try:
+        return find_completed(folder, request.description) is not None
+    except DamagedError:  # the process prepares it again
+        return False
 
 
 def main() -> int:
     """Reads from standard input what to prepare, and prepares it; returns the exit code."""
+    logging.getLogger("nq").addHandler(logging.NullHandler())  # the process that waits warns
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
     try:
         try:
@@ -94,10 +106,12 @@ def main() -> int:
 
 
 def _interrupt_at_end_of_input() -> None:
-    """Interrupts this process as Ctrl-C would once its standard input is closed."""
+    """Interrupts this process as Ctrl-C would once its standard input is closed, and ends it."""
     os.read(0, 1)
     os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(CLEANUP_S)
+    os._exit(1)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    os._exit(main())  # the destruction of the interpreter would wait for Beam's threads

@@ -12,20 +12,21 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from nq import extras
+from nq import extras, folders
+from nq.errors import DamagedError
 from nq.formats import inputs
 from nq.preprocess import local
 from nq.preprocess.request import Request
 from nq.preprocess.store import (
+    COMPLETED,
     Prepared,
     clear,
-    exclusive_folder,
+    complete,
     find_completed,
-    publish,
     unfinished,
 )
 
-__all__ = ["Prepared", "Request", "prepare"]
+__all__ = ["Prepared", "Request", "find_whole", "prepare", "prepare_again"]
 
 log = logging.getLogger(__name__)
 
@@ -49,16 +50,19 @@ def prepare(
     Raises:
         OSError: a file cannot be read or written.
         ValueError: an input file cannot be used at all, or Beam refuses an option.
-        Error: the folder is not free, the job failed, or Beam is needed and not installed.
+        Error: the folder holds files of others or an input, the job failed, an input file changed
+            meanwhile, or Beam is needed and not installed.
     """
     folder = Path(output)
-    completed = find_completed(folder, request.description)
+    check_output(request, folder)
+    completed = find_whole(request, folder)
     if completed:
         return completed
     if beam_options or (workers or 1) > 1:
         extras.require("beam")
     inputs.check_files(request.files)
-    with exclusive_folder(folder):
+    request.check_unchanged()
+    with folders.hold(folder, folders.WINDOWS):
         clear(folder)
         started = time.perf_counter()
         with unfinished(folder) as part:
@@ -72,8 +76,52 @@ def prepare(
                 workers = workers or job.requested_workers(beam_options)
                 workers = workers or default_workers(request.files)
                 counts = job.write_windows(request, part, workers, beam_options)
+            request.check_unchanged()
             seconds = time.perf_counter() - started
-            return publish(part, folder, request.description, {**counts, "seconds": seconds})
+            return complete(part, folder, request.description, {**counts, "seconds": seconds})
+
+
+def find_whole(request: Request, folder: Path) -> Prepared | None:
+    """Returns the windows of a request if ``folder`` has them and they are not damaged.
+
+    Damage is logged. The content of the shards is checked when it is read.
+    """
+    try:
+        return find_completed(folder, request.description)
+    except DamagedError as error:
+        log.warning("%s; the windows are prepared again", error)
+        return None
+
+
+def prepare_again(
+    request: Request, output: str | Path, damage: DamagedError, workers: int | None = None
+) -> Prepared:
+    """Makes the windows of a request once more, because those in ``output`` are damaged.
+
+    Args:
+        request: what to make.
+        output: the folder with the damaged windows, which are replaced.
+        damage: what was found; it is logged.
+        workers: as for ``prepare``.
+
+    Raises:
+        OSError, ValueError, Error: as ``prepare`` does.
+    """
+    log.warning("%s; the windows are prepared again", damage)
+    (Path(output) / COMPLETED).unlink(missing_ok=True)
+    return prepare(request, output, workers)
+
+
+def check_output(request: Request, folder: Path) -> None:
+    """Checks that the windows of a request may be in a folder; changes nothing.
+
+    Raises:
+        Error: the folder holds files of others, or an input.
+        OSError: the folder has no windows yet, and cannot be created or written.
+    """
+    if not (folder / COMPLETED).is_file():
+        folders.check_writable(folder, folders.WINDOWS)
+    folders.check(folder, folders.WINDOWS, (*request.files, request.tokenizer))
 
 
 def default_workers(files: Sequence[str]) -> int:

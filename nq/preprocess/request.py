@@ -14,6 +14,7 @@ from typing import Any
 from nq import __version__
 from nq.config import WindowConfig
 from nq.formats import inputs
+from nq.formats.streams import shown
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 
 CHUNK_BYTES = 64 << 20
@@ -23,8 +24,8 @@ CHUNK_BYTES = 64 << 20
 class Request:
     """What a preprocessing job makes; equal requests give equal windows.
 
-    The files are read for ``description`` and ``key`` once: after a file has changed, make a new
-    request.
+    The files are read for ``digests``, ``description`` and ``key`` once: after a file has changed,
+    make a new request.
 
     Args:
         files: input files in order.
@@ -45,11 +46,25 @@ class Request:
     tokenizer_sha256: str = field(default="", compare=False, repr=False)
 
     @cached_property
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of each file, by path."""
+        return {path: inputs.sha256(path) for path in self.files}
+
+    def check_unchanged(self) -> None:
+        """Checks that the files still have the content that the request describes.
+
+        Raises:
+            Error: a file has changed.
+            OSError: a file cannot be read.
+        """
+        inputs.check_unchanged(self.digests)
+
+    @cached_property
     def description(self) -> dict[str, Any]:
         """The request as the manifest keeps it, with digests in place of paths."""
         return {
             "version": __version__,
-            "inputs": [{"name": Path(f).name, "sha256": inputs.sha256(f)} for f in self.files],
+            "inputs": [{"name": shown(Path(f).name), "sha256": d} for f, d in self.digests.items()],
             "tokenizer": self.digest_tokenizer(),
             "windows": self.windows.to_dict(),
             "limit": self.limit,

@@ -1,19 +1,22 @@
 """The folder that a preprocessing job writes.
 
-windows-00000-of-00002.tfrecord …   the shards; windows-N-… for a chunk that begins with file N
+windows-00000-of-00001.tfrecord …   the shards; windows-N-… for a chunk that begins with file N
+examples.npy                        file, line and digest of each example
 dead_letters.jsonl                  bad records: file, line, reason, excerpt
-manifest.json                       the request, counts, and the shards with their sizes
+manifest.json                       the request, counts, sizes and digests of the files
 COMPLETED                           written last; without it nothing here is reused
-.nq-preprocess.lock                 marks the folder as ours; locked while a job runs
+.nq-folder.json                     marks the folder as ours, see ``nq.folders``
+.nq-preprocess.lock                 locked while a job runs
 .unfinished-…/                      where a running job writes; remains if it is killed
+
+Damage is found by the checksums of the manifest and of the records in the windows. Earlier versions
+wrote a shard for each worker, and neither ``examples.npy`` nor checksums in the manifest.
 """
 
 from __future__ import annotations
 
 import contextlib
 import glob
-import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -23,18 +26,21 @@ from typing import Any
 
 import orjson
 
-from nq.errors import Error
-from nq.files import exclusive_lock
-from nq.records import DeadLetter
+from nq import checksums, folders
+from nq.errors import DamagedError
+from nq.files import publish, sync
+from nq.formats import inputs
+from nq.formats.streams import shown
+from nq.preprocess.identity import read_digests
+from nq.records import DeadLetter, ExampleKey
+from nq.text import visible
 
 COMPLETED = "COMPLETED"
 MANIFEST = "manifest.json"
 DEAD_LETTERS = "dead_letters.jsonl"
+EXAMPLES = "examples.npy"
 SHARD_PATTERN = "windows-*.tfrecord"
-LOCK = ".nq-preprocess.lock"
 UNFINISHED = ".unfinished-"
-MAX_NAMES_SHOWN = 3
-_LINE_ENDS = str.maketrans({c: f"\\u{ord(c):04x}" for c in "\x85\u2028\u2029"})
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,11 @@ class Prepared:
         """The bad records, one JSON object a line."""
         return self.folder / DEAD_LETTERS
 
+    def example_digests(self) -> Mapping[ExampleKey, int] | None:
+        """Returns the digest of each example, ``None`` if an earlier version made the folder."""
+        path = self.folder / EXAMPLES
+        return read_digests(path) if path.exists() else None
+
     def first_dead_letter(self) -> str:
         """Returns file, line and reason of the first bad record."""
         with self.dead_letter_file.open("rb") as file:
@@ -73,73 +84,65 @@ class Prepared:
         return f"{letter['file']}, line {letter['line']}: {letter['reason']}"
 
 
-def shard_prefix(first_file: int) -> str:
-    """Returns how the names of the shards begin, which differ between chunks."""
-    return f"windows-{first_file}" if first_file else "windows"
-
-
 def encode_dead_letter(letter: DeadLetter) -> str:
     """Returns one line of JSON: file, line, reason, and the beginning of the record."""
     values = {
-        "file": os.fsencode(letter.source.path).decode("utf-8", "backslashreplace"),
+        "file": shown(letter.source.path),
         "line": letter.source.line,
         "reason": letter.reason,
         "record": letter.record,
     }
-    return orjson.dumps(values).decode().translate(_LINE_ENDS)
+    return visible(orjson.dumps(values).decode())
 
 
 def find_completed(folder: Path, description: Mapping[str, Any]) -> Prepared | None:
-    """Returns the windows in ``folder`` if a job of this description was completed there."""
-    try:
-        (folder / COMPLETED).stat()
-        manifest = orjson.loads((folder / MANIFEST).read_bytes())
-        shards = {folder / name: size for name, size in manifest["shards"].items()}
-        whole = all(path.stat().st_size == size for path, size in shards.items())
-        if manifest["request"] != description or not whole:
-            return None
-        return Prepared(folder, tuple(shards), **manifest["counts"], reused=True)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return None  # missing or damaged: the job runs again
+    """Returns the windows in ``folder`` if a job of this description was completed there.
 
-
-@contextlib.contextmanager
-def exclusive_folder(folder: Path) -> Iterator[None]:
-    """Creates ``folder`` and holds its lock.
+    The content of the shards is not read; ``WindowReader`` reads and checks it.
 
     Raises:
-        Error: it holds other files, or another job writes to it.
-        OSError: it cannot be created or written.
+        DamagedError: such a job was completed there, and a file is missing or damaged now.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-    ours = (folder / LOCK).exists() or {COMPLETED, MANIFEST} <= set(names)
-    if names and not ours:
-        shown = ", ".join(names[:MAX_NAMES_SHOWN] + ["…"] * (len(names) > MAX_NAMES_SHOWN))
-        raise Error(f"{folder} holds other files ({shown}); give an empty or a new folder")
-    with exclusive_lock(folder / LOCK, "another job"):
-        yield
+    if not (folder / COMPLETED).is_file():
+        return None
+    try:
+        manifest = checksums.read_json(folder / MANIFEST)
+        (folder / DEAD_LETTERS).open("rb").close()
+        if manifest["request"] != description:
+            return None
+        for name, size in manifest["shards"].items():
+            _check(folder / name, "size", size, (folder / name).stat().st_size)
+        for name, digest in manifest.get("digests", {}).items():
+            _check(folder / name, "SHA-256", digest, inputs.sha256(folder / name))
+        shards = tuple(folder / name for name in manifest["shards"])
+        return Prepared(folder, shards, **manifest["counts"], reused=True)
+    except FileNotFoundError as error:
+        raise DamagedError(f"{error.filename} is missing") from error
+    except (LookupError, TypeError, AttributeError) as error:
+        raise DamagedError(f"{folder / MANIFEST} is damaged: {error!r}") from error
+
+
+def _check(path: Path, what: str, expected: object, found: object) -> None:
+    if found != expected:
+        raise DamagedError(f"{path} is damaged: its {what} differs from the one in {MANIFEST}")
 
 
 def clear(folder: Path) -> None:
     """Removes what earlier jobs wrote, the COMPLETED mark first, and nothing else."""
-    for name in (COMPLETED, MANIFEST, DEAD_LETTERS):
-        (folder / name).unlink(missing_ok=True)
-    for path in folder.glob(SHARD_PATTERN):
-        path.unlink()
-    for path in folder.glob(f"{UNFINISHED}*"):
-        shutil.rmtree(path)
+    (folder / COMPLETED).unlink(missing_ok=True)
+    folders.remove(folders.own_paths(folder, folders.WINDOWS))
 
 
 @contextlib.contextmanager
 def unfinished(folder: Path) -> Iterator[Path]:
     """Yields a folder inside ``folder`` to write to, which is removed however the job ends.
 
-    Beam takes ``*``, ``?`` and ``[`` in a path for patterns; such a folder is reached by a link.
+    Beam takes ``*``, ``?`` and ``[`` in a path for patterns, and refuses a path that is not UTF-8;
+    such a folder is reached by a link.
     """
     part = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder)).resolve()
     try:
-        if glob.escape(str(part)) == str(part):
+        if glob.escape(str(part)) == visible(str(part)):
             yield part
         else:
             with tempfile.TemporaryDirectory(prefix="nq-") as elsewhere:
@@ -150,7 +153,7 @@ def unfinished(folder: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def publish(
+def complete(
     part: Path, folder: Path, description: Mapping[str, Any], counts: Mapping[str, Any]
 ) -> Prepared:
     """Moves the files of a finished job out of its ``part`` folder and marks it as completed.
@@ -161,12 +164,13 @@ def publish(
         description: of the request.
         counts: the counts and seconds of ``Prepared``.
     """
-    names = sorted(path.name for path in part.glob(SHARD_PATTERN))
-    for name in (*names, DEAD_LETTERS):
-        (part / name).replace(folder / name)
-    sizes = {name: (folder / name).stat().st_size for name in names}
-    manifest = {"request": description, "counts": counts, "shards": sizes}
-    (part / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-    (part / MANIFEST).replace(folder / MANIFEST)
+    names, others = sorted(path.name for path in part.glob(SHARD_PATTERN)), (DEAD_LETTERS, EXAMPLES)
+    sizes = {name: (part / name).stat().st_size for name in names}
+    digests = {name: inputs.sha256(part / name) for name in others}
+    for name in (*names, *others):
+        publish(part / name, folder / name)
+    manifest = {"request": description, "counts": counts, "shards": sizes, "digests": digests}
+    checksums.write_json(folder / MANIFEST, manifest)
     (folder / COMPLETED).touch()
+    sync(folder)
     return Prepared(folder, tuple(folder / n for n in names), **counts, reused=False)

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 
+def count_windows(n_pieces: int, length: int, stride: int) -> int:
+    """Returns how many windows a page has; the arguments are those of ``windows``."""
+    if not n_pieces:
+        return 0
+    return 1 + max(0, -(-(n_pieces - length) // min(length, stride)))
+
+
 def windows(n_pieces: int, length: int, stride: int) -> list[tuple[int, int]]:
     """Returns half-open piece ranges that cover a page.
 
@@ -17,9 +24,6 @@ def windows(n_pieces: int, length: int, stride: int) -> list[tuple[int, int]]:
     >>> windows(10, length=6, stride=3)
     [(0, 6), (3, 9), (6, 10)]
     """
-    if not n_pieces:
-        return []
     step = min(length, stride)
-    n_windows = 1 + max(0, -(-(n_pieces - length) // step))
-    starts = range(0, n_windows * step, step)
+    starts = range(0, count_windows(n_pieces, length, stride) * step, step)
     return [(start, min(start + length, n_pieces)) for start in starts]

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from nq import folders
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import check_argument, is_count
 from nq.formats import inputs, outputs
+from nq.formats.streams import shown
 from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile
 from nq.model.folder import folder_and_settings
 from nq.preprocess.request import CHUNK_BYTES, Request, chunks
@@ -24,7 +26,7 @@ class Job:
     ('mixed+xla', 16)
 
     Args:
-        files: files, globs or folders of questions, in order.
+        files: files, globs or folders of questions, in order; ``-`` is standard input.
         model: model folder; by default the bundled model.
         profile: optimizations, as text or ``Profile``; ``"auto"`` lets the run choose.
         windows: how pages become windows; by default the settings of the model folder.
@@ -116,6 +118,24 @@ class Job:
             raise ValueError("the profile is 'auto': choose one with nq.runs.profile_choice")
         return self.profile
 
+    @property
+    def sources(self) -> tuple[str | Path, ...]:
+        """The files and folders that the run reads."""
+        return (*self.files, self.model)
+
+    def check_output(self) -> None:
+        """Checks that the run may write where it is told to; reads no file and changes nothing.
+
+        Raises:
+            Error: the folder holds files of others, or an input.
+            OSError: the folder cannot be created or written.
+        """
+        if self.output is None:
+            folders.check_writable(self.root)
+        else:
+            folders.check_writable(self.output, folders.RUN)
+            folders.check(self.output, folders.RUN, self.sources)
+
     def requests(self) -> tuple[Request, ...]:
         """Returns the preprocessing requests, one for each chunk of the files."""
         request = Request(self.files, str(self.model), self.windows, self.limit)
@@ -124,7 +144,7 @@ class Job:
     def to_dict(self) -> dict[str, Any]:
         """Returns what the predictions depend on, as JSON values with absolute paths."""
         return {
-            "files": [str(Path(path).absolute()) for path in self.files],
+            "files": [shown(str(Path(path).absolute())) for path in self.files],
             "model": str(self.model.absolute()),
             "profile": str(self.profile),
             "windows": self.windows.to_dict(),

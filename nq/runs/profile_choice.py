@@ -26,15 +26,13 @@ from typing import Any
 import numpy as np
 import orjson
 
-from nq import __version__, extras
-from nq.errors import Error
-from nq.files import atomic_write
+from nq import __version__, checksums, extras
+from nq.errors import DamagedError, Error
 from nq.inference.profile import BASELINE, OPENVINO, Profile
 from nq.model.runtime import import_tensorflow
 from nq.records import Columns
 from nq.runs.job import Job
 from nq.runs.scoring import PhaseTimer, model_loader, prepare_first_chunk, weights_digest
-from nq.runs.window_reader import WindowReader
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +87,7 @@ def choose_profile(job: Job, tolerance: float = TOLERANCE) -> Profile:
         tolerance: largest drift of the logits that is accepted.
     """
     import_tensorflow()
-    key, cache = _key(job), _cache_file()
+    key, cache = _key(job), cache_file()
     known = _read(cache).get(key)
     if known:
         log.info("profile auto: %s, chosen by an earlier trial on this machine", known)
@@ -112,7 +110,7 @@ def trials(job: Job, tolerance: float = TOLERANCE) -> Iterator[Trial]:
     from nq.inference.engines.tensorflow import device
     from nq.inference.predictor import PART_BATCHES
 
-    with WindowReader(chunks[0].shards, job.windows.max_seq_length) as reader:
+    with chunks.open_windows(0) as reader:
         rows = reader.some_rows(PART_BATCHES * job.batch_size, TRIAL_WINDOWS)
     expected: Columns = {}
     for name in (BASELINE, *CANDIDATES[device()]):
@@ -179,24 +177,23 @@ def _machine() -> list[Any]:
     return [platform.node(), processor, len(os.sched_getaffinity(0)), device()]
 
 
-def _cache_file() -> Path:
+def cache_file() -> Path:
+    """Returns the file that has the choices of this user's earlier runs."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "nq" / "profiles.json"
 
 
 def _read(cache: Path) -> dict[str, str]:
     try:
-        choices = orjson.loads(cache.read_bytes())
-    except (OSError, ValueError):
+        return checksums.read_json(cache)
+    except (OSError, DamagedError):
         return {}
-    return choices if isinstance(choices, dict) else {}
 
 
 def _write(cache: Path, choices: dict[str, str]) -> None:
     """Stores the choices; a failure costs no more than another trial next time."""
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(cache) as file:
-            file.write(orjson.dumps(choices, option=orjson.OPT_INDENT_2))
+        checksums.write_json(cache, choices)
     except OSError as error:
         log.debug("the choice of a profile cannot be stored: %s", error)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 from nq import tracking
 from nq.config import TrackingConfig
-from nq.formats import inputs, outputs
+from nq.formats import outputs
+from nq.formats.streams import shown
 from nq.runs.job import Job
 from nq.runs.parity import Parity
-from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, Result
+from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, Result, input_digests
 
 QUALITY = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
 COUNTS = (
@@ -35,10 +40,21 @@ def tracked_run(job: Job, track: TrackingConfig | None) -> AbstractContextManage
     return tracking.start(
         uri=settings.uri,
         experiment=settings.experiment,
-        name=f"{job.profile} · {Path(job.files[0]).name}",
+        name=f"{job.profile} · {Path(shown(job.files[0])).name}",
         profile=str(job.profile),
         enabled=track is not None,
     )
+
+
+def unfinished_file(folder: Path, description: Any) -> Path:
+    """Returns the file that identifies the MLflow run of an unfinished job in its folder.
+
+    Args:
+        folder: of the run.
+        description: the job as JSON values; only an equal job continues the MLflow run.
+    """
+    text = orjson.dumps(description, option=orjson.OPT_SORT_KEYS)
+    return folder / f"{hashlib.sha256(text).hexdigest()[:12]}.mlflow_run"
 
 
 def record(tracked: tracking.Run, job: Job, result: Result) -> None:
@@ -66,7 +82,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
         {
             "device": result.device,
             "decision.weights": weights,
-            "data": ", ".join(job.files),
+            "data": ", ".join(map(shown, job.files)),
             "model_folder": str(job.model),
             "output": str(result.folder),
             "in_force.jit_compile": changes.jit_compile,
@@ -74,7 +90,9 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
         }
     )
     first = job.files[0]
-    tracked.dataset(name=Path(first).name, path=first, digest=inputs.sha256(first))
+    (digest, *_) = input_digests(result.folder)
+    name = shown(first)
+    tracked.dataset(name=Path(name).name, path=name, digest=digest)
     metrics = result.metrics
     tracked.metrics(
         {

@@ -7,11 +7,42 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from nq import checksums
+from nq.errors import DamagedError
+from nq.formats import inputs
+from nq.formats.streams import shown
 from nq.runs.parity import KEPT_SCORES, METRICS, PREDICTIONS, Parity
+from nq.runs.score_store import ScoreStore
 
 __all__ = ["KEPT_SCORES", "METRICS", "PREDICTIONS", "Result", "Row"]
 
 DEAD_LETTERS, JOB, UNFINISHED_SCORES = "dead_letters.jsonl", "job.json", "results"
+
+
+def check_finished(folder: Path, with_scores: bool) -> None:
+    """Checks that a folder has a finished run whose files are as the run wrote them.
+
+    Args:
+        folder: of the run; of an earlier version, whose files have no digests, too.
+        with_scores: whether it must have kept its scores.
+
+    Raises:
+        FileNotFoundError: there is no finished run, or a file is missing.
+        DamagedError: a file is damaged.
+    """
+    description = checksums.read_json(folder / JOB)
+    for name, digest in description.get("files", {}).items():
+        if inputs.sha256(folder / name) != digest:
+            raise DamagedError(f"{folder / name} is damaged: its SHA-256 is not that in {JOB}")
+    if with_scores:
+        (folder / KEPT_SCORES).stat()
+        ScoreStore(folder / KEPT_SCORES)
+
+
+def input_digests(folder: Path) -> list[str]:
+    """Returns the SHA-256 of each input file that the run in a folder has read."""
+    request = checksums.read_json(folder / JOB)["request"]
+    return [file["sha256"] for file in request["inputs"]]
 
 
 @dataclass(frozen=True)
@@ -52,6 +83,8 @@ class Result:
         rows: the first answers as a table.
         parity: the comparison with another run, if one was required.
         how_to_open: how to see the run in MLflow.
+        run_bytes: size of the run's files, without the windows.
+        windows_bytes: size of the windows, which other runs may share.
     """
 
     folder: Path
@@ -77,9 +110,11 @@ class Result:
     rows: tuple[Row, ...] = ()
     parity: Parity | None = None
     how_to_open: str | None = None
+    run_bytes: int = 0
+    windows_bytes: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what ``metrics.json`` contains, as JSON values."""
-        hidden = ("folder", "rows", "parity", "how_to_open")
+        hidden = ("folder", "rows", "parity", "how_to_open", "run_bytes", "windows_bytes")
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
-        return {"profile": self.profile, "output": str(self.folder), **values}
+        return {"profile": self.profile, "output": shown(str(self.folder)), **values}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import resource
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,9 +13,9 @@ from typing import Any
 
 import orjson
 
-from nq import tracking
+from nq import checksums, folders, tracking
 from nq.config import TrackingConfig
-from nq.errors import check_argument
+from nq.errors import DamagedError, Error, check_argument
 from nq.files import atomic_write
 from nq.formats import inputs, outputs
 from nq.formats.predictions import encode_prediction, write_predictions
@@ -32,8 +34,10 @@ from nq.runs.result import (
     PREDICTIONS,
     Result,
     Row,
+    check_finished,
+    input_digests,
 )
-from nq.runs.score_store import clear, move
+from nq.runs.score_store import clear, copy
 from nq.runs.scoring import (
     PhaseTimer,
     Plan,
@@ -43,6 +47,8 @@ from nq.runs.scoring import (
     no_progress,
     open_scoring,
 )
+
+log = logging.getLogger(__name__)
 
 KIB = 1024
 
@@ -71,11 +77,20 @@ def run(
     Raises:
         OSError: a file cannot be read or written.
         ValueError: an input file as a whole, or the model, is of no use.
-        Error: another run writes to the folder, a package is missing, or profile and decision rule
-            do not fit together.
+        Error: another run writes to the folder, or it holds files of others or an input; a package
+            is missing; or profile and decision rule do not fit together.
     """
     check_argument(isinstance(job, Job), "job", job, "nq.Job(files=[…])")
-    job = replace(job, files=tuple(inputs.find_files(job.files)))
+    with inputs.input_files(job.files) as files:
+        job = replace(job, files=tuple(files))
+        job.check_output()
+        return _run_files(job, track, progress, table_rows)
+
+
+def _run_files(
+    job: Job, track: TrackingConfig | None, progress: RunProgress, table_rows: int
+) -> Result:
+    """Runs a job whose files are found; see ``run``."""
     if job.profile == AUTO:
         from nq.runs.profile_choice import choose_profile
 
@@ -93,9 +108,10 @@ def run(
                 formats=(),
                 against=None,
             )
-            result = replace(
-                result, parity=parity.compare(result.folder, run_once(other, progress))
-            )
+            other_folder = run_once(other, progress)
+            if input_digests(result.folder) != input_digests(other_folder):
+                raise Error("the input files have changed between the two runs: run both again")
+            result = replace(result, parity=parity.compare(result.folder, other_folder))
         record.record(tracked, job, result)
         return replace(result, how_to_open=tracked.how_to_open())
 
@@ -108,8 +124,14 @@ def run_once(job: Job, progress: RunProgress = no_progress) -> Path:
         progress: receives completed windows.
     """
     folder = Plan.of(job).folder
-    finished = (folder / JOB).is_file() and (not job.keep_scores or (folder / KEPT_SCORES).is_dir())
-    return folder if finished else run(job, progress=progress).folder
+    try:
+        check_finished(folder, with_scores=job.keep_scores)
+        return folder
+    except FileNotFoundError:
+        pass
+    except DamagedError as error:
+        log.warning("%s; the run is made again", error)
+    return run(job, progress=progress).folder
 
 
 class _Answers:
@@ -153,7 +175,8 @@ def _run(job: Job, tracked: tracking.Run, progress: RunProgress, table_rows: int
     with open_scoring(plan, timer, progress) as scoring:
         # An 8-bit engine waits for windows while it is loaded; the wait is a phase of its own.
         loaded = time.perf_counter() - timer.seconds.get("preprocess_wait_s", 0.0)
-        tracked.open()  # only now, so that importing MLflow does not delay the loading
+        # only now, so that importing MLflow does not delay the loading
+        tracked.open(record.unfinished_file(folder, _description(plan)))
         (folder / JOB).unlink(missing_ok=True)
         answers = _Answers(job, scoring, table_rows)
         answers.write(folder)
@@ -163,8 +186,7 @@ def _run(job: Job, tracked: tracking.Run, progress: RunProgress, table_rows: int
         store, chunks, counters = scoring.scorer.store, scoring.chunks, scoring.scorer.counters
         clear(folder / KEPT_SCORES)
         if job.keep_scores:
-            move(store.folder, folder / KEPT_SCORES)
-        clear(store.folder)  # only an interrupted run leaves it
+            copy(store.folder, folder / KEPT_SCORES)
         result = Result(
             folder=folder,
             profile=str(job.profile),
@@ -188,9 +210,13 @@ def _run(job: Job, tracked: tracking.Run, progress: RunProgress, table_rows: int
             run_id=tracked.run_id,
             rows=tuple(answers.rows),
         )
-        _write_json(folder / METRICS, result.to_dict())
-        _write_json(folder / JOB, _description(plan))  # marks the run as finished
-    return result
+        with atomic_write(folder / METRICS) as file:
+            file.write(orjson.dumps(result.to_dict(), option=orjson.OPT_INDENT_2) + b"\n")
+        # This file marks the run as finished.
+        checksums.write_json(folder / JOB, _description(plan) | {"files": _digests(plan)})
+        clear(store.folder)  # not before, so that no interruption loses scores
+        prepared = sum(folders.size(chunk.folder, folders.WINDOWS) for chunk in chunks.ready)
+    return replace(result, run_bytes=folders.size(folder, folders.RUN), windows_bytes=prepared)
 
 
 def _phases(
@@ -242,11 +268,14 @@ def peak_memory_bytes() -> int:
 
 def _write_dead_letters(scoring: Scoring, folder: Path) -> int:
     """Writes the records that could not be used; returns how many there are."""
-    files = [chunk.dead_letter_file for chunk in scoring.chunks.ready]
-    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-    lines += map(encode_dead_letter, scoring.duplicates)
-    (folder / DEAD_LETTERS).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return len(lines)
+    count = scoring.chunks.total("dead_letters") + len(scoring.duplicates)
+    with atomic_write(folder / DEAD_LETTERS) as output:
+        for chunk in scoring.chunks.ready:
+            with chunk.dead_letter_file.open("rb") as letters:
+                shutil.copyfileobj(letters, output)
+        for letter in scoring.duplicates:
+            output.write(f"{encode_dead_letter(letter)}\n".encode())
+    return int(count)
 
 
 def _description(plan: Plan) -> dict[str, Any]:
@@ -256,9 +285,11 @@ def _description(plan: Plan) -> dict[str, Any]:
     return {"job": plan.job.to_dict(), "request": {**described[0], "inputs": files}}
 
 
-def _write_json(path: Path, value: Any) -> None:
-    with atomic_write(path) as file:
-        file.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
+def _digests(plan: Plan) -> dict[str, str]:
+    """Returns the digests of the files that the run wrote, by name."""
+    written = [PREDICTIONS, METRICS, DEAD_LETTERS]
+    written += [outputs.FORMATS[name].FILE for name in plan.job.formats]
+    return {name: inputs.sha256(plan.folder / name) for name in written}
 
 
 def answer_text(example: Example, prediction: Prediction) -> str:

@@ -2,12 +2,19 @@
 
 An interrupted run leaves its parts; an equal run takes the examples in them as scored. A run with
 ``--keep-scores`` leaves them for error analysis and comparisons.
+
+Parts have a checksum. A part that is damaged is removed and computed again, since a run computes
+the same bytes; who only reads scores gets an error. Parts of earlier versions have neither checksum
+nor digests of their examples.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -16,8 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from nq.errors import Error
-from nq.files import atomic_write, exclusive_lock
+from nq import checksums
+from nq.errors import DamagedError, Error
+from nq.files import TEMPORARY, sync
+from nq.folders import RUN
 from nq.inference.scorer import (
     Progress,
     Rows,
@@ -30,44 +39,46 @@ from nq.inference.scorer import (
 )
 from nq.records import READ, RESCORED, Columns, Example, ExampleKey, IntArray, WindowScores
 
+log = logging.getLogger(__name__)
+
 KEYS = ("example_keys", "window_ids")
+DIGESTS = "example_digests"
+"""Optional column: the digest of the window's example (``nq.preprocess.identity``)."""
 REQUEST = "request.json"
-LOCK = ".nq-run.lock"
 PARTS_IN_MEMORY = 8
 OLD_RESCORED = "again-"
 """Prefix of parts in which earlier versions kept rescored examples; they replace other parts."""
 
 
-@contextlib.contextmanager
-def exclusive_run(folder: Path) -> Iterator[None]:
-    """Keeps other runs out of a folder, which is created, and removed again if it stays empty.
-
-    Raises:
-        Error: another run writes to the folder.
-    """
-    with exclusive_lock(folder / LOCK, "another run"):
-        try:
-            yield
-        finally:
-            (folder / LOCK).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+def own_files(folder: Path) -> list[Path]:
+    """Returns the files in a folder that have the names of scores, by name."""
+    paths = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path for path in paths if RUN.is_file(f"scores/{path.name}"))
 
 
 def clear(folder: Path) -> None:
     """Removes the scores in ``folder`` and nothing else; also the folder if it is then empty."""
-    for pattern in (REQUEST, "*.npz", "*.tmp"):
-        for path in folder.glob(pattern):
-            path.unlink()
+    for path in own_files(folder):
+        path.unlink()
     with contextlib.suppress(OSError):
         folder.rmdir()
 
 
-def move(folder: Path, to: Path) -> None:
-    """Moves the scores in ``folder`` to another folder of the same file system."""
+def copy(folder: Path, to: Path) -> None:
+    """Gives the scores in ``folder`` a second place, by hard links where the file system has them.
+
+    They remain in ``folder``, so that an interruption does not leave some here and some there.
+    """
     to.mkdir(parents=True, exist_ok=True)
-    for path in (folder / REQUEST, *folder.glob("*.npz")):
-        path.replace(to / path.name)
+    for path in own_files(folder):
+        if path.name.endswith(TEMPORARY):
+            continue
+        try:
+            os.link(path, to / path.name)
+        except OSError:
+            shutil.copyfile(path, to / path.name)
+            sync(to / path.name)
+    sync(to)
 
 
 class ScoreStore:
@@ -75,45 +86,65 @@ class ScoreStore:
 
     Args:
         folder: of the parts.
+        repair: remove damaged parts, so that their examples are missing.
+
+    Raises:
+        DamagedError: a part is damaged, without ``repair``.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, repair: bool = False) -> None:
         self.folder = folder
-        self._index: dict[ExampleKey, tuple[Path, slice]] = {}
+        self._index: dict[ExampleKey, tuple[Path, slice, int | None]] = {}
         self._load = lru_cache(maxsize=PARTS_IN_MEMORY)(_load)
-        paths = sorted(folder.glob("*.npz"), key=lambda p: (p.name.startswith(OLD_RESCORED), p))
+        paths = [path for path in own_files(folder) if path.suffix == ".npz"]
+        paths.sort(key=lambda path: path.name.startswith(OLD_RESCORED))
+        damaged: list[DamagedError] = []
         for path in paths:
-            with np.load(path) as arrays:
-                self._add(path, {name: arrays[name] for name in KEYS})
+            try:
+                self._add(path, _load(path))
+            except DamagedError as error:
+                if not repair:
+                    raise DamagedError(f"{error}; run with --keep-scores again") from error
+                damaged.append(error)
+                path.unlink()
+        if damaged:
+            log.warning(
+                "%s; damaged parts of the scores: %d of %d, which are computed again",
+                *(damaged[0], len(damaged), len(paths)),
+            )
 
     @classmethod
     def open(cls, folder: Path, request: Mapping[str, Any]) -> ScoreStore:
-        """Returns the store for a request; the scores of another request are removed.
+        """Returns the store for a request; scores of another request are removed.
 
         Args:
             folder: is created.
             request: everything that the scores depend on, as JSON values.
         """
-        text = json.dumps(request, sort_keys=True)
-        mark = folder / REQUEST
-        if not (mark.is_file() and mark.read_text(encoding="utf-8") == text):
+        mark, found = folder / REQUEST, None
+        try:
+            found = checksums.read_json(mark)
+        except FileNotFoundError:
+            pass
+        except DamagedError as error:
+            log.warning("%s; all windows are computed again", error)
+        if found != json.loads(json.dumps(request)):
             clear(folder)
             folder.mkdir(parents=True, exist_ok=True)
-            mark.write_text(text, encoding="utf-8")
-        return cls(folder)
+            checksums.write_json(mark, request)
+        return cls(folder, repair=True)
 
     def write(self, rows: Rows, columns: Columns) -> None:
         """Writes the scores of some whole examples as one part.
 
         Args:
-            rows: the columns ``KEYS`` of their windows.
+            rows: the columns ``KEYS`` of their windows, and ``DIGESTS`` if it is known.
             columns: their scores.
         """
-        keys = {name: rows[name] for name in KEYS}
+        keys = {name: rows[name] for name in (*KEYS, DIGESTS) if name in rows}
         file, line = keys["example_keys"][0]
         path = self.folder / f"part-{file:06d}-{line:09d}.npz"
-        with atomic_write(path) as output:
-            np.savez(output, allow_pickle=False, **keys, **columns)
+        checksums.write_arrays(path, {**keys, **columns})
         self._add(path, keys)
 
     def _add(self, path: Path, keys: Rows) -> None:
@@ -121,7 +152,21 @@ class ScoreStore:
             ids, examples = keys["window_ids"][page], keys["example_keys"][page]
             if np.array_equal(ids[:, 0], np.arange(ids[0, 1])) and (examples == examples[0]).all():
                 file, line = examples[0].tolist()
-                self._index[file, line] = path, page
+                digest = int(keys[DIGESTS][page.start]) if DIGESTS in keys else None
+                self._index[file, line] = path, page, digest
+
+    def discard_other(self, key: ExampleKey, digest: int) -> None:
+        """Removes the part with the scores of another example that was at the same place.
+
+        Args:
+            key: file number and line of an example.
+            digest: of the example.
+        """
+        path, _, stored = self._index.get(key, (None, None, None))
+        if path is not None and stored not in (digest, None):
+            path.unlink()
+            self._index = {k: entry for k, entry in self._index.items() if entry[0] != path}
+            self._load.cache_clear()
 
     def __iter__(self) -> Iterator[ExampleKey]:
         return iter(sorted(self._index))
@@ -138,18 +183,19 @@ class ScoreStore:
         return window_scores(self.columns(key))
 
     def columns(self, key: ExampleKey) -> Columns:
-        """Returns all columns of one example.
+        """Returns the columns of one example, except the keys' ``DIGESTS``.
 
         Raises:
-            Error: they are missing or not complete.
+            Error: they are missing or not complete, or were damaged meanwhile.
         """
         if key not in self._index:
             raise Error(
                 f"the scores of input file {key[0]}, line {key[1]} are missing or not complete in "
                 f"{self.folder}: remove that folder and run again"
             )
-        path, page = self._index[key]
-        return {name: column[page] for name, column in self._load(path).items()}
+        path, page, _ = self._index[key]
+        columns = self._load(path)
+        return {name: column[page] for name, column in columns.items() if name != DIGESTS}
 
     def computed(self, key: ExampleKey) -> IntArray:
         """Returns ``[W]`` which windows of an example the model computed, and did not prune."""
@@ -158,8 +204,10 @@ class ScoreStore:
 
 
 def _load(path: Path) -> Columns:
-    with np.load(path) as arrays:
-        return dict(arrays)
+    columns = checksums.read_arrays(path)
+    if not set(KEYS) <= columns.keys():
+        raise DamagedError(f"{path} is damaged: expected the arrays {', '.join(KEYS)}")
+    return columns
 
 
 class StoringScorer(ScorerWrapper):
@@ -190,6 +238,9 @@ class StoringScorer(ScorerWrapper):
         keys: list[ExampleKey] = [
             tuple(rows["example_keys"][page.start].tolist()) for page in pages
         ]
+        if DIGESTS in rows:
+            for key, page in zip(keys, pages, strict=True):
+                self.store.discard_other(key, int(rows[DIGESTS][page.start]))
         new = [n for n, key in enumerate(keys) if key not in self.store]
         stored = sum(page.stop - page.start for page in pages)
         if new:

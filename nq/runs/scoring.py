@@ -13,23 +13,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
-from nq.errors import Error
+from nq import folders
+from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.inference.scorer import score_examples
 from nq.model import checkpoint
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import RULES, check_rule
-from nq.preprocess.prefetch import prefetch
-from nq.preprocess.prepare import prepare
+from nq.preprocess.identity import example_digest
+from nq.preprocess.prefetch import Work, prefetch
+from nq.preprocess.prepare import check_output, prepare, prepare_again
 from nq.preprocess.request import Request
 from nq.preprocess.store import Prepared
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import Columns, DeadLetter, Example, ExampleId, Source, WindowScores
+from nq.records import (
+    Columns,
+    DeadLetter,
+    Example,
+    ExampleId,
+    ExampleKey,
+    IntArray,
+    Source,
+    WindowScores,
+)
 from nq.runs.job import Job
 from nq.runs.result import UNFINISHED_SCORES
-from nq.runs.score_store import ScoreStore, StoringScorer, exclusive_run
+from nq.runs.score_store import DIGESTS, ScoreStore, StoringScorer
 from nq.runs.window_reader import WindowReader
 
 CALIBRATION_WINDOWS = 64
@@ -64,18 +76,38 @@ class Chunks:
 
     Args:
         prepared: yields the chunks.
+        work: the request and the folder of each.
+        workers: processes that prepare a chunk again if it is damaged.
         timer: gets the time of waiting.
     """
 
-    def __init__(self, prepared: Iterator[Prepared], timer: PhaseTimer) -> None:
+    def __init__(
+        self, prepared: Iterator[Prepared], work: Work, workers: int | None, timer: PhaseTimer
+    ) -> None:
         self.ready: list[Prepared] = []
-        self._prepared, self._timer = prepared, timer
+        self._prepared, self._work, self._workers = prepared, work, workers
+        self._timer = timer
 
     def __getitem__(self, number: int) -> Prepared:
         while len(self.ready) <= number:
             with self._timer("preprocess_wait_s"):
                 self.ready.append(next(self._prepared))
         return self.ready[number]
+
+    def open_windows(self, number: int) -> WindowReader:
+        """Returns the windows of a chunk, which are prepared again if they are damaged.
+
+        Raises:
+            Error: they cannot be prepared, or are damaged again.
+        """
+        length = self._work[number][0].windows.max_seq_length
+        try:
+            return WindowReader(self[number].shards, length)
+        except DamagedError as damage:
+            request, folder = self._work[number]
+            with self._timer("preprocess_wait_s"):
+                self.ready[number] = prepare_again(request, folder, damage, self._workers)
+        return WindowReader(self[number].shards, length)
 
     def total(self, name: str) -> Any:
         """Returns the sum of a count of ``Prepared`` over the chunks so far."""
@@ -115,38 +147,69 @@ class Scoring:
         self.duplicates.clear()
         seen: set[ExampleId] = set()
         for number, request in enumerate(self.requests):
-            chunk = self.chunks[number]
-            with WindowReader(chunk.shards, request.windows.max_seq_length) as reader:
-                windows = self._windows(request, chunk.examples, reader, seen)
+            with self.chunks.open_windows(number) as reader:
+                windows = self._windows(request, self.chunks[number], reader, seen)
                 yield from score_examples(self.scorer, windows, self._on_windows)
+            request.check_unchanged()
 
     def _windows(
-        self, request: Request, expected: int, reader: WindowReader, seen: set[ExampleId]
+        self, request: Request, chunk: Prepared, reader: WindowReader, seen: set[ExampleId]
     ) -> Iterator[tuple[Example, Columns]]:
-        """Yields each example that is the first of its id with the rows of its windows."""
-        examples, count = read_request(request), 0
+        """Yields each example that is the first of its id with the rows of its windows.
+
+        The rows have the example's digest in the column ``DIGESTS``.
+        """
+        request.check_unchanged()
+        count, prepared = 0, chunk.example_digests()
+        # Pages with too many windows are dead letters that only the preprocessing has found.
+        examples = (r for r in read_request(request) if (r[0].file_index, r[0].line) in reader)
         while True:
             with self._timer("read_s"):
                 source, example = next(examples, (None, None))
                 if source is None or example is None:
                     break
                 rows = reader.rows((source.file_index, source.line))
+                rows[DIGESTS] = _check_digest(example, source, prepared, len(rows["window_ids"]))
             count += 1
             if example.example_id not in seen:
                 seen.add(example.example_id)
                 yield example, rows
                 continue
             reason = f"example_id {example.example_id} occurs twice; the first record is used"
-            self.duplicates.append(DeadLetter(source, reason, example.question))
+            excerpt = example.question[: inputs.EXCERPT_CHARS]
+            self.duplicates.append(DeadLetter(source, reason, excerpt))
             self._on_windows(len(rows["window_ids"]))
-        if count != expected:
+        if count != chunk.examples:
             raise Error(
-                f"found {count} examples in {', '.join(request.files)}, expected {expected} as "
-                "when their windows were prepared: the files have changed; run again"
+                f"found {count} examples in {', '.join(request.files)}, expected {chunk.examples} "
+                "as when their windows were prepared: the files have changed; run again"
             )
 
     def _on_windows(self, windows: int) -> None:
         self._progress(windows, self.chunks.total("windows"))
+
+
+def _check_digest(
+    example: Example, source: Source, prepared: Mapping[ExampleKey, int] | None, windows: int
+) -> IntArray:
+    """Returns the digest of an example for each of its windows.
+
+    Args:
+        example: as it is read now.
+        source: where.
+        prepared: the digests of the examples that the windows were prepared from, if known.
+        windows: of the example.
+
+    Raises:
+        Error: the example is not the one that the windows were prepared from.
+    """
+    digest = example_digest(example)
+    if prepared is not None and prepared.get((source.file_index, source.line)) != digest:
+        raise Error(
+            f"{source.path}, line {source.line}, has changed since its windows were prepared: "
+            "run the command again when the file is complete"
+        )
+    return np.full(windows, digest, np.int64)
 
 
 def read_request(request: Request) -> Iterator[tuple[Source, Example]]:
@@ -206,11 +269,20 @@ def open_scoring(
         plan: of the job.
         timer: gets the time of each phase.
         progress: receives completed windows.
+
+    Raises:
+        Error: the folder holds files of others or an input, or another run writes to it.
+        OSError: the folder cannot be created or written.
     """
     job, requests = plan.job, plan.requests
     work = [(request, windows_folder(job, request)) for request in requests]
-    with exclusive_run(plan.folder), prefetch(work, job.workers) as prepared:
-        chunks = Chunks(prepared, timer)
+    for request, folder in work:
+        check_output(request, folder)
+    with (
+        folders.hold(plan.folder, folders.RUN, job.sources),
+        prefetch(work, job.workers) as prepared,
+    ):
+        chunks = Chunks(prepared, work, job.workers, timer)
         scorer = model_loader(job, chunks).scorer(job.optimizations)
         store = ScoreStore.open(plan.folder / UNFINISHED_SCORES, plan.scores)
         yield Scoring(requests, chunks, StoringScorer(scorer, store), timer, progress)
@@ -228,7 +300,7 @@ def check_job(job: Job) -> None:
         check_rule(job.decision.rule, profile.needs_margin)
         profile.require()
     inputs.check_files(job.files)
-    checkpoint.check(job.model)
+    checkpoint.check(job.model, job.windows)
 
 
 def model_loader(job: Job, chunks: Chunks) -> Any:
@@ -238,7 +310,7 @@ def model_loader(job: Job, chunks: Chunks) -> Any:
     from nq.inference.predictor import PART_BATCHES
 
     def calibration() -> Columns:
-        with WindowReader(chunks[0].shards, job.windows.max_seq_length) as reader:
+        with chunks.open_windows(0) as reader:
             return reader.some_rows(PART_BATCHES * job.batch_size, CALIBRATION_WINDOWS)
 
     tokenizer = load_tokenizer(job.model, job.windows.compat)
@@ -248,7 +320,9 @@ def model_loader(job: Job, chunks: Chunks) -> Any:
 def prepare_first_chunk(job: Job, timer: PhaseTimer) -> Chunks:
     """Returns the first chunk of a job's windows, prepared now if necessary."""
     first = job.requests()[0]
-    return Chunks(iter([prepare(first, windows_folder(job, first), job.workers)]), timer)
+    folder = windows_folder(job, first)
+    prepared = iter([prepare(first, folder, job.workers)])
+    return Chunks(prepared, [(first, folder)], job.workers, timer)
 
 
 def windows_folder(job: Job, request: Request) -> Path:

@@ -6,12 +6,14 @@ ids measure the result.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from nq import folders
 from nq.config import DecisionConfig, RankingWeights
 from nq.evaluation import labels, nq_eval
 from nq.evaluation.calibration import error_by_chance, expected_calibration_error
@@ -19,6 +21,7 @@ from nq.formats import inputs
 from nq.formats.predictions import encode_prediction
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.checkpoint import load_settings, save_settings
+from nq.model.folder import SETTINGS
 from nq.postprocess.evidence import gather_evidence
 from nq.postprocess.fit import ChoiceSet, block_choices, fit, fit_calibration, option_choices
 from nq.postprocess.ranking import calibrated, rank
@@ -72,13 +75,17 @@ def tune(
 
     Raises:
         ValueError: the data have no annotations.
+        Error, OSError: the settings file cannot be replaced, or is an input.
     """
     settings = load_settings(model)
     decision = DecisionConfig(max_answer_length=settings.decision.max_answer_length)
-    paths = inputs.find_files([str(file) for file in files])
-    job = Job(paths, model, profile, settings.windows, decision, batch_size)
-    check_job(job)
-    with open_scoring(Plan.of(job), PhaseTimer(), progress) as scoring:
+    with contextlib.ExitStack() as stack:
+        paths = stack.enter_context(inputs.input_files([str(file) for file in files]))
+        job = Job(paths, model, profile, settings.windows, decision, batch_size)
+        job.check_output()
+        folders.check_output_file(model / SETTINGS, job.files)
+        check_job(job)
+        scoring = stack.enter_context(open_scoring(Plan.of(job), PhaseTimer(), progress))
         tuned = tune_decision(scoring, decision)
         save_settings(model, replace(settings, decision=tuned.decision))
         if not keep_scores:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nq.errors import Error
+from nq.errors import DamagedError, Error
 from nq.formats.tfrecord import KEYS, decode_records, inference_shapes
 from nq.formats.tfrecord_file import read_record_at, record_offsets
 from nq.records import Columns, ExampleKey
@@ -24,7 +24,8 @@ class WindowReader:
         length: pieces in a window.
 
     Raises:
-        Error: windows of an example are missing, repeated, or out of order.
+        DamagedError: a shard is damaged, or windows of an example are missing, repeated, or out of
+            order.
     """
 
     def __init__(self, shards: Sequence[Path], length: int) -> None:
@@ -43,16 +44,20 @@ class WindowReader:
     def __exit__(self, *error: object) -> None:
         self._open_files.close()
 
+    def __contains__(self, key: ExampleKey) -> bool:
+        return key in self._records
+
     def rows(self, key: ExampleKey) -> Columns:
         """Returns all windows of one example, each column ``[W, …]``.
 
         Raises:
             Error: there are none.
+            DamagedError: the shard was damaged meanwhile.
         """
         if key not in self._records:
             raise Error(
-                f"there are no windows of input file {key[0]}, line {key[1]}: did the file change? "
-                "Remove the folder of windows and run again"
+                f"there are no windows of input file {key[0]}, line {key[1]}: the file has changed "
+                "since its windows were prepared; run the command again when it is complete"
             )
         shard, numbers = self._records[key]
         return decode_records(self._read(shard, numbers), self._shapes)
@@ -104,8 +109,8 @@ class WindowReader:
         if numbers.stop != total:
             raise self._not_whole(shard, key)
 
-    def _not_whole(self, shard: int, key: ExampleKey) -> Error:
-        return Error(
+    def _not_whole(self, shard: int, key: ExampleKey) -> DamagedError:
+        return DamagedError(
             f"windows of input file {key[0]}, line {key[1]} are missing, repeated or out of order "
-            f"in {self._files[shard].name}: remove the folder of windows and run again"
+            f"in {self._files[shard].name}"
         )

@@ -5,7 +5,7 @@ The loss is BERT-Joint's: the mean of the cross entropies of start, end and type
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +15,18 @@ import keras
 import numpy as np
 from keras import ops
 
+from nq import checksums
 from nq.config import TrainConfig
-from nq.files import atomic_write
+from nq.errors import DamagedError
+from nq.folders import TRAINING
 from nq.model.joint import check_length
 from nq.training.sampling import Sampling
 from nq.training.windows import TrainingWindows, digest
 
+log = logging.getLogger(__name__)
+
 STATE, PROGRESS = "training_state.npz", "training_state.json"
+STATE_FOLDER = "training"
 LOSSES = ("start_logits", "end_logits", "type_logits")
 
 
@@ -81,30 +86,35 @@ class TrainingState:
     identity: dict[str, Any]
 
     def restore(self, variables: Sequence[Any]) -> tuple[int, list[float]]:
-        """Assigns the saved values, and returns the number of steps done and their losses."""
-        progress = self.folder / PROGRESS
-        if not progress.is_file():
+        """Assigns the saved values, and returns the number of steps done and their losses.
+
+        A state that is damaged is logged and ignored; the next one replaces it.
+        """
+        try:
+            saved = checksums.read_json(self.folder / PROGRESS)
+            if saved["settings"] != self.identity:
+                return 0, []
+            arrays = checksums.read_arrays(self.folder / saved["file"])
+            values = [arrays[str(i)] for i in range(len(variables))]
+        except FileNotFoundError:
             return 0, []
-        saved = json.loads(progress.read_text(encoding="utf-8"))
-        if saved["settings"] != self.identity:
+        except (DamagedError, LookupError) as error:
+            log.warning("%s; the training starts again at its first step", error)
             return 0, []
-        with np.load(self.folder / saved["file"]) as arrays:
-            for i, variable in enumerate(variables):
-                variable.assign(arrays[str(i)])
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
         return int(saved["step"]), list(saved["losses"])
 
     def save(self, variables: Sequence[Any], step: int, losses: Sequence[float]) -> None:
         """Saves the values of all variables after ``step`` steps, completely or not at all."""
         self.folder.mkdir(parents=True, exist_ok=True)
         name = f"{step}-{STATE}"
-        with open(self.folder / name, "wb") as file:
-            arrays = {str(i): np.asarray(v.numpy()) for i, v in enumerate(variables)}
-            np.savez(file, allow_pickle=False, **arrays)
+        arrays = {str(i): np.asarray(v.numpy()) for i, v in enumerate(variables)}
+        checksums.write_arrays(self.folder / name, arrays)
         saved = {"settings": self.identity, "file": name, "step": step, "losses": list(losses)}
-        with atomic_write(self.folder / PROGRESS) as file:
-            file.write(json.dumps(saved).encode())
+        checksums.write_json(self.folder / PROGRESS, saved)
         for path in self.folder.glob(f"*-{STATE}"):
-            if path.name != name:
+            if path.name != name and TRAINING.is_file(f"{STATE_FOLDER}/{path.name}"):
                 path.unlink()
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nq import tracking
+from nq import folders, tracking
 from nq.config import TrackingConfig, TrainConfig, WindowConfig
 from nq.model.runtime import import_tensorflow
 
@@ -91,17 +91,44 @@ def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingR
     Raises:
         OSError: a file cannot be read or written.
         ValueError: the model or the data cannot be used, or they do not belong together.
-        Error: TensorFlow is not installed, or the output folder is in use.
+        Error: TensorFlow is not installed, or the output folder is in use, or holds files of others
+            or an input.
     """
+    from nq.formats import inputs
+
+    card = job.card_text()
+    cards = [job.card] if job.card else []
+    with (
+        inputs.input_files(job.files) as files,
+        folders.hold(job.output, folders.TRAINING, (*files, job.init, *cards)),
+    ):
+        return _train(job, tuple(files), card, track)
+
+
+def _train(
+    job: TrainingJob, files: tuple[str, ...], card: str, track: TrackingConfig | None
+) -> TrainingResult:
+    """Trains a model; the caller holds the output folder.
+
+    Args:
+        job: the description of the training.
+        files: the input files.
+        card: text of the model card.
+        track: where MLflow records the training.
+    """
+    from nq.model import checkpoint
+
+    checkpoint.check(job.init, job.windows)
     import_tensorflow()
     import numpy as np
     from tqdm import tqdm
 
-    from nq.formats import inputs
-    from nq.model import checkpoint, joint
-    from nq.preprocess.prepare import Request, prepare
+    from nq.errors import DamagedError
+    from nq.formats.streams import shown
+    from nq.model import joint
+    from nq.preprocess.prepare import Request, prepare, prepare_again
     from nq.preprocess.tokenizers.load import load_tokenizer
-    from nq.training.loop import TrainingState, fit, identity
+    from nq.training.loop import STATE_FOLDER, TrainingState, fit, identity
     from nq.training.windows import TrainingWindows, read_columns
 
     windows, config = job.windows, job.config
@@ -109,24 +136,29 @@ def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingR
     shape = checkpoint.with_room_for(checkpoint.load_config(job.init), tokenizer)
     joint.check_length(shape, windows.max_seq_length)
     tensors = checkpoint.read_tensors(job.init)
-    files = tuple(inputs.find_files(job.files))
+    table = tensors.table(shape)
     request = Request(files, str(job.init), windows, job.limit, (config.negatives, config.seed))
-    work = job.output / "training"
+    work = job.output / STATE_FOLDER
     prepared = prepare(request, work / "windows", job.workers)
     if not prepared.windows:
         raise ValueError("no window to train on: expected records with annotations")
-    data = TrainingWindows.from_columns(read_columns(prepared.shards, windows.max_seq_length))
+    try:
+        columns = read_columns(prepared.shards, windows.max_seq_length)
+    except DamagedError as damage:
+        prepared = prepare_again(request, prepared.folder, damage, job.workers)
+        columns = read_columns(prepared.shards, windows.max_seq_length)
+    data = TrainingWindows.from_columns(columns)
     model = joint.build(
         shape, dtype=PRECISION[config.precision], dropout=config.dropout, seed=config.seed
     )
-    report = checkpoint.fill(model, tensors, tensors.table(shape))
+    report = checkpoint.fill(model, tensors, table)
     del tensors
     missing = ", ".join(report.missing) or "nothing"
     counts = prepared.examples, prepared.windows
     log.info("%d examples, %d windows; not in the checkpoint: %s", *counts, missing)
     params = {
         "init": job.init.name,
-        "data": ", ".join(Path(file).name for file in files),
+        "data": ", ".join(shown(Path(file).name) for file in files),
         "limit": job.limit,
         **{f"train.{name}": value for name, value in config.to_dict().items()},
         **{f"windows.{name}": value for name, value in windows.to_dict().items()},
@@ -153,7 +185,7 @@ def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingR
         loss = float(np.mean(losses[-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
     own = checkpoint.ModelSettings(windows)
-    checkpoint.save(job.output, model, shape, tokenizer, own, job.card_text(), job.compact)
+    checkpoint.save(job.output, model, shape, tokenizer, own, card, job.compact)
     return TrainingResult(
         output=job.output,
         examples=prepared.examples,

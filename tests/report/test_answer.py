@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -31,6 +32,17 @@ def make(
     page: Page = PAGE,
 ) -> Answer:
     return make_answer("who", page, prediction, n_best, top)
+
+
+@pytest.mark.parametrize("marks", [("»", "«"), ("\033[1m", "\033[0m")])
+def test_control_characters_of_a_page_are_visible(marks: tuple[str, str]) -> None:
+    page = replace(
+        PAGE, spelling=["\x1b[2J" + s if s.startswith("Ada") else s for s in PAGE.spelling]
+    )
+    text = render(make(BOTH, page=page), marks)
+    assert text.startswith("\\u001b[2JAda Brenn (83%)\n\n")
+    assert f"  {marks[0]}\\u001b[2JAda Brenn{marks[1]} (1840) designed" in text
+    assert "\x1b[2J" not in text
 
 
 def test_long_and_short_answer() -> None:

@@ -36,6 +36,8 @@ RESULT = Result(
     peak_memory_bytes=5 << 20,
     metrics=METRICS,
     time={"load_s": 1.0, "predict_s": 2.5, "rescore_s": 0.0, "total_s": 3.5, "preprocess_s": 0.75},
+    run_bytes=1536,
+    windows_bytes=3 << 20,
 )
 
 
@@ -46,6 +48,7 @@ def test_the_figures_of_a_plain_run() -> None:
         "seconds: load 1.0   predict 2.5   total 3.5   (12.3 windows/s)",
         "preprocessing took 0.8 s beside the other phases; peak memory 5 MiB",
         "written to runs/grappler-1",
+        "on disk: 1.5 KiB, and 3.0 MiB of windows, which runs share and nq clean removes",
     ]
 
 
@@ -91,6 +94,13 @@ def test_repeated_records_are_not_called_pruned() -> None:
 def test_a_rescoring_phase_is_listed_with_its_seconds() -> None:
     time = {**RESULT.time, "rescore_s": 0.5}
     assert "   rescore 0.5   " in summary(replace(RESULT, time=time))
+
+
+def test_control_characters_of_data_are_visible() -> None:
+    row = Row("who\x1b]0;title\x07\n", "a\x9b31m\u202eb", True)
+    first, *_ = summary(replace(RESULT, rows=(row,))).split("\n")
+    assert first.startswith(r"who\u001b]0;title\u0007\u000a ")
+    assert r"right  a\u009b31m\u202eb" in first
 
 
 def test_the_table_has_question_correctness_and_answer() -> None:

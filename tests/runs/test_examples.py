@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +12,10 @@ import pytest
 from nq.bundle import bundled_sample
 from nq.errors import Error
 from nq.formats import inputs
+from nq.preprocess.request import Request
 from nq.runs.job import Job
+from nq.runs.result import JOB, PREDICTIONS
+from nq.runs.run import run
 from nq.runs.scoring import PhaseTimer, Plan, Scoring, open_scoring, read_request
 
 
@@ -68,15 +73,76 @@ def test_of_two_records_with_the_same_id_the_first_is_answered(job: Job, chunk_b
     assert f"example_id {ids[1]} occurs twice" in duplicate.reason
 
 
+LINES = bundled_sample().read_bytes().splitlines(keepends=True)
+CHANGES: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
+    "shorter": (
+        lambda lines: lines[:2],
+        r"found 5 examples in .*b\.jsonl, expected 6 .* run again",
+    ),
+    "longer": (lambda lines: [*lines, lines[0]], r"b\.jsonl has changed since this command began"),
+    "reversed": (
+        lambda lines: lines[::-1],
+        r"b\.jsonl, line 1, has changed since its windows were",
+    ),
+    "other page": (
+        lambda lines: [lines[0], lines[1].replace(b" the ", b" a "), *lines[2:]],
+        r"b\.jsonl, line 2, has changed since its windows were prepared: run the command again",
+    ),
+    "other gold": (
+        lambda lines: [line.replace(b'"NONE"', b'"YES"') for line in lines],
+        r"b\.jsonl has changed since this command began to read it: run the command again when",
+    ),
+}
+
+
 @pytest.mark.slow
 def test_files_that_change_during_a_run_are_an_error(job: Job) -> None:
+    second = Path(job.files[1])
+    lines = second.read_bytes().splitlines(keepends=True)
     with open_scoring(Plan.of(job), PhaseTimer()) as scoring:
         assert len(answered(scoring)) == 5
-        second = Path(job.files[1])
-        lines = second.read_bytes().splitlines(keepends=True)
-        second.write_bytes(b"".join(lines[:2]))
-        with pytest.raises(Error, match=r"found 5 examples in .*b\.jsonl, expected 6 .* run again"):
-            answered(scoring)
-        second.write_bytes(b"".join([*lines, lines[0]]))
-        with pytest.raises(Error, match=r"no windows of input file 1, line 4.* run again"):
-            answered(scoring)
+        for name, (change, message) in CHANGES.items():
+            second.write_bytes(b"".join(change(lines)))
+            assert second.read_bytes() != b"".join(lines), name
+            with pytest.raises(Error, match=r"b\.jsonl has changed since this command began"):
+                answered(scoring)  # at the beginning of the pass
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Request, "check_unchanged", once(Request.check_unchanged))
+                with pytest.raises(Error, match=message):
+                    answered(scoring)
+        second.write_bytes(b"".join(lines))
+        assert len(answered(scoring)) == 5
+
+
+def once(check: Callable[[Request], None]) -> Callable[[Request], None]:
+    """Returns a check that the first call does not make, as if a file changed right after it."""
+    calls: list[Request] = []
+
+    def skip_first(request: Request) -> None:
+        calls.append(request)
+        if len(calls) > 1:
+            check(request)
+
+    return skip_first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", ["reversed", "other page", "other gold"])
+def test_a_run_whose_input_changes_while_it_predicts_leaves_no_answers(
+    job: Job, change: str
+) -> None:
+    first = Path(job.files[0])
+    lines, status = LINES[:3], first.stat()
+    first.write_bytes(b"".join(lines))
+    job = replace(job, files=job.files[:1], batch_size=1)
+
+    def on_progress(windows: int, total: int) -> None:
+        if first.read_bytes() == b"".join(lines):
+            first.write_bytes(b"".join(CHANGES[change][0](lines)))
+            os.utime(first, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    with pytest.raises(Error, match=r"a\.jsonl.* changed.* run "):
+        run(job, progress=on_progress)
+    assert not list(job.root.glob(f"*/{PREDICTIONS}")) + list(job.root.glob(f"*/{JOB}"))
+    changed = run(job)  # the new content is another job
+    assert changed.resumed_windows == 0 and changed.examples == 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nq import extras
+from nq import checksums, extras
 from nq.bundle import bundled_sample
 from nq.inference.profile import AUTO, Profile
 from nq.runs import profile_choice
@@ -61,7 +60,7 @@ def test_the_choice_is_stored_and_a_damaged_store_is_ignored(
     caplog.set_level(logging.INFO)
     first = profile_choice.choose_profile(job)
     cache = tmp_path / "cache" / "nq" / "profiles.json"
-    assert list(json.loads(cache.read_text()).values()) == [str(first)]
+    assert set(checksums.read_json(cache).values()) == {str(first)}
     caplog.clear()
     assert profile_choice.choose_profile(job) == first
     assert "chosen by an earlier trial" in caplog.text and "trying" not in caplog.text

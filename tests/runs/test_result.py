@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nq import extras
+from nq import extras, folders
 from nq.bundle import bundled_sample
 from nq.config import WindowConfig
 from nq.formats import inputs
@@ -69,13 +69,20 @@ def test_the_phases_add_up_to_the_total(profile: str, tiny_model: Path, tmp_path
     assert again.time["preprocess_wait_s"] < 0.5
 
 
+def prepare_windows(job: Job) -> None:
+    """Prepares the windows of a job as a run does that is killed before it loads the model."""
+    assert job.output
+    with folders.hold(job.output, folders.RUN):
+        for request in job.requests():
+            prepare(request, windows_folder(job, request), workers=1)
+
+
 @pytest.mark.slow
 def test_a_wait_for_windows_is_a_phase_of_its_own(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, delay_s = make_job(tiny_model, tmp_path), 0.4
-    for request in job.requests():
-        prepare(request, windows_folder(job, request), workers=1)
+    prepare_windows(job)
 
     def delayed(*arguments: Any) -> Any:
         time.sleep(delay_s)
@@ -98,7 +105,9 @@ def test_the_file_of_metrics_has_the_result(result: Result) -> None:
     assert values == result.to_dict()
     assert values["output"] == str(result.folder)
     fields = {f.name for f in dataclasses.fields(Result)}
-    assert set(values) == fields - {"folder", "rows", "parity", "how_to_open"} | {"output"}
+    hidden = {"folder", "rows", "parity", "how_to_open", "run_bytes", "windows_bytes"}
+    assert set(values) == fields - hidden | {"output"}
+    assert result.run_bytes > len(json.dumps(values)) and result.windows_bytes > 0
 
 
 def test_the_counts_are_those_of_the_files(result: Result) -> None:
@@ -156,14 +165,13 @@ def test_the_input_is_decoded_twice(
     calls: list[Any] = []
     decode = inputs.decode_record
 
-    def counted(record: Mapping[str, Any]) -> Example:
+    def counted(record: Mapping[str, Any], *limits: Any) -> Example:
         calls.append(record["example_id"])
-        return decode(record)
+        return decode(record, *limits)
 
     monkeypatch.setattr(inputs, "decode_record", counted)
     job = make_job(tiny_model, tmp_path, profile)
-    for request in job.requests():  # in this process, in which calls are counted
-        prepare(request, windows_folder(job, request), workers=1)
+    prepare_windows(job)  # in this process, in which calls are counted
     assert len(calls) == QUESTIONS
     result = run(job)
     assert result.examples == QUESTIONS

@@ -7,18 +7,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from nq import checksums
 from nq.bundle import bundled_sample
 from nq.inference.predictor import Predictor
 from nq.inference.scorer import Progress, no_progress, score_examples
 from nq.records import SCORE_COLUMNS, Example
 from nq.runs.job import Job
-from nq.runs.result import PREDICTIONS
+from nq.runs.result import JOB, KEPT_SCORES, PREDICTIONS, UNFINISHED_SCORES
 from nq.runs.run import run
 from nq.runs.score_store import ScoreStore, StoringScorer
 from nq.runs.window_reader import WindowReader
@@ -227,3 +229,35 @@ def test_a_run_that_was_killed_continues_to_the_same_predictions(
     assert sorted(path.name for path in result.folder.iterdir()) == sorted(
         path.name for path in undisturbed.folder.iterdir()
     )
+
+
+def run_until_marked(moment: str, model: Path, output: Path) -> None:
+    """Answers until SIGKILL right before or after the run is marked as finished."""
+    write = checksums.write_json
+
+    def kill(path: Path, values: Mapping[str, Any]) -> None:
+        if path.name == JOB and moment == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(path, values)
+        if path.name == JOB:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    checksums.write_json = kill
+    run(replace(make_job(model, output), keep_scores=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_kill_at_the_end_of_a_run_loses_no_scores(
+    tiny_model: Path, tmp_path: Path, moment: str
+) -> None:
+    code = f"from tests.runs.test_resume import run_until_marked as r; r({moment!r}, *paths, last)"
+    run_killed(code, tiny_model, tmp_path / "killed")
+    killed = tmp_path / "killed"
+    assert (killed / JOB).exists() == (moment == "after")
+    predictions = (killed / PREDICTIONS).read_bytes()
+    result = run(replace(make_job(tiny_model, killed), keep_scores=True))
+    assert result.resumed_windows == result.windows > 0
+    assert (killed / PREDICTIONS).read_bytes() == predictions
+    assert not (killed / UNFINISHED_SCORES).exists()
+    assert len(list(ScoreStore(killed / KEPT_SCORES))) == result.examples

@@ -1,9 +1,9 @@
-"""Tests the scores on disk: reading them back, resuming, and exclusive folders."""
+"""Tests the scores on disk: reading them back, resuming, and moving them."""
 
 from __future__ import annotations
 
+import os
 import tempfile
-import threading
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nq.errors import Error
+from nq.errors import DamagedError, Error
 from nq.inference.scorer import Counters, Progress, Rows, no_progress
 from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, ExampleKey
 from nq.runs.score_store import (
+    DIGESTS,
     PARTS_IN_MEMORY,
     ScoreStore,
     StoringScorer,
     clear,
-    exclusive_run,
-    move,
+    copy,
 )
 
 K = 2
@@ -183,6 +183,63 @@ def test_equal_scores_give_equal_bytes(tmp_path: Path) -> None:
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
+# --- damage -------------------------------------------------------------------------------
+
+
+def damage(path: Path, kind: str) -> None:
+    """Cuts a file to half, empties it, or flips a bit in its middle."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 16
+    damaged = {"cut": data[: len(data) // 2], "empty": bytearray(), "flipped": data}
+    path.write_bytes(damaged[kind])
+
+
+@pytest.mark.parametrize("kind", ["cut", "empty", "flipped"])
+def test_damaged_parts_are_removed_and_computed_again(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts = [[((0, 1), 2), ((0, 2), 1)], [((0, 3), 3)], [((1, 1), 2)]]
+    for part in parts:
+        write(ScoreStore.open(tmp_path, {}), part)
+    expected = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    names = sorted(name for name in expected if name != "request.json")
+    for name in names[:2]:
+        damage(tmp_path / name, kind)
+    with pytest.raises(DamagedError, match=rf"{names[0]} is damaged: .*; run with --keep-scores"):
+        ScoreStore(tmp_path)
+    store = ScoreStore.open(tmp_path, {})
+    assert list(store) == [(1, 1)]
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.startswith(f"{tmp_path / names[0]} is damaged: ")
+    assert message.endswith("; damaged parts of the scores: 2 of 3, which are computed again")
+    for part in parts[:2]:
+        write(store, part)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == expected
+
+
+def test_a_part_that_is_damaged_after_it_was_opened_is_an_error(tmp_path: Path) -> None:
+    write(ScoreStore.open(tmp_path, {}), [((0, 1), 2)])
+    store = ScoreStore.open(tmp_path, {})
+    (part,) = tmp_path.glob("*.npz")
+    damage(part, "flipped")
+    with pytest.raises(DamagedError, match="is damaged: its checksum does not match"):
+        store[0, 1]
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b'{"model": "\xff"}'])
+def test_scores_with_a_damaged_request_are_computed_again(
+    tmp_path: Path, text: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(ScoreStore.open(tmp_path, {"model": "a"}), [((0, 1), 1)])
+    (tmp_path / "request.json").write_bytes(text)
+    assert not list(ScoreStore.open(tmp_path, {"model": "a"}))
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "request.json is damaged: " in message
+    assert message.endswith("; all windows are computed again")
+    write(ScoreStore.open(tmp_path, {"model": "a"}), [((0, 1), 1)])
+    assert list(ScoreStore.open(tmp_path, {"model": "a"})) == [(0, 1)]
+
+
 # --- resuming -----------------------------------------------------------------------------
 
 
@@ -211,8 +268,10 @@ def test_opening_removes_parts_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
     write(ScoreStore.open(tmp_path, {"model": "a"}), [((0, 1), 1)])
     (tmp_path / "half.tmp").touch()
+    (tmp_path / "half.tmp").touch()
     ScoreStore.open(tmp_path, {"model": "b"})
-    assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", "request.json"}
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"notes.txt", "half.tmp", "request.json"}
 
 
 class CountingScorer:
@@ -257,6 +316,41 @@ def test_a_storing_scorer_computes_each_example_once(tmp_path: Path) -> None:
         assert scorer.seconds > 0
 
 
+def with_digests(rows: Sequence[Row], digests: Sequence[int]) -> Columns:
+    """Returns the keys of rows with the digests of their examples."""
+    return {**keys_of(rows), DIGESTS: np.array(digests, np.int64)}
+
+
+def test_scores_of_another_example_at_the_same_place_are_computed_again(tmp_path: Path) -> None:
+    rows = rows_of([((0, 1), 2), ((0, 2), 1)])
+    for digests, new in (
+        ([-7, -7, 5], [(0, 1), (0, 2)]),
+        ([-7, -7, 5], []),
+        ([-7, -7, 6], [(0, 1), (0, 2)]),  # the whole part
+        ([-7, -7, 6], []),
+        ([-8, -8, 6], [(0, 1), (0, 2)]),
+        ([-8, -8, 6], []),
+    ):
+        inner = CountingScorer()
+        scorer = StoringScorer(inner, ScoreStore.open(tmp_path, {}))
+        columns = scorer.scores(with_digests(rows, digests), examples_of(2))
+        assert inner.keys == new
+        assert DIGESTS not in columns
+        for name, expected in scores_of(rows).items():
+            np.testing.assert_array_equal(columns[name], expected)
+
+
+def test_scores_of_an_earlier_version_have_no_digests_and_count(tmp_path: Path) -> None:
+    rows = rows_of([((0, 1), 2), ((0, 2), 1)])
+    write_old_part(ScoreStore.open(tmp_path, {}).folder / f"windows-{0:012d}.npz", rows[:2])
+    inner = CountingScorer()
+    scorer = StoringScorer(inner, ScoreStore.open(tmp_path, {}))
+    columns = scorer.scores(with_digests(rows, [-7, -7, 5]), examples_of(2))
+    assert (inner.keys, scorer.stored_windows) == ([(0, 2)], 2)
+    for name, expected in scores_of(rows).items():
+        np.testing.assert_array_equal(columns[name], expected)
+
+
 def test_rescored_examples_count_whether_stored_or_computed(tmp_path: Path) -> None:
     part = [((0, 1), 2), ((0, 2), 1)]
     for _ in range(2):
@@ -268,49 +362,46 @@ def test_rescored_examples_count_whether_stored_or_computed(tmp_path: Path) -> N
 # --- folders ------------------------------------------------------------------------------
 
 
-def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
-    with exclusive_run(tmp_path / "run"), exclusive_run(tmp_path / "other"):
-        with pytest.raises(Error, match="another run writes"), exclusive_run(tmp_path / "run"):
-            pass
-        (tmp_path / "other" / "kept").touch()
-    assert [p.name for p in tmp_path.rglob("*")] == ["other", "kept"]
-    with pytest.raises(FileNotFoundError, match="of the block"), exclusive_run(tmp_path / "run"):
-        raise FileNotFoundError("of the block")
-    with exclusive_run(tmp_path / "run"):
-        pass
-
-
-def test_of_many_runs_one_at_a_time_has_the_folder(tmp_path: Path) -> None:
-    inside, counts, refused = list[int](), list[int](), list[int]()
-
-    def run(number: int) -> None:
-        for _ in range(200):
-            try:
-                with exclusive_run(tmp_path / "run"):
-                    inside.append(number)
-                    counts.append(len(inside))
-                    inside.pop()
-            except Error:
-                refused.append(number)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert max(counts) == 1 and len(counts) + len(refused) == 800
-    assert not any(tmp_path.iterdir())
-
-
-def test_scores_move_with_all_they_need(tmp_path: Path) -> None:
+@pytest.mark.parametrize("links", [True, False])
+def test_scores_are_copied_with_all_they_need(
+    tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     unfinished, kept = tmp_path / "results", tmp_path / "scores"
     write(ScoreStore.open(unfinished, {"model": "small"}), [((0, 1), 1)])
-    (unfinished / "left.tmp").touch()
+    (unfinished / "part-000000-000000002.npz.tmp").touch()
     request = (unfinished / "request.json").read_bytes()
-    move(unfinished, kept)
+    if not links:  # as a file system without hard links
+        monkeypatch.setattr(os, "link", lambda *paths: os.open(tmp_path / "no" / "link", 0))
+    copy(unfinished, kept)
+    check(ScoreStore(unfinished), (0, 1), 1)
     clear(unfinished)
     assert not unfinished.exists()
     check(ScoreStore(kept), (0, 1), 1)
     assert (kept / "request.json").read_bytes() == request
     clear(kept)
     assert not kept.exists()
+
+
+FOREIGN = ("mine.npz", "notes.tmp", "part-1.npy", "part-000000-000000001.npz.bak", "READ ME")
+
+
+def test_files_of_others_beside_the_scores_are_neither_read_nor_moved_nor_removed(
+    tmp_path: Path,
+) -> None:
+    unfinished, kept = tmp_path / "results", tmp_path / "scores"
+    for folder in (unfinished, kept):
+        folder.mkdir()
+        for name in FOREIGN:
+            (folder / name).write_text("mine")
+    store = ScoreStore.open(unfinished, {"model": "small"})
+    write(store, [((0, 1), 1)])
+    assert list(ScoreStore(unfinished)) == [(0, 1)]
+    copy(unfinished, kept)
+    clear(unfinished)
+    clear(kept)
+    ScoreStore.open(unfinished, {"model": "large"})
+    clear(unfinished)
+    for folder in (unfinished, kept):
+        assert {path.name: path.read_text() for path in folder.iterdir()} == dict.fromkeys(
+            FOREIGN, "mine"
+        )

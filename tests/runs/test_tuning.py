@@ -38,7 +38,9 @@ def tune_without(tiny_model: Path, tmp_path: Path) -> Tune:
             if removed(i):
                 record["annotations"] = [{**record["annotations"][0], **NO_ANSWER}]
         file.write_text("".join(json.dumps(r) + "\n" for r in records), "utf-8")
-        job = Job([file], tiny_model, "baseline", decision=DecisionConfig(), output=tmp_path)
+        job = Job(
+            [file], tiny_model, "baseline", decision=DecisionConfig(), output=tmp_path / "run"
+        )
         with open_scoring(Plan.of(job), PhaseTimer()) as scoring:
             return tuning.tune_decision(scoring, job.decision)
 

@@ -1,33 +1,43 @@
 """The job of ``prepare`` as a Beam pipeline, run on this machine.
 
-ReadQuestions -> progress -> MakeWindows -> WriteToTFRecord
+ReadQuestions -> progress -> MakeWindows -> groups -> windows in the order of the input
                                         `-> dead letters
 """
 
 from __future__ import annotations
 
 import contextlib
+import heapq
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from nq.preprocess.beam.groups import write_in_order
 from nq.preprocess.beam.runner import beam, execute, parse_options, requested_workers
 from nq.preprocess.beam.transforms import MakeWindows, ReadQuestions
+from nq.preprocess.identity import write_digests
 from nq.preprocess.local import COUNTERS
 from nq.preprocess.request import Request
-from nq.preprocess.store import DEAD_LETTERS, encode_dead_letter, shard_prefix
+from nq.preprocess.shards import ShardWriter
+from nq.preprocess.store import DEAD_LETTERS, EXAMPLES, encode_dead_letter
 from nq.records import DeadLetter, Example, Source
 
 __all__ = ["parse_options", "requested_workers", "write_windows"]
 
 BAR_INTERVAL_S = 0.2
+GROUPS = "groups"
+SORTED_SUFFIX = ".sorted"
+MERGED_FILES = 256
 
 
 def write_windows(
     request: Request, part: Path, workers: int, options: Sequence[str]
 ) -> dict[str, int]:
-    """Writes the shards and the dead letters of a request into the folder ``part``.
+    """Writes shard, digests and dead letters of a request into the folder ``part``.
+
+    The files are the same for any number of workers.
 
     Args:
         request: what to make.
@@ -50,19 +60,18 @@ def write_windows(
             pipeline
             | "Read" >> ReadQuestions(request.files, request.limit, workers, request.first_file)
             | "Progress" >> beam.ParDo(_Progress(progress))
-            | "Windows" >> MakeWindows(request.tokenizer, request.windows, request.training)
+            | "Windows" >> MakeWindows(request.tokenizer, request.windows, request.training, True)
         )
-        _ = made.windows | "Write" >> beam.io.WriteToTFRecord(
-            str(part / shard_prefix(request.first_file)), file_name_suffix=".tfrecord"
-        )
-        _ = (
-            made.dead_letters
-            | "CollectDead" >> beam.combiners.ToList()
-            | "WriteDead" >> beam.Map(_write_dead_letters, part / DEAD_LETTERS)
-        )
+        _ = made.windows | "Write" >> beam.io.WriteToTFRecord(str(part / GROUPS))
+        _ = made.dead_letters | "WriteDead" >> beam.ParDo(_WriteDeadLetters(part))
 
     with _bar(progress):
         counters = execute(build, workers, options, part)
+    _merge_dead_letters(part)
+    groups = sorted(part.glob(f"{GROUPS}-*"))
+    with ShardWriter(part, request.first_file) as writer:
+        digests = write_in_order(groups, writer)
+    write_digests(part / EXAMPLES, digests)
     return {name: counters.get(name, 0) for name in COUNTERS}
 
 
@@ -84,9 +93,51 @@ class _Progress(beam.DoFn):  # type: ignore[misc]
             self.file.write(b".")
 
 
-def _write_dead_letters(letters: list[DeadLetter], path: Path) -> None:
-    letters = sorted(letters, key=lambda letter: (letter.source.file_index, letter.source.line))
-    path.write_text("".join(f"{encode_dead_letter(x)}\n" for x in letters), encoding="utf-8")
+class _WriteDeadLetters(beam.DoFn):  # type: ignore[misc]
+    """Writes dead letters into sorted files: a new one starts where the order is broken.
+
+    So memory does not grow with their number. A line begins with file number and line.
+    """
+
+    def __init__(self, part: Path) -> None:
+        self.part = part
+
+    def start_bundle(self) -> None:
+        self.file: IO[bytes] | None = None
+        self.last = 0, 0
+
+    def process(self, letter: DeadLetter) -> None:
+        key = letter.source.file_index, letter.source.line
+        if self.file is None or key < self.last:
+            self.finish_bundle()
+            self.file = (self.part / f"{uuid.uuid4().hex}{SORTED_SUFFIX}").open("wb")
+        self.last = key
+        self.file.write(f"{key[0]} {key[1]} {encode_dead_letter(letter)}\n".encode())
+
+    def finish_bundle(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+
+def _merge_dead_letters(part: Path) -> None:
+    """Merges the sorted files of all workers."""
+    paths = sorted(part.glob(f"*{SORTED_SUFFIX}"))
+    while len(paths) > MERGED_FILES:
+        merged = part / f"merged-{len(paths)}{SORTED_SUFFIX}"
+        with merged.open("wb") as target:
+            target.writelines(_merged(paths[:MERGED_FILES]))
+        paths = [*paths[MERGED_FILES:], merged]
+    with (part / DEAD_LETTERS).open("wb") as target:
+        target.writelines(line.split(b" ", 2)[2] for line in _merged(paths))
+
+
+def _merged(paths: Sequence[Path]) -> Iterator[bytes]:
+    """Yields the lines of sorted files in the order of their keys, and removes the files."""
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(path.open("rb")) for path in paths]
+        yield from heapq.merge(*files, key=lambda line: tuple(map(int, line.split(b" ", 2)[:2])))
+    for path in paths:
+        path.unlink()
 
 
 @contextlib.contextmanager
@@ -107,6 +158,6 @@ def _bar(progress: Path) -> Iterator[None]:
         yield
     finally:
         done.set()
-        thread.join()
+        thread.join(1.0)
         bar.update(progress.stat().st_size - bar.n)
         bar.close()

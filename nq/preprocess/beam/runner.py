@@ -1,9 +1,9 @@
 """Runs a Beam pipeline on this machine: runner, options, worker processes, errors in one line.
 
 The default runner is ``FnApiRunner``: in this process for one worker, with worker processes for
-more. A command of our own starts those: it keeps their output in a file and ignores Ctrl-C, which
-a terminal sends to all processes. Beam 2.77 waits for ever for a worker that was killed;
-``_run_in_processes`` does not.
+more. A command of our own starts those (``nq.preprocess.beam.worker``): it keeps their output in a
+file and ignores Ctrl-C, which a terminal sends to all processes. Beam 2.77 waits for ever for a
+worker that was killed; ``_run_in_processes`` does not.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import shlex
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from pathlib import Path
@@ -53,11 +54,11 @@ __all__ = ["beam", "execute", "parse_options", "requested_workers"]
 log = logging.getLogger(__name__)
 
 DEFAULT_RUNNER = "FnApiRunner"
-WORKER_MODULE = "apache_beam.runners.worker.sdk_worker_main"
+WORKER_MODULE = "nq.preprocess.beam.worker"
 WORKER_LOG, WORKER_PIDS = "workers.log", "workers.pid"
 WORKER_THREAD = "run_worker"  # the name of Beam's thread that waits for a worker process
 WORKER_THREADS = (WORKER_THREAD, "beam_control_read", "read_grpc_client_inputs")
-THREAD_TIMEOUT_S = 5.0
+THREADS_TIMEOUT_S = 2.0
 _STEP = re.compile(r" \[while running '([^'/]*?)(?:-ptransform-\d+)?(?:/[^']*)?'\]")
 _CLASS = re.compile(
     r"^(?:RuntimeError: )?(?:nq\.errors\.Error: )?(?:(?:[a-z]\w*\.)+(?=[A-Z]\w*Error:))?"
@@ -149,7 +150,7 @@ def _worker_command(part: Path) -> str:
     python = f"env PYTHONPATH={shlex.quote(python_path())} {shlex.quote(sys.executable)}"
     return (
         f"trap '' INT; echo $$ >> {pids}; "
-        f"exec {python} -P -m {WORKER_MODULE} < /dev/null >> {output} 2>&1"
+        f"exec {python} -P -m {WORKER_MODULE} $PPID < /dev/null >> {output} 2>&1"
     )
 
 
@@ -194,15 +195,16 @@ def _worker_death(text: str, part: Path) -> str:
 
 
 def _end_workers(part: Path) -> None:
-    """Kills the worker processes that still run, and waits for the threads that served them."""
+    """Kills the worker processes that still run; the threads that served them end soon after."""
     pids = part / WORKER_PIDS
     for pid in map(int, pids.read_text().split() if pids.exists() else ()):
         with contextlib.suppress(ChildProcessError, ProcessLookupError):
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # still our child?
             os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + THREADS_TIMEOUT_S
     for thread in threading.enumerate():
         if thread.name in WORKER_THREADS:
-            thread.join(THREAD_TIMEOUT_S)
+            thread.join(max(0.0, deadline - time.monotonic()))
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import apache_beam as beam
 
 from nq.config import WindowConfig
 from nq.formats import inputs
-from nq.preprocess.contexts import unread_blocks
+from nq.preprocess.beam.groups import encode_group
 from nq.preprocess.local import COUNTERS, serialized_windows
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -94,6 +94,7 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
         tokenizer: folder or file of the tokenizer, which every worker can read.
         windows: how pages become windows.
         training: ``(negatives, seed)`` for training features, ``None`` for inference.
+        grouped: ``windows`` has a group for each example (``nq.preprocess.beam.groups``) instead.
     """
 
     def __init__(
@@ -101,9 +102,10 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
         tokenizer: str | Path,
         windows: WindowConfig | None = None,
         training: tuple[float, int] | None = None,
+        grouped: bool = False,
     ) -> None:
         super().__init__()
-        self.settings = str(tokenizer), windows or WindowConfig(), training
+        self.settings = str(tokenizer), windows or WindowConfig(), training, grouped
 
     def expand(self, questions: Any) -> Any:
         windows = beam.ParDo(_MakeWindows(*self.settings))
@@ -111,12 +113,17 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
 
 
 class _MakeWindows(beam.DoFn):  # type: ignore[misc]
-    """(source, example) -> serialized windows; dead letters are tagged."""
+    """(source, example) -> serialized windows, or one group; dead letters are tagged."""
 
     def __init__(
-        self, tokenizer: str, windows: WindowConfig, training: tuple[float, int] | None
+        self,
+        tokenizer: str,
+        windows: WindowConfig,
+        training: tuple[float, int] | None,
+        grouped: bool,
     ) -> None:
         self.tokenizer_path, self.windows, self.training = tokenizer, windows, training
+        self.grouped = grouped
         self.counters = {name: beam.metrics.Metrics.counter("nq", name) for name in COUNTERS}
 
     def setup(self) -> None:
@@ -124,14 +131,16 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
 
     def process(self, element: tuple[Source, Example | DeadLetter]) -> Iterator[Any]:
         source, item = element
-        if isinstance(item, DeadLetter):
+        made = serialized_windows(source, item, self.tokenizer, self.windows, self.training)
+        if isinstance(made, DeadLetter):
             self.counters["dead_letters"].inc()
-            yield beam.pvalue.TaggedOutput("dead_letters", item)
+            yield beam.pvalue.TaggedOutput("dead_letters", made)
             return
-        records = serialized_windows(source, item, self.tokenizer, self.windows, self.training)
-        unread = unread_blocks(item, self.windows)
         self.counters["examples"].inc()
-        self.counters["windows"].inc(len(records))
-        self.counters["unread_blocks"].inc(unread)
-        self.counters["truncated_pages"].inc(int(unread > 0))
-        yield from records
+        self.counters["windows"].inc(len(made.windows))
+        self.counters["unread_blocks"].inc(made.unread_blocks)
+        self.counters["truncated_pages"].inc(int(made.unread_blocks > 0))
+        if self.grouped:
+            yield encode_group(source, made.digest, made.windows)
+        else:
+            yield from made.windows
