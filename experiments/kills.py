@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -29,9 +30,8 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -141,6 +141,13 @@ class Process:
                 stderr=errors,
                 start_new_session=True,
             )
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.wait()
 
     def seconds(self) -> float:
         """Returns the seconds since the start."""
@@ -266,16 +273,17 @@ def undisturbed(profile: str, limit: int, folder: Path) -> Pace:
     """Runs a job without a disturbance."""
     folder.mkdir()
     job = Job(profile, limit, folder)
-    process, counts, largest = Process(job), [0], [1]
+    counts, largest = [0], [1]
 
     def observe(process: Process, count: int) -> bool:
         counts.append(count)
         largest.append(max(job.parts(), default=0) if count != counts[-2] else 0)
         return False
 
-    run_until(process, observe)
-    seconds = process.seconds()
-    process.finish()
+    with Process(job) as process:
+        run_until(process, observe)
+        seconds = process.seconds()
+        process.finish()
     windows = json.loads((job.output / "metrics.json").read_bytes())["windows"]
     return Pace(job.results(), seconds, counts[-1], windows, max(largest))
 
@@ -319,21 +327,15 @@ def kill_chain(job: Job, pace: Pace, kills: int, rng: random.Random) -> tuple[li
     """
     done: list[Kill] = []
     job.folder.mkdir()
-    for _ in range(kills):
-        process = Process(job)
-        if not run_until(process, choose_stop(pace, rng)):
-            process.finish()
-            break
-        process.process.kill()
-        process.process.wait()
+    while not (job.output / JOB).exists():
+        with Process(job) as process:
+            if len(done) == kills or not run_until(process, choose_stop(pace, rng)):
+                process.finish()
+                break
         left, at = process.leftovers(), phase(job.output)
         stored = job.stored_windows() - process.stored_before
         twice = 0 if at == "finished" else process.computed_windows() - stored
         done.append(Kill(job.profile, at, twice, pace.allowed, left))
-        if at == "finished":
-            break
-    if not (job.output / JOB).exists():
-        Process(job).finish()
     different = [name for name, data in job.results().items() if data != pace.results[name]]
     runs = job.statuses()
     problems = [f"{name} differs" for name in different]
@@ -345,22 +347,19 @@ def kill_chain(job: Job, pace: Pace, kills: int, rng: random.Random) -> tuple[li
 def interrupt(job: Job, pace: Pace, rng: random.Random) -> Interrupt | None:
     """Interrupts a job; returns ``None`` if it ended before."""
     job.folder.mkdir()
-    process = Process(job)
-    if not run_until(process, choose_stop(pace, rng)):
-        return None
-    at, sent = phase(job.output), time.monotonic()
-    os.killpg(process.process.pid, signal.SIGINT)
-    try:
-        code = process.process.wait(LIMIT_S * 6)
-    except subprocess.TimeoutExpired:
-        process.process.kill()
-        code = process.process.wait()
-    seconds = time.monotonic() - sent
+    with Process(job) as process:
+        if not run_until(process, choose_stop(pace, rng)):
+            process.finish()
+            return None
+        at, sent = phase(job.output), time.monotonic()
+        os.killpg(process.process.pid, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.process.wait(LIMIT_S * 6)
+        seconds = time.monotonic() - sent
     lines = process.errors.read_text("utf-8", "replace").splitlines()
     last = [line for line in lines if not line.startswith("nq: ") or line == "nq: interrupted"]
-    return Interrupt(
-        job.profile, at, seconds, code, last == ["nq: interrupted"], process.leftovers()
-    )
+    one_line, code = last == ["nq: interrupted"], process.process.returncode
+    return Interrupt(job.profile, at, seconds, code, one_line, process.leftovers())
 
 
 @contextlib.contextmanager
@@ -397,49 +396,59 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
+@dataclass
+class Disturbances:
+    """What has been done so far, and what went wrong with results and MLflow."""
+
+    kills: list[Kill] = field(default_factory=list)
+    interrupts: list[Interrupt] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.kills) + len(self.interrupts)
+
+    def wrong(self) -> int:
+        """Returns how many had consequences."""
+        costly = sum(kill.twice > kill.allowed or bool(kill.leftovers) for kill in self.kills)
+        return len(self.problems) + costly + sum(not fine(i) for i in self.interrupts)
+
+
 def run(args: argparse.Namespace) -> int:
-    """Runs the command."""
-    kills: list[Kill] = []
-    interrupts: list[Interrupt] = []
-    problems: list[str] = []
-    rng = random.Random(args.seed)
-    with tempfile.TemporaryDirectory(prefix="nq-kills-") as place, busy(args.load):
-        root = Path(place)
-        paces = {
-            profile: undisturbed(profile, args.limit, root / f"undisturbed-{n}")
-            for n, profile in enumerate(args.profiles)
-        }
-        number = 0
-        with terminal.progress_bar("disturb", "runs") as bar:
-            while len(kills) < args.kills:
-                number += 1
-                job = Job(args.profiles[number % len(paces)], args.limit, root / str(number))
-                chain = min(args.chain, args.kills - len(kills))
-                done, problem = kill_chain(job, paces[job.profile], chain, rng)
-                kills += done
-                problems += [f"{job.profile}, {[k.phase for k in done]}: {problem}"] * bool(problem)
-                bar(len(done), args.kills + args.interrupts)
-            while len(interrupts) < args.interrupts:
-                number += 1
-                job = Job(args.profiles[number % len(paces)], args.limit, root / str(number))
-                ended = interrupt(job, paces[job.profile], rng)
-                interrupts += [ended] if ended else []
-                bar(int(ended is not None), args.kills + args.interrupts)
-    result = {
-        "undisturbed": {
-            name: {"seconds": p.seconds, "windows": p.windows, "events": p.events}
-            for name, p in paces.items()
-        },
-        "kills": [asdict(kill) for kill in kills],
-        "interrupts": [asdict(interrupted) for interrupted in interrupts],
-        "problems": problems,
-    }
-    report(result, kills, interrupts, args.json)
-    wrong = len(problems) + sum(k.twice > k.allowed or bool(k.leftovers) for k in kills)
-    wrong += sum(not fine(interrupted) for interrupted in interrupts)
-    if wrong:
-        raise Error(f"{wrong} of {len(kills) + len(interrupts)} disturbances had consequences")
+    """Runs the command; an interruption prints what has been done so far."""
+    done = Disturbances()
+    try:
+        with tempfile.TemporaryDirectory(prefix="nq-kills-") as place, busy(args.load):
+            disturb(args, Path(place), done)
+    finally:
+        report(done, args.json)
+    if done.wrong():
+        raise Error(f"{done.wrong()} of {len(done)} disturbances had consequences")
     return 0
+
+
+def disturb(args: argparse.Namespace, root: Path, done: Disturbances) -> None:
+    """Kills and interrupts jobs in folders below ``root``."""
+    rng = random.Random(args.seed)
+    paces = [
+        undisturbed(profile, args.limit, root / f"undisturbed-{n}")
+        for n, profile in enumerate(args.profiles)
+    ]
+    total = args.kills + args.interrupts
+    with terminal.progress_bar("disturb", "runs") as bar:
+        for number in itertools.count():
+            before, n = len(done), number % len(paces)
+            job = Job(args.profiles[n], args.limit, root / str(number))
+            if len(done.kills) < args.kills:
+                chain = min(args.chain, args.kills - len(done.kills))
+                kills, problem = kill_chain(job, paces[n], chain, rng)
+                done.kills += kills
+                at = [kill.phase for kill in kills]
+                done.problems += [f"{job.profile}, {at}: {problem}"] * bool(problem)
+            elif len(done.interrupts) < args.interrupts:
+                done.interrupts += filter(None, [interrupt(job, paces[n], rng)])
+            else:
+                return
+            bar(len(done) - before, total)
 
 
 def fine(interrupted: Interrupt) -> bool:
@@ -448,18 +457,16 @@ def fine(interrupted: Interrupt) -> bool:
     return in_time and interrupted.code == 130 and interrupted.one_line
 
 
-def report(
-    result: Mapping[str, Any], kills: Sequence[Kill], interrupts: Sequence[Interrupt], as_json: bool
-) -> None:
+def report(done: Disturbances, as_json: bool) -> None:
     """Prints the tables, or one JSON object."""
     if as_json:
-        terminal.print_json(result)
+        terminal.print_json(asdict(done))
         return
-    if kills:
-        print(kill_table(kills))
-    if interrupts:
-        print(interrupt_table(interrupts))
-    for problem in result["problems"]:
+    if done.kills:
+        print(kill_table(done.kills))
+    if done.interrupts:
+        print(interrupt_table(done.interrupts))
+    for problem in done.problems:
         print(problem)
 
 
