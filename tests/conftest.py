@@ -25,6 +25,11 @@ hypothesis.settings.register_profile("fast", hypothesis.settings.get_profile("nq
 hypothesis.settings.load_profile("nq")
 
 
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """Names bytes by their argument: compressed files hold the time at which they were made."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
     """A command that a test runs in this process sets up logging; the next test has its own."""
