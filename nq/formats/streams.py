@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import re
@@ -10,6 +11,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
@@ -22,6 +24,8 @@ STDIN = "-"
 FOLDER_PREFIX = "nq-input-"
 STDIN_COPY, PIPE_COPY = "stdin", "pipe"
 """Names of copies, which do not differ between runs, because windows are found again by them."""
+NOT_LOCKED_YET_S = 60.0
+"""Age from which a folder without a lock is one of a process that was killed."""
 _STDIN_PATHS = re.compile(r"/dev/(stdin|fd/0)|/proc/self/fd/0")
 _DESCRIPTOR_PATHS = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")
 
@@ -68,7 +72,9 @@ def spooled(paths: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _spool(path: str, stack: contextlib.ExitStack) -> str:
+    _remove_abandoned()
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX))
+    stack.enter_context(_locked(Path(folder)))
     copy = Path(folder) / (STDIN_COPY if path == STDIN else PIPE_COPY)
     with _open(path) as source, copy.open("wb") as target:
         try:
@@ -81,6 +87,30 @@ def _spool(path: str, stack: contextlib.ExitStack) -> str:
     if not copy.stat().st_size:
         raise ValueError(f"{shown(path)} is empty: expected records, one JSON object a line")
     return str(copy)
+
+
+def _remove_abandoned() -> None:
+    """Removes the copies of processes that were killed, which could not remove them."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
+        with contextlib.suppress(OSError):  # it is in use, or another user's
+            if time.time() - folder.stat().st_mtime > NOT_LOCKED_YET_S:
+                with _locked(folder):
+                    shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Holds a lock on a folder, which the kernel releases when the process ends.
+
+    Raises:
+        BlockingIOError: another process holds it.
+    """
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(number)
 
 
 def _open(path: str) -> IO[bytes]:

@@ -6,6 +6,9 @@ import contextlib
 import gzip
 import io
 import os
+import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -128,3 +131,26 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     ((source, _), *_) = inputs.read_records(str(path))
     assert source.path == f"{tmp_path}/caf\\xe9.jsonl"
     assert FOLDER_PREFIX not in source.path
+
+
+def test_copies_of_killed_processes_are_removed(temporary: Path) -> None:
+    killed, in_use, new = (temporary / f"{FOLDER_PREFIX}{name}" for name in ("a", "b", "c"))
+    for folder in (killed, in_use, new):
+        folder.mkdir()
+        (folder / "stdin").write_bytes(LINES)
+    for folder in (killed, in_use):
+        os.utime(folder, (0, 0))
+    command = "import fcntl, os, sys; f = os.open(sys.argv[1], 0); fcntl.flock(f, fcntl.LOCK_EX)"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{command}; print(flush=True); sys.stdin.read()", str(in_use)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with written(LINES) as pipe, inputs.input_files([f"/dev/fd/{pipe}"]) as (path,):
+            assert Path(path).read_bytes() == LINES
+            assert not killed.exists() and in_use.exists() and new.exists()
+        process.communicate()
+    for folder in (in_use, new):
+        shutil.rmtree(folder)
