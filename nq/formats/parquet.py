@@ -85,6 +85,7 @@ def _group_rows(
     import pyarrow
 
     try:
+        _check_group(file.metadata.row_group(group), columns, limits)
         for batch in file.iter_batches(
             BATCH_ROWS, row_groups=[group], columns=columns, use_threads=False
         ):
@@ -95,10 +96,24 @@ def _group_rows(
                 return
             first += batch.num_rows
         problem = "it has fewer rows than its metadata"
+    except RecordError as error:
+        yield from ((row + 1, error) for row in pending)
+        return
     except (pyarrow.ArrowException, OSError) as error:
         problem = " ".join(str(error).split())
     for row in pending:
         yield row + 1, RecordError(f"row group {group} of the parquet file is damaged: {problem}")
+
+
+def _check_group(group: Any, columns: Sequence[str], limits: RecordLimits) -> None:
+    """Raises ``RecordError`` if the mean of the rows of a row group has too many values.
+
+    A billion equal values are a few bytes of the file, and Arrow has no limit when it reads them.
+    """
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    read = tuple(f"{column}." for column in columns)
+    counts = [c.num_values for c in chunks if f"{c.path_in_schema}.".startswith(read)]
+    limits.check(values=max(counts, default=0) // max(1, group.num_rows))
 
 
 def _record(batch: Any, row: int, limits: RecordLimits) -> Record | RecordError:

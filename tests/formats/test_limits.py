@@ -8,6 +8,8 @@ import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from nq.config import WindowConfig
@@ -84,6 +86,26 @@ def test_rows_of_parquet_have_limits(tmp_path: Path, limit: str, value: int, uni
     reasons = outcomes(path, replace(LIMITS, **{limit: value}))
     assert [bool(reason) for reason in reasons] == [False, False, True]
     assert reasons[2].endswith(f" {unit}, the limit is {value}")
+
+
+def test_equal_values_of_parquet_are_counted_before_they_are_expanded(tmp_path: Path) -> None:
+    good = row(inputs.decode_example(to_line(nq_records.v1(1))))
+    table = pa.Table.from_pylist([good])
+    n = 1 << 20
+    lists = pa.ListArray.from_arrays([0, n], pa.repeat(pa.scalar(True), n))
+    document = table["document"].combine_chunks()
+    fields = {field.name: document.field(field.name) for field in document.type}
+    tokens = fields["tokens"]
+    parts = {field.name: tokens.field(field.name) for field in tokens.type} | {"is_html": lists}
+    fields["tokens"] = pa.StructArray.from_arrays(list(parts.values()), list(parts))
+    hostile = pa.StructArray.from_arrays(list(fields.values()), list(fields))
+    path = tmp_path / "a.parquet"
+    index = table.schema.get_field_index("document")
+    pq.write_table(table.set_column(index, "document", hostile), path)
+    # Counted after Arrow had expanded the row, the values of all columns would be in the sum.
+    assert outcomes(path, replace(LIMITS, values=n - 1)) == [
+        f"too large: {n} JSON values, the limit is {n - 1}"
+    ]
 
 
 @pytest.mark.parametrize(
