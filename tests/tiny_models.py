@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,6 +34,8 @@ SHAPE = ModelConfig(
     intermediate_size=16,
     max_position_embeddings=32,
 )
+RELATIVE = dataclasses.replace(SHAPE, relative_attention_num_buckets=8)
+"""With attention biases by distance; most distances share a bucket with others."""
 CLS, SEP = VOCABULARY.index("[CLS]"), VOCABULARY.index("[SEP]")
 N_QUERY = 4
 
@@ -62,6 +65,9 @@ def tensors(shape: ModelConfig = SHAPE, seed: int = 0) -> dict[str, FloatArray]:
         ),
         **norm(f"{embeddings}.LayerNorm"),
     }
+    if shape.relative_attention_num_buckets:
+        size = shape.relative_attention_num_buckets, shape.num_attention_heads
+        weights["bert.encoder.relative_attention_bias.weight"] = normal(*size)
     for i in range(shape.num_hidden_layers):
         layer = f"bert.encoder.layer.{i}"
         for part in ("query", "key", "value"):

@@ -10,14 +10,20 @@ are one product. There is no global state: each layer gets its dtype policy as a
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 import ml_dtypes
+import numpy as np
 from keras import ops
 
 from nq.config import ModelConfig
+from nq.records import IntArray
+
+FARTHEST = 128  # pieces, beyond which all distances share a bucket, in T5 and MPNet
 
 
 def _gelu_tanh(x: Any) -> Any:
@@ -127,6 +133,65 @@ class MaskBias(keras.layers.Layer):
         return bias[:, None, None, :]
 
 
+class RelativeBias(keras.layers.Layer):
+    """Computes an attention bias for each head from the distance between two pieces.
+
+    Args:
+        config: shape of the encoder.
+        initializer: Keras initializer of the table.
+
+    Call arguments:
+        ids: int ``[B, L]``, of which only the length is used.
+
+    Returns:
+        ``[1, heads, L, L]``, rows for queries and columns for keys.
+    """
+
+    def __init__(self, config: ModelConfig, initializer: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config, self.initializer = config, initializer
+        buckets = config.relative_attention_num_buckets
+        self.buckets = relative_buckets(config.positions, buckets)
+
+    def build(self, shape: Any) -> None:
+        self.table = self.add_weight(
+            shape=(self.config.relative_attention_num_buckets, self.config.num_attention_heads),
+            initializer=self.initializer,
+            name="bias_table",
+            autocast=False,  # the gradient is a sum over all pairs of pieces, in float32
+        )
+
+    def call(self, ids: Any) -> Any:
+        length = ops.shape(ids)[1]
+        buckets = ops.convert_to_tensor(self.buckets)[:length, :length]
+        bias = ops.take(ops.transpose(self.table), buckets, axis=1)
+        return ops.cast(bias, self.compute_dtype)[None]
+
+
+def relative_buckets(length: int, buckets: int) -> IntArray:
+    """Returns the bucket of each pair of query and key position, int32 ``[length, length]``.
+
+    One half of the buckets is for keys at or before the query, the other for keys after it. In each
+    half, half of the buckets are single distances; the others grow with the distance, up to
+    ``FARTHEST``. Raffel et al. 2020, https://arxiv.org/abs/1910.10683, bidirectional.
+
+    >>> relative_buckets(4, 8)
+    array([[0, 5, 6, 6],
+           [1, 0, 5, 6],
+           [2, 1, 0, 5],
+           [2, 2, 1, 0]], dtype=int32)
+    """
+    pos, half = np.arange(length), buckets // 2
+    single = half // 2
+    distance = np.abs(pos[None] - pos[:, None])
+    growth = np.log(np.maximum(distance, single) / single) / math.log(FARTHEST / single)
+    steps = np.floor((half - single) * growth + 1e-9)  # exact powers must not be rounded down
+    large = np.minimum(single + steps, half - 1)
+    bucket = np.where(distance < single, distance, large)
+    after = np.where(pos[None] > pos[:, None], half, 0)
+    return np.asarray(bucket + after, np.int32)
+
+
 class SelfAttention(keras.layers.Layer):
     """Computes multi-head attention within each window, before the output projection.
 
@@ -138,7 +203,7 @@ class SelfAttention(keras.layers.Layer):
     Call arguments:
         qkv: ``[B * L, 3 * hidden]``, query, key and value side by side.
         ids: int ``[B, L]``, of which only the length is used.
-        bias: added to the scores, broadcast to ``[B, heads, L, L]``; ``None`` for no bias.
+        biases: added to the scores, each broadcast to ``[B, heads, L, L]``.
 
     Returns:
         ``[B * L, hidden]``.
@@ -149,7 +214,7 @@ class SelfAttention(keras.layers.Layer):
         self.heads = heads
         self.dropout = keras.layers.Dropout(dropout, seed=seed) if dropout else None
 
-    def call(self, qkv: Any, ids: Any, bias: Any = None, training: bool = False) -> Any:
+    def call(self, qkv: Any, ids: Any, biases: Sequence[Any] = (), training: bool = False) -> Any:
         length, hidden = ops.shape(ids)[1], qkv.shape[-1] // 3
         size = hidden // self.heads
         query, key, value = (  # the gradient of a slice, unlike a split's, pads with zeros
@@ -157,7 +222,9 @@ class SelfAttention(keras.layers.Layer):
         )
         query = ops.transpose(query * size**-0.5, (0, 2, 1, 3))
         scores = ops.matmul(query, ops.transpose(key, (0, 2, 3, 1)))
-        weights = ops.softmax(scores if bias is None else scores + bias, axis=-1)
+        for bias in biases:
+            scores = scores + bias
+        weights = ops.softmax(scores, axis=-1)
         if self.dropout:
             weights = self.dropout(weights, training=training)
         mixed = ops.matmul(weights, ops.transpose(value, (0, 2, 1, 3)))
@@ -245,7 +312,9 @@ def encoder(
         }
 
     ids = inputs["input_ids"]
-    bias = None if full else layer(MaskBias, "mask_bias")(inputs["input_mask"])
+    biases = [] if full else [layer(MaskBias, "mask_bias")(inputs["input_mask"])]
+    if config.relative_attention_num_buckets:
+        biases.append(layer(RelativeBias, "relative_bias", config, layer.initializer)(ids))
     x = layer(Embeddings, "embeddings", config, layer.initializer)(ids, inputs["segment_ids"])
     x = drop(norm("embeddings_norm")(x), 1)
     if config.embedding_size:
@@ -253,7 +322,7 @@ def encoder(
     sets = [layer_set(i) for i in range(config.layer_sets)]
     for i in range(config.num_hidden_layers):
         block = sets[config.layer_set(i)]
-        attended = block["attention"](block["qkv"](x), ids, bias)
+        attended = block["attention"](block["qkv"](x), ids, biases)
         attended = drop(block["attention_output"](attended), 10 * i + 6)
         x = block["attention_norm"](block["attention_add"]([x, attended]))
         hidden = drop(block["output"](block["intermediate"](x)), 10 * i + 7)

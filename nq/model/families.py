@@ -17,7 +17,13 @@ from nq.model.names import Layout
 
 ACTIVATIONS = {"gelu_python": "gelu", "gelu_fast": "gelu_new", "gelu_pytorch_tanh": "gelu_new"}
 # The fields of ModelConfig that a BERT config.json does not have.
-BEYOND_BERT = ("model_type", "embedding_size", "num_hidden_groups", "position_offset")
+BEYOND_BERT = (
+    "model_type",
+    "embedding_size",
+    "num_hidden_groups",
+    "position_offset",
+    "relative_attention_num_buckets",
+)
 BERT_KEYS = {f.name: f.name for f in fields(ModelConfig) if f.name not in BEYOND_BERT}
 MAX_SHARED_LAYERS = 128  # of other layers, the weights tell how many there are
 ABSOLUTE = {"position_embedding_type": "absolute"}
@@ -119,6 +125,21 @@ FAMILIES: dict[str, Family] = {
             "num_attention_heads": 18,
             "intermediate_size": 4608,
         },
+    ),
+    "mpnet": Family(
+        "MPNetForQuestionAnswering",
+        names.MPNET,
+        keys={
+            **{name: key for name, key in BERT_KEYS.items() if name != "type_vocab_size"},
+            "relative_attention_num_buckets": "relative_attention_num_buckets",
+        },
+        defaults={
+            "vocab_size": 30527,
+            "type_vocab_size": 0,
+            "position_offset": 2,  # whatever pad_token_id is
+            "relative_attention_num_buckets": 32,
+        },
+        fixed={"relative_attention_num_buckets": 32},  # transformers computes 32 in any case
     ),
 }
 

@@ -96,6 +96,7 @@ def _bert_names(prefix: str, **other: str) -> dict[str, str]:
         "output": f"{layer}.output.dense",
         "output_norm": f"{layer}.output.LayerNorm",
         "pooler": f"{prefix}.pooler.dense",
+        "relative_bias": f"{prefix}.encoder.relative_attention_bias",
         **{name: f"{prefix}.{value}" for name, value in other.items()},
     }
 
@@ -143,6 +144,20 @@ ALBERT = Layout(
         ),
     },
     prefix="albert",
+)
+MPNET = Layout(
+    {
+        **_bert_names("mpnet"),
+        **_layers(
+            "mpnet.encoder.layer",
+            query="attention.attn.q",
+            key="attention.attn.k",
+            value="attention.attn.v",
+            attention_output="attention.attn.o",
+            attention_norm="attention.LayerNorm",
+        ),
+    },
+    prefix="mpnet",
 )
 TF1 = Layout(
     {
@@ -209,6 +224,9 @@ def table(config: ModelConfig, layout: Layout = BERT) -> Table:
     parts_of.update(norm("embeddings_norm", "embeddings_norm"))
     if config.embedding_size:
         parts_of.update(linear("embeddings_projection", "projection"))
+    if config.relative_attention_num_buckets:
+        bias_table = Part(f"{modules['relative_bias']}{layout.table}")
+        parts_of["relative_bias/bias_table"] = [bias_table]
     for i in range(config.layer_sets):
         parts_of.update(linear(f"layer_{i}_qkv", "query", "key", "value", i=i))
         parts_of.update(linear(f"layer_{i}_attention_output", "attention_output", i=i))

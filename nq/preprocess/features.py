@@ -4,8 +4,8 @@
 0     0   0   0       0     1              1                1     0 0 0     segment_ids
 -1    -1  -1  -1      -1    -1             -1             …  -1   -1 -1 -1  token_map
 
-With a RoBERTa tokenizer <s> and </s> are the special pieces, two </s> separate question and
-page, and all segments are 0.
+With a tokenizer of RoBERTa or MPNet <s> and </s> are the special pieces, two </s> separate question
+and page, and all segments are 0.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from nq.config import TrainConfig
 from nq.errors import DamagedError
 from nq.folders import TRAINING
 from nq.model.joint import check_length
+from nq.training.levels import LayerwiseAdamW, freeze
 from nq.training.sampling import Sampling
 from nq.training.windows import TrainingWindows, digest
 
@@ -47,11 +48,19 @@ class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def compile_for_training(model: keras.Model, config: TrainConfig, total_steps: int) -> None:
-    """Compiles a model with AdamW, warm-up and decay, and the mean of the three losses."""
+    """Compiles a model with AdamW, warm-up and decay, and the mean of the three losses.
+
+    Raises:
+        ValueError: more layers are to be frozen than the model has.
+    """
+    n_layers = model.get_layer("embeddings").config.layer_sets
+    freeze(model, n_layers, config.frozen_layers)
     schedule = WarmupThenDecay(config.learning_rate, int(total_steps * config.warmup), total_steps)
-    optimizer = keras.optimizers.AdamW(
-        schedule, weight_decay=config.weight_decay, global_clipnorm=1.0, epsilon=1e-6
-    )
+    options = {"weight_decay": config.weight_decay, "global_clipnorm": 1.0, "epsilon": 1e-6}
+    if config.layer_decay < 1:
+        optimizer = LayerwiseAdamW(n_layers, config.layer_decay, schedule, **options)
+    else:
+        optimizer = keras.optimizers.AdamW(schedule, **options)
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
     if config.precision == "float16":  # without loss scaling small gradients underflow
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
@@ -137,7 +146,8 @@ def fit(
         The loss of every step, including those before an interruption.
 
     Raises:
-        ValueError: the windows do not fill one batch, or they are too long for the model.
+        ValueError: the windows do not fill one batch or are too long for the model, or more
+            layers are to be frozen than it has.
     """
     check_length(model.get_layer("embeddings").config, windows.input_ids.shape[1])
     sampling = Sampling(windows, config)

@@ -29,6 +29,7 @@ from tests.model.test_tensorflow_checkpoints import (
 )
 from tests.nq_records import simplified, write_lines
 
+ROBERTA, BERT = ["<s>", "<pad>", "</s>", "<unk>"], ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 ROWS = tiny_models.rows((16, 11, 6), 16)
 
 
@@ -40,15 +41,13 @@ def tf1(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture(params=["bert", "roberta", "albert", "distilbert"])
+@pytest.fixture(params=["bert", "roberta", "albert", "distilbert", "mpnet"])
 def hugging_face(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A folder as ``transformers`` saves it: config, weights, tokenizer.json."""
     folder = Path(shutil.copytree(GOLDEN / request.param, tmp_path / request.param))
     like_roberta = request.param == "roberta"
-    special = (
-        ["<s>", "<pad>", "</s>", "<unk>"] if like_roberta else ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    )
-    pieces = [*special, *(chr(ord("a") + i) for i in range(26)), *"0123456789"]
+    special = {"roberta": ROBERTA, "mpnet": [*ROBERTA, *BERT]}.get(request.param, BERT)
+    pieces = [*special, *(chr(ord("a") + i) for i in range(26)), *"0123456789"][:40]
     if like_roberta:
         tokenizer = Library(models.BPE({p: i for i, p in enumerate(pieces)}, []))
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
@@ -144,6 +143,27 @@ def test_an_onnx_file_gives_the_same_logits(tf1: Path, tmp_path: Path) -> None:
         outputs = dict(zip(names, session.run(None, rows), strict=True))
         for name, value in load(tf1)(rows).items():
             np.testing.assert_allclose(outputs[name], value, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_exports_with_relative_biases_take_any_length(tmp_path: Path) -> None:
+    import onnxruntime
+
+    mpnet = GOLDEN / "mpnet"
+    reference = np.load(mpnet / "reference.npz")
+    assert_same_spans(load(mpnet), reference, atol=1e-5)
+    assert run(mpnet, tmp_path / "saved", "--to", "savedmodel") == 0
+    assert run(mpnet, tmp_path / "onnx", "--to", "onnx") == 0
+    serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
+    session = onnxruntime.InferenceSession(str(tmp_path / "onnx" / "model.onnx"))
+    given, names = [x.name for x in session.get_inputs()], [x.name for x in session.get_outputs()]
+    for rows in (make.windows(1), make.windows(2, 14, (14, 9, 5)), make.windows(3, 3, (2,))):
+        expected = load(mpnet)(rows)
+        saved = serve(**{name: tf.constant(value) for name, value in rows.items()})
+        onnx = dict(zip(names, session.run(None, {n: rows[n] for n in given}), strict=True))
+        for name in expected:
+            np.testing.assert_allclose(saved[name], expected[name], atol=1e-5)
+            np.testing.assert_allclose(onnx[name], expected[name], atol=1e-5)
 
 
 def test_without_its_packages_onnx_is_one_line(

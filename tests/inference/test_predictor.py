@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from nq.config import ModelConfig
 from nq.errors import Error
 from nq.inference import predictor as predictor_module
 from nq.inference.batches import Shape, by_length
@@ -155,6 +156,30 @@ def test_every_profile_has_the_scores_of_baseline(profile: Profile, baseline: Co
     assert BATCH <= counters.warmup_windows <= N_WINDOWS
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "profile",
+    [
+        *("grappler", "xla", "frozen", "mixed+grappler", "mixed+xla", "mixed+grappler+frozen"),
+        *("buckets", "mixed+grappler+frozen+buckets", "openvino+buckets", "mixed+openvino"),
+        *("openvino+int8", "onnx+buckets", "onnx+int8"),
+    ],
+)
+def test_every_profile_has_the_scores_of_baseline_with_relative_biases(profile: str) -> None:
+    expected, columns = (
+        new_predictor(
+            name, LENGTH, text_only=False, calibration=lambda: ROWS, shape=tiny_models.RELATIVE
+        ).scores(ROWS)
+        for name in ("baseline", profile)
+    )
+    largest, mean = differences(columns, expected)
+    names = Profile.parse(profile).names
+    bounds = INT8 if "int8" in names else BFLOAT16 if "mixed" in names else EXACT
+    assert largest < bounds[0] and mean < bounds[1]
+    without = differences(new_predictor("baseline", LENGTH, text_only=False).scores(ROWS), expected)
+    assert without[1] > 0.1, "the biases have no effect"
+
+
 def with_rounded_weights(dtype: Any) -> Columns:
     predictor = new_predictor("baseline", LENGTH, text_only=False)
     for weight in predictor.network.model.weights:
@@ -178,8 +203,9 @@ def test_another_epsilon_of_the_layer_norm_exceeds_the_bounds(baseline: Columns)
     assert np.abs(start - by_position(baseline)["start_logit"][:6]).max() > 0.05
 
 
-def test_rows_that_are_cut_to_a_shorter_length_have_the_same_scores() -> None:
-    shape = dataclasses.replace(tiny_models.SHAPE, max_position_embeddings=128)
+@pytest.mark.parametrize("shape", [tiny_models.SHAPE, tiny_models.RELATIVE])
+def test_rows_that_are_cut_to_a_shorter_length_have_the_same_scores(shape: ModelConfig) -> None:
+    shape = dataclasses.replace(shape, max_position_embeddings=128)
     features = tiny_models.features(1, 70, 128)
     rows = item_rows([(Source(0, "f", 1), features)])
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from nq.config import ModelConfig
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation
 from nq.inference.network import Network
@@ -30,10 +31,12 @@ def new_predictor(
     dtype: str | None = None,
     calibration: Callable[[], Rows] = dict,
     float32: Callable[[], Predictor] | None = None,
+    shape: ModelConfig = tiny_models.SHAPE,
 ) -> Predictor:
-    """Returns a predictor of the tiny model; ``dtype`` replaces the policy of the profile."""
+    """Returns a predictor of a tiny model; ``dtype`` replaces the policy of the profile."""
     parsed = Profile.parse(profile)
-    network = Network(tiny_models.SHAPE, tiny_models.model(dtype=dtype or parsed.policy("CPU")))
+    model = tiny_models.model(dtype=dtype or parsed.policy("CPU"), shape=shape)
+    network = Network(shape, model)
     computation = Computation(network, parsed, TopK(k, text_only), calibration)
     return Predictor(computation, Shape(BATCH, LENGTH), float32)
 

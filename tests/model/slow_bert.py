@@ -59,6 +59,7 @@ class SlowBert:
         for head in range(self.config.num_attention_heads):
             columns = slice(head * size, (head + 1) * size)
             scores = query[:, columns] @ key[:, columns].T / math.sqrt(size)
+            scores += self.relative_bias(len(x), head)
             weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
             heads.append(weights / weights.sum(axis=-1, keepdims=True) @ value[:, columns])
         attended = self.linear(f"{name}.attention.output.dense", np.concatenate(heads, axis=-1))
@@ -66,6 +67,17 @@ class SlowBert:
         inner = self.linear(f"{name}.intermediate.dense", x)
         inner = np.vectorize(ACTIVATIONS[self.config.hidden_act])(inner)
         return self.norm(f"{name}.output.LayerNorm", x + self.linear(f"{name}.output.dense", inner))
+
+    def relative_bias(self, n_pieces: int, head: int) -> Floats:
+        """Returns the bias ``[n_pieces, n_pieces]`` of each pair of query and key."""
+        buckets = self.config.relative_attention_num_buckets
+        bias = np.zeros((n_pieces, n_pieces))
+        if buckets:
+            table = self.tensors["bert.encoder.relative_attention_bias.weight"]
+            for query in range(n_pieces):
+                for key in range(n_pieces):
+                    bias[query, key] = table[relative_bucket(key - query, buckets), head]
+        return bias
 
     def logits(self, ids: IntArray, segments: IntArray, n_pieces: int) -> dict[str, Floats]:
         """Returns start and end logits ``[n_pieces]`` and type logits ``[5]`` of one window."""
@@ -77,3 +89,22 @@ class SlowBert:
             "end_logits": spans[:, 1],
             "type_logits": self.linear("type_outputs", pooled),
         }
+
+
+def relative_bucket(distance: int, buckets: int, farthest: int = 128) -> int:
+    """Returns the bucket of a key ``distance`` pieces after the query, as T5 defines it.
+
+    A bucket of several distances ends where the next power is reached, in integers:
+    ``(d / single) ** (half - single) >= (farthest / single) ** k``.
+    """
+    half = buckets // 2
+    single, after = half // 2, half if distance > 0 else 0
+    distance = abs(distance)
+    if distance < single:
+        return after + distance
+    k, powers = 0, half - single
+    while k + 1 < powers and (
+        distance**powers * single ** (k + 1) >= farthest ** (k + 1) * single**powers
+    ):
+        k += 1
+    return after + single + k

@@ -11,10 +11,10 @@ import pytest
 
 from nq.config import ModelConfig
 from nq.model import checkpoint, names
-from nq.model.encoder import ACTIVATIONS, Layers, MaskBias, encoder
+from nq.model.encoder import ACTIVATIONS, Layers, MaskBias, encoder, relative_buckets
 from nq.records import FloatArray
 from tests import tiny_models
-from tests.model.slow_bert import SlowBert
+from tests.model.slow_bert import SlowBert, relative_bucket
 
 LENGTH = 16
 N_PIECES = (16, 11, 6, 4)
@@ -42,8 +42,9 @@ def encode(model: keras.Model, rows: dict[str, Any]) -> FloatArray:
         tiny_models.SHAPE,
         dataclasses.replace(tiny_models.SHAPE, hidden_act="gelu_new", num_attention_heads=4),
         dataclasses.replace(tiny_models.SHAPE, hidden_act="relu", layer_norm_eps=1e-3),
+        tiny_models.RELATIVE,
     ],
-    ids=["gelu", "gelu_new", "relu"],
+    ids=["gelu", "gelu_new", "relu", "relative"],
 )
 def test_pieces_equal_those_of_a_slow_bert_without_padding(shape: ModelConfig) -> None:
     encoded = encode(encoder_model(shape), ROWS)
@@ -92,6 +93,22 @@ def test_every_layer_computes_in_the_given_type(dtype: str) -> None:
     layers = [layer for layer in model.layers if not isinstance(layer, keras.layers.InputLayer)]
     assert {layer.compute_dtype for layer in layers} == {dtype.removeprefix("mixed_")}
     assert {weight.dtype for weight in model.weights} == {"float32"}
+
+
+@pytest.mark.parametrize(("buckets", "length"), [(32, 512), (8, 40), (64, 200)])
+def test_distances_have_the_buckets_of_t5(buckets: int, length: int) -> None:
+    table = relative_buckets(length, buckets)
+    for pos in (0, 1, length // 2, length - 1):
+        expected = [relative_bucket(key - pos, buckets) for key in range(length)]
+        assert table[pos].tolist() == expected
+    assert set(table.ravel()) <= set(range(buckets))
+    np.testing.assert_array_equal(table[1:, 1:], table[:-1, :-1])  # only the distance counts
+
+
+def test_all_layers_share_one_table_of_biases() -> None:
+    paths = [weight.path for weight in encoder_model(tiny_models.RELATIVE).weights]
+    assert paths.count("relative_bias/bias_table") == 1
+    assert len(paths) == 1 + len(encoder_model().weights)
 
 
 def test_exact_and_approximate_gelu_differ() -> None:

@@ -114,7 +114,7 @@ def test_padding_changes_nothing(golden: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["roberta", "distilbert"])
+@pytest.mark.parametrize("name", ["roberta", "distilbert", "mpnet"])
 def test_families_without_segments_ignore_them(name: str) -> None:
     model, _ = load(GOLDEN / name)
     rows = make.windows(3)
@@ -160,6 +160,7 @@ def test_the_keys_of_a_bert_config() -> None:
         ({"model_type": "distilbert", "dim": 0}, "dim is 0, expected a positive number"),
         ({"model_type": "roberta", "pad_token_id": -1}, "pad_token_id is -1, expected 0 or more"),
         ({"model_type": "roberta", "max_position_embeddings": 2}, "leaves no position"),
+        ({"model_type": "mpnet", "relative_attention_num_buckets": 64}, "64 is not supported; exp"),
         ({"model_type": "albert", "num_hidden_groups": 13}, "num_hidden_groups 13 is more than"),
         ({"hidden_act": "silu"}, "unknown hidden_act 'silu'"),
     ],
@@ -233,3 +234,16 @@ def test_live_transformers_loads_saved_weights(name: str, tmp_path: Path) -> Non
     for span in SPANS:
         real = reference["input_mask"] > 0
         np.testing.assert_allclose(found[span][real], reference[span][real], atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_live_relative_biases_equal_those_of_transformers_at_all_lengths(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    model_type, shape = make.FAMILIES["mpnet"]
+    shape = {**shape, "max_position_embeddings": 514, "num_hidden_layers": 1}
+    theirs = make.random_model(tmp_path, model_type, shape, 3)
+    ours, _ = load(tmp_path)
+    for length in (*range(2, 40), 63, 64, 65, 128, 129, 130, 200, 256, 384, 511, 512):
+        rows = make.windows(length, length, (length, length // 2, 1))
+        assert_same_spans(ours, {**rows, **make.logits(theirs, rows, model_type)}, atol=1e-5)

@@ -19,6 +19,7 @@ import pytest
 from nq.config import TrainConfig
 from nq.model import joint
 from nq.records import Features, FloatArray, IntArray, Source
+from nq.training.levels import LayerwiseAdamW
 from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit, identity
 from nq.training.windows import LENGTH_STEP, TrainingWindows, read_columns
 from tests import tiny_models
@@ -32,6 +33,10 @@ CONFIG = TrainConfig(
 STEPS = 200
 KILLED_AT = 50
 FIRST = tiny_models.VOCABULARY.index("a")
+PARTS = (
+    *("qkv", "attention_output", "attention_norm"),
+    *("intermediate", "output", "output_norm"),
+)
 
 
 def columns(n: int = 64, seed: int = 0) -> dict[str, IntArray]:
@@ -69,6 +74,10 @@ def train(
 
 def weights(model: keras.Model) -> list[FloatArray]:
     return [weight.numpy() for weight in model.weights]
+
+
+def paths(model: keras.Model) -> dict[str, FloatArray]:
+    return {weight.path: weight.numpy() for weight in model.weights}
 
 
 # --- learning and resuming
@@ -230,6 +239,55 @@ def test_weight_decay_excludes_biases_and_norms() -> None:
         excluded = weight.path.rsplit("/", 1)[1] in ("bias", "gamma", "beta")
         expected = 2.0 if excluded else 2.0 * (1 - 0.5 * CONFIG.learning_rate)
         np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-6)
+
+
+# --- levels
+
+
+def test_lower_layers_have_lower_learning_rates() -> None:
+    model = joint.build(tiny_models.RELATIVE)
+    compile_for_training(
+        model, dataclasses.replace(CONFIG, warmup=0, layer_decay=0.5, weight_decay=0.0), 10**6
+    )
+    before = paths(model)
+    model.optimizer.build(model.trainable_variables)
+    model.optimizer.apply([keras.ops.ones(weight.shape) for weight in model.trainable_variables])
+    factors = {"embeddings": 1 / 8, "relative_bias": 1 / 8, "layer_0": 1 / 4, "layer_1": 1 / 2}
+    for weight in model.weights:
+        factor = next((f for name, f in factors.items() if weight.path.startswith(name)), 1.0)
+        change = before[weight.path] - weight.numpy()  # of Adam's first step: the learning rate
+        np.testing.assert_allclose(change, factor * CONFIG.learning_rate, rtol=0.01)
+
+
+def test_the_rate_without_a_factor_is_that_of_adamw() -> None:
+    models = [untrained(), untrained()]
+    for model, layer_decay in zip(models, (1.0, 1 - 1e-9), strict=True):
+        compile_for_training(model, dataclasses.replace(CONFIG, layer_decay=layer_decay), STEPS)
+        for step in range(3):
+            model.train_on_batch(*WINDOWS.batch(np.arange(16) + 16 * step))
+    kinds = [type(model.optimizer) for model in models]
+    assert kinds == [keras.optimizers.AdamW, LayerwiseAdamW]
+    for one, other in zip(*map(weights, models), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("frozen", [0, 1, 2])
+def test_frozen_layers_and_embeddings_keep_their_weights(frozen: int, tmp_path: Path) -> None:
+    config = dataclasses.replace(CONFIG, epochs=1, frozen_layers=frozen, layer_decay=0.9)
+    model = joint.build(tiny_models.RELATIVE, seed=1)
+    before = paths(model)
+    train(model, WINDOWS, config, tmp_path)
+    after = paths(model)
+    kept = {path.split("/")[0] for path in before if np.array_equal(before[path], after[path])}
+    lower = {path.split("/")[0] for path in before if path.startswith(("embeddings", "relative"))}
+    expected = [lower, {f"layer_0_{part}" for part in PARTS}, {f"layer_1_{part}" for part in PARTS}]
+    assert kept == set().union(*expected[: frozen + 1 if frozen else 0])
+
+
+def test_more_frozen_layers_than_the_model_has_are_refused(tmp_path: Path) -> None:
+    config = dataclasses.replace(CONFIG, frozen_layers=2)
+    with pytest.raises(ValueError, match="frozen_layers 2 is beyond the model's 1 layers"):
+        train(untrained(), WINDOWS, config, tmp_path)
 
 
 # --- windows

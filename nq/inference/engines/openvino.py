@@ -19,7 +19,7 @@ from nq.inference.profile import ProfileNotInForceError
 from nq.inference.scorer import Rows
 
 HINTS = {"float32": "f32", "bfloat16": "bf16"}
-RUNTIME = {"float32": "f32", "bfloat16": "bf16", "int8": "i8"}
+RUNTIME = {"float32": {"f32"}, "bfloat16": {"bf16"}, "int8": {"i8", "u8"}}
 PRODUCTS = ("FullyConnected", "MatMul")
 NOT_IN_8_BITS = r".*/(layer_\d+_output|span_output|pooler|type_output)(_\d+)?/MatMul"
 OUTPUTS = ("start_logits", "end_logits", "type_logits")
@@ -103,9 +103,12 @@ class Engine:
             info = node.get_rt_info()
             if info["layerType"].value in PRODUCTS:
                 types.add(info["runtimePrecision"].value)
-        if expected not in types:
+        if not types & expected:
             raise ProfileNotInForceError(
-                self.computation.profile, "types of the matrix products", sorted(types), expected
+                self.computation.profile,
+                "types of the matrix products",
+                sorted(types),
+                " or ".join(sorted(expected)),
             )
 
 

@@ -47,7 +47,7 @@ class Tokenizer(ABC):
         pieces: number of ids without the markers that follow its last piece.
         cls_id, sep_id, pad_id, unk_id: the special pieces.
         separators: number of separators between question and page: one for BERT, two for
-            RoBERTa and XLM-RoBERTa.
+            RoBERTa, XLM-RoBERTa and MPNet.
         segments: whether question and page are different segments, as for BERT.
         max_cached_words: words whose pieces are kept in memory at most.
         max_cached_size: characters and pieces of these words after which all are forgotten.

@@ -18,6 +18,7 @@ from nq.preprocess.tokenizers.base import Pieces, Tokenizer, read_tokenizer_json
 FIRST_MARKER_ROW = 104
 MAX_WORD_CHARS = 200  # the original's max_input_chars_per_word
 SPECIAL_PIECES = ("[CLS]", "[SEP]", "[UNK]", "[PAD]")
+MPNET_PIECES = ("<s>", "</s>", "<pad>")  # in rows 0, 2 and 1, before the rows of a BERT
 _BRACKETED = re.compile(r"^\[[^ ]*\]$")
 _CJK_BLOCKS = (
     (0x4E00, 0x9FFF),
@@ -82,6 +83,10 @@ class WordPieceTokenizer(Tokenizer):
         name = path.name if path.suffix == ".json" else "vocab.txt"
         super().__init__({name: path}, vocab, sorted(unused))
         self.pad_id, self.unk_id = vocab["[PAD]"], vocab["[UNK]"]
+        rows = [vocab.get(piece) for piece in MPNET_PIECES]
+        if rows == [0, 2, 1]:
+            self.cls_id, self.sep_id, self.pad_id = 0, 2, 1
+            self.separators, self.segments = 2, False
         if lowercase is None:
             lowercase = all(piece == piece.lower() for piece in vocab if not piece.startswith("["))
         self.lowercase, self.strip_accents = lowercase, strip_accents

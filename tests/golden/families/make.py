@@ -6,6 +6,7 @@ It needs transformers and PyTorch: ``python -m tests.golden.families.make``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +36,24 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "albert-groups": ("albert", {**FACTORISED, "num_hidden_layers": 4, "num_hidden_groups": 2}),
     "electra": ("electra", FACTORISED),
     "electra-wide": ("electra", {**FACTORISED, "embedding_size": 8}),
+    "mpnet": ("mpnet", {**BERT, "layer_norm_eps": 1e-5}),
     "rembert": ("rembert", {**BERT, "input_embedding_size": 4, "output_embedding_size": 6}),
 }
 
 
 def make(folder: Path, name: str, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
     """Writes a model folder; returns inputs, and the start and end logits of ``transformers``."""
+    model_type, shape = FAMILIES[name]
+    model = random_model(folder, model_type, shape, seed)
+    inputs = windows(seed)
+    return {**inputs, **logits(model, inputs, model_type)}
+
+
+def random_model(folder: Path, model_type: str, shape: dict[str, Any], seed: int) -> Any:
+    """Writes a model folder; returns its model of ``transformers``."""
     import torch
     from transformers import AutoConfig, AutoModelForQuestionAnswering
 
-    model_type, shape = FAMILIES[name]
     model = AutoModelForQuestionAnswering.from_config(AutoConfig.for_model(model_type, **shape))
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -52,14 +61,15 @@ def make(folder: Path, name: str, seed: int = 0) -> dict[str, np.ndarray[Any, An
             value.copy_(0.4 * torch.randn(value.shape, generator=draw) + (value == 1).float())
     model.eval()
     model.save_pretrained(folder)
-    inputs = windows(seed)
-    return {**inputs, **logits(model, inputs, model_type)}
+    return model
 
 
-def windows(seed: int) -> dict[str, np.ndarray[Any, Any]]:
+def windows(
+    seed: int, length: int = LENGTH, n_pieces: Sequence[int] = N_PIECES
+) -> dict[str, np.ndarray[Any, Any]]:
     """Returns random inputs of a BERT-Joint model."""
-    pos, n = np.arange(LENGTH)[None], np.asarray(N_PIECES)[:, None]
-    ids = np.random.default_rng(seed).integers(3, COMMON["vocab_size"], (len(n), LENGTH))
+    pos, n = np.arange(length)[None], np.asarray(n_pieces)[:, None]
+    ids = np.random.default_rng(seed).integers(3, COMMON["vocab_size"], (len(n), length))
     mask = pos < n
     return {
         "input_ids": np.where(mask, ids, 1).astype(np.int32),
@@ -78,7 +88,7 @@ def logits(
         "input_ids": torch.from_numpy(inputs["input_ids"]).long(),
         "attention_mask": torch.from_numpy(inputs["input_mask"]).long(),
     }
-    if model_type not in ("roberta", "xlm-roberta", "distilbert"):
+    if model_type not in ("roberta", "xlm-roberta", "distilbert", "mpnet"):
         given["token_type_ids"] = torch.from_numpy(inputs["segment_ids"]).long()
     with torch.no_grad():
         outputs = model(**given)

@@ -184,6 +184,25 @@ def test_a_vocabulary_without_unused_rows_gets_new_ids(tmp_path: Path) -> None:
     assert tokenizer.vocab_size == 9 + len(MARKERS)
 
 
+def test_the_vocabulary_of_mpnet(tmp_path: Path) -> None:
+    rows = ["<s>", "<pad>", "</s>", "<unk>", *bert_rows(markers=False), "<mask>"]
+    tokenizer = load_tokenizer(write_rows(tmp_path / "vocab.txt", rows))
+    assert (tokenizer.cls_id, tokenizer.pad_id, tokenizer.sep_id) == (0, 1, 2)
+    assert rows[tokenizer.unk_id] == "[UNK]"
+    assert (tokenizer.separators, tokenizer.segments) == (2, False)
+    assert [rows[tokenizer.marker_id(m)] for m in MARKERS[:2]] == ["[unused99]", "[unused100]"]
+    assert tokenizer.vocab_size == len(rows)
+    for word in ("<s>", "</s>", "<pad>", "<mask>", "<unk>", *MARKERS):
+        assert not {0, 1, 2, 3, len(rows) - 1} & set(tokenizer.encode([word])[0])
+
+
+def test_a_bert_vocabulary_may_hold_the_special_pieces_of_mpnet(tmp_path: Path) -> None:
+    rows = [*bert_rows(), "<s>", "<pad>", "</s>"]
+    tokenizer = load_tokenizer(write_rows(tmp_path / "vocab.txt", rows))
+    assert rows[tokenizer.cls_id] == "[CLS]" and rows[tokenizer.pad_id] == "[PAD]"
+    assert (tokenizer.separators, tokenizer.segments) == (1, True)
+
+
 @pytest.mark.parametrize("end", ["\r\n", "\n\n\n", "\r\n \r\n", ""])
 def test_line_ends_and_blank_last_lines(tmp_path: Path, end: str) -> None:
     path = tmp_path / "vocab.txt"
