@@ -19,12 +19,17 @@ blank lines separate the blocks, and a line ``---`` ends the article (the right 
     - Yarki
 
     ---
-    ? how old is lake baikal
-    long: 2                         the gold block, counted from 1; or none
-    short: [25] million             answer text; [ ] marks it within a longer text
+    ? how deep is lake baikal
+    long: 2 x3                      the gold block, counted from 1, or none; of three annotators
+    short: 1,642 meters             answer text; [ ] marks it within a longer text
+    long: 2.1 x2                    the first row (item) of the block; of two other annotators
+    short: [1,642] meters
 
-A question may have several ``short`` lines, or ``yes_no: YES`` (``NO``) and no ``short`` line. The
-records are those of simplified NQ (Kaggle), with one annotation each.
+Each ``long`` line begins an annotation. The lines after it are its ``short`` lines, several for an
+answer of several parts, or ``yes_no: YES`` (``NO``). The records are those of simplified NQ
+(Kaggle). As in NQ's development set, each question of the sample has five annotations: what five
+annotators may mark, written from the pages alone, without a look at the answers of any model. Each
+kind of answer is given by all five or by none, so that all metrics count the same questions.
 """
 
 from __future__ import annotations
@@ -46,37 +51,47 @@ from nq.formats.words import words
 SOURCES = Path(__file__).resolve().parent / "sample"
 SAMPLE = Path(__file__).resolve().parents[1] / "nq" / "sample" / "questions.jsonl"
 
+LONG_ANSWER = re.compile(r"(none|(\d+)(?:\.(\d+))?)(?: x([1-9]))?")
 CANDIDATE_TAG = re.compile(r"<(/?)(P|Table|Tr|Ul|Ol|Dl|Li)(?:_[^>]*)?>")
 Record = dict[str, Any]
 Extent = tuple[int, int]
 
 
 @dataclass
-class Question:
-    """One question of a source file.
+class Answer:
+    """The answer of one annotator, or of several who agree.
 
     Args:
-        text: the question.
         where: its file and line.
-        block: number of the gold block, from 1; ``None`` if the article has no answer.
+        block: number of the gold block, from 1, and of a row or item in it; empty for no answer.
+        annotators: how many annotators gave it.
         shorts: texts of the short answers.
         yes_no: ``YES``, ``NO`` or ``NONE``.
     """
 
-    text: str
     where: str
-    block: int | None = None
+    block: tuple[int, ...]
+    annotators: int = 1
     shorts: list[str] = field(default_factory=list)
     yes_no: str = "NONE"
 
 
 @dataclass
+class Question:
+    """One question of a source file, with its file and line, and its answers."""
+
+    text: str
+    where: str
+    answers: list[Answer] = field(default_factory=list)
+
+
+@dataclass
 class Article:
-    """A page as tokens, with the range of tokens of each block, and its questions."""
+    """A page as tokens, its candidates for a long answer, and its questions."""
 
     title: str
     tokens: list[str]
-    blocks: list[Extent]
+    candidates: list[Record]
     questions: list[Question]
 
 
@@ -144,31 +159,38 @@ def questions(lines: Sequence[tuple[str, str]]) -> list[Question]:
         ValueError: a line or a combination of answers is invalid.
     """
     result: list[Question] = []
-    answered: set[str] = set()
     for where, line in lines:
         key, _, value = (part.strip() for part in line.partition(" "))
         if key == "?":
             result.append(Question(value, where))
         elif not result:
             raise ValueError(f"{where}: found {line!r}, expected a line '? question' before it")
-        elif key == "long:" and re.fullmatch(r"none|\d+", value):
-            result[-1].block = None if value == "none" else int(value)
-            answered.add(result[-1].where)
+        elif key == "long:" and (match := LONG_ANSWER.fullmatch(value)):
+            block = tuple(int(number) for number in match.group(2, 3) if number)
+            result[-1].answers.append(Answer(where, block, int(match[4] or 1)))
+        elif not result[-1].answers:
+            raise ValueError(f"{where}: found {line!r}, expected a line 'long: N|none' before it")
         elif key == "short:":
-            result[-1].shorts.append(value)
+            result[-1].answers[-1].shorts.append(value)
         elif key == "yes_no:" and value in ("YES", "NO"):
-            result[-1].yes_no = value
+            result[-1].answers[-1].yes_no = value
         else:
-            expected = "?, short, long: N|none, yes_no: YES|NO"
+            expected = "?, long: N|N.N|none [xN], short, yes_no: YES|NO"
             raise ValueError(f"{where}: found {line!r}, expected {expected}")
     for question in result:
-        if question.where not in answered:
-            raise ValueError(f"{question.where}: no 'long:' line; write 'long: none' for no answer")
-        if question.shorts and question.yes_no != "NONE":
-            raise ValueError(f"{question.where}: has both short and yes_no; keep one of them")
-        if question.block is None and (question.shorts or question.yes_no != "NONE"):
-            raise ValueError(f"{question.where}: has an answer but no long one; name its block")
+        check(question)
     return result
+
+
+def check(question: Question) -> None:
+    """Raises a ``ValueError`` unless a question has answers, each of one kind and in a block."""
+    if not question.answers:
+        raise ValueError(f"{question.where}: no 'long:' line; write 'long: none' for no answer")
+    for answer in question.answers:
+        if answer.shorts and answer.yes_no != "NONE":
+            raise ValueError(f"{answer.where}: has both short and yes_no; keep one of them")
+        if not answer.block and (answer.shorts or answer.yes_no != "NONE"):
+            raise ValueError(f"{answer.where}: has an answer but no long one; name its block")
 
 
 def read_article(path: Path) -> Article:
@@ -187,15 +209,11 @@ def read_article(path: Path) -> Article:
         raise ValueError(f"{path.name}: < and > stand for tags only; spell them out")
     title = lines[0].removeprefix("# ")
     tokens = split(title)
-    blocks: list[Extent] = []
     for chunk in re.split(r"\n\s*\n", body.strip()):
-        start = len(tokens)
         tokens += block(chunk.split("\n"))
-        if not chunk.startswith("#"):
-            blocks.append((start, len(tokens)))
     below = enumerate(lines[rule + 1 :], rule + 2)
     numbered = [(f"{path.name}:{n}", line) for n, line in below if line.strip()]
-    return Article(title, tokens, blocks, questions(numbered))
+    return Article(title, tokens, candidates(tokens), questions(numbered))
 
 
 def candidates(tokens: Sequence[str]) -> list[Record]:
@@ -249,33 +267,66 @@ def number(*parts: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def annotation(article: Article, question: Question, options: Sequence[Record]) -> Record:
-    """Returns the annotation of a question; -1 means "none", as in every NQ file.
+def find_block(block: Sequence[int], options: Sequence[Record], where: str) -> int:
+    """Returns the index of a block, or of a row or item in it, among all candidates.
+
+    Args:
+        block: its number from 1, and that of the row or item in it; at least one number.
+        options: the candidates of the page.
+        where: file and line for an error.
+
+    Raises:
+        ValueError: there is no such block.
+    """
+    index, inside = -1, [n for n, option in enumerate(options) if option["top_level"]]
+    for depth, number in enumerate(block):
+        if not 1 <= number <= len(inside):
+            outer = "".join(f"{n}." for n in block[:depth])
+            expected = f"{outer}1 to {outer}{len(inside)}" if inside else "one with rows or items"
+            raise ValueError(f"{where}: block {outer}{number}, expected {expected}")
+        index = inside[number - 1]
+        end = options[index]["end_token"]
+        inside = [n for n in range(index + 1, len(options)) if options[n]["end_token"] <= end]
+    return index
+
+
+def annotate(article: Article, question: Question) -> Iterator[Record]:
+    """Yields the annotations of a question, one for each annotator.
 
     Raises:
         ValueError: the block or the text of an answer is not in the article.
     """
-    long_answer = {"start_token": -1, "end_token": -1, "candidate_index": -1}
-    shorts: list[Extent] = []
-    if question.block is not None:
-        if not 1 <= question.block <= len(article.blocks):
-            count = len(article.blocks)
-            raise ValueError(f"{question.where}: block {question.block}, expected 1 to {count}")
-        start, end = extent = article.blocks[question.block - 1]
-        index = [option["start_token"] for option in options].index(start)
-        long_answer = {"start_token": start, "end_token": end, "candidate_index": index}
-        shorts = [find_answer(text, article, extent, question.where) for text in question.shorts]
+    agreed = [answer for answer in question.answers for _ in range(answer.annotators)]
+    for annotator, answer in enumerate(agreed):
+        key = ["annotation", article.title, question.text, *[str(annotator)] * (annotator > 0)]
+        yield {"annotation_id": abs(number(*key)), **gold(article, answer)}
+
+
+def gold(article: Article, answer: Answer) -> Record:
+    """Returns an answer as the fields of an annotation; -1 means "none", as in every NQ file.
+
+    Raises:
+        ValueError: the block or the text of the answer is not in the article.
+    """
+    extent, index = (-1, -1), -1
+    if answer.block:
+        index = find_block(answer.block, article.candidates, answer.where)
+        extent = article.candidates[index]["start_token"], article.candidates[index]["end_token"]
+    shorts = [find_answer(text, article, extent, answer.where) for text in answer.shorts]
     return {
-        "annotation_id": abs(number("annotation", article.title, question.text)),
-        "long_answer": long_answer,
-        "short_answers": [{"start_token": start, "end_token": end} for start, end in shorts],
-        "yes_no_answer": question.yes_no,
+        "long_answer": {**span(extent), "candidate_index": index},
+        "short_answers": [span(short) for short in shorts],
+        "yes_no_answer": answer.yes_no,
     }
+
+
+def span(extent: Extent) -> Record:
+    """Returns a range of tokens as the fields of a record."""
+    return {"start_token": extent[0], "end_token": extent[1]}
 
 
 def records(article: Article) -> Iterator[Record]:
     """Yields a simplified NQ record for every question of an article."""
-    options = candidates(article.tokens)
     for question in article.questions:
         yield {
             "example_id": number(article.title, question.text),
@@ -283,8 +334,8 @@ def records(article: Article) -> Iterator[Record]:
             "document_url": "",
             "question_text": question.text,
             "document_text": " ".join(article.tokens),
-            "long_answer_candidates": options,
-            "annotations": [annotation(article, question, options)],
+            "long_answer_candidates": article.candidates,
+            "annotations": list(annotate(article, question)),
         }
 
 

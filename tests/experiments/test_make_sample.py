@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 
 from experiments import make_sample
+from nq.formats.inputs import read_examples
+from nq.formats.predictions import encode_prediction
+from nq.records import Prediction
+from nq.runs.evaluate import Evaluation
 
 Record = dict[str, Any]
 
@@ -36,9 +40,8 @@ def tokens(record: Record) -> list[str]:
     return str(record["document_text"]).split(" ")
 
 
-def kind(record: Record) -> str:
-    """Returns the kind of gold answer of a record."""
-    (gold,) = record["annotations"]
+def kind(gold: Record) -> str:
+    """Returns the kind of answer of an annotation."""
     if gold["long_answer"]["candidate_index"] == -1:
         return "none"
     if gold["yes_no_answer"] != "NONE":
@@ -73,7 +76,35 @@ def test_size_and_counts() -> None:
     assert sum(path.stat().st_size for path in bundled) < 150_000
     assert len({record["document_title"] for record in RECORDS}) == 12
     counts = {"short": 22, "several": 3, "long": 4, "YES": 4, "NO": 3, "none": 4}
-    assert Counter(map(kind, RECORDS)) == counts
+    assert Counter(kind(record["annotations"][0]) for record in RECORDS) == counts
+
+
+def test_the_annotators_of_a_question_are_five_and_give_the_same_kind_of_answer() -> None:
+    for record in RECORDS:
+        assert len(record["annotations"]) == 5
+        kinds = {kind(gold).replace("several", "short") for gold in record["annotations"]}
+        assert len(kinds) == 1, record["question_text"]
+    texts = {
+        " ".join(tokens(record)[short["start_token"] : short["end_token"]])
+        for record in RECORDS
+        for gold in record["annotations"]
+        for short in gold["short_answers"]
+    }
+    assert texts >= {"42.195", "42.195 kilometers"}
+
+
+@pytest.mark.parametrize("annotator", range(5))
+def test_the_answers_of_each_annotator_as_predictions_are_perfect(annotator: int) -> None:
+    evaluation = Evaluation()
+    for example in read_examples(make_sample.SAMPLE):
+        answer = (example.annotations or ())[annotator]
+        prediction = Prediction(
+            example.example_id, answer.long, 1.0, answer.shorts, 1.0, answer.yes_no
+        )
+        assert evaluation.add(example, encode_prediction(prediction)) is True
+    metrics = evaluation.metrics()
+    assert {value for name, value in metrics.items() if "f1" in name} == {1.0}
+    assert metrics["long-answer-n"] == 40
 
 
 def test_tables_and_lists_contain_answers() -> None:
@@ -89,7 +120,8 @@ def test_ids_are_distinct_signed_64_bit_numbers() -> None:
     assert len(set(ids)) == 40
     assert min(ids) < 0 < max(ids)
     assert all(-(2**63) <= number < 2**63 for number in ids)
-    assert len({record["annotations"][0]["annotation_id"] for record in RECORDS}) == 40
+    annotations = {gold["annotation_id"] for r in RECORDS for gold in r["annotations"]}
+    assert len(annotations) == 5 * 40
 
 
 @each_record
@@ -130,36 +162,52 @@ def test_candidates_are_all_the_blocks_from_opening_to_closing_tag(record: Recor
 
 
 @each_record
-def test_gold_answers_are_in_a_top_level_block(record: Record) -> None:
-    (gold,) = record["annotations"]
-    long, shorts = gold["long_answer"], gold["short_answers"]
-    if kind(record) == "none":
-        assert (long["start_token"], long["end_token"], shorts) == (-1, -1, [])
-        assert gold["yes_no_answer"] == "NONE"
-        return
-    candidate = record["long_answer_candidates"][long["candidate_index"]]
-    assert candidate["top_level"]
-    assert (long["start_token"], long["end_token"]) == (
-        candidate["start_token"],
-        candidate["end_token"],
-    )
-    for short in shorts:
-        assert long["start_token"] < short["start_token"] < short["end_token"] < long["end_token"]
-    assert gold["yes_no_answer"] == "NONE" or not shorts
+def test_gold_answers_are_in_a_candidate_the_first_in_a_top_level_one(record: Record) -> None:
+    for annotator, gold in enumerate(record["annotations"]):
+        long, shorts = gold["long_answer"], gold["short_answers"]
+        if kind(gold) == "none":
+            assert (long["start_token"], long["end_token"], shorts) == (-1, -1, [])
+            assert gold["yes_no_answer"] == "NONE"
+            continue
+        candidate = record["long_answer_candidates"][long["candidate_index"]]
+        assert candidate["top_level"] or annotator > 0
+        extent = long["start_token"], long["end_token"]
+        assert extent == (candidate["start_token"], candidate["end_token"])
+        for short in shorts:
+            assert extent[0] < short["start_token"] < short["end_token"] < extent[1]
+        assert gold["yes_no_answer"] == "NONE" or not shorts
 
 
 def test_short_answers_are_those_of_the_sources() -> None:
     written = {
-        question.text: [re.sub(r".*\[|\].*", "", text) for text in question.shorts]
+        question.text: [
+            [re.sub(r".*\[|\].*", "", text) for text in answer.shorts]
+            for answer in question.answers
+            for _ in range(answer.annotators)
+        ]
         for article in make_sample.articles()
         for question in article.questions
     }
     for record in RECORDS:
         words = tokens(record)
-        shorts = record["annotations"][0]["short_answers"]
-        texts = ["".join(words[s["start_token"] : s["end_token"]]) for s in shorts]
-        expected = [text.replace(" ", "") for text in written[record["question_text"]]]
-        assert texts == expected
+        for gold, expected in zip(
+            record["annotations"], written[record["question_text"]], strict=True
+        ):
+            shorts = gold["short_answers"]
+            texts = ["".join(words[s["start_token"] : s["end_token"]]) for s in shorts]
+            plain = [re.sub("``|''", '"', text) for text in texts]
+            assert plain == [text.replace(" ", "") for text in expected]
+
+
+def test_a_row_and_the_agreement_of_annotators(tmp_path: Path) -> None:
+    write(tmp_path, "? which islands\nlong: 2 x2\nshort: Olkhon\nlong: 2.2\nlong: none\n")
+    (record,) = (json.loads(line) for line in make_sample.build(tmp_path).splitlines())
+    first, second, third, fourth = record["annotations"]
+    assert {**first, "annotation_id": 0} == {**second, "annotation_id": 0}
+    assert kind(first) == "short" and kind(third) == "long" and kind(fourth) == "none"
+    start, end = (third["long_answer"][name] for name in ("start_token", "end_token"))
+    row = "<Tr> <Th> Islands </Th> <Td> Olkhon </Td> </Tr>"
+    assert " ".join(tokens(record)[start:end]) == row
 
 
 def test_brackets_select_one_of_two_equal_answers(tmp_path: Path) -> None:
@@ -174,9 +222,14 @@ def test_brackets_select_one_of_two_equal_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("questions", "message"),
     [
-        ("? how deep\nlong: 1\nshort: 26", r"lake.txt:12: found '26' 0 times"),
-        ("? how deep\nlong: 1\nshort: 25", r"lake.txt:12: found '25' 2 times.*around \[ \]"),
+        ("? how deep\nlong: 1\nshort: 26", r"lake.txt:13: found '26' 0 times"),
+        ("? how deep\nlong: 1\nshort: 25", r"lake.txt:13: found '25' 2 times.*around \[ \]"),
         ("? how deep\nlong: 4", r"block 4, expected 1 to 3"),
+        ("? how deep\nlong: 0", r"block 0, expected 1 to 3"),
+        ("? how deep\nlong: 3.3", r"lake.txt:13: block 3.3, expected 3.1 to 3.2"),
+        ("? how deep\nlong: 1.1", r"block 1.1, expected one with rows or items"),
+        ("? how deep\nlong: 1 x0", r"found 'long: 1 x0', expected"),
+        ("? how deep\nshort: 25", r"found 'short: 25', expected a line 'long: N\|none' before it"),
         ("? how deep", r"no 'long:' line"),
         ("? how deep\nlong: first", r"found 'long: first', expected"),
         ("? how deep\nlong: none\nshort: 25", r"has an answer but no long one"),
