@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+
 from nq.report.unread import unread_line
 from nq.runs.parity import Parity
-from nq.runs.result import Result
+from nq.runs.result import Result, Row
 from nq.text import format_bytes, truncate, visible
 
 MIB = 1 << 20
 MARKS = {True: "right", False: "WRONG", None: ""}
+QUESTION_WIDTH, ANSWER_WIDTH, MARK_WIDTH = 58, 60, 9  # a mark with the blanks around it
+MIN_WIDTH, MAX_WIDTH = 40, QUESTION_WIDTH + ANSWER_WIDTH + MARK_WIDTH
+NO_ANSWER, NO_WORDS = "(no answer)", "(no words)"
 
 
 def summary(result: Result) -> str:
@@ -73,11 +78,30 @@ def parity_line(parity: Parity) -> str:
 
 
 def _table(result: Result) -> list[str]:
-    """Returns a line per answer with question and correctness; long texts are cut."""
-    rows = [
-        f"{truncate(visible(row.question), 58):<58}  {MARKS[row.correct]:<5}  "
-        f"{truncate(visible(row.answer or '(no answer)'), 60)}"
-        for row in result.rows
-    ]
-    more = result.examples - len(rows)
-    return rows + ([f"… and {more} more in predictions.json"] if more > 0 else [])
+    """Returns a line per answer with question and correctness, and what was expected if wrong.
+
+    Long texts are cut to the width of the terminal.
+    """
+    columns = shutil.get_terminal_size((MAX_WIDTH, 1)).columns
+    width = max(MIN_WIDTH, min(columns, MAX_WIDTH)) - MARK_WIDTH
+    question = width * QUESTION_WIDTH // (QUESTION_WIDTH + ANSWER_WIDTH)
+    answer = width - question
+    lines = []
+    for row in result.rows:
+        asked = f"{truncate(visible(row.question), question):<{question}}"
+        given = truncate(visible(row.answer or NO_ANSWER), answer)
+        lines.append(f"{asked}  {MARKS[row.correct]:<5}  {given}")
+        if row.correct is False:
+            label = f"{'expected':>{question + MARK_WIDTH - 2}}  "
+            lines.append(label + truncate(_expected(row), answer))
+    more = result.examples - len(result.rows)
+    return lines + ([f"… and {more} more in predictions.json"] if more > 0 else [])
+
+
+def _expected(row: Row) -> str:
+    """Returns the right answers in one line; one that reads like the wrong one is marked."""
+    texts = (
+        f"{visible(text)} (another span)" if text == row.answer else visible(text)
+        for text in (text or NO_WORDS for text in row.expected)
+    )
+    return " | ".join(texts) or NO_ANSWER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from nq.evaluation import labels, nq_eval
 from nq.files import file_status
 from nq.formats import inputs
 from nq.formats.predictions import byte_span
-from nq.records import Annotation, Example, ExampleId, IntArray, Span
+from nq.records import Annotation, Example, ExampleId, IntArray, Span, YesNo
 
 
 class Evaluation:
@@ -88,6 +89,26 @@ def _annotated(patterns: Sequence[str]) -> Iterator[Example]:
 def gold_labels(example: Example) -> list[labels.Label]:
     """Returns the answers of an example's annotators as the evaluation compares them."""
     return [_label(a, example.token_bytes) for a in example.annotations or ()]
+
+
+def accepted_answers(example: Example) -> list[Annotation]:
+    """Returns the gold answers of which a correct prediction must equal one.
+
+    They are the answers of the annotators who gave a short one if gold has a short answer; else the
+    long answers alone; none if gold has neither, so that a null prediction is correct.
+    """
+    gold = gold_labels(example)
+    long, short = nq_eval.decisions({0: gold}, {0: labels.Label()}, one_annotator=True)
+    answers = list(zip(example.annotations or (), gold, strict=True))
+    if short[0].has_gold:
+        return [answer for answer, label in answers if label.has_short]
+    if long[0].has_gold:
+        return [
+            replace(answer, shorts=(), yes_no=YesNo.NONE)
+            for answer, label in answers
+            if label.has_long
+        ]
+    return []
 
 
 def _label(annotation: Annotation, token_bytes: IntArray | None) -> labels.Label:

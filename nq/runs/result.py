@@ -47,11 +47,20 @@ def input_digests(folder: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table of answers; ``correct`` is ``None`` without gold."""
+    """One answer of the table of answers.
+
+    Args:
+        question: the question.
+        answer: the answer in words; empty for no answer.
+        correct: whether it is right; ``None`` without gold.
+        expected: where it is wrong, the right answers in words, that of the most annotators first;
+            empty if it should have been no answer.
+    """
 
     question: str
     answer: str
     correct: bool | None
+    expected: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import logging
 import resource
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +23,9 @@ from nq.formats.predictions import encode_prediction, write_predictions
 from nq.inference.profile import AUTO
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.store import encode_dead_letter
-from nq.records import Example, Prediction, YesNo
+from nq.records import Annotation, Example, Prediction, YesNo
 from nq.runs import parity, record
-from nq.runs.evaluate import Evaluation
+from nq.runs.evaluate import Evaluation, accepted_answers
 from nq.runs.job import Job
 from nq.runs.result import (
     DEAD_LETTERS,
@@ -164,7 +165,7 @@ class _Answers:
             self.examples += 1
             self.answered += prediction.answered
             if len(self.rows) < self.table_rows:
-                self.rows.append(Row(example.question, answer_text(example, prediction), correct))
+                self.rows.append(table_row(example, prediction, correct))
             yield encoded
 
 
@@ -292,10 +293,19 @@ def _digests(plan: Plan) -> dict[str, str]:
     return {name: inputs.sha256(plan.folder / name) for name in written}
 
 
-def answer_text(example: Example, prediction: Prediction) -> str:
+def table_row(example: Example, prediction: Prediction, correct: bool | None) -> Row:
+    """Returns an answer of the table, with the right answers if it is wrong."""
+    expected = Counter[str]()
+    if correct is False:
+        expected.update(answer_text(example, answer) for answer in accepted_answers(example))
+    texts = tuple(text for text, _ in expected.most_common())
+    return Row(example.question, answer_text(example, prediction), correct, texts)
+
+
+def answer_text(example: Example, answer: Prediction | Annotation) -> str:
     """Returns the answer in words: YES or NO, the short answers, the long one, or empty."""
-    if prediction.yes_no is not YesNo.NONE:
-        return str(prediction.yes_no)
-    if prediction.shorts:
-        return "; ".join(example.text(span) for span in prediction.shorts)
-    return example.text(prediction.long) if prediction.long else ""
+    if answer.yes_no is not YesNo.NONE:
+        return str(answer.yes_no)
+    if answer.shorts:
+        return "; ".join(example.text(span) for span in answer.shorts)
+    return example.text(answer.long) if answer.long else ""

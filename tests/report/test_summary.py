@@ -108,7 +108,48 @@ def test_the_table_has_question_correctness_and_answer() -> None:
     lines = summary(replace(RESULT, rows=rows[:2])).split("\n")
     assert lines[0] == ("who " * 30)[:57] + "…  right  Ada Brenn"
     assert lines[1] == f"{'when':<58}  WRONG  (no answer)"
-    assert lines[2] == "… and 1 more in predictions.json"
-    assert lines[3] == ""
+    assert lines[2].split() == ["expected", "(no", "answer)"]
+    assert lines[3] == "… and 1 more in predictions.json"
+    assert lines[4] == ""
     lines = summary(replace(RESULT, rows=rows)).split("\n")
-    assert lines[2:4] == [f"{'is it':<58}         YES", ""]
+    assert lines[3:5] == [f"{'is it':<58}         YES", ""]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "shown"),
+    [
+        ("26", ("42.195", "42.195 kilometers"), "42.195 | 42.195 kilometers"),
+        ("NO", ("YES",), "YES"),
+        ("", ("Kibo; Mawenzi; Shira",), "Kibo; Mawenzi; Shira"),
+        ("Olkhon", (), "(no answer)"),
+        ("Olkhon", ("Olkhon", "the Olkhon"), "Olkhon (another span) | the Olkhon"),
+        ("Olkhon", ("",), "(no words)"),
+        ("", ("",), "(no words)"),
+        ("Olkhon", ("a\x1b[31m\nb",), r"a\u001b[31m\u000ab"),
+        ("Olkhon", ("deep " * 9, "lake " * 9), "deep " * 9 + " | lake lake l…"),
+    ],
+)
+def test_what_was_expected_stands_below_a_wrong_answer(
+    answer: str, expected: tuple[str, ...], shown: str
+) -> None:
+    result = replace(RESULT, rows=(Row("what", answer, False, expected),))
+    wrong, line, *_ = summary(result).split("\n")
+    assert wrong[60:67] == "WRONG  "
+    assert line == f"{'expected':>65}  {shown}"
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"), [(0, 127), (10, 40), (40, 40), (41, 41), (80, 80), (126, 126), (500, 127)]
+)
+def test_the_table_fits_the_terminal(
+    columns: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    long = "word " * 50
+    rows = Row(long, long, True), Row(long, long, False, (long, long)), Row("who", "x", None)
+    *lines, unknown = summary(replace(RESULT, rows=rows)).split("\n")[:4]
+    assert [len(line) for line in lines] == [width] * 3
+    start = lines[0].index("right") + len("right  ")
+    assert lines[1][start - 7 : start] == "WRONG  " and unknown[start:] == "x"
+    assert lines[2][:start] == f"{'expected':>{start - 2}}  "
+    assert {line[-1] for line in lines} == {"…"}

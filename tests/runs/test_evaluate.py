@@ -16,7 +16,7 @@ from nq.evaluation import labels, nq_eval
 from nq.formats import inputs
 from nq.formats.predictions import encode_prediction, write_predictions
 from nq.records import Annotation, Example, Prediction, Span, YesNo
-from nq.runs.evaluate import Evaluation, evaluate
+from nq.runs.evaluate import Evaluation, accepted_answers, evaluate
 
 N_TOKENS = 20
 BYTES = np.stack([np.arange(N_TOKENS) * 3, np.arange(N_TOKENS) * 3 + 2], axis=1)
@@ -134,6 +134,20 @@ def test_correct_is_the_short_answer_else_the_long_one_else_none(
     gold: tuple[Annotation, ...], answer: Annotation, expected: bool
 ) -> None:
     assert is_correct(gold, as_prediction(1, answer)) is expected
+
+
+@given(st.lists(any_annotation, min_size=1, max_size=5), any_annotation)
+def test_a_prediction_is_correct_if_it_is_an_accepted_answer(
+    golds: list[Annotation], answer: Annotation
+) -> None:
+    accepted = accepted_answers(example(1, *golds))
+    for gold in accepted:
+        assert is_correct(tuple(golds), as_prediction(1, gold)) is True
+    if any(gold.shorts or gold.yes_no is not YesNo.NONE for gold in accepted):
+        expected = (answer.shorts, answer.yes_no) in [(g.shorts, g.yes_no) for g in accepted]
+    else:
+        expected = answer.long in ([gold.long for gold in accepted] or [None])
+    assert is_correct(tuple(golds), as_prediction(1, answer)) is expected
 
 
 def test_empty_gold_spans_do_not_stop_the_run() -> None:

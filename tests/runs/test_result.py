@@ -15,14 +15,14 @@ import pytest
 
 from nq import extras, folders
 from nq.bundle import bundled_sample
-from nq.config import WindowConfig
+from nq.config import DecisionConfig, WindowConfig
 from nq.formats import inputs
 from nq.model.checkpoint import load_settings
 from nq.preprocess.prepare import prepare
-from nq.records import Example
+from nq.records import Annotation, Example, Prediction, Span, YesNo
 from nq.runs.job import Job
-from nq.runs.result import METRICS, PREDICTIONS, Result
-from nq.runs.run import run
+from nq.runs.result import METRICS, PREDICTIONS, Result, Row
+from nq.runs.run import run, table_row
 from nq.runs.scoring import windows_folder
 
 QUESTIONS = 6
@@ -121,6 +121,56 @@ def test_the_counts_are_those_of_the_files(result: Result) -> None:
     assert [row.question for row in result.rows] == [
         example.question for example in inputs.read_examples(bundled_sample())
     ][:2]
+
+
+def test_a_wrong_answer_has_the_right_ones_of_its_question(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    nothing = DecisionConfig(long_threshold=1e9, short_threshold=1e9)
+    rows = run(make_job(tiny_model, tmp_path, decision=nothing), table_rows=QUESTIONS).rows
+    assert {row.answer for row in rows} == {""}
+    assert [(row.correct, row.expected) for row in rows] == [
+        (False, ("July 20 , 1969", "on July 20 , 1969")),
+        (False, ("Michael Collins",)),
+        (False, ("NO",)),
+        (True, ()),
+        (False, ("Friedrich Schiller",)),
+        (False, ("YES",)),
+    ]
+
+
+PARAGRAPH, ITEM = Span(0, 8), Span(8, 11)
+NONE = Annotation(None, None, (), YesNo.NONE)
+
+
+def gold(long: Span, *shorts: Span, yes_no: YesNo = YesNo.NONE) -> Annotation:
+    return Annotation(long, None, shorts, yes_no)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ([gold(PARAGRAPH, Span(3, 4))], ("25",)),
+        ([gold(PARAGRAPH, Span(3, 4)), *[gold(PARAGRAPH, Span(3, 5))] * 2], ("25 km", "25")),
+        ([gold(PARAGRAPH, Span(3, 4)), *[gold(PARAGRAPH)] * 2], ("It is 25 km long .",)),
+        ([gold(PARAGRAPH), gold(ITEM), gold(ITEM, Span(9, 10))], ("A", "It is 25 km long .")),
+        ([gold(ITEM, yes_no=YesNo.YES)] * 2 + [gold(ITEM, yes_no=YesNo.NO)], ("YES", "NO")),
+        ([gold(ITEM, Span(1, 3), Span(9, 10))] * 2 + [NONE] * 3, ("It is; A",)),
+        ([gold(Span(0, 1)), NONE, gold(Span(0, 1))], ("",)),
+        ([gold(ITEM, Span(9, 10)), NONE, NONE, NONE, NONE], ()),
+        ([NONE] * 5, ()),
+    ],
+)
+def test_expected_answers_are_those_of_most_annotators_first(
+    annotations: list[Annotation], expected: tuple[str, ...]
+) -> None:
+    words = ["<P>", "It", "is", "25", "km", "long", ".", "</P>", "<P>", "A", "</P>"]
+    is_html = [word.startswith("<") for word in words]
+    example = Example(1, "how long", words, is_html, (), tuple(annotations))
+    wrong = Prediction(1, shorts=(Span(4, 5),))
+    assert table_row(example, wrong, False) == Row("how long", "km", False, expected)
+    assert table_row(example, wrong, True) == Row("how long", "km", True, ())
+    assert table_row(example, wrong, None) == Row("how long", "km", None, ())
 
 
 def test_peak_memory_is_that_of_the_process(result: Result) -> None:
