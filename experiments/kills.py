@@ -7,7 +7,8 @@ that records in MLflow. Kills: the process gets SIGKILL at a seeded random momen
 event in its folder (a file appears or vanishes), is started again, is killed again, and so on; at
 last it runs to its end. Its results must then be those of an undisturbed run, byte for byte, and
 MLflow must have one finished run. Interrupts: the process group gets SIGINT as from a terminal, and
-must end within ten seconds with exit code 130.
+must end within ten seconds with exit code 130 and one line, or, if its results were written
+already, in success.
 
 Windows computed twice are those that a killed process had computed and had not stored. They are
 counted by what the process reported, less what it took from the store and what it added to the
@@ -56,15 +57,14 @@ SHARE = 0.05
 MARKER = "NQ_KILLS"
 # The real command; its progress goes to a file, one byte per window, instead of a bar.
 COMMAND = """
-import contextlib, os, signal, sys
-from nq.commands import answer, terminal
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
+import contextlib, os, sys
+from nq.commands import main, terminal
 file = os.open(sys.argv[1], os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 @contextlib.contextmanager
 def progress(label, unit):
     yield lambda new, total: os.write(file, b"." * new)
 terminal.progress_bar = progress
-sys.exit(answer.main(sys.argv[2:]))
+sys.exit(main.console(["answer", *sys.argv[2:]]))
 """
 
 
@@ -309,14 +309,34 @@ class Kill:
 
 @dataclass(frozen=True)
 class Interrupt:
-    """A Ctrl-C: the seconds until the end, the exit code, and whether one line was written."""
+    """A Ctrl-C.
+
+    Args:
+        profile: of the job.
+        phase: what the process was doing.
+        seconds: until the end.
+        code: the exit code.
+        lines: what was written to stderr, without the log.
+        leftovers: processes that outlived the interrupted one.
+    """
 
     profile: str
     phase: str
     seconds: float
     code: int
-    one_line: bool
+    lines: tuple[str, ...]
     leftovers: int
+
+    @property
+    def in_order(self) -> bool:
+        """Whether it ended as one expects; a run that was finished may end as if nothing was."""
+        ends = [(130, ("nq: interrupted",))] + [(0, ())] * (self.phase == "finished")
+        return (self.code, self.lines) in ends
+
+    @property
+    def fine(self) -> bool:
+        """Whether it ended in order and in time, and left nothing."""
+        return self.in_order and self.seconds <= LIMIT_S and not self.leftovers
 
 
 def kill_chain(job: Job, pace: Pace, kills: int, rng: random.Random) -> tuple[list[Kill], str]:
@@ -357,9 +377,9 @@ def interrupt(job: Job, pace: Pace, rng: random.Random) -> Interrupt | None:
             process.process.wait(LIMIT_S * 6)
         seconds = time.monotonic() - sent
     lines = process.errors.read_text("utf-8", "replace").splitlines()
-    last = [line for line in lines if not line.startswith("nq: ") or line == "nq: interrupted"]
-    one_line, code = last == ["nq: interrupted"], process.process.returncode
-    return Interrupt(job.profile, at, seconds, code, one_line, process.leftovers())
+    last = (line for line in lines if not line.startswith("nq: ") or line == "nq: interrupted")
+    code = process.process.returncode
+    return Interrupt(job.profile, at, seconds, code, tuple(last), process.leftovers())
 
 
 @contextlib.contextmanager
@@ -410,12 +430,14 @@ class Disturbances:
     def wrong(self) -> int:
         """Returns how many had consequences."""
         costly = sum(kill.twice > kill.allowed or bool(kill.leftovers) for kill in self.kills)
-        return len(self.problems) + costly + sum(not fine(i) for i in self.interrupts)
+        return len(self.problems) + costly + sum(not i.fine for i in self.interrupts)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command; an interruption prints what has been done so far."""
     done = Disturbances()
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # in the background of a shell
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # processes inherit SIG_IGN
     try:
         with tempfile.TemporaryDirectory(prefix="nq-kills-") as place, busy(args.load):
             disturb(args, Path(place), done)
@@ -451,12 +473,6 @@ def disturb(args: argparse.Namespace, root: Path, done: Disturbances) -> None:
             bar(len(done) - before, total)
 
 
-def fine(interrupted: Interrupt) -> bool:
-    """Returns whether an interrupted process ended in time and in order."""
-    in_time = interrupted.seconds <= LIMIT_S and not interrupted.leftovers
-    return in_time and interrupted.code == 130 and interrupted.one_line
-
-
 def report(done: Disturbances, as_json: bool) -> None:
     """Prints the tables, or one JSON object."""
     if as_json:
@@ -468,6 +484,10 @@ def report(done: Disturbances, as_json: bool) -> None:
         print(interrupt_table(done.interrupts))
     for problem in done.problems:
         print(problem)
+    for i in done.interrupts:
+        if not i.fine:
+            text = " / ".join(i.lines)[-500:]
+            print(f"{i.profile}, {i.phase}: code {i.code} after {i.seconds:.1f} s: {text}")
 
 
 def kill_table(kills: Sequence[Kill]) -> str:
@@ -484,11 +504,11 @@ def kill_table(kills: Sequence[Kill]) -> str:
 
 def interrupt_table(interrupts: Sequence[Interrupt]) -> str:
     """Returns a Markdown table of the interrupts, with a row for each phase."""
-    head = ("phase", "interrupts", "exit code 130, one line", "longest s", "processes left")
+    head = ("phase", "interrupts", "ended in order", "longest s", "processes left")
     rows = []
     for at in PHASES:
         if some := [interrupted for interrupted in interrupts if interrupted.phase == at]:
-            right = sum(i.code == 130 and i.one_line for i in some)
+            right = sum(i.in_order for i in some)
             longest, left = max(i.seconds for i in some), sum(i.leftovers for i in some)
             rows.append((at, str(len(some)), str(right), f"{longest:.1f}", str(left)))
     return markdown(head, *rows)
