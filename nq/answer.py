@@ -1,6 +1,8 @@
-"""``python -m nq.answer``: see ``nq.commands.answer``."""
+"""``python -m nq.answer`` is ``nq answer``."""
 
-from nq.commands.answer import main
+import sys
+
+from nq.commands.main import console
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(console(["answer", *sys.argv[1:]]))

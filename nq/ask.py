@@ -1,6 +1,8 @@
-"""``python -m nq.ask``: see ``nq.commands.ask``."""
+"""``python -m nq.ask`` is ``nq ask``."""
 
-from nq.commands.ask import main
+import sys
+
+from nq.commands.main import console
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(console(["ask", *sys.argv[1:]]))

@@ -1,6 +1,8 @@
-"""``python -m nq.clean``: see ``nq.commands.clean``."""
+"""``python -m nq.clean`` is ``nq clean``."""
 
-from nq.commands.clean import main
+import sys
+
+from nq.commands.main import console
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(console(["clean", *sys.argv[1:]]))

@@ -1,6 +1,8 @@
-"""``python -m nq.convert``: see ``nq.commands.convert``."""
+"""``python -m nq.convert`` is ``nq convert``."""
 
-from nq.commands.convert import main
+import sys
+
+from nq.commands.main import console
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(console(["convert", *sys.argv[1:]]))

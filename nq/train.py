@@ -1,6 +1,8 @@
-"""``python -m nq.train``: see ``nq.commands.train``."""
+"""``python -m nq.train`` is ``nq train``."""
 
-from nq.commands.train import main
+import sys
+
+from nq.commands.main import console
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(console(["train", *sys.argv[1:]]))

@@ -1,6 +1,8 @@
-"""``python -m nq.tune``: see ``nq.commands.tune``."""
+"""``python -m nq.tune`` is ``nq tune``."""
 
-from nq.commands.tune import main
+import sys
+
+from nq.commands.main import console
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(console(["tune", *sys.argv[1:]]))

@@ -1,6 +1,8 @@
-"""``python -m nq.preprocess``: see ``nq.commands.preprocess``."""
+"""``python -m nq.preprocess`` is ``nq preprocess``."""
 
-from nq.commands.preprocess import main
+import sys
+
+from nq.commands.main import console
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(console(["preprocess", *sys.argv[1:]]))
