@@ -8,7 +8,7 @@ event in its folder (a file appears or vanishes), is started again, is killed ag
 last it runs to its end. Its results must then be those of an undisturbed run, byte for byte, and
 MLflow must have one finished run. Interrupts: the process group gets SIGINT as from a terminal, and
 must end within ten seconds with exit code 130 and one line, or, if its results were written
-already, in success.
+already, in success or by the signal.
 
 Windows computed twice are those that a killed process had computed and had not stored. They are
 counted by what the process reported, less what it took from the store and what it added to the
@@ -329,9 +329,12 @@ class Interrupt:
 
     @property
     def in_order(self) -> bool:
-        """Whether it ended as one expects; a run that was finished may end as if nothing was."""
-        ends = [(130, ("nq: interrupted",))] + [(0, ())] * (self.phase == "finished")
-        return (self.code, self.lines) in ends
+        """Whether it ended as one expects: after its results in success too, or, while Python
+        ends, by the signal."""
+        ends: dict[int, tuple[str, ...]] = {130: ("nq: interrupted",)}
+        if self.phase == "finished":
+            ends |= {0: (), -signal.SIGINT: ()}
+        return ends.get(self.code) == self.lines
 
     @property
     def fine(self) -> bool:
@@ -368,7 +371,9 @@ def interrupt(job: Job, pace: Pace, rng: random.Random) -> Interrupt | None:
     """Interrupts a job; returns ``None`` if it ended before."""
     job.folder.mkdir()
     with Process(job) as process:
-        if not run_until(process, choose_stop(pace, rng)):
+        stop = choose_stop(pace, rng)
+        # Before the process reports, it is Python's start that is interrupted, and not a command.
+        if not run_until(process, lambda p, n: p.reports.exists() and stop(p, n)):
             process.finish()
             return None
         at, sent = phase(job.output), time.monotonic()

@@ -6,8 +6,6 @@ import importlib
 import sys
 
 from nq import __version__
-from nq.commands import terminal
-from nq.interruption import MESSAGE
 
 COMMANDS = {
     "answer": "answer a file of questions, score the answers, record the run",
@@ -38,8 +36,19 @@ def _help() -> str:
 
 def console(argv: list[str] | None = None) -> int:
     """Runs the command that the first argument names; returns its exit code."""
+    try:
+        return _console(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt:  # before the command handles signals itself, while it is imported
+        from nq.interruption import MESSAGE
+
+        print(MESSAGE, file=sys.stderr)
+        return 130
+
+
+def _console(arguments: list[str]) -> int:
+    from nq.commands import terminal
+
     terminal.prepare_streams()
-    arguments = sys.argv[1:] if argv is None else argv
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_help())
         return 0
@@ -52,9 +61,4 @@ def console(argv: list[str] | None = None) -> int:
             f"nq: error: unknown command {name!r}; known are {', '.join(COMMANDS)}", file=sys.stderr
         )
         return 2
-    try:
-        module = importlib.import_module(module_of(name))
-        return int(module.main(rest))
-    except KeyboardInterrupt:
-        print(MESSAGE, file=sys.stderr)
-        return 130
+    return int(importlib.import_module(module_of(name)).main(rest))

@@ -33,6 +33,8 @@ def test_the_tables_have_a_row_for_each_phase() -> None:
         ("load", 1.0, 0, (), False),
         ("load", 1.0, 130, ("Traceback",), False),
         ("finished", 1.0, 0, (), True),
+        ("finished", 1.0, -2, (), True),
+        ("end", 1.0, -2, (), False),
         ("finished", 1.0, 0, ("Traceback",), False),
     ],
 )
