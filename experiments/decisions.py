@@ -94,7 +94,7 @@ def _evaluate(finished: FinishedRun, decision: DecisionConfig, half: str) -> dic
     evaluation = Evaluation()
     for key, example in finished.examples():
         if finished.scores is not None and in_half(example.example_id, half):
-            prediction = decide(example, finished.scores[key], decision).prediction
+            prediction = decide(example, finished.scores.scores(key), decision).prediction
             evaluation.add(example, encode_prediction(prediction))
     metrics = evaluation.metrics()
     if not metrics:

@@ -240,7 +240,7 @@ def read_pages(job: Job, scoring: Scoring, half: str) -> Iterator[Page]:
     """Yields the examples of one half with their scores; all examples are scored."""
     tokenizer = load_tokenizer(job.model, job.windows.compat)
     for example, scores in scoring:
-        if in_half(example.example_id, half):
+        if isinstance(scores, WindowScores) and in_half(example.example_id, half):
             token_map = features(example, tokenizer, job.windows).token_map
             yield Page(example, scores, token_map, job.decision)
 

@@ -263,6 +263,7 @@ class RankingWeights(Settings):
         "most_evidence": "max_evidence",
         "whole": "no_short",
     }
+    BLOCK_FEATURES: ClassVar[tuple[str, ...]] = ("bm25", "table", "list", "position")
 
     evidence: float = option(1.0, "weight of the log odds that the model gives a block")
     bm25: float = option(0.0, "weight of the BM25 score of question and block")
@@ -282,8 +283,8 @@ class RankingWeights(Settings):
     short_shift: float = option(0.0, "Platt shift of the short answer's log odds")
 
     def block_vector(self) -> tuple[float, ...]:
-        """Returns the weights of a block's prior features, in the order of the features."""
-        return self.bm25, self.table, self.list, self.position
+        """Returns the weights of a block's features, in the order of ``BLOCK_FEATURES``."""
+        return tuple(getattr(self, name) for name in self.BLOCK_FEATURES)
 
     def option_vector(self) -> tuple[float, ...]:
         """Returns the weights of an option's features, in the order of the features."""
@@ -291,8 +292,26 @@ class RankingWeights(Settings):
 
 
 @dataclass(frozen=True)
+class CascadeWeights(RankingWeights):
+    """Weights of the decision of a cascade: the evidence is that of the reader.
+
+    With the default the reader's evidence counts alone.
+    """
+
+    BLOCK_FEATURES: ClassVar[tuple[str, ...]] = (*RankingWeights.BLOCK_FEATURES, "ranker")
+
+    ranker: float = option(0.0, "weight of the block score of the model that ranks the blocks")
+
+
+@dataclass(frozen=True)
 class DecisionConfig(Settings):
-    """How scores become answers; a model folder has its own weights and thresholds."""
+    """How scores become answers; a model folder has its own weights and thresholds.
+
+    Attributes:
+        NESTED: the fields that are settings themselves.
+    """
+
+    NESTED: ClassVar[Mapping[str, type[Settings]]] = {"weights": RankingWeights}
 
     rule: str = option("default", "decision rule", choices=DECISION_RULES)
     max_answer_length: int = option(30, "pieces of a short answer at most")
@@ -302,9 +321,10 @@ class DecisionConfig(Settings):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Returns the settings in a mapping, in which ``weights`` is a mapping too."""
+        """Returns the settings in a mapping, in which ``NESTED`` ones are mappings too."""
         if isinstance(values, Mapping):
-            values = {**values, "weights": RankingWeights.from_dict(values.get("weights", {}))}
+            nested = {n: kind.from_dict(values.get(n, {})) for n, kind in cls.NESTED.items()}
+            values = {**values, **nested}
         return super().from_dict(values)
 
     def __post_init__(self) -> None:
@@ -317,6 +337,42 @@ class DecisionConfig(Settings):
             self.max_answer_length >= 1,
             f"max_answer_length must be at least 1, got {self.max_answer_length}",
         )
+
+    @property
+    def evidence_weight(self) -> float:
+        """The largest change of a log odds by a change of all evidence by 1."""
+        return max(self.weights.evidence, self.weights.short_evidence)
+
+
+@dataclass(frozen=True)
+class CascadeDecision(DecisionConfig):
+    """How the scores of a model and of its reader become answers.
+
+    The folder of a reader has one for each model that it was tuned with. A reader without one has
+    its own decision, on the blocks that it reads.
+
+    Args:
+        ranker: decision of the model that ranks the blocks; it chooses those that are read.
+    """
+
+    NESTED: ClassVar[Mapping[str, type[Settings]]] = {
+        "weights": CascadeWeights,
+        "ranker": DecisionConfig,
+    }
+
+    weights: CascadeWeights = field(default_factory=CascadeWeights)
+    read_blocks: int = option(4, "blocks of a page that the reader reads, the best ones")
+    ranker: DecisionConfig = field(default_factory=DecisionConfig)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check(self.read_blocks >= 1, f"read_blocks must be at least 1, got {self.read_blocks}")
+
+    @property
+    def evidence_weight(self) -> float:
+        """See ``DecisionConfig``."""
+        ranker = abs(self.weights.ranker) * self.ranker.weights.evidence
+        return max(self.weights.evidence + ranker, self.weights.short_evidence)
 
 
 @dataclass(frozen=True)

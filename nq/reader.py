@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,14 +17,15 @@ from nq.formats.pages import with_question
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.inference.scorer import Scorer, concatenate, feature_rows, score_examples
 from nq.model import checkpoint
+from nq.model.cascade import check_reader, mention_untuned, reader_model
 from nq.model.folder import folder_and_settings
 from nq.model.runtime import import_tensorflow
-from nq.postprocess.decision import RankedPrediction, check_rule, decide
+from nq.postprocess.decision import RankedPrediction, check_reader_rule, check_rule, decide
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import Columns, Example, Page, Prediction
+from nq.records import Columns, Example, Features, Page, Prediction
 from nq.report.answer import Answer, make_answer
 
 if TYPE_CHECKING:
@@ -54,7 +56,8 @@ class Reader:
     """
 
     def __init__(self, loader: ModelLoader, profile: Profile) -> None:
-        self.profile, self.windows, self.decision = profile, loader.windows, loader.decision
+        self.profile, self.windows = profile, loader.windows
+        self.decision = loader.scorer_decision
         self._loader, self._lock = loader, threading.RLock()
         self._tokenizer: Tokenizer = loader.tokenizer
         self._scorer: Scorer | None = loader.scorer(profile)
@@ -160,6 +163,8 @@ def load(
     windows: WindowConfig | None = None,
     decision: DecisionConfig | None = None,
     batch_size: int = BATCH_SIZE,
+    reader: str | Path | None = None,
+    read_blocks: int | None = None,
 ) -> Reader:
     """Loads a model for questions in memory.
 
@@ -169,28 +174,52 @@ def load(
         windows: how pages become windows; by default the settings of the folder.
         decision: how scores become answers; by default the settings of the folder.
         batch_size: windows in a batch; a single short page fills a small one.
+        reader: folder of a second model, which reads the blocks that ``model`` ranks best; the
+            decision is then that of both.
+        read_blocks: blocks of a page that the reader reads; by default those of the decision.
 
     Raises:
-        FileNotFoundError: the folder has no model.
+        FileNotFoundError: a folder has no model.
         ValueError: the profile is unknown, an argument has the wrong type, or the model is damaged.
         Error: a package is missing, or the profile does not fit the decision rule.
     """
     profile = Profile.of(profile)
     check_argument(is_count(batch_size), "batch_size", batch_size, "a whole number from 1 on")
-    folder, settings = folder_and_settings(model, windows, decision)
-    check_rule(settings.decision.rule, profile.needs_margin)
+    own_decision = decision if reader is None else None
+    folder, settings = folder_and_settings(model, windows, own_decision)
+    second = reader_model(folder, settings, reader, None, decision, read_blocks)
+    rule = second.decision.rule if second else settings.decision.rule
+    check_rule(rule, profile.needs_margin)
     profile.require()
     checkpoint.check(folder, settings.windows)
+    if second:
+        check_reader_rule(rule)
+        check_reader(folder, second)
     import_tensorflow()
+    if second is None:
+        return Reader(_loader(folder, settings.windows, settings.decision, batch_size), profile)
+    from nq.inference.load import ReaderLoader
+
+    model_of_reader = _loader(second.folder, second.windows, second.decision, batch_size)
+
+    def reader_features(example: Example) -> Features:
+        return features(example, model_of_reader.tokenizer, second.windows)
+
+    mention_untuned(folder, second)
+    loader = _loader(folder, settings.windows, second.decision.ranker, batch_size)
+    with_reader = ReaderLoader(model_of_reader, reader_features, second.decision)
+    return Reader(replace(loader, reader=with_reader), profile)
+
+
+def _loader(
+    folder: Path, windows: WindowConfig, decision: DecisionConfig, batch_size: int
+) -> ModelLoader:
     from nq.inference.load import ModelLoader
 
-    tokenizer = load_tokenizer(folder, settings.windows.compat)
+    tokenizer = load_tokenizer(folder, windows.compat)
 
     def calibration() -> Columns:
         sample = inputs.read_examples(bundled_sample())
-        return concatenate([feature_rows(features(e, tokenizer, settings.windows)) for e in sample])
+        return concatenate([feature_rows(features(e, tokenizer, windows)) for e in sample])
 
-    loader = ModelLoader(
-        folder, tokenizer, settings.windows, settings.decision, batch_size, calibration
-    )
-    return Reader(loader, profile)
+    return ModelLoader(folder, tokenizer, windows, decision, batch_size, calibration)

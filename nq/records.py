@@ -267,12 +267,38 @@ class WindowScores:
         return len(self.start_pos)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CascadeScores:
+    """The scores of one example by two models: one that ranks the blocks, and a reader.
+
+    Args:
+        ranker: of all windows of the first model.
+        reader: of those windows of the reader that it computed.
+        read: ascending candidate indices of the blocks that the reader read as a whole.
+    """
+
+    ranker: WindowScores
+    reader: WindowScores
+    read: IntArray
+
+    def __len__(self) -> int:
+        return len(self.ranker) + len(self.reader)
+
+
+Scores = WindowScores | CascadeScores
+"""The scores of one example."""
+
 SCORE_COLUMNS = tuple(WindowScores.__slots__)
 """Names of the score columns, in the order in which engines return them."""
 READ = "read"
 """Optional column: whether the model computed the window, or pruning left it out."""
 RESCORED = "rescored"
 """Optional column: whether the window belongs to a close decision computed again in float32."""
+READER_WINDOW = "reader_window"
+"""Column of a cascade: the number of a window of the reader, -1 for one of the first model."""
+READ_BLOCKS = "read_blocks"
+"""Column of a cascade: half-open range of the candidate indices of those blocks in a window of the
+reader that it read as a whole; -1 for none, and for windows of the first model."""
 
 Columns = dict[str, np.ndarray[Any, Any]]
 """Named arrays with one row per window."""

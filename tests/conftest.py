@@ -67,3 +67,25 @@ def tiny_model(tiny_vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
         "# A tiny model for tests\n",
     )
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_mpnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete model folder of another family, vocabulary and window length."""
+    from nq.config import WindowConfig
+    from nq.model import checkpoint, joint
+    from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
+
+    vocab = tmp_path_factory.mktemp("mpnet-vocab") / "vocab.txt"
+    vocab.write_text("\n".join(tiny_models.MPNET_VOCABULARY) + "\n", encoding="utf-8")
+    folder = tmp_path_factory.mktemp("tiny-mpnet")
+    windows = WindowConfig(max_seq_length=24, doc_stride=7, max_query_length=8)
+    checkpoint.save(
+        folder,
+        joint.build(tiny_models.MPNET, seed=5),
+        tiny_models.MPNET,
+        WordPieceTokenizer(vocab),
+        checkpoint.ModelSettings(windows),
+        "# A tiny model of another family for tests\n",
+    )
+    return folder

@@ -41,7 +41,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "nq.postprocess": ("nq.config", "nq.errors", "nq.records"),
     "nq.model": (
         *("nq.bundle", "nq.config", "nq.errors", "nq.extras", "nq.files", "nq.folders"),
-        *("nq.json_files", "nq.records", "nq.text", "nq.preprocess.tokenizers"),
+        *("nq.json_files", "nq.records", "nq.text", "nq.formats", "nq.preprocess.tokenizers"),
     ),
     "nq.training": (
         *("nq.checksums", "nq.config", "nq.errors", "nq.folders", "nq.records"),

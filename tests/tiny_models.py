@@ -36,6 +36,21 @@ SHAPE = ModelConfig(
 )
 RELATIVE = dataclasses.replace(SHAPE, relative_attention_num_buckets=8)
 """With attention biases by distance; most distances share a bucket with others."""
+MPNET_VOCABULARY = (
+    *("<s>", "<pad>", "</s>", "[UNK]", "[PAD]", "[CLS]", "[SEP]"),
+    *("lake", "moon", "##ing", "the", "of"),
+    *reversed(LETTERS),
+    *(f"##{letter}" for letter in reversed(LETTERS)),
+)
+MPNET = dataclasses.replace(
+    SHAPE,
+    model_type="mpnet",
+    vocab_size=len(MPNET_VOCABULARY) + len(MARKERS),
+    type_vocab_size=0,
+    position_offset=2,
+    relative_attention_num_buckets=32,
+    initializer_range=0.4,
+)
 CLS, SEP = VOCABULARY.index("[CLS]"), VOCABULARY.index("[SEP]")
 N_QUERY = 4
 

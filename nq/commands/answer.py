@@ -28,6 +28,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_data(parser, required=False, note="; default: the bundled sample")
     arguments.add_profile(parser, auto=True)
     arguments.add_model(parser)
+    arguments.add_reader(parser)
     parser.add_argument(
         "--output",
         type=Path,
@@ -96,6 +97,7 @@ def answer(args: argparse.Namespace) -> int:
     """Runs the command."""
     from dataclasses import replace
 
+    from nq.model.cascade import mention_untuned
     from nq.report.summary import parity_line, summary
     from nq.runs.job import Job
     from nq.runs.result import DEAD_LETTERS
@@ -113,6 +115,8 @@ def answer(args: argparse.Namespace) -> int:
         keep_scores=args.keep_scores,
         formats=args.formats,
         against=args.against or (BASELINE if args.tolerance is not None else None),
+        reader=args.reader,
+        read_blocks=args.read_blocks,
     )
     decision = replace(job.decision, rule=args.decision or job.decision.rule)
     job = replace(
@@ -134,6 +138,8 @@ def answer(args: argparse.Namespace) -> int:
         terminal.print_json(result.to_dict() | sizes | compared)
     else:
         print(summary(result))
+    if job.reader_model is not None:
+        mention_untuned(job.model, job.reader_model)
     if parity and args.tolerance is not None and not parity.within(args.tolerance):
         raise Error(f"beyond the tolerance of {args.tolerance}: {parity_line(parity)}")
     if args.strict and result.dead_letters:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar, get_type_hints
 
 from nq.commands.terminal import UsageError
-from nq.config import Settings, TrackingConfig, WindowConfig
+from nq.config import CascadeDecision, Settings, TrackingConfig, WindowConfig
 from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile, describe
 from nq.tracking import DEFAULT_EXPERIMENT
 
@@ -160,6 +160,23 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     """Adds ``--model``."""
     parser.add_argument(
         "--model", type=Path, metavar="DIR", help="model folder; default: the bundled model"
+    )
+
+
+def add_reader(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--reader`` and ``--read-blocks``."""
+    parser.add_argument(
+        "--reader",
+        type=Path,
+        metavar="DIR",
+        help="folder of a second, better model, which reads the blocks that --model ranks best",
+    )
+    parser.add_argument(
+        "--read-blocks",
+        type=positive,
+        metavar="K",
+        help="blocks of a page that the reader reads; default: as its decision was tuned, else "
+        f"{CascadeDecision.read_blocks}",
     )
 
 

@@ -63,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     )
     arguments.add_profile(parser)
     arguments.add_model(parser)
+    arguments.add_reader(parser)
     windows = parser.add_argument_group("windows; default: the settings of the model folder")
     arguments.add_settings(windows, WindowConfig, show_default=False)
     arguments.add_common(parser)
@@ -82,7 +83,8 @@ def ask(args: argparse.Namespace) -> int:
 
     model = args.model or bundled_model()
     windows = arguments.window_settings(args, model)
-    with load(model, profile=args.profile, windows=windows) as reader:
+    second = {"reader": args.reader, "read_blocks": args.read_blocks}
+    with load(model, profile=args.profile, windows=windows, **second) as reader:
         unread = reader.unread_blocks(page)
         if unread:
             log.warning(

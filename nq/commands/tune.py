@@ -15,12 +15,13 @@ def parser() -> argparse.ArgumentParser:
         prog="nq tune",
         description="Fits the default decision (weights, calibration, thresholds) to the\n"
         "examples with even ids, writes it into the model folder, and measures it on those\n"
-        "with odd ids.",
+        "with odd ids. With --reader it is the decision of both models, in the reader's folder.",
         epilog=arguments.PROFILES_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_data(parser, note=" of annotated data")
     parser.add_argument("--model", type=Path, required=True, metavar="DIR", help="model folder")
+    arguments.add_reader(parser)
     arguments.add_profile(parser)
     arguments.add_batch_size(parser)
     parser.add_argument(
@@ -38,7 +39,14 @@ def tune(args: argparse.Namespace) -> int:
 
     with terminal.progress_bar("predict", "windows") as bar:
         figures = tuning.tune(
-            args.data, args.model, args.profile, args.batch_size, args.keep_scores, bar
+            args.data,
+            args.model,
+            args.profile,
+            args.batch_size,
+            args.keep_scores,
+            bar,
+            args.reader,
+            args.read_blocks,
         )
     terminal.print_result(figures, args.json)
     return 0

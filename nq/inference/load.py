@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nq.config import DecisionConfig, WindowConfig
+from nq.config import CascadeDecision, DecisionConfig, WindowConfig
 from nq.inference.batches import Shape
+from nq.inference.cascade import CascadeScorer
 from nq.inference.engine import Computation
 from nq.inference.engines.tensorflow import device
 from nq.inference.network import Network
@@ -21,8 +22,24 @@ from nq.inference.top_k import TopK
 from nq.model import checkpoint, joint
 from nq.postprocess.decision import RULES, check_rule
 from nq.preprocess.tokenizers.base import Tokenizer
+from nq.records import Example, Features
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ReaderLoader:
+    """The reader of a cascade.
+
+    Args:
+        model: makes its predictors.
+        features: returns all windows of an example as the reader has them.
+        decision: of both models.
+    """
+
+    model: ModelLoader
+    features: Callable[[Example], Features]
+    decision: CascadeDecision
 
 
 @dataclass(frozen=True)
@@ -33,9 +50,10 @@ class ModelLoader:
         folder: a model folder of any kind.
         tokenizer: the word embeddings must have a row for each of its ids.
         windows: their length.
-        decision: the decision that the scores are for.
+        decision: the decision that the scores of this model are for.
         batch_size: windows in a batch.
         calibration: returns windows of real data, on which an 8-bit engine is calibrated.
+        reader: reads the blocks that this model ranks best, under the same profile.
     """
 
     folder: Path
@@ -44,9 +62,12 @@ class ModelLoader:
     decision: DecisionConfig
     batch_size: int
     calibration: Callable[[], Rows]
+    reader: ReaderLoader | None = None
 
     def scorer(self, profile: Profile) -> Scorer:
         """Returns the model under a profile, wrapped for pruning and rescoring if it has them.
+
+        With a reader, pruning is for the first model alone, and rescoring for both.
 
         Raises:
             FileNotFoundError: the folder has no model.
@@ -54,13 +75,27 @@ class ModelLoader:
             Error: a package that the profile needs is not installed, or the decision rule has no
                 margin and the profile needs one.
         """
-        check_rule(self.decision.rule, profile.needs_margin)
+        decision = self.scorer_decision
+        check_rule(decision.rule, profile.needs_margin)
+        scorer = self._scorer(profile)
+        if profile.changes.rescore:
+            exact = exact_profile(profile)
+            scorer = RescoringScorer(scorer, lambda: self._scorer(exact), profile, decision)
+        return scorer
+
+    @property
+    def scorer_decision(self) -> DecisionConfig:
+        """The decision that the scores of ``scorer`` are for: with a reader that of both models."""
+        return self.decision if self.reader is None else self.reader.decision
+
+    def _scorer(self, profile: Profile) -> Scorer:
+        """Returns the model under a profile without rescoring."""
         scorer: Scorer = self.predictor(profile)
         if profile.changes.prune:
             scorer = PruningScorer(scorer, self.decision)
-        if profile.changes.rescore:
-            exact = exact_profile(profile)
-            scorer = RescoringScorer(scorer, lambda: self.predictor(exact), profile, self.decision)
+        if self.reader is not None:
+            reader = self.reader.model.predictor(profile)
+            scorer = CascadeScorer(scorer, reader, self.reader.features, self.reader.decision)
         return scorer
 
     def predictor(self, profile: Profile) -> Predictor:

@@ -23,13 +23,13 @@ from nq.inference.scorer import (
     Scorer,
     ScorerWrapper,
     concatenate,
-    example_slices,
+    example_scores,
     no_progress,
-    window_scores,
+    split_examples,
 )
 from nq.postprocess.margin import decision_margin
 from nq.postprocess.ranking import rank
-from nq.records import READ, RESCORED, Columns, Example
+from nq.records import RESCORED, Columns, Example
 
 CLOSE = {"mixed": 0.065, "int8": 0.43}
 """Margins of evidence (a sum of logits) that each inexact optimization may change."""
@@ -56,8 +56,8 @@ class RescoringScorer(ScorerWrapper):
     ) -> None:
         super().__init__(inner)
         self.decision = decision
-        weight = max(decision.weights.evidence, decision.weights.short_evidence)
-        self.close = weight * max(margins[name] for name in profile.names & margins.keys())
+        margin = max(margins[name] for name in profile.names & margins.keys())
+        self.close = decision.evidence_weight * margin
         self._make_exact = exact
         self._exact: Scorer | None = None
 
@@ -65,30 +65,33 @@ class RescoringScorer(ScorerWrapper):
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Columns:
         """See ``Scorer.scores``; the column ``RESCORED`` tells which windows were rescored."""
-        columns = self.inner.scores(rows, examples, progress)
+        pages = split_examples(rows, self.inner.scores(rows, examples, progress))
         started = time.perf_counter()
-        rescored = np.zeros(len(rows["window_ids"]), np.bool_)
-        close = [
-            (example, page)
-            for example, page in zip(examples, example_slices(rows), strict=True)
-            if self._margin(example, columns, page) < self.close
+        close = [n for n, page in enumerate(pages) if self._margin(examples[n], page) < self.close]
+        for n, exact in zip(close, self._exact_pages(rows, examples, close), strict=True):
+            all_true = np.ones(len(exact["type_logits"]), np.bool_)
+            pages[n] = {name: exact.get(name, all_true) for name in pages[n]}
+        tables = [
+            {**page, RESCORED: np.full(len(page["type_logits"]), n in close)}
+            for n, page in enumerate(pages)
         ]
-        if close:
-            if self._exact is None:
-                self._exact = self._make_exact()
-            for _, page in close:
-                rescored[page] = True
-            parts = [{name: column[page] for name, column in rows.items()} for _, page in close]
-            exact = self._exact.scores(concatenate(parts), [example for example, _ in close])
-            for name, column in exact.items():
-                columns[name][rescored] = column
-            if READ in columns:
-                columns[READ][rescored] = True
         self.counters.rescore_s += time.perf_counter() - started
-        return {**columns, RESCORED: rescored}
+        return concatenate(tables)
 
-    def _margin(self, example: Example, columns: Columns, page: slice) -> float:
-        return decision_margin(rank(example, window_scores(columns, page), self.decision))
+    def _exact_pages(
+        self, rows: Rows, examples: Sequence[Example], numbers: Sequence[int]
+    ) -> list[Columns]:
+        """Returns the exact scores of the examples with these numbers."""
+        if not numbers:
+            return []
+        if self._exact is None:
+            self._exact = self._make_exact()
+        pages = split_examples(rows, dict(rows))
+        part = concatenate([pages[n] for n in numbers])
+        return split_examples(part, self._exact.scores(part, [examples[n] for n in numbers]))
+
+    def _margin(self, example: Example, page: Columns) -> float:
+        return decision_margin(rank(example, example_scores(page), self.decision))
 
 
 def exact_profile(profile: Profile) -> Profile:

@@ -1,8 +1,8 @@
 """The one interface of everything that scores windows.
 
-``Predictor`` runs the model; ``PruningScorer`` and ``RescoringScorer`` wrap a scorer and are
-scorers themselves, so that profiles compose them. In-memory readers and runs on disk use the same
-object.
+``Predictor`` runs the model; ``PruningScorer``, ``CascadeScorer`` and ``RescoringScorer`` wrap
+scorers and are scorers themselves, so that profiles compose them. In-memory readers and runs on
+disk use the same object.
 """
 
 from __future__ import annotations
@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from nq.records import SCORE_COLUMNS, Columns, Example, Features, IntArray, WindowScores
+from nq.records import (
+    READ_BLOCKS,
+    READER_WINDOW,
+    SCORE_COLUMNS,
+    CascadeScores,
+    Columns,
+    Example,
+    Features,
+    IntArray,
+    Scores,
+    WindowScores,
+)
 
 if TYPE_CHECKING:
     from nq.inference.network import Network
@@ -43,6 +54,7 @@ class Counters:
         computed_windows: windows that the model computed; less than all with pruning.
         float32_windows: windows computed again in float32 because logits were not finite.
         rescore_s: computing close decisions again, with the loading of that model.
+        reader_s: choosing and computing the windows of a cascade's reader.
     """
 
     compile_s: float = 0.0
@@ -51,6 +63,7 @@ class Counters:
     computed_windows: int = 0
     float32_windows: int = 0
     rescore_s: float = 0.0
+    reader_s: float = 0.0
 
 
 class Scorer(Protocol):
@@ -76,6 +89,8 @@ class Scorer(Protocol):
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Columns:
         """Returns the columns ``SCORE_COLUMNS``, one row per window, in the order of ``rows``.
+
+        A cascade returns more windows than ``rows`` has, with ``window_ids`` for all of them.
 
         Args:
             rows: all windows of the examples, with ``window_ids``.
@@ -106,9 +121,32 @@ def example_slices(rows: Rows) -> list[slice]:
     return [slice(a, b) for a, b in pairwise([*starts, len(rows["window_ids"])])]
 
 
+def split_examples(rows: Rows, columns: Columns) -> list[Columns]:
+    """Returns the columns of each example as a table of its own.
+
+    Args:
+        rows: windows of some examples.
+        columns: of these windows, or of more windows with ``window_ids`` of their own.
+    """
+    slices = example_slices({**rows, **columns})
+    return [{name: column[page] for name, column in columns.items()} for page in slices]
+
+
 def window_scores(columns: Columns, rows: slice = slice(None)) -> WindowScores:
     """Returns the scores in these rows of the columns."""
     return WindowScores(**{name: columns[name][rows] for name in SCORE_COLUMNS})
+
+
+def example_scores(columns: Columns, rows: slice = slice(None)) -> Scores:
+    """Returns the scores of the example in these rows of the columns."""
+    if READER_WINDOW not in columns:
+        return window_scores(columns, rows)
+    page = {name: column[rows] for name, column in columns.items()}
+    is_reader = page[READER_WINDOW] >= 0
+    ranker, reader = ({n: x[one] for n, x in page.items()} for one in (~is_reader, is_reader))
+    ranges = [np.arange(first, end) for first, end in reader[READ_BLOCKS].tolist()]
+    read = np.unique(np.concatenate([np.empty(0, np.int64), *ranges]))
+    return CascadeScores(window_scores(ranker), window_scores(reader), read)
 
 
 def feature_rows(features: Features) -> Columns:
@@ -124,7 +162,7 @@ def concatenate(parts: Sequence[Columns]) -> Columns:
 
 def score_examples(
     scorer: Scorer, windows: Iterator[tuple[Example, Columns]], progress: Progress = no_progress
-) -> Iterator[tuple[Example, WindowScores]]:
+) -> Iterator[tuple[Example, Scores]]:
     """Yields each example with the scores of its windows, computed several examples at a time.
 
     Args:
@@ -149,8 +187,8 @@ def score_examples(
 
 def _score_part(
     scorer: Scorer, examples: Sequence[Example], parts: Sequence[Columns], progress: Progress
-) -> Iterator[tuple[Example, WindowScores]]:
+) -> Iterator[tuple[Example, Scores]]:
     rows = concatenate(parts)
     columns = scorer.scores(rows, examples, progress)
-    for example, page in zip(examples, example_slices(rows), strict=True):
-        yield example, window_scores(columns, page)
+    for example, page in zip(examples, example_slices({**rows, **columns}), strict=True):
+        yield example, example_scores(columns, page)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nq.bundle import bundled_model
-from nq.config import DecisionConfig, ModelConfig, WindowConfig
+from nq.config import CascadeDecision, DecisionConfig, ModelConfig, WindowConfig
 from nq.errors import check_argument
 from nq.files import atomic_write
+from nq.formats.inputs import sha256
 from nq.json_files import read_json_object
 from nq.model import names, safetensors_file, tf_checkpoint
 from nq.model.families import decode_config, layout_of
@@ -36,10 +38,18 @@ CONVERT_PICKLE = (
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """The settings that a model folder holds besides its weights."""
+    """The settings that a model folder holds besides its weights.
+
+    Args:
+        windows: how pages become windows.
+        decision: how scores become answers.
+        cascades: the same where this model is the reader of another one, by the digest of the
+            other model's weights.
+    """
 
     windows: WindowConfig = field(default_factory=WindowConfig)
     decision: DecisionConfig = field(default_factory=DecisionConfig)
+    cascades: Mapping[str, CascadeDecision] = field(default_factory=dict)
 
 
 def load_config(folder: str | Path) -> ModelConfig:
@@ -85,15 +95,23 @@ def load_settings(folder: str | Path) -> ModelSettings:
         return ModelSettings(
             WindowConfig.from_dict(values.get("windows", {})),
             DecisionConfig.from_dict(values.get("decision", {})),
+            _decode_cascades(values.get("cascades", {})),
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
 
+def _decode_cascades(values: Any) -> dict[str, CascadeDecision]:
+    if not isinstance(values, dict):
+        raise ValueError(f"cascades is {values!r:.80}: expected an object")
+    return {digest: CascadeDecision.from_dict(value) for digest, value in values.items()}
+
+
 def save_settings(folder: str | Path, settings: ModelSettings) -> None:
-    """Writes windows and decision into a model folder's ``nq.json``."""
+    """Writes windows and decisions into a model folder's ``nq.json``."""
     values = {"windows": settings.windows.to_dict(), "decision": settings.decision.to_dict()}
-    write_json(Path(folder) / SETTINGS, values)
+    cascades = {digest: decision.to_dict() for digest, decision in settings.cascades.items()}
+    write_json(Path(folder) / SETTINGS, values | ({"cascades": cascades} if cascades else {}))
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -148,6 +166,15 @@ def _shards(index: Path) -> list[Path]:
     return [index.parent / shard for shard in shards]
 
 
+def weights_digest(folder: str | Path) -> str:
+    """Returns the SHA-256 of the weight files of a model folder.
+
+    Raises:
+        FileNotFoundError, ValueError: as ``weight_files``.
+    """
+    return "+".join(sha256(path) for path in weight_files(folder))
+
+
 def read_tensors(folder: str | Path) -> CheckpointTensors:
     """Returns the tensors of a folder's weights, by canonical name.
 
@@ -185,7 +212,10 @@ def check(folder: str | Path, windows: WindowConfig | None = None) -> None:
 
 
 def folder_and_settings(
-    model: str | Path | None, windows: WindowConfig | None, decision: DecisionConfig | None
+    model: str | Path | None,
+    windows: WindowConfig | None,
+    decision: DecisionConfig | None,
+    name: str = "model",
 ) -> tuple[Path, ModelSettings]:
     """Returns a model folder and its settings, which the arguments replace.
 
@@ -193,16 +223,17 @@ def folder_and_settings(
         model: a model folder; by default the bundled model. It need not exist.
         windows: how pages become windows; by default the settings of the folder.
         decision: how scores become answers; by default the settings of the folder.
+        name: of the argument ``model``, for errors.
 
     Raises:
         ValueError: an argument has the wrong type, or the settings of the folder are damaged.
     """
-    for name, value, kind, expected in (
-        ("model", model, str | Path, "the path of a model folder"),
+    for argument, value, kind, expected in (
+        (name, model, str | Path, "the path of a model folder"),
         ("windows", windows, WindowConfig, "nq.WindowConfig(…)"),
         ("decision", decision, DecisionConfig, "nq.DecisionConfig(…)"),
     ):
-        check_argument(value is None or isinstance(value, kind), name, value, expected)
+        check_argument(value is None or isinstance(value, kind), argument, value, expected)
     folder = bundled_model() if model is None else Path(model)
     if windows is None or decision is None:
         own = load_settings(folder)

@@ -46,6 +46,12 @@ class Blocks:
         features = np.column_stack([scores, position_features(types, min_blocks)])
         return cls(with_text, candidates, features)
 
+    def only(self, candidates: IntArray) -> Blocks:
+        """Returns those of the blocks that have one of these candidate indices."""
+        kept = np.isin(self.candidates, candidates)
+        of_token = np.where(np.isin(self.of_token, candidates), self.of_token, -1)
+        return Blocks(of_token, self.candidates[kept], self.features[kept])
+
     def prior(self, weights: RankingWeights) -> FloatArray:
         """Returns ``[B]`` the part of each block's utility that is known before the model runs."""
         return self.features @ weights.block_vector()

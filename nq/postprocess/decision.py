@@ -31,7 +31,7 @@ from nq.config import DecisionConfig
 from nq.errors import Error
 from nq.postprocess.ranking import Ranking, rank
 from nq.postprocess.spans import Ties, pairs
-from nq.records import Alternative, Example, Prediction, Span, WindowScores
+from nq.records import Alternative, Example, Prediction, Scores, Span, WindowScores
 
 BERT_JOINT_K, KISIALIOU_K, DEFAULT_K = 10, 5, 20
 KISIALIOU_MIN_PIECES = 2
@@ -70,7 +70,7 @@ class DecisionRule:
     ranks: bool = False
 
 
-def default(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
+def default(example: Example, scores: Scores, config: DecisionConfig) -> RankedPrediction:
     """Returns our decision: the most probable block and short answer."""
     ranking = rank(example, scores, config)
     return RankedPrediction(ranking.prediction(), ranking)
@@ -162,6 +162,26 @@ def check_rule(rule: str, needs_margin: Sequence[str]) -> None:
         )
 
 
-def decide(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
-    """Returns the decision for one example by the configured rule."""
-    return RULES[config.rule].decide(example, scores, config)
+def check_reader_rule(rule: str) -> None:
+    """Checks that a rule ranks blocks, of which a reader reads the best.
+
+    Raises:
+        Error: it does not.
+    """
+    if not RULES[rule].ranks:
+        raise Error(
+            f"decision {rule} ranks no blocks for a reader to read: remove the reader, or take "
+            "--decision default"
+        )
+
+
+def decide(example: Example, scores: Scores, config: DecisionConfig) -> RankedPrediction:
+    """Returns the decision for one example by the configured rule.
+
+    Raises:
+        Error: the scores are those of a cascade, and the rule is not for them.
+    """
+    if isinstance(scores, WindowScores):
+        return RULES[config.rule].decide(example, scores, config)
+    check_reader_rule(config.rule)
+    return default(example, scores, config)

@@ -97,7 +97,7 @@ class Evidence:
 
     Args:
         blocks: ``[B]`` candidate indices of the blocks that have a hypothesis.
-        features: ``[B, 4]`` in the order of ``RankingWeights.block_vector``.
+        features: ``[B, F]`` in the order of ``RankingWeights.block_vector``.
         pairs: all P pairs within one block.
         pair_block: ``[P]`` row of ``blocks`` of each pair.
         evidence: ``[K, P]`` of each pair as each of the first K of ``TYPES``; -inf where a pair

@@ -28,7 +28,6 @@ MIN_EVIDENCE_WEIGHT = 1e-3
 """More evidence is never a reason against a choice."""
 MAX_EVIDENCE_PERCENTILE = 99.9
 ANNOTATORS_NEEDED = 2
-BLOCK_WEIGHTS = ("evidence", "bm25", "table", "list", "position", "null")
 OPTION_WEIGHTS = ("short_evidence", "short_length", "no_short", "yes", "no")
 
 
@@ -111,7 +110,11 @@ def _annotators_needed(example: Example) -> int:
     return min(ANNOTATORS_NEEDED, len(example.annotations or ())) or 1
 
 
-def fit(blocks: Sequence[ChoiceSet], options: Sequence[ChoiceSet]) -> RankingWeights:
+def fit(
+    blocks: Sequence[ChoiceSet],
+    options: Sequence[ChoiceSet],
+    start: RankingWeights = PRIOR_WEIGHTS,
+) -> RankingWeights:
     """Returns the fitted weights of both softmaxes and the largest expected evidence.
 
     The calibration (scales and shifts) is left as it is.
@@ -119,8 +122,10 @@ def fit(blocks: Sequence[ChoiceSet], options: Sequence[ChoiceSet]) -> RankingWei
     Args:
         blocks: the choice sets of the first softmax; without any, its weights keep their priors.
         options: those of the second.
+        start: the weights that the penalty prefers.
     """
-    weights = _fitted(_fitted(PRIOR_WEIGHTS, BLOCK_WEIGHTS, blocks), OPTION_WEIGHTS, options)
+    names = ("evidence", *start.BLOCK_FEATURES, "null")
+    weights = _fitted(_fitted(start, names, blocks), OPTION_WEIGHTS, options)
     if not blocks:
         return weights
     scores = [choices.hypotheses.scores(weights.evidence)[:-1] for choices in blocks]

@@ -13,11 +13,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nq.config import RankingWeights
+from nq.config import CascadeWeights, RankingWeights
 from nq.records import FloatArray
 
 PRIOR_WEIGHTS = RankingWeights(table=-1.73, list=-3.04, position=-1.71)
 """Weights measured on BERT-Joint's training features; fitting starts from them."""
+CASCADE_PRIOR_WEIGHTS = CascadeWeights(**PRIOR_WEIGHTS.to_dict())
+"""The same for a cascade; the block scores of its first model have no weight yet."""
 
 MIN_BLOCKS = 20
 """Blocks of a whole page at least; with fewer it may be an excerpt, without true positions."""

@@ -21,6 +21,7 @@ from scipy.special import softmax
 
 from nq.config import DecisionConfig
 from nq.postprocess.blocks import Blocks
+from nq.postprocess.cascade import cascade_evidence
 from nq.postprocess.evidence import Evidence, gather_evidence
 from nq.records import (
     Alternative,
@@ -28,6 +29,7 @@ from nq.records import (
     Example,
     FloatArray,
     Prediction,
+    Scores,
     Span,
     WindowScores,
     YesNo,
@@ -97,17 +99,21 @@ class Ranking:
 
 
 def rank(
-    example: Example, scores: WindowScores, config: DecisionConfig, blocks: Blocks | None = None
+    example: Example, scores: Scores, config: DecisionConfig, blocks: Blocks | None = None
 ) -> Ranking:
     """Returns the ranking of an example's blocks.
 
     Args:
         example: question and page.
-        scores: of all windows of the example.
+        scores: of all windows of the example, or those of a cascade.
         config: weights and thresholds.
         blocks: of the page, if they are known already.
     """
-    evidence = gather_evidence(example, scores, config.max_answer_length, blocks)
+    blocks = blocks or Blocks.of(example)
+    if isinstance(scores, WindowScores):
+        evidence = gather_evidence(example, scores, config.max_answer_length, blocks)
+    else:
+        evidence = cascade_evidence(example, scores, config, blocks)
     return Ranking(example, evidence, config)
 
 

@@ -38,7 +38,7 @@ def summary(result: Result) -> str:
     seconds = "   ".join(
         f"{name.removesuffix('_s').replace('_', ' ')} {value:.1f}"
         for name, value in result.time.items()
-        if name != "preprocess_s" and (value or name != "rescore_s")
+        if name != "preprocess_s" and (value or name not in ("rescore_s", "reader_s"))
     )
     lines.append(f"seconds: {seconds}   ({result.windows_per_s:.1f} windows/s)")
     lines.append(
@@ -49,6 +49,8 @@ def summary(result: Result) -> str:
         lines.append(unread_line(result.truncated_pages, result.unread_blocks))
     if "prune" in result.profile.split("+"):  # windows of repeated records are not computed either
         lines.append(f"{result.read_windows} of the windows were computed, the others pruned")
+    if result.reader_windows:
+        lines.append(f"{result.reader_windows} windows were read by the reader")
     if result.float32_windows:
         lines.append(f"{result.float32_windows} windows were computed again in float32")
     if result.rescored:

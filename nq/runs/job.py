@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from nq import folders
-from nq.config import DecisionConfig, WindowConfig
+from nq.config import CascadeDecision, DecisionConfig, WindowConfig
 from nq.errors import check_argument, is_count
 from nq.formats import inputs, outputs
 from nq.formats.streams import shown
 from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile
+from nq.model.cascade import ReaderModel, reader_model
 from nq.model.folder import folder_and_settings
 from nq.preprocess.request import CHUNK_BYTES, Request, chunks
 
@@ -40,10 +41,15 @@ class Job:
         formats: output formats besides ``predictions.json``; see ``nq.formats.outputs``.
         against: compare the run with one under this profile.
         chunk_bytes: bytes of input files after which a chunk ends.
+        reader: folder of a second model, which reads the blocks that ``model`` ranks best; the
+            decision is then that of both.
+        read_blocks: blocks of a page that the reader reads; by default those of the decision.
+        reader_windows: how pages become windows of the reader; by default the settings of its
+            folder.
 
     Raises:
         ValueError: the profile or a format is unknown, an argument has the wrong type or is out of
-            range, or the model's settings are damaged.
+            range, or the settings of a model are damaged.
     """
 
     files: tuple[str, ...]
@@ -60,6 +66,8 @@ class Job:
     formats: tuple[str, ...]
     against: Profile | None
     chunk_bytes: int
+    reader: Path | None
+    reader_windows: WindowConfig | None
 
     def __init__(
         self,
@@ -77,8 +85,13 @@ class Job:
         formats: str | Iterable[str] = (),
         against: Profile | str | None = None,
         chunk_bytes: int = CHUNK_BYTES,
+        reader: str | Path | None = None,
+        read_blocks: int | None = None,
+        reader_windows: WindowConfig | None = None,
     ) -> None:
-        folder, settings = folder_and_settings(model, windows, decision)
+        own_decision = decision if reader is None else None
+        folder, settings = folder_and_settings(model, windows, own_decision)
+        second = reader_model(folder, settings, reader, reader_windows, decision, read_blocks)
         for name, path in (("output", output or ""), ("root", root)):
             check_argument(isinstance(path, str | Path), name, path, "the path of a folder")
         for name, number in (
@@ -93,7 +106,7 @@ class Job:
             "model": folder,
             "profile": profile if profile == AUTO else Profile.of(profile),
             "windows": settings.windows,
-            "decision": settings.decision,
+            "decision": second.decision if second else settings.decision,
             "batch_size": batch_size,
             "output": None if output is None else Path(output),
             "root": Path(root),
@@ -103,6 +116,8 @@ class Job:
             "formats": outputs.parse(formats),
             "against": None if against is None else Profile.of(against),
             "chunk_bytes": chunk_bytes,
+            "reader": second and second.folder,
+            "reader_windows": second and second.windows,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -121,7 +136,15 @@ class Job:
     @property
     def sources(self) -> tuple[str | Path, ...]:
         """The files and folders that the run reads."""
-        return (*self.files, self.model)
+        return (*self.files, self.model, *([] if self.reader is None else [self.reader]))
+
+    @property
+    def reader_model(self) -> ReaderModel | None:
+        """The reader with its windows and the decision of both models."""
+        reader, windows, decision = self.reader, self.reader_windows, self.decision
+        if reader is None or windows is None or not isinstance(decision, CascadeDecision):
+            return None
+        return ReaderModel(reader, windows, decision)
 
     def check_output(self) -> None:
         """Checks that the run may write where it is told to; reads no file and changes nothing.
@@ -143,6 +166,10 @@ class Job:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what the predictions depend on, as JSON values with absolute paths."""
+        reader: dict[str, Any] = {}
+        if self.reader is not None and self.reader_windows is not None:
+            folder, windows = str(self.reader.absolute()), self.reader_windows.to_dict()
+            reader = {"reader": folder, "reader_windows": windows}
         return {
             "files": [shown(str(Path(path).absolute())) for path in self.files],
             "model": str(self.model.absolute()),
@@ -151,13 +178,18 @@ class Job:
             "decision": self.decision.to_dict(),
             "batch_size": self.batch_size,
             "limit": self.limit,
+            **reader,
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Returns the job that ``to_dict`` described."""
+        has_reader = "reader" in values
+        decision = CascadeDecision if has_reader else DecisionConfig
         settings = {
             "windows": WindowConfig.from_dict(values["windows"]),
-            "decision": DecisionConfig.from_dict(values["decision"]),
+            "decision": decision.from_dict(values["decision"]),
         }
+        if has_reader:
+            settings["reader_windows"] = WindowConfig.from_dict(values["reader_windows"])
         return cls(**{**values, **settings})

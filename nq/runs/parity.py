@@ -1,7 +1,8 @@
 """Parity: how the answers and logits of a run differ from those of another run.
 
 The drift of a window is the largest difference of its logits: of [CLS], of the types, and of the
-best start and end. Only windows that both runs computed count, since pruning leaves some out.
+best start and end. Only windows that both runs computed count, since pruning leaves some out, and
+the reader of a cascade reads what ranks best.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import orjson
 
 from nq.evaluation import labels
-from nq.records import FloatArray, WindowScores
+from nq.records import READER_WINDOW, ExampleKey, FloatArray, IntArray
 from nq.runs.score_store import ScoreStore
 
 PREDICTIONS, METRICS, KEPT_SCORES = "predictions.json", "metrics.json", "scores"
@@ -87,11 +88,21 @@ def _drifts(mine: Path, theirs: Path) -> Iterator[FloatArray]:
     """Yields the absolute differences of the logits of each example."""
     ours, others = ScoreStore(mine), ScoreStore(theirs)
     for key in ours:
-        both = ours.computed(key) & others.computed(key)
-        yield np.abs(_logits(ours[key]) - _logits(others[key]))[both].ravel()
+        (windows, logits), (other_windows, other_logits) = _logits(ours, key), _logits(others, key)
+        _, rows, other_rows = np.intersect1d(windows, other_windows, return_indices=True)
+        yield np.abs(logits[rows] - other_logits[other_rows]).ravel()
 
 
-def _logits(scores: WindowScores) -> FloatArray:
-    """Returns ``[W, 9]`` the logits that every profile gives."""
-    best = np.column_stack([scores.start_logit[:, 0], scores.end_logit[:, 0]])
-    return np.concatenate([scores.cls_logit, scores.type_logits, best], axis=1)
+def _logits(store: ScoreStore, key: ExampleKey) -> tuple[IntArray, FloatArray]:
+    """Returns the computed windows of an example and the logits that every profile gives.
+
+    Returns:
+        ``[W]`` number of each window, negative for those of a reader; ``[W, 9]`` logits.
+    """
+    columns = store.columns(key)
+    number = columns["window_ids"][:, 0].astype(np.int64)
+    reader = columns.get(READER_WINDOW, np.full(len(number), -1))
+    best = [columns["start_logit"][:, :1], columns["end_logit"][:, :1]]
+    logits = np.concatenate([columns["cls_logit"], columns["type_logits"], *best], axis=1)
+    computed = store.computed(key)
+    return np.where(reader < 0, number, -1 - reader)[computed], logits[computed]

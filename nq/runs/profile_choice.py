@@ -29,10 +29,11 @@ import orjson
 from nq import __version__, checksums, extras
 from nq.errors import DamagedError, Error
 from nq.inference.profile import BASELINE, OPENVINO, Profile
+from nq.model.folder import weights_digest
 from nq.model.runtime import import_tensorflow
 from nq.records import Columns
 from nq.runs.job import Job
-from nq.runs.scoring import PhaseTimer, model_loader, prepare_first_chunk, weights_digest
+from nq.runs.scoring import PhaseTimer, model_loader, prepare_first_chunk
 
 log = logging.getLogger(__name__)
 

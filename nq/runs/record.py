@@ -26,6 +26,7 @@ COUNTS = (
     "read_windows",
     "float32_windows",
     "rescored",
+    "reader_windows",
     "truncated_pages",
     "unread_blocks",
 )
@@ -65,7 +66,8 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     profiles only the params profile and precision differ.
     """
     decision = job.decision.to_dict()
-    weights = decision.pop("weights")
+    weights, ranker = decision.pop("weights"), decision.pop("ranker", None)
+    reader = {} if job.reader is None else {"reader": job.reader.name}
     tracked.params(
         {
             "profile": result.profile,
@@ -73,6 +75,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
             "batch_size": job.batch_size,
             "limit": job.limit,
             "model": job.model.name,
+            **reader,
             **{f"decision.{k}": v for k, v in decision.items()},
             **{f"windows.{k}": v for k, v in job.windows.to_dict().items()},
         }
@@ -82,6 +85,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
         {
             "device": result.device,
             "decision.weights": weights,
+            **({"decision.ranker": ranker, "reader_folder": str(job.reader)} if reader else {}),
             "data": ", ".join(map(shown, job.files)),
             "model_folder": str(job.model),
             "output": str(result.folder),

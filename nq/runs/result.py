@@ -94,6 +94,7 @@ class Result:
         how_to_open: how to see the run in MLflow.
         run_bytes: size of the run's files, without the windows.
         windows_bytes: size of the windows, which other runs may share.
+        reader_windows: windows that the reader computed, in interrupted runs too.
     """
 
     folder: Path
@@ -121,6 +122,7 @@ class Result:
     how_to_open: str | None = None
     run_bytes: int = 0
     windows_bytes: int = 0
+    reader_windows: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what ``metrics.json`` contains, as JSON values."""

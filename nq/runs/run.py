@@ -45,6 +45,7 @@ from nq.runs.scoring import (
     RunProgress,
     Scoring,
     check_job,
+    check_models,
     no_progress,
     open_scoring,
 )
@@ -95,6 +96,7 @@ def _run_files(
     if job.profile == AUTO:
         from nq.runs.profile_choice import choose_profile
 
+        check_models(job)
         job = replace(job, profile=choose_profile(job))
     check_job(job)
     with record.tracked_run(job, track) as tracked:
@@ -199,6 +201,7 @@ def _run(job: Job, tracked: tracking.Run, progress: RunProgress, table_rows: int
             read_windows=counters.computed_windows,
             float32_windows=counters.float32_windows,
             rescored=scoring.scorer.rescored_examples,
+            reader_windows=scoring.scorer.reader_windows,
             windows_per_s=_windows_per_s(scoring),
             answered=answers.answered,
             dead_letters=dead_letters,
@@ -232,14 +235,15 @@ def _phases(
     """
     scorer, counters = scoring.scorer, scoring.scorer.counters
     started, loaded, answered, ended = moments
-    steady = scorer.seconds - counters.compile_s - counters.warmup_s - counters.rescore_s
+    apart = counters.compile_s + counters.warmup_s + counters.rescore_s + counters.reader_s
     waits = {name: seconds.get(name, 0.0) for name in ("preprocess_wait_s", "read_s")}
     return {
         "load_s": loaded - started,
         **waits,
         "compile_s": counters.compile_s,
         "warmup_s": counters.warmup_s,
-        "predict_s": steady,
+        "predict_s": scorer.seconds - apart,
+        "reader_s": counters.reader_s,
         "rescore_s": counters.rescore_s,
         "postprocess_s": answered - loaded - sum(waits.values()) - scorer.seconds,
         "score_s": ended - answered,
@@ -251,10 +255,10 @@ def _phases(
 def _windows_per_s(scoring: Scoring) -> float:
     """Returns the speed without compilation and warm-up; with the warm-up if there is no more.
 
-    Windows that pruning leaves out count.
+    Windows that pruning leaves out count; those of a reader do not, nor does its time.
     """
     scorer, counters = scoring.scorer, scoring.scorer.counters
-    seconds = scorer.seconds - counters.compile_s - counters.rescore_s
+    seconds = scorer.seconds - counters.compile_s - counters.rescore_s - counters.reader_s
     windows = scoring.chunks.total("windows") - scorer.stored_windows
     if windows > counters.warmup_windows:
         seconds, windows = seconds - counters.warmup_s, windows - counters.warmup_windows

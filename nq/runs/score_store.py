@@ -33,11 +33,21 @@ from nq.inference.scorer import (
     Scorer,
     ScorerWrapper,
     concatenate,
+    example_scores,
     example_slices,
     no_progress,
-    window_scores,
 )
-from nq.records import READ, RESCORED, Columns, Example, ExampleKey, IntArray, WindowScores
+from nq.records import (
+    READ,
+    READER_WINDOW,
+    RESCORED,
+    Columns,
+    Example,
+    ExampleKey,
+    IntArray,
+    Scores,
+    WindowScores,
+)
 
 log = logging.getLogger(__name__)
 
@@ -139,13 +149,14 @@ class ScoreStore:
 
         Args:
             rows: the columns ``KEYS`` of their windows, and ``DIGESTS`` if it is known.
-            columns: their scores.
+            columns: their scores; those of a cascade have keys of their own.
         """
         keys = {name: rows[name] for name in (*KEYS, DIGESTS) if name in rows}
-        file, line = keys["example_keys"][0]
+        table = {**keys, **columns}
+        file, line = table["example_keys"][0]
         path = self.folder / f"part-{file:06d}-{line:09d}.npz"
-        checksums.write_arrays(path, {**keys, **columns})
-        self._add(path, keys)
+        checksums.write_arrays(path, table)
+        self._add(path, table)
 
     def _add(self, path: Path, keys: Rows) -> None:
         for page in example_slices(keys):
@@ -175,12 +186,21 @@ class ScoreStore:
         return key in self._index
 
     def __getitem__(self, key: ExampleKey) -> WindowScores:
-        """Returns the scores of all windows of one example.
+        """Returns the scores of all windows of one example, without those of a reader.
 
         Raises:
             Error: they are missing or not complete.
         """
-        return window_scores(self.columns(key))
+        scores = self.scores(key)
+        return scores if isinstance(scores, WindowScores) else scores.ranker
+
+    def scores(self, key: ExampleKey) -> Scores:
+        """Returns all scores of one example.
+
+        Raises:
+            Error: they are missing or not complete.
+        """
+        return example_scores(self.columns(key))
 
     def columns(self, key: ExampleKey) -> Columns:
         """Returns the columns of one example, except the keys' ``DIGESTS``.
@@ -220,13 +240,14 @@ class StoringScorer(ScorerWrapper):
     Attributes:
         stored_windows: windows that were in the store already.
         rescored_examples: examples with a close decision, those in the store included.
+        reader_windows: windows of a cascade's reader, those in the store included.
         seconds: of all calls, with the writing of the scores.
     """
 
     def __init__(self, inner: Scorer, store: ScoreStore) -> None:
         super().__init__(inner)
         self.store = store
-        self.stored_windows = self.rescored_examples = 0
+        self.stored_windows = self.rescored_examples = self.reader_windows = 0
         self.seconds = 0.0
 
     def scores(
@@ -253,6 +274,9 @@ class StoringScorer(ScorerWrapper):
         if len(new) < len(keys):
             columns = concatenate([self.store.columns(key) for key in keys])
         if RESCORED in columns:
-            self.rescored_examples += sum(bool(columns[RESCORED][page.start]) for page in pages)
+            scored = example_slices({**rows, **columns})
+            self.rescored_examples += sum(bool(columns[RESCORED][page.start]) for page in scored)
+        if READER_WINDOW in columns:
+            self.reader_windows += int((columns[READER_WINDOW] >= 0).sum())
         self.seconds += time.perf_counter() - started
         return columns

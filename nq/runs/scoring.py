@@ -21,8 +21,10 @@ from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.inference.scorer import score_examples
 from nq.model import checkpoint
+from nq.model.cascade import check_reader
+from nq.model.folder import weights_digest
 from nq.model.runtime import import_tensorflow
-from nq.postprocess.decision import RULES, check_rule
+from nq.postprocess.decision import RULES, check_reader_rule, check_rule
 from nq.preprocess.identity import example_digest
 from nq.preprocess.prefetch import Work, prefetch
 from nq.preprocess.prepare import check_output, prepare, prepare_again
@@ -36,9 +38,10 @@ from nq.records import (
     ExampleId,
     ExampleKey,
     IntArray,
+    Scores,
     Source,
-    WindowScores,
 )
+from nq.runs.cascade import reader_identity, reader_loader
 from nq.runs.job import Job
 from nq.runs.result import UNFINISHED_SCORES
 from nq.runs.score_store import DIGESTS, ScoreStore, StoringScorer
@@ -143,7 +146,7 @@ class Scoring:
         self.duplicates: list[DeadLetter] = []
         self._timer, self._progress = timer, progress
 
-    def __iter__(self) -> Iterator[tuple[Example, WindowScores]]:
+    def __iter__(self) -> Iterator[tuple[Example, Scores]]:
         self.duplicates.clear()
         seen: set[ExampleId] = set()
         for number, request in enumerate(self.requests):
@@ -250,6 +253,7 @@ class Plan:
             "profile": str(job.profile),
             "batch_size": job.batch_size,
             "positions": [rule.k, rule.text_only],
+            **reader_identity(job),
             **({"decision": decision} if job.optimizations.needs_margin else {}),
         }
         text = orjson.dumps([scores, decision], option=orjson.OPT_SORT_KEYS)
@@ -299,12 +303,25 @@ def check_job(job: Job) -> None:
     for profile in filter(None, (job.optimizations, job.against)):
         check_rule(job.decision.rule, profile.needs_margin)
         profile.require()
+    check_models(job)
+
+
+def check_models(job: Job) -> None:
+    """Checks the files and models of a job, whose profile need not be chosen yet.
+
+    Raises:
+        ValueError, FileNotFoundError: an input file or a model is of no use.
+        Error: the decision rule ranks no blocks for a reader.
+    """
     inputs.check_files(job.files)
     checkpoint.check(job.model, job.windows)
+    if job.reader_model is not None:
+        check_reader_rule(job.decision.rule)
+        check_reader(job.model, job.reader_model)
 
 
 def model_loader(job: Job, chunks: Chunks) -> Any:
-    """Returns the ``ModelLoader`` of a job's model; imports TensorFlow."""
+    """Returns the ``ModelLoader`` of a job's model and its reader; imports TensorFlow."""
     import_tensorflow()
     from nq.inference.load import ModelLoader
     from nq.inference.predictor import PART_BATCHES
@@ -313,8 +330,10 @@ def model_loader(job: Job, chunks: Chunks) -> Any:
         with chunks.open_windows(0) as reader:
             return reader.some_rows(PART_BATCHES * job.batch_size, CALIBRATION_WINDOWS)
 
-    tokenizer = load_tokenizer(job.model, job.windows.compat)
-    return ModelLoader(job.model, tokenizer, job.windows, job.decision, job.batch_size, calibration)
+    tokenizer, reader = load_tokenizer(job.model, job.windows.compat), job.reader_model
+    decision = job.decision if reader is None else reader.decision.ranker
+    settings = job.windows, decision, job.batch_size, calibration
+    return ModelLoader(job.model, tokenizer, *settings, reader_loader(job))
 
 
 def prepare_first_chunk(job: Job, timer: PhaseTimer) -> Chunks:
@@ -328,8 +347,3 @@ def prepare_first_chunk(job: Job, timer: PhaseTimer) -> Chunks:
 def windows_folder(job: Job, request: Request) -> Path:
     """Returns the folder of a request's windows, which runs of equal settings share."""
     return (job.output or job.root) / f"windows-{request.key}"
-
-
-def weights_digest(model: Path) -> str:
-    """Returns the SHA-256 of the weight files of a model folder."""
-    return "+".join(inputs.sha256(str(path)) for path in checkpoint.weight_files(model))

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from nq import folders
-from nq.config import DecisionConfig, RankingWeights
+from nq.config import CascadeDecision, DecisionConfig, RankingWeights
 from nq.evaluation import labels, nq_eval
 from nq.evaluation.calibration import error_by_chance, expected_calibration_error
 from nq.formats import inputs
 from nq.formats.predictions import encode_prediction
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.checkpoint import load_settings, save_settings
-from nq.model.folder import SETTINGS
-from nq.postprocess.evidence import gather_evidence
+from nq.model.folder import SETTINGS, weights_digest
 from nq.postprocess.fit import ChoiceSet, block_choices, fit, fit_calibration, option_choices
+from nq.postprocess.position_prior import CASCADE_PRIOR_WEIGHTS, PRIOR_WEIGHTS
 from nq.postprocess.ranking import calibrated, rank
 from nq.runs.evaluate import gold_labels
 from nq.runs.job import Job
@@ -58,9 +58,13 @@ def tune(
     batch_size: int = 16,
     keep_scores: bool = False,
     progress: RunProgress = no_progress,
+    reader: Path | None = None,
+    read_blocks: int | None = None,
 ) -> dict[str, Any]:
     """Fits the decision on the even half of the data, writes it into the model folder, and
     measures it on the odd half.
+
+    With a reader, the decision is that of both models, in the folder of the reader.
 
     Args:
         files: annotated files, globs or folders.
@@ -69,6 +73,8 @@ def tune(
         batch_size: windows in a batch.
         keep_scores: keep the scores, so that tuning the same model again takes seconds.
         progress: receives completed windows.
+        reader: folder of the model that reads the blocks that ``model`` ranks best.
+        read_blocks: how many blocks of a page; by default those of the present decision.
 
     Returns:
         The thresholds, and the figures of the odd half by name.
@@ -77,27 +83,54 @@ def tune(
         ValueError: the data have no annotations.
         Error, OSError: the settings file cannot be replaced, or is an input.
     """
-    settings = load_settings(model)
-    decision = DecisionConfig(max_answer_length=settings.decision.max_answer_length)
+    tuned_model = reader or model
     with contextlib.ExitStack() as stack:
         paths = stack.enter_context(inputs.input_files([str(file) for file in files]))
-        job = Job(paths, model, profile, settings.windows, decision, batch_size)
+        job = Job(
+            paths, model, profile, batch_size=batch_size, reader=reader, read_blocks=read_blocks
+        )
+        job = replace(job, decision=_not_tuned(job.decision))
         job.check_output()
-        folders.check_output_file(model / SETTINGS, job.files)
+        folders.check_output_file(tuned_model / SETTINGS, job.files)
         check_job(job)
         scoring = stack.enter_context(open_scoring(Plan.of(job), PhaseTimer(), progress))
-        tuned = tune_decision(scoring, decision)
-        save_settings(model, replace(settings, decision=tuned.decision))
+        tuned = tune_decision(scoring, job.decision)
+        _save(tuned_model, model, tuned.decision)
         if not keep_scores:
             clear(scoring.scorer.store.folder)
     return {
         "long_threshold": tuned.decision.long_threshold,
         "short_threshold": tuned.decision.short_threshold,
         **measure(*_half(tuned.gold, tuned.predictions, 1), tuned.decision),
-        "model": str(model),
+        "model": str(tuned_model),
         "truncated_pages": scoring.chunks.total("truncated_pages"),
         "unread_blocks": scoring.chunks.total("unread_blocks"),
     }
+
+
+def _not_tuned(decision: DecisionConfig) -> DecisionConfig:
+    """Returns the default decision with what is not tuned in another one."""
+    length = decision.max_answer_length
+    if isinstance(decision, CascadeDecision):
+        read = decision.read_blocks
+        return CascadeDecision(max_answer_length=length, read_blocks=read, ranker=decision.ranker)
+    return DecisionConfig(max_answer_length=length)
+
+
+def _save(folder: Path, model: Path, decision: DecisionConfig) -> None:
+    """Writes a decision into a folder: its own, or that of a cascade in which it reads.
+
+    Args:
+        folder: whose settings are replaced.
+        model: the first model of the cascade.
+        decision: what was tuned.
+    """
+    settings = load_settings(folder)
+    if isinstance(decision, CascadeDecision):
+        cascades = {**settings.cascades, weights_digest(model): decision}
+        save_settings(folder, replace(settings, cascades=cascades))
+    else:
+        save_settings(folder, replace(settings, decision=decision))
 
 
 @dataclass(frozen=True)
@@ -130,15 +163,19 @@ def tune_decision(scoring: Scoring, decision: DecisionConfig) -> Tuned:
         gold[example.example_id] = gold_labels(example)
         fold = fold_of(example.example_id)
         if fold is not None:
-            evidence = gather_evidence(example, scores, decision.max_answer_length)
+            evidence = rank(example, scores, decision).evidence
             sets = block_choices(example, evidence), option_choices(example, evidence)
             choice_sets.setdefault(fold, []).append(sets)
     if not gold:
         files = ", ".join(file for request in scoring.requests for file in request.files)
         raise ValueError(f"no annotations in {files}: give annotated data to tune on")
     plain = replace(decision, long_threshold=0.0, short_threshold=0.0)
-    weights = _fit(choice_sets.values())
-    held_out = [_fit(choice_sets[f] for f in choice_sets if f != fold) for fold in range(FOLDS)]
+    is_cascade = isinstance(decision, CascadeDecision)
+    start = CASCADE_PRIOR_WEIGHTS if is_cascade else PRIOR_WEIGHTS
+    weights = _fit(choice_sets.values(), start)
+    held_out = [
+        _fit((choice_sets[f] for f in choice_sets if f != fold), start) for fold in range(FOLDS)
+    ]
     predictions: Predictions = {}
     for example, scores in scoring:
         fold = fold_of(example.example_id)
@@ -152,9 +189,10 @@ def tune_decision(scoring: Scoring, decision: DecisionConfig) -> Tuned:
     return Tuned(tuned, gold, predictions)
 
 
-def _fit(folds: Iterable[Iterable[ChoiceSets]]) -> RankingWeights:
+def _fit(folds: Iterable[Iterable[ChoiceSets]], start: RankingWeights) -> RankingWeights:
     sets = [both for fold in folds for both in fold]
-    return fit([block for block, _ in sets if block], [option for _, option in sets if option])
+    blocks = [block for block, _ in sets if block]
+    return fit(blocks, [option for _, option in sets if option], start)
 
 
 def _calibrate(weights: RankingWeights, gold: Gold, predictions: Predictions) -> RankingWeights:

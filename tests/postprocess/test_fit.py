@@ -14,7 +14,6 @@ from nq.evaluation import labels, nq_eval
 from nq.formats.predictions import encode_prediction
 from nq.postprocess.evidence import Hypotheses, gather_evidence
 from nq.postprocess.fit import (
-    BLOCK_WEIGHTS,
     OPTION_WEIGHTS,
     ChoiceSet,
     block_choices,
@@ -28,6 +27,7 @@ from nq.postprocess.ranking import calibrated
 from nq.records import Annotation, AnswerType, Example, Prediction, Span, YesNo
 from tests.postprocess import synthetic_pages
 
+BLOCK_WEIGHTS = ("evidence", *RankingWeights.BLOCK_FEATURES, "null")
 seeds = st.integers(0, 2**32 - 1)
 YES_NO = {AnswerType.YES: YesNo.YES, AnswerType.NO: YesNo.NO}
 

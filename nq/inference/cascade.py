@@ -1,0 +1,259 @@
+"""A cascade: a fast model scores all windows of a page, a better one, the reader, a few of its own.
+
+The reader may have another vocabulary and other window settings. Its windows are those that it has
+alone, cut from the whole page, so that their scores are those that it gives alone. It computes the
+windows of the blocks that rank best (``CascadeDecision.read_blocks``):
+
+- A word is read in the window in which it has the most context on both sides, as in Google's BERT
+  for SQuAD ("max context"), and not in all windows that contain it.
+- Of a long block, such as a table of many windows, those are read in which the first model found
+  its best spans, ``WINDOWS_PER_BLOCK`` at most.
+- A page with no more than ``read_blocks`` blocks is read in all windows.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nq.config import CascadeDecision
+from nq.inference.prune import tokens_in_windows
+from nq.inference.scorer import (
+    COLUMNS,
+    Counters,
+    Progress,
+    Rows,
+    Scorer,
+    ScorerWrapper,
+    concatenate,
+    feature_rows,
+    no_progress,
+    split_examples,
+    window_scores,
+)
+from nq.postprocess.blocks import Blocks
+from nq.postprocess.cascade import RankedBlock, rank_blocks
+from nq.records import (
+    READ,
+    READ_BLOCKS,
+    READER_WINDOW,
+    SCORE_COLUMNS,
+    Columns,
+    Example,
+    Features,
+    IntArray,
+    WindowScores,
+)
+
+log = logging.getLogger(__name__)
+
+WINDOWS_PER_BLOCK = 2
+PART_FACTOR = 4
+"""Parts with so many times more windows: of each page only some fill the reader's batches."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """What the reader computes of one page.
+
+    Args:
+        windows: ``[R]`` ascending numbers of its windows.
+        read_blocks: ``[R, 2]`` see ``nq.records.READ_BLOCKS``.
+    """
+
+    windows: IntArray
+    read_blocks: IntArray
+
+
+class CascadeScorer(ScorerWrapper):
+    """Scores all windows of examples by one scorer, and windows of a reader by another.
+
+    Args:
+        inner: scores all windows; its ranking of the blocks decides what is read.
+        reader: scores windows of the reader, each on its own.
+        reader_features: returns all windows of an example as the reader has them.
+        decision: of both models.
+    """
+
+    def __init__(
+        self,
+        inner: Scorer,
+        reader: Scorer,
+        reader_features: Callable[[Example], Features],
+        decision: CascadeDecision,
+    ) -> None:
+        super().__init__(inner)
+        self.reader, self.reader_features, self.decision = reader, reader_features, decision
+        self.part_batches = max(inner.part_batches, PART_FACTOR * reader.part_batches)
+        self._has_logged = False
+
+    def scores(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Columns:
+        """See ``Scorer.scores``; behind the windows of each example come those of the reader.
+
+        The columns ``READER_WINDOW`` and ``READ_BLOCKS`` tell which are the reader's. The columns
+        of ``rows`` that identify windows and examples are there for all windows.
+        """
+        columns = self.inner.scores(rows, examples, progress)
+        started, before = time.perf_counter(), replace(self.reader.counters)
+        keys = {name: column for name, column in rows.items() if name not in COLUMNS}
+        pages = split_examples(rows, {**keys, **columns})
+        selected = [self._select(*page) for page in zip(examples, pages, strict=True)]
+        parts = [reader_rows for _, reader_rows in selected if reader_rows]
+        read = self.reader.scores(concatenate(parts), ()) if parts else columns
+        tables, end = list[Columns](), 0
+        for page, (selection, _) in zip(pages, selected, strict=True):
+            start, end = end, end + len(selection.windows)
+            tables.append(_joined(page, {n: x[start:end] for n, x in read.items()}, selection))
+        self._count(time.perf_counter() - started, before)
+        return concatenate(tables)
+
+    def _select(self, example: Example, page: Columns) -> tuple[Selection, Columns]:
+        """Returns what the reader computes of a page, and the rows of those windows."""
+        try:
+            rows = feature_rows(self.reader_features(example))
+        except ValueError as error:
+            log.warning("the reader cannot read example %s: %s", example.example_id, error)
+            return Selection(np.empty(0, np.int64), np.empty((0, 2), np.int64)), {}
+        blocks = blocks_in_windows(example, rows["token_map"])
+        if len(blocks.candidates) < self.decision.read_blocks and not self._has_logged:
+            self._has_logged = True
+            log.info(
+                "a page has %d blocks, less than the %d of --read-blocks: the reader reads all "
+                "windows of such pages",
+                len(blocks.candidates),
+                self.decision.read_blocks,
+            )
+        selection = select(example, window_scores(page), rows["token_map"], self.decision, blocks)
+        return selection, {name: column[selection.windows] for name, column in rows.items()}
+
+    def _count(self, seconds: float, before: Counters) -> None:
+        """Adds what the reader has done to the counters.
+
+        Args:
+            seconds: of the call, the choice of the windows included.
+            before: the reader's counters when it began.
+        """
+        after, total = self.reader.counters, self.counters
+        compile_s = after.compile_s - before.compile_s
+        warmup_s = after.warmup_s - before.warmup_s
+        total.compile_s += compile_s
+        total.warmup_s += warmup_s
+        total.reader_s += seconds - compile_s - warmup_s
+        total.float32_windows += after.float32_windows - before.float32_windows
+
+
+def select(
+    example: Example,
+    scores: WindowScores,
+    token_map: IntArray,
+    decision: CascadeDecision,
+    blocks: Blocks,
+) -> Selection:
+    """Returns what the reader computes of one page.
+
+    Args:
+        example: question and page.
+        scores: of all windows of the first model.
+        token_map: ``[W, L]`` of all windows of the reader.
+        decision: of both models.
+        blocks: those in the windows.
+    """
+    contains = tokens_in_windows(token_map)[:, :-1]
+    of_token = blocks.of_token[: contains.shape[1]]
+    best = rank_blocks(example, scores, decision.ranker, blocks, decision.read_blocks)
+    windows = np.arange(len(token_map))
+    if len(blocks.candidates) > decision.read_blocks:
+        of_word = max_context_windows(token_map)
+        windows = np.unique(np.concatenate([_windows_of(b, of_word, of_token) for b in best]))
+    missing = contains.any(axis=0) & ~contains[windows].any(axis=0)
+    partly = np.setdiff1d(of_token[missing], [block.candidate for block in best])
+    whole = np.isin(of_token, blocks.candidates) & ~np.isin(of_token, partly)
+    ranges = [_range(of_token[tokens & whole]) for tokens in contains[windows]]
+    return Selection(windows, np.array(ranges, np.int64).reshape(-1, 2))
+
+
+def blocks_in_windows(example: Example, token_map: IntArray) -> Blocks:
+    """Returns the blocks of a page that have a word in one of its windows."""
+    blocks = Blocks.of(example)
+    return blocks.only(np.unique(blocks.of_token[token_map[token_map >= 0]]))
+
+
+def max_context_windows(token_map: IntArray) -> IntArray:
+    """Returns the window in which each document token has the most context, ``[T]``.
+
+    The context is the smaller number of positions to the first and to the last word of the window.
+    Of equal windows the first counts; the value is -1 for tokens in no window.
+
+    >>> max_context_windows(np.array([[0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, -1]])).tolist()
+    [0, 0, 0, 1, 1, 2, 2]
+    """
+    is_word, length = token_map >= 0, token_map.shape[1]
+    first = is_word.argmax(axis=1)[:, None]
+    last = length - 1 - is_word[:, ::-1].argmax(axis=1)[:, None]
+    pos = np.arange(length)
+    context = np.minimum(pos - first, last - pos)[is_word]
+    window, token = np.nonzero(is_word)[0], token_map[is_word]
+    order = np.lexsort((-window, context))
+    result = np.full(token_map.max(initial=-1) + 1, -1)
+    result[token[order]] = window[order]  # the last one stays
+    return result
+
+
+def _windows_of(block: RankedBlock, of_word: IntArray, of_token: IntArray) -> IntArray:
+    """Returns the windows of a block, at most ``WINDOWS_PER_BLOCK``.
+
+    Args:
+        block: with its spans, the best one first.
+        of_word: see ``max_context_windows``.
+        of_token: the block of each document token.
+    """
+    windows = np.unique(of_word[(of_token == block.candidate) & (of_word >= 0)])
+    starts = block.starts[block.starts < len(of_word)]
+    by_span = [window for window in of_word[starts].tolist() if window >= 0]
+    best_first = list(dict.fromkeys([*by_span, *windows.tolist()]))
+    return np.array(best_first[:WINDOWS_PER_BLOCK], np.int64)
+
+
+def _range(blocks: IntArray) -> tuple[int, int]:
+    """Returns the half-open range of some candidate indices; -1 for none."""
+    return (int(blocks.min()), int(blocks.max()) + 1) if len(blocks) else (-1, -1)
+
+
+def _joined(page: Columns, read: Columns, selection: Selection) -> Columns:
+    """Returns the windows of one example, the reader's behind the first model's.
+
+    Args:
+        page: keys and scores of the first model's windows.
+        read: scores of the reader's windows.
+        selection: which those are.
+    """
+    n, n_read = len(page["window_ids"]), len(selection.windows)
+    table: Columns = {}
+    for name, column in page.items():
+        if name in SCORE_COLUMNS:
+            table[name] = _stacked(column, read[name], fill=-1 if name.endswith("_doc") else 0)
+        else:
+            other = np.ones(n_read, np.bool_) if name == READ else np.repeat(column[:1], n_read, 0)
+            table[name] = np.concatenate([column, other])
+    total = n + n_read
+    ids = np.column_stack([np.arange(total), np.full(total, total)])
+    table["window_ids"] = ids.astype(page["window_ids"].dtype)
+    table[READER_WINDOW] = np.concatenate([np.full(n, -1), selection.windows])
+    table[READ_BLOCKS] = np.concatenate([np.full((n, 2), -1), selection.read_blocks])
+    return table
+
+
+def _stacked(*columns: Any, fill: int) -> Any:
+    """Returns the rows of some columns, as wide as the widest; short windows have few positions."""
+    width = max(column.shape[1] for column in columns)
+    missing = [((0, 0), (0, width - column.shape[1])) for column in columns]
+    return np.concatenate(
+        [np.pad(x, n, constant_values=fill) for x, n in zip(columns, missing, strict=True)]
+    )

@@ -1,0 +1,130 @@
+"""The second model of a cascade, the reader: its folder, its windows, the decision of both models.
+
+A reader keeps its own window settings, except that both models read the same blocks of a page. The
+decision was fitted to both models by ``nq tune --reader``; it is in the reader's settings under the
+digest of the first model's weights.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, WindowConfig
+from nq.errors import check_argument, is_count
+from nq.model.folder import (
+    ModelSettings,
+    check,
+    folder_and_settings,
+    load_config,
+    load_settings,
+    weight_files,
+    weights_digest,
+)
+from nq.model.shapes import check_length
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ReaderModel:
+    """The reader of a cascade.
+
+    Args:
+        folder: its model folder.
+        windows: how pages become its windows.
+        decision: how the scores of both models become answers.
+    """
+
+    folder: Path
+    windows: WindowConfig
+    decision: CascadeDecision
+
+
+def reader_model(
+    model: Path,
+    own: ModelSettings,
+    reader: str | Path | None,
+    windows: WindowConfig | None = None,
+    decision: DecisionConfig | None = None,
+    read_blocks: int | None = None,
+) -> ReaderModel | None:
+    """Returns the reader of a model; ``None`` without one.
+
+    Args:
+        model: folder of the first model.
+        own: settings of the first model.
+        reader: folder of the reader.
+        windows: how pages become windows of the reader; by default the settings of its folder.
+        decision: of both models, or of the reader; by default what ``nq tune`` has stored for both
+            models, else the reader's own decision on the blocks that it reads.
+        read_blocks: blocks of a page to read; by default those of the decision.
+
+    Raises:
+        ValueError: an argument has the wrong type, is out of range or needs a reader, or the
+            settings of the reader are damaged.
+    """
+    is_valid = read_blocks is None or is_count(read_blocks)
+    check_argument(is_valid, "read_blocks", read_blocks, "a whole number from 1 on")
+    is_valid = decision is None or isinstance(decision, DecisionConfig)
+    check_argument(is_valid, "decision", decision, "nq.DecisionConfig(…)")
+    if reader is None:
+        if read_blocks is not None:
+            raise ValueError(f"read_blocks is {read_blocks} without a reader: give a reader too")
+        if isinstance(decision, CascadeDecision) or windows is not None:
+            raise ValueError("the settings are for a model with a reader: give a reader too")
+        return None
+    folder, settings = folder_and_settings(reader, windows, None, name="reader")
+    if decision is None:
+        decision = _stored_decision(model, folder) or settings.decision
+    if not isinstance(decision, CascadeDecision):
+        weights = CascadeWeights(**decision.weights.to_dict())
+        ranker = replace(own.decision, rule=decision.rule)
+        values = {**vars(decision), "weights": weights, "ranker": ranker}
+        decision = CascadeDecision(**values)
+    return ReaderModel(
+        folder,
+        replace(settings.windows, max_contexts=own.windows.max_contexts),
+        replace(decision, read_blocks=read_blocks or decision.read_blocks),
+    )
+
+
+def _stored_decision(model: Path, reader: Path) -> CascadeDecision | None:
+    """Returns the decision that was tuned for both models."""
+    cascades = load_settings(reader).cascades
+    try:
+        return cascades.get(weights_digest(model)) if cascades else None
+    except (OSError, ValueError):  # the check of the model's folder reports it
+        return None
+
+
+def mention_untuned(model: Path, reader: ReaderModel) -> None:
+    """Logs that no decision was tuned for both models, if that is so."""
+    if weights_digest(model) not in load_settings(reader.folder).cascades:
+        log.info(
+            "%s has no decision for both models, so its own is used, for the blocks that it reads; "
+            "nq tune --reader makes one",
+            reader.folder,
+        )
+
+
+def check_reader(model: Path, reader: ReaderModel) -> None:
+    """Checks the folder of a reader, as ``nq.model.folder.check`` does, and that it is another one.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged, the windows are too long, or the reader is the first model.
+    """
+    check(reader.folder)
+    if _sizes(model) == _sizes(reader.folder) and weights_digest(model) == weights_digest(
+        reader.folder
+    ):
+        raise ValueError(
+            f"the reader {reader.folder} has the weights of the model itself: give another model"
+        )
+    check_length(load_config(reader.folder), reader.windows.max_seq_length)
+
+
+def _sizes(folder: Path) -> list[int]:
+    return [path.stat().st_size for path in weight_files(folder)]

@@ -1,0 +1,392 @@
+"""Tests which windows a reader computes, and the scores of a cascade."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nq.config import CascadeDecision, CascadeWeights
+from nq.formats.fields import RecordError
+from nq.inference.cascade import (
+    WINDOWS_PER_BLOCK,
+    CascadeScorer,
+    Selection,
+    blocks_in_windows,
+    max_context_windows,
+    select,
+)
+from nq.inference.profile import Profile
+from nq.inference.prune import PruningScorer
+from nq.inference.rescore import RescoringScorer
+from nq.inference.scorer import (
+    Progress,
+    Rows,
+    Scorer,
+    concatenate,
+    example_scores,
+    no_progress,
+    score_examples,
+    window_scores,
+)
+from nq.postprocess.blocks import Blocks
+from nq.postprocess.cascade import rank_blocks
+from nq.preprocess.windows import windows
+from nq.records import (
+    READ,
+    READ_BLOCKS,
+    READER_WINDOW,
+    SCORE_COLUMNS,
+    CascadeScores,
+    Columns,
+    Example,
+    Features,
+    IntArray,
+    WindowScores,
+)
+from tests.inference.table_scorer import (
+    LENGTH,
+    Pages,
+    TableScorer,
+    page_token_map,
+    pages,
+    random_scores,
+)
+
+READER_LENGTH = 20
+ALL = 1000
+
+
+@dataclass(eq=False)
+class ReaderScorer(TableScorer):
+    """A scorer that looks up the scores of windows by their first piece."""
+
+    def scores(
+        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
+    ) -> Columns:
+        return super().scores({"numbers": rows["input_ids"]}, examples, progress)
+
+
+def reader_token_map(seed: int, token_map: IntArray) -> IntArray:
+    """Returns other windows of the words in a token map, with other pieces."""
+    draw = np.random.default_rng([seed, 1])
+    words = np.array(list(dict.fromkeys(token_map[token_map >= 0].tolist())), int)
+    pieces = np.repeat(words, draw.integers(1, 3, len(words)))
+    spans = windows(len(pieces), READER_LENGTH - 3, int(draw.integers(3, READER_LENGTH)))
+    result = np.full((max(1, len(spans)), READER_LENGTH), -1)
+    for row, (start, end) in zip(result, spans, strict=False):
+        row[2 : 2 + end - start] = pieces[start:end]
+    return result
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # its text would have all arrays
+class TwoModels:
+    """Pages with the windows and scores of two models.
+
+    Args:
+        pages: with those of the first model.
+        maps: token map of the reader, of each page.
+        table: scores of all windows of the reader, page after page.
+        decision: of both models.
+    """
+
+    pages: Pages
+    maps: Sequence[IntArray]
+    table: WindowScores
+    decision: CascadeDecision
+
+    def features(self, example: Example) -> Features:
+        """Returns the reader's windows; their first piece is their row in the table."""
+        n = [e is example for e in self.pages.examples].index(True)
+        token_map, first = self.maps[n], sum(map(len, self.maps[:n]))
+        ids = np.broadcast_to(first + np.arange(len(token_map))[:, None], token_map.shape)
+        numbers = np.arange(len(token_map))
+        return Features(example.example_id, ids, ids, ids, token_map, numbers, len(numbers))
+
+    def scorer(self, wrap: Callable[[Scorer], Scorer] = lambda inner: inner) -> CascadeScorer:
+        """Returns a cascade whose first model is wrapped."""
+        inner = wrap(TableScorer(self.pages.table))
+        return CascadeScorer(inner, ReaderScorer(self.table), self.features, self.decision)
+
+    def with_scores(self, seed: int) -> TwoModels:
+        """Returns the same pages with other scores of both models."""
+        first = random_scores(self.pages.rows["token_map"], seed)
+        reader = random_scores(np.concatenate(self.maps), seed + 1)
+        return replace(self, pages=replace(self.pages, table=first), table=reader)
+
+    def selection(self, number: int) -> Selection:
+        """Returns what the reader computes of a page."""
+        some, example = self.pages, self.pages.examples[number]
+        page = some.slices[number]
+        scores = WindowScores(**{n: getattr(some.table, n)[page] for n in SCORE_COLUMNS})
+        blocks = blocks_in_windows(example, self.maps[number])
+        return select(example, scores, self.maps[number], self.decision, blocks)
+
+
+@st.composite
+def two_models(draw: st.DrawFn, max_pages: int = 3, max_read: int = 6) -> TwoModels:
+    some = draw(pages(1, max_pages))
+    some.rows["example_keys"] = np.concatenate(
+        [np.full((page.stop - page.start, 2), (0, n)) for n, page in enumerate(some.slices)]
+    )
+    maps = [
+        reader_token_map(int(example.example_id), some.rows["token_map"][page])
+        for example, page in zip(some.examples, some.slices, strict=True)
+    ]
+    table = random_scores(np.concatenate(maps), draw(st.integers(0, 999)))
+    weights = CascadeWeights(evidence=0.3, ranker=draw(st.sampled_from([0.0, 0.5])))
+    read = draw(st.integers(1, max_read))
+    decision = CascadeDecision(weights=weights, read_blocks=read, ranker=some.decision)
+    return TwoModels(some, maps, table, decision)
+
+
+# --- the windows that are read
+
+
+def slow_context(token_map: IntArray, window: int, token: int) -> int:
+    """Returns the largest context of a token in a window."""
+    words = [pos for pos, t in enumerate(token_map[window].tolist()) if t >= 0]
+    places = [pos for pos, t in enumerate(token_map[window].tolist()) if t == token]
+    return max(min(pos - words[0], words[-1] - pos) for pos in places)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_a_word_is_read_in_the_first_window_with_the_most_context(seed: int) -> None:
+    token_map = page_token_map(np.random.default_rng(seed))
+    actual = max_context_windows(token_map)
+    assert len(actual) == token_map.max(initial=-1) + 1
+    for token, window in enumerate(actual.tolist()):
+        holding = np.flatnonzero((token_map == token).any(axis=1)).tolist()
+        if not holding:
+            assert window == -1
+            continue
+        assert window == max(holding, key=lambda w: (slow_context(token_map, w, token), -w))
+
+
+def words_by_block(example: Example, token_map: IntArray) -> dict[int, set[int]]:
+    """Returns the words of each block that are in the windows."""
+    blocks, words = Blocks.of(example), dict[int, set[int]]()
+    for token in set(token_map[token_map >= 0].tolist()):
+        if blocks.of_token[token] in blocks.candidates:
+            words.setdefault(int(blocks.of_token[token]), set()).add(token)
+    return words
+
+
+@given(two_models(max_pages=1))
+def test_the_windows_of_the_best_blocks_are_read(two: TwoModels) -> None:
+    example, token_map, read = two.pages.examples[0], two.maps[0], two.decision.read_blocks
+    blocks, selection = blocks_in_windows(example, token_map), two.selection(0)
+    assert set(blocks.candidates.tolist()) == words_by_block(example, token_map).keys()
+    if len(blocks.candidates) <= read:
+        assert selection.windows.tolist() == list(range(len(token_map)))
+        return
+    ranked = rank_blocks(example, two.pages.table, two.pages.decision, blocks, read)
+    assert len(ranked) == read
+    of_word, expected = max_context_windows(token_map), set[int]()
+    for block in ranked:
+        tokens = np.flatnonzero(blocks.of_token == block.candidate)
+        tokens = tokens[tokens < len(of_word)]
+        own = {w for w in of_word[tokens].tolist() if w >= 0}
+        spans = [w for w in of_word[block.starts].tolist() if w in own]
+        best = list(dict.fromkeys([*spans, *sorted(own)]))
+        expected |= set(best[:WINDOWS_PER_BLOCK])
+    assert selection.windows.tolist() == sorted(expected)
+    assert len(selection.windows) <= WINDOWS_PER_BLOCK * read
+
+
+@given(two_models(max_pages=1))
+def test_blocks_are_read_if_they_are_among_the_best_or_all_their_words_are(two: TwoModels) -> None:
+    example, token_map, limit = two.pages.examples[0], two.maps[0], two.decision.read_blocks
+    blocks, selection = blocks_in_windows(example, token_map), two.selection(0)
+    ranked = rank_blocks(example, two.pages.table, two.pages.decision, blocks, limit)
+    best = {block.candidate for block in ranked}
+    computed = set(token_map[selection.windows].ravel().tolist())
+    present = words_by_block(example, token_map)
+    expected = {c for c, words in present.items() if words <= computed or c in best}
+    read = {c for first, end in selection.read_blocks.tolist() for c in range(first, end)}
+    assert expected <= read
+    words = list(dict.fromkeys(token_map[token_map >= 0].tolist()))
+    if words == sorted(words):  # contexts are in the order of the page
+        assert read & present.keys() == expected
+
+
+# --- scores
+
+
+def reader_rows(columns: Columns) -> IntArray:
+    return np.asarray(columns[READER_WINDOW] >= 0)
+
+
+@given(two_models())
+def test_a_cascade_has_the_scores_of_both_models(two: TwoModels) -> None:
+    scorer, completed = two.scorer(), list[int]()
+    columns = scorer.scores(two.pages.rows, two.pages.examples, completed.append)
+    is_reader = reader_rows(columns)
+    for name in SCORE_COLUMNS:
+        np.testing.assert_array_equal(columns[name][~is_reader], getattr(two.pages.table, name))
+    firsts = np.cumsum([0, *map(len, two.maps)])
+    selections = [two.selection(n) for n in range(len(two.maps))]
+    rows = np.concatenate([first + s.windows for first, s in zip(firsts, selections, strict=False)])
+    for name in SCORE_COLUMNS:
+        np.testing.assert_array_equal(columns[name][is_reader], getattr(two.table, name)[rows])
+    numbers = np.concatenate([selection.windows for selection in selections])
+    assert columns[READER_WINDOW][is_reader].tolist() == numbers.tolist()
+    assert sum(completed) == len(two.pages.rows["numbers"])
+    assert scorer.reader.counters.computed_windows == len(rows)
+
+
+@given(two_models())
+def test_the_windows_of_each_example_are_numbered_and_named(two: TwoModels) -> None:
+    columns = two.scorer().scores(two.pages.rows, two.pages.examples)
+    for n, page in enumerate(two.pages.slices):
+        keys = columns["example_keys"] == (0, n)
+        ids = columns["window_ids"][keys.all(axis=1)]
+        total = page.stop - page.start + len(two.selection(n).windows)
+        assert ids.tolist() == [[i, total] for i in range(total)]
+
+
+@given(two_models())
+def test_a_reader_of_all_blocks_reads_all_windows(two: TwoModels) -> None:
+    two = replace(two, decision=replace(two.decision, read_blocks=ALL))
+    columns = two.scorer().scores(two.pages.rows, two.pages.examples)
+    for name in SCORE_COLUMNS:
+        actual = columns[name][reader_rows(columns)]
+        np.testing.assert_array_equal(actual, getattr(two.table, name), name)
+
+
+@settings(max_examples=40)
+@given(two_models(5), st.integers(1, 40))
+def test_scores_do_not_depend_on_the_number_of_examples_in_a_call(
+    two: TwoModels, batch_size: int
+) -> None:
+    columns = two.scorer().scores(two.pages.rows, two.pages.examples)
+    scorer = two.scorer()
+    scorer.batch_size, scorer.part_batches = batch_size, 1
+    items = [
+        (e, two.pages.rows_of(p)) for e, p in zip(two.pages.examples, two.pages.slices, strict=True)
+    ]
+    scored = list(score_examples(scorer, iter(items)))
+    assert [example for example, _ in scored] == list(two.pages.examples)
+    for n, (_, scores) in enumerate(scored):
+        assert isinstance(scores, CascadeScores)
+        page = {m: x[(columns["example_keys"] == (0, n)).all(axis=1)] for m, x in columns.items()}
+        for actual, is_reader in ((scores.ranker, False), (scores.reader, True)):
+            expected = window_scores(
+                {m: x[reader_rows(page) == is_reader] for m, x in page.items()}
+            )
+            for name in SCORE_COLUMNS:
+                np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name))
+
+
+# --- composition
+
+
+@given(two_models())
+def test_pruning_leaves_out_windows_of_the_first_model_only(two: TwoModels) -> None:
+    def prune(inner: Scorer) -> Scorer:
+        return PruningScorer(inner, two.pages.decision)
+
+    pruned = prune(TableScorer(two.pages.table)).scores(two.pages.rows, two.pages.examples)
+    columns = two.scorer(prune).scores(two.pages.rows, two.pages.examples)
+    is_reader = reader_rows(columns)
+    assert columns[READ][is_reader].all()
+    for name in (*SCORE_COLUMNS, READ):
+        np.testing.assert_array_equal(columns[name][~is_reader], pruned[name], name)
+
+
+@given(two_models(), st.sampled_from([0.0, 0.5, math.inf]))
+def test_close_decisions_are_those_of_an_exact_cascade(two: TwoModels, margin: float) -> None:
+    """The exact cascade may read other windows, so the tables differ in length."""
+    exact = two.with_scores(77)
+    profile = Profile.parse("mixed+rescore")
+    scorer = RescoringScorer(
+        two.scorer(), exact.scorer, profile, two.decision, margins={"mixed": margin}
+    )
+    columns = scorer.scores(two.pages.rows, two.pages.examples)
+    tables = {
+        False: two.scorer().scores(two.pages.rows, two.pages.examples),
+        True: exact.scorer().scores(two.pages.rows, two.pages.examples),
+    }
+    parts = list[Columns]()
+    for n in range(len(two.maps)):
+        mine = (columns["example_keys"] == (0, n)).all(axis=1)
+        (rescored,) = set(columns["rescored"][mine].tolist())
+        table = tables[rescored]
+        parts.append(
+            {m: x[(table["example_keys"] == (0, n)).all(axis=1)] for m, x in table.items()}
+        )
+    for name, column in concatenate(parts).items():
+        np.testing.assert_array_equal(columns[name], column, name)
+    assert not columns["rescored"].any() or margin > 0
+
+
+# --- pages that are read otherwise
+
+
+def test_a_page_that_the_reader_cannot_read_has_no_evidence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    token_map = np.array([[-1, -1, 1, 2, 3, 4, *[-1] * (LENGTH - 6)]])
+    example = Example(7, "who", ["<P>", "a", "b", "c", "d"], [True] + [False] * 4, ())
+    rows = {
+        "token_map": token_map,
+        "window_ids": np.array([[0, 1]]),
+        "numbers": np.zeros((1, 1), int),
+    }
+
+    def too_long(example: Example) -> Features:
+        raise RecordError("windows 9000: expected at most 8192")
+
+    inner = TableScorer(random_scores(token_map, 1))
+    scorer = CascadeScorer(inner, ReaderScorer(inner.table), too_long, CascadeDecision())
+    with caplog.at_level(logging.WARNING):
+        columns = scorer.scores(rows, [example])
+    assert "the reader cannot read example 7: windows 9000" in caplog.text
+    scores = example_scores(columns)
+    assert isinstance(scores, CascadeScores)
+    assert (len(scores.ranker), len(scores.reader), len(scores.read)) == (1, 0, 0)
+
+
+@settings(max_examples=5)
+@given(two_models(3))
+def test_pages_with_few_blocks_are_mentioned_once(two: TwoModels) -> None:
+    two = replace(two, decision=replace(two.decision, read_blocks=ALL))
+    scorer, lines = two.scorer(), list[str]()
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger("nq.inference.cascade")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    for _ in range(2):
+        scorer.scores(two.pages.rows, two.pages.examples)
+    log.removeHandler(handler)
+    assert len(lines) == 1
+    assert "less than the 1000 of --read-blocks: the reader reads all windows" in lines[0]
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_windows_shorter_than_the_number_of_positions_are_filled_up(short: int) -> None:
+    """A window has no more best positions than pieces."""
+    token_map = np.array([[-1, -1, 1, 2, 3, 4, *[-1] * (LENGTH - 6)]])
+    example = Example(7, "who", ["<P>", "a", "b", "c", "d"], [True] + [False] * 4, ())
+    tables: list[Any] = [random_scores(token_map, seed) for seed in (1, 2)]
+    narrow = {n: getattr(tables[short], n)[:, :2] for n in SCORE_COLUMNS[:6]}
+    tables[short] = replace(tables[short], **narrow)
+    numbers = np.zeros((1, LENGTH), int)
+    features = Features(7, numbers, numbers, numbers, token_map, np.arange(1), 1)
+    rows = {"token_map": token_map, "window_ids": np.array([[0, 1]]), "numbers": numbers}
+    scorer = CascadeScorer(
+        TableScorer(tables[0]), ReaderScorer(tables[1]), lambda _: features, CascadeDecision()
+    )
+    columns = scorer.scores(rows, [example])
+    assert columns["start_doc"].shape == columns["end_logit"].shape == (2, 4)
+    assert columns["start_doc"][short, 2:].tolist() == [-1, -1]
+    assert columns["start_doc"][1 - short].tolist() == tables[1 - short].start_doc[0].tolist()
+    assert columns[READ_BLOCKS].shape == (2, 2)
