@@ -1,6 +1,6 @@
 """``python -m nq`` is the console script."""
 
-from nq.commands.main import console
+from nq.commands.main import main
 
 if __name__ == "__main__":
-    raise SystemExit(console())
+    raise SystemExit(main())

@@ -17,8 +17,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from types import FrameType
+from typing import Any
 
 GRACE_S = 7.0
 """Seconds from the first signal to the end of the process at the latest."""
@@ -102,6 +104,8 @@ def limited() -> Iterator[Interruption]:
     if not numbers or threading.current_thread() is not threading.main_thread():
         yield interruption
         return
+    unraisable = sys.unraisablehook
+    sys.unraisablehook = partial(_report_unraisable, unraisable)
     before = {number: signal.signal(number, interruption.on_signal) for number in numbers}
     wakeup = signal.set_wakeup_fd(interruption.writer, warn_on_full_buffer=False)
     atexit.register(_exit_at_once, interruption)  # the first registered function is called last
@@ -114,7 +118,17 @@ def limited() -> Iterator[Interruption]:
             for number, handler in before.items():
                 signal.signal(number, handler)
             interruption.end()
+            sys.unraisablehook = unraisable
             atexit.unregister(_exit_at_once)
+
+
+def _report_unraisable(report: Callable[[Any], Any], lost: Any) -> None:
+    """Reports an exception that Python ignores, but not a ``KeyboardInterrupt``.
+
+    One that is raised in a destructor or a callback is lost; ``watch`` ends the process then.
+    """
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        report(lost)
 
 
 def _exit_at_once(interruption: Interruption) -> None:

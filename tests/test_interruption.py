@@ -84,6 +84,23 @@ def command(args):
         return 0
 run(command)
 """
+LOST = """
+class Slow:
+    def __del__(self):
+        wait()
+def command(args):
+    Slow()
+    threading.Event().wait()
+run(command)
+"""
+FINISHED = """
+import contextlib, io
+from nq.commands.main import main
+atexit.register(wait)
+with contextlib.redirect_stdout(io.StringIO()):
+    code = main(["--version"])
+sys.exit(code)
+"""
 IGNORED = """
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 run(lambda args: wait())
@@ -115,7 +132,7 @@ def running(code: str) -> Iterator[subprocess.Popen[str]]:
     "code",
     [
         *(CLEAN_UP_HANGS, EXIT_HANGS, POOL_HANGS, EXIT_FUNCTION_HANGS, C_CODE_DOES_NOT_RETURN),
-        *(ANOTHER_EXCEPTION, SWALLOWED),
+        *(LOST, ANOTHER_EXCEPTION, SWALLOWED),
     ],
 )
 def test_an_interrupted_process_ends(code: str) -> None:
@@ -143,6 +160,13 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
             time.sleep(0.2)
         _, stderr = process.communicate()
         assert (process.returncode, stderr) == (130, "nq: interrupted\n")
+
+
+def test_a_process_whose_command_has_ended_ends_without_a_word() -> None:
+    with running(FINISHED) as process:
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
+        assert (process.returncode, stderr) == (-signal.SIGINT, "")
 
 
 def test_an_ignored_signal_stays_ignored() -> None:

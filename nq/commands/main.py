@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import signal
 import sys
 
 from nq import __version__
@@ -32,6 +34,17 @@ def _help() -> str:
         f"commands:\n{rows}\n\n'nq COMMAND --help' explains each; 'nq --version' prints "
         f"{__version__}."
     )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs ``console`` as the only task of a process, which a later Ctrl-C ends at once."""
+    code = console(argv)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none
+            stream.flush()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of a library's last steps
+    return code
 
 
 def console(argv: list[str] | None = None) -> int:

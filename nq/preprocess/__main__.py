@@ -2,7 +2,7 @@
 
 import sys
 
-from nq.commands.main import console
+from nq.commands.main import main
 
 if __name__ == "__main__":
-    raise SystemExit(console(["preprocess", *sys.argv[1:]]))
+    raise SystemExit(main(["preprocess", *sys.argv[1:]]))
