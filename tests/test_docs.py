@@ -62,10 +62,17 @@ def commands(page: str) -> list[tuple[str, list[str]]]:
     return [(match[1], OPTION.findall(match[2])) for match in matches]
 
 
+MODULES = {
+    f"nq.{name}": name for name in console.COMMANDS if importlib.util.find_spec(f"nq.{name}")
+}
+"""The commands that are modules, too: ``python -m nq.NAME`` is ``nq NAME``."""
+
+
 @cache
 def known_options(command: str) -> frozenset[str]:
     """Returns the options in the help text of ``nq NAME`` or of a module."""
     kind, _, name = command.partition(" ")
+    name = name or MODULES.get(kind, "")
     if name:
         run, arguments = console.console, [name, "--help"]
     else:

@@ -17,7 +17,9 @@ from nq import interruption
 ROOT = Path(__file__).parents[1]
 PATIENCE_S = 60.0
 START = """
-import argparse, atexit, hashlib, signal, sys, threading, time
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may run where it is ignored
+import argparse, atexit, hashlib, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 from nq import interruption
 from nq.commands import arguments, terminal
@@ -116,8 +118,6 @@ def running(code: str) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # tests may run where SIGINT is ignored
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     )
     try:
         assert process.stdout is not None

@@ -99,7 +99,7 @@ def _group_rows(
     except RecordError as error:
         yield from ((row + 1, error) for row in pending)
         return
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         problem = " ".join(str(error).split())
     for row in pending:
         yield row + 1, RecordError(f"row group {group} of the parquet file is damaged: {problem}")

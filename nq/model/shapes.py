@@ -25,6 +25,9 @@ def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
     }
     if config.type_vocab_size:
         shapes["embeddings/segment_embeddings"] = config.type_vocab_size, width
+    if config.relative_attention_num_buckets:
+        heads = config.num_attention_heads
+        shapes["relative_bias/bias_table"] = config.relative_attention_num_buckets, heads
     linear = {
         "pooler": (hidden, hidden),
         "span_output": (hidden, 2),

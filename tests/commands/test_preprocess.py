@@ -310,7 +310,7 @@ def test_an_error_of_the_user_is_one_line(
 
 def test_help_needs_nothing_heavy() -> None:
     code = (
-        "import sys; from nq.preprocess.__main__ import main; code = main(['--help']); "
+        "import sys; from nq.preprocess.__main__ import main; main(['preprocess', '--help']); "
         "print(sorted({'apache_beam', 'numpy', 'tensorflow', 'tokenizers'} & set(sys.modules)))"
     )
     found = subprocess.run(

@@ -103,6 +103,11 @@ def test_control_characters_of_data_are_visible() -> None:
     assert r"right  a\u009b31m\u202eb" in first
 
 
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 def test_the_table_has_question_correctness_and_answer() -> None:
     rows = Row("who " * 30, "Ada Brenn", True), Row("when", "", False), Row("is it", "YES", None)
     lines = summary(replace(RESULT, rows=rows[:2])).split("\n")
