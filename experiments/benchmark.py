@@ -26,12 +26,12 @@ from typing import Any
 import orjson
 
 from experiments.sweep import answer
-from nq.bundle import bundled_model
 from nq.commands import arguments, terminal
 from nq.formats.inputs import find_files, read_lines
 from nq.inference.profile import DEFAULT_PROFILE
 from nq.inference.scorer import Scorer, score_examples
 from nq.model.checkpoint import load_settings
+from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import decide
 from nq.preprocess.local import write_windows
@@ -190,7 +190,7 @@ def _repeated(files: Sequence[str], times: int) -> Iterator[bytes]:
 def benchmark(args: argparse.Namespace) -> int:
     """Runs the command."""
     import_tensorflow()
-    model, files = args.model or bundled_model(), find_files(args.data)
+    model, files = model_folder(args.model), find_files(args.data)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         request = Request(tuple(files), str(model), load_settings(model).windows)

@@ -35,12 +35,13 @@ from pathlib import Path
 from typing import Any
 
 from experiments.text_tables import markdown
-from nq.bundle import bundled_model, bundled_sample
+from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
 from nq.commands.main import console
 from nq.errors import Error
 from nq.folders import MARK
 from nq.inference.profile import BASELINE
+from nq.model.registry import model_folder
 
 WHOLE, REFUSED = "same result", "refused"
 TRACEBACK, WRONG, SEVERAL_LINES = "TRACEBACK", "WRONG RESULT", "NOT ONE LINE"
@@ -306,7 +307,7 @@ def run(args: argparse.Namespace) -> int:
         terminal.progress_bar("damage", "cases") as bar,
     ):
         start = Path(folder) / "start"
-        make_start(start, args.model or bundled_model(), args.limit)
+        make_start(start, model_folder(args.model), args.limit)
         for name in args.scenarios:
             kinds = [k for k in SCENARIOS[name].damages for _ in range(times.get(k, 1))]
             work, every = Path(folder) / name, partial(_every, kinds)

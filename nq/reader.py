@@ -169,19 +169,20 @@ def load(
     """Loads a model for questions in memory.
 
     Args:
-        model: model folder; by default the bundled model.
+        model: model folder, or name of a model; by default the bundled model, ``small``.
         profile: optimizations, such as ``"mixed+grappler"``.
         windows: how pages become windows; by default the settings of the folder.
         decision: how scores become answers; by default the settings of the folder.
         batch_size: windows in a batch; a single short page fills a small one.
-        reader: folder of a second model, which reads the blocks that ``model`` ranks best; the
-            decision is then that of both.
+        reader: folder or name of a second model, which reads the blocks that ``model`` ranks
+            best; the decision is then that of both.
         read_blocks: blocks of a page that the reader reads; by default those of the decision.
 
     Raises:
-        FileNotFoundError: a folder has no model.
+        FileNotFoundError: a folder has no model, or there is no model of this name.
         ValueError: the profile is unknown, an argument has the wrong type, or the model is damaged.
-        Error: a package is missing, or the profile does not fit the decision rule.
+        Error: a package or the model is not installed, or the profile does not fit the decision
+            rule.
     """
     profile = Profile.of(profile)
     check_argument(is_count(batch_size), "batch_size", batch_size, "a whole number from 1 on")

@@ -39,7 +39,7 @@ ALL_PAGES = "\n".join(PAGES.values())
 MAX_README_LINES = 150
 OPTIONS_OF_OTHERS = {"--backend-store-uri", "--exclude-editable", "--runner"}
 FORWARDED_TO = {"experiments.sweep": "nq answer"}  # options that the command does not know
-FILES_NOT_OURS = ("nq.json",)
+NOT_PYTHON = ("nq.json", "nq.models")
 SESSION = re.compile(r"\$ cat lighthouse.txt\n(.*?)\n\$ nq (ask .*?)\n(.*?)\n\$", re.DOTALL)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"(?:python -m |^\$? ?(?=nq [a-z]))([\w.]+(?:(?<=nq) [a-z]+)?)(.*)")
@@ -190,7 +190,7 @@ def test_python_names_exist(page: str) -> None:
     imports = re.findall(r"^from (nq[\w.]*) import (.+)$", "\n".join(code(page)), re.MULTILINE)
     names |= {f"{module}.{name}" for module, group in imports for name in group.split(", ")}
     missing = []
-    for name in names.difference(FILES_NOT_OURS):
+    for name in names.difference(NOT_PYTHON):
         try:
             pkgutil.resolve_name(name)
         except (ImportError, AttributeError):

@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("run", type=Path, metavar="RUN_DIR", help="folder that nq answer wrote")
     parser.add_argument("--data", nargs="+", metavar="FILE", help="the run's data, if it was moved")
     parser.add_argument(
-        "--model", type=Path, metavar="DIR", help="the run's model folder, if it was moved"
+        "--model", metavar="MODEL", help="the run's model, by folder or name, if it was moved"
     )
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help=f"the page; default: {PAGE} in RUN_DIR"
@@ -59,12 +59,13 @@ def errors(args: argparse.Namespace) -> int:
     from experiments.errors.report import report
     from experiments.errors.text import text
     from nq.formats import inputs
+    from nq.model.registry import model_folder
 
     files = inputs.find_files(args.data) if args.data else None
     output = args.output or args.run / PAGE
     others = [p for p in folders.own_paths(args.run, folders.RUN) if p.name != PAGE]
     folders.check_output_file(output, [*(files or ()), *others])
-    run = read_run(args.run, files, args.model)
+    run = read_run(args.run, files, model_folder(args.model) if args.model else None)
     with terminal.progress_bar("analyse", "examples") as bar:
         annotated = list(cases(run, bar))
     if not annotated:

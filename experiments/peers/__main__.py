@@ -26,6 +26,7 @@ from nq import folders
 from nq.commands import arguments, terminal
 from nq.config import ModelConfig
 from nq.errors import Error
+from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 
 SHAPES = {"base": ModelConfig()}
@@ -40,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     )
     arguments.add_data(parser)
     model = parser.add_mutually_exclusive_group()
-    model.add_argument("--model", type=Path, metavar="DIR", help="default: the bundled model")
+    model.add_argument("--model", metavar="MODEL", help="default: the bundled model")
     model.add_argument("--shape", choices=SHAPES, help="a BERT of this size with random weights")
     parser.add_argument(
         "--max-seq-length",
@@ -101,11 +102,10 @@ def peers(args: argparse.Namespace) -> int:
 def _report(args: argparse.Namespace, files: Sequence[str], folder: Path) -> Report:
     """Measures all peers; ``folder`` is for temporary files."""
     from experiments.peers import inputs
-    from nq.bundle import bundled_model
     from nq.inference.batches import MIN_PIECES
     from nq.model.checkpoint import load_config
 
-    model = args.model or bundled_model()
+    model = model_folder(args.model)
     if args.shape:
         model = inputs.random_model(SHAPES[args.shape], folder / args.shape)
     windows = inputs.window_config(model, args.max_seq_length)

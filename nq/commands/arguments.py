@@ -159,7 +159,9 @@ def add_profile(parser: argparse.ArgumentParser, auto: bool = False) -> None:
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Adds ``--model``."""
     parser.add_argument(
-        "--model", type=Path, metavar="DIR", help="model folder; default: the bundled model"
+        "--model",
+        metavar="MODEL",
+        help="model folder, or name of an installed model; default: small, the bundled model",
     )
 
 
@@ -167,9 +169,9 @@ def add_reader(parser: argparse.ArgumentParser) -> None:
     """Adds ``--reader`` and ``--read-blocks``."""
     parser.add_argument(
         "--reader",
-        type=Path,
-        metavar="DIR",
-        help="folder of a second, better model, which reads the blocks that --model ranks best",
+        metavar="MODEL",
+        help="folder or name of a second, better model, which reads the blocks that --model ranks "
+        "best",
     )
     parser.add_argument(
         "--read-blocks",

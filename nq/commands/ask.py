@@ -78,10 +78,10 @@ def ask(args: argparse.Namespace) -> int:
     if sys.stdin is None and (question is None or path == STDIN):
         raise terminal.UsageError("standard input is closed; give a question and a file")
     page = _read_page(path, args.record)
-    from nq.bundle import bundled_model
+    from nq.model.registry import model_folder
     from nq.reader import load
 
-    model = args.model or bundled_model()
+    model = model_folder(args.model)
     windows = arguments.window_settings(args, model)
     second = {"reader": args.reader, "read_blocks": args.read_blocks}
     with load(model, profile=args.profile, windows=windows, **second) as reader:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.model.convert import FORMATS, convert
+from nq.model.registry import model_folder
 from nq.text import visible
 
 
@@ -19,7 +20,9 @@ def parser() -> argparse.ArgumentParser:
         description="Converts a model folder of any kind (this project's, Hugging Face's, Google's "
         "BERT and BERT-Joint, the 2020 port's) to this project's or Hugging Face's, or exports it.",
     )
-    parser.add_argument("source", type=Path, metavar="SRC", help="model folder of any kind")
+    parser.add_argument(
+        "source", metavar="SRC", help="model folder of any kind, or name of an installed model"
+    )
     parser.add_argument("target", type=Path, metavar="DST", help="folder to write; new or empty")
     parser.add_argument(
         "--to",
@@ -41,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     """Converts the source and prints what was written."""
     if args.compact and not FORMATS[args.to].allows_compact:
         raise terminal.UsageError(f"--compact is for --to nq, not for --to {args.to}")
-    result = convert(args.source, args.target, args.to, args.compact)
+    result = convert(model_folder(args.source), args.target, args.to, args.compact)
     if args.json:
         terminal.print_json(dataclasses.asdict(result) | {"output": str(result.output)})
         return 0

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nq import extras
-from nq.bundle import bundled_model
 from nq.commands import arguments, terminal
 from nq.config import TrainConfig, WindowConfig
 from nq.errors import Error
+from nq.model.registry import model_folder
 from nq.report.unread import unread_line
 from nq.text import visible
 
@@ -32,7 +32,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="where to write")
     tokenizer = parser.add_mutually_exclusive_group()
     tokenizer.add_argument(
-        "--model", metavar="DIR", help="model folder with the tokenizer (default: the bundled one)"
+        "--model",
+        metavar="MODEL",
+        help="model folder, or name of an installed model, with the tokenizer (default: small)",
     )
     tokenizer.add_argument(
         "--tokenizer", metavar="PATH", help="vocab.txt or SentencePiece .model, or its folder"
@@ -64,7 +66,7 @@ def preprocess(args: argparse.Namespace) -> int:
     with inputs.input_files(args.data) as files:
         request = prepare.Request(
             tuple(files),
-            args.tokenizer or args.model or str(bundled_model()),
+            args.tokenizer or str(model_folder(args.model)),
             windows,
             args.limit,
             (sampling.negatives, sampling.seed) if args.training else None,

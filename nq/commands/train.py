@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.config import TrainConfig, WindowConfig
+from nq.model.registry import model_folder
 from nq.report.unread import unread_line
 from nq.training.train import TrainingJob, train
 
@@ -24,9 +25,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--init",
         required=True,
-        type=Path,
-        metavar="DIR",
-        help="model folder with the initial weights: of this project, Hugging Face's or Google's",
+        metavar="MODEL",
+        help="initial weights: a model folder of this project, Hugging Face's or Google's, or the "
+        "name of an installed model",
     )
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="model folder")
     arguments.add_limit(parser)
@@ -44,12 +45,14 @@ def parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     """Trains the model and prints the result."""
+    windows = arguments.settings(WindowConfig(), args)
+    config = arguments.settings(TrainConfig(), args)
     job = TrainingJob(
         tuple(args.data),
-        args.init,
+        model_folder(args.init),
         args.output,
-        arguments.settings(WindowConfig(), args),
-        arguments.settings(TrainConfig(), args),
+        windows,
+        config,
         args.limit,
         args.workers,
         args.card,

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nq.commands import arguments, terminal
+from nq.errors import Error
+from nq.model.registry import model_folder
 
 
 def parser() -> argparse.ArgumentParser:
@@ -20,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_data(parser, note=" of annotated data")
-    parser.add_argument("--model", type=Path, required=True, metavar="DIR", help="model folder")
+    parser.add_argument("--model", required=True, metavar="DIR", help="model folder")
     arguments.add_reader(parser)
     arguments.add_profile(parser)
     arguments.add_batch_size(parser)
@@ -37,15 +39,25 @@ def tune(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.runs import tuning
 
+    model = model_folder(args.model)
+    reader = None if args.reader is None else model_folder(args.reader)
+    option, given, tuned = (
+        ("reader", args.reader, reader) if reader else ("model", args.model, model)
+    )
+    if tuned != Path(given):
+        raise Error(
+            f"nq tune writes into the folder of --{option}, and {given} is an installed model: "
+            f"copy it (cp -r {tuned} my_model) and tune the copy (--{option} my_model)"
+        )
     with terminal.progress_bar("predict", "windows") as bar:
         figures = tuning.tune(
             args.data,
-            args.model,
+            model,
             args.profile,
             args.batch_size,
             args.keep_scores,
             bar,
-            args.reader,
+            reader,
             args.read_blocks,
         )
     terminal.print_result(figures, args.json)

@@ -55,13 +55,14 @@ def reader_model(
     Args:
         model: folder of the first model.
         own: settings of the first model.
-        reader: folder of the reader.
+        reader: folder or name of the reader.
         windows: how pages become windows of the reader; by default the settings of its folder.
         decision: of both models, or of the reader; by default what ``nq tune`` has stored for both
             models, else the reader's own decision on the blocks that it reads.
         read_blocks: blocks of a page to read; by default those of the decision.
 
     Raises:
+        FileNotFoundError, Error: there is no model of the reader's name.
         ValueError: an argument has the wrong type, is out of range or needs a reader, or the
             settings of the reader are damaged.
     """

@@ -14,18 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nq.bundle import bundled_model
 from nq.config import CascadeDecision, DecisionConfig, ModelConfig, WindowConfig
 from nq.errors import check_argument
 from nq.files import atomic_write
 from nq.formats.inputs import sha256
 from nq.json_files import read_json_object
-from nq.model import names, safetensors_file, tf_checkpoint
+from nq.model import names, registry, safetensors_file, tf_checkpoint
 from nq.model.families import decode_config, layout_of
 from nq.model.shapes import check_length
 from nq.model.tensors import CheckpointTensors
 
-CONFIG, TF_CONFIG, SETTINGS = "config.json", "bert_config.json", "nq.json"
+CONFIG, TF_CONFIG, SETTINGS = registry.CONFIG, registry.TF_CONFIG, "nq.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARD = re.compile(r"[^/\\\x00-\x1f]{1,200}\.safetensors")
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -220,21 +219,23 @@ def folder_and_settings(
     """Returns a model folder and its settings, which the arguments replace.
 
     Args:
-        model: a model folder; by default the bundled model. It need not exist.
+        model: a model folder, which need not exist, or the name of a model; by default the
+            bundled model.
         windows: how pages become windows; by default the settings of the folder.
         decision: how scores become answers; by default the settings of the folder.
         name: of the argument ``model``, for errors.
 
     Raises:
+        FileNotFoundError, Error: there is no model of this name (``nq.model.registry``).
         ValueError: an argument has the wrong type, or the settings of the folder are damaged.
     """
     for argument, value, kind, expected in (
-        (name, model, str | Path, "the path of a model folder"),
+        (name, model, str | Path, "the path of a model folder, or a name"),
         ("windows", windows, WindowConfig, "nq.WindowConfig(…)"),
         ("decision", decision, DecisionConfig, "nq.DecisionConfig(…)"),
     ):
         check_argument(value is None or isinstance(value, kind), argument, value, expected)
-    folder = bundled_model() if model is None else Path(model)
+    folder = registry.model_folder(model)
     if windows is None or decision is None:
         own = load_settings(folder)
         windows, decision = windows or own.windows, decision or own.decision

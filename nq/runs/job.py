@@ -28,7 +28,7 @@ class Job:
 
     Args:
         files: files, globs or folders of questions, in order; ``-`` is standard input.
-        model: model folder; by default the bundled model.
+        model: model folder, or name of a model; by default the bundled model, ``small``.
         profile: optimizations, as text or ``Profile``; ``"auto"`` lets the run choose.
         windows: how pages become windows; by default the settings of the model folder.
         decision: how scores become answers; by default the settings of the model folder.
@@ -41,8 +41,8 @@ class Job:
         formats: output formats besides ``predictions.json``; see ``nq.formats.outputs``.
         against: compare the run with one under this profile.
         chunk_bytes: bytes of input files after which a chunk ends.
-        reader: folder of a second model, which reads the blocks that ``model`` ranks best; the
-            decision is then that of both.
+        reader: folder or name of a second model, which reads the blocks that ``model`` ranks
+            best; the decision is then that of both.
         read_blocks: blocks of a page that the reader reads; by default those of the decision.
         reader_windows: how pages become windows of the reader; by default the settings of its
             folder.
@@ -50,6 +50,7 @@ class Job:
     Raises:
         ValueError: the profile or a format is unknown, an argument has the wrong type or is out of
             range, or the settings of a model are damaged.
+        FileNotFoundError, Error: there is no model of this name.
     """
 
     files: tuple[str, ...]
@@ -186,10 +187,12 @@ class Job:
         """Returns the job that ``to_dict`` described."""
         has_reader = "reader" in values
         decision = CascadeDecision if has_reader else DecisionConfig
-        settings = {
+        settings: dict[str, Any] = {
             "windows": WindowConfig.from_dict(values["windows"]),
             "decision": decision.from_dict(values["decision"]),
+            "model": Path(values["model"]),  # never a name
         }
         if has_reader:
+            settings["reader"] = Path(values["reader"])
             settings["reader_windows"] = WindowConfig.from_dict(values["reader_windows"])
         return cls(**{**values, **settings})

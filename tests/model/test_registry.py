@@ -1,0 +1,173 @@
+"""Models by name: what is a folder, what is installed, and what is said where neither is true."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+import nq
+from nq.bundle import bundled_model
+from nq.commands.main import console
+from nq.errors import Error
+from nq.model.registry import model_folder
+from nq.runs.job import Job
+
+NOT_INSTALLED = r"^the model base is not installed \(installed: small\): run pip install ./models/"
+
+
+def install(site: Path, project: str, entry_points: str) -> None:
+    """Writes the metadata that an installed distribution has."""
+    info = site / f"{project.replace('-', '_')}-1.0.dist-info"
+    info.mkdir(parents=True)
+    metadata = f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.0\n"
+    (info / "METADATA").write_text(metadata, encoding="utf-8")
+    (info / "entry_points.txt").write_text(f"[nq.models]\n{entry_points}\n", encoding="utf-8")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of installed packages; the working directory is another, empty folder."""
+    for name in ("site", "work"):
+        (tmp_path / name).mkdir()
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "site"
+
+
+@pytest.fixture
+def lakes(site: Path, tiny_model: Path) -> Path:
+    """The package of an installed model of this name."""
+    install(site, "nq-model-lakes", "lakes = nq_model_lakes")
+    package = Path(shutil.copytree(tiny_model, site / "nq_model_lakes"))
+    (package / "__init__.py").write_text("raise RuntimeError('no code may run')", encoding="utf-8")
+    return package
+
+
+def test_a_name_is_the_folder_of_an_installed_package(lakes: Path) -> None:
+    assert model_folder("lakes") == lakes
+    assert Job(["x"], "lakes") == Job(["x"], lakes)
+    assert Job.from_dict(Job(["x"], "lakes").to_dict()).model == lakes
+    with nq.load("lakes", profile="baseline") as reader:
+        assert reader.windows.max_seq_length == 32
+
+
+def test_one_distribution_may_bring_several_models(site: Path, tiny_model: Path) -> None:
+    install(site, "nq-models-two", "one = nq_models_two.one\ntwo = nq_models_two.two")
+    for name in ("one", "two"):
+        shutil.copytree(tiny_model, site / "nq_models_two" / name)
+    assert model_folder("two") == site / "nq_models_two" / "two"
+
+
+def test_small_is_the_bundled_model_whatever_is_installed(site: Path) -> None:
+    install(site, "nq-model-small", "small = nq_model_small")
+    assert model_folder() == model_folder("small") == bundled_model()
+
+
+def test_a_folder_with_a_model_comes_before_an_installed_one(
+    lakes: Path, tiny_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "nq")
+    Path("lakes").mkdir()
+    assert model_folder("lakes") == lakes  # a folder without a model
+    for name in ("lakes", "small"):
+        shutil.copytree(tiny_model, name, dirs_exist_ok=True)
+        assert model_folder(name) == Path(name)
+    assert caplog.messages == [
+        "small is the folder of this name here, not the model that nq provides"
+    ]
+
+
+@pytest.mark.parametrize("model", ["./lakes", "lakes/", Path("lakes"), "/nowhere/lakes"])
+def test_a_path_is_never_a_name(lakes: Path, model: str | Path) -> None:
+    assert model_folder(model) == Path(model)
+
+
+def test_metadata_are_read_only_for_other_names(site: Path, tiny_model: Path) -> None:
+    install(site, "broken", "a line without a sign of equality")
+    shutil.copytree(tiny_model, "mine")
+    for model in (None, "small", "mine", "./mine"):
+        assert model_folder(model).is_dir()
+    with pytest.raises(Error, match=r"^the entry points of an installed .* damaged .*: give the"):
+        model_folder("lakes")
+
+
+@pytest.mark.parametrize(
+    ("entry", "files", "problem"),
+    [
+        ("lakes = nq_model_lakes", (), r"of nq-model-lakes 1\.0 is incomplete: no package nq_mod"),
+        ("lakes = nq_model_lakes", ("vocab.txt",), r"with a config\.json is installed; install it"),
+        ("lakes = nq_model_lakes:folder", ("config.json",), "no package nq_model_lakes:folder"),
+        ("lakes = ..nq_model_lakes", ("config.json",), "is incomplete"),
+        ("lakes = ", ("config.json",), "is incomplete"),
+        ("lakes = json.decoder.x", ("config.json",), "is incomplete"),
+    ],
+)
+def test_an_entry_point_without_a_model_is_one_line(
+    site: Path, entry: str, files: tuple[str, ...], problem: str
+) -> None:
+    install(site, "nq-model-lakes", entry)
+    (site / "nq_model_lakes").mkdir()
+    for name in files:
+        (site / "nq_model_lakes" / name).touch()
+    with pytest.raises(Error, match=problem) as error:
+        model_folder("lakes")
+    assert "\n" not in str(error.value)
+
+
+def test_of_two_models_with_one_name_neither_is_taken(lakes: Path, site: Path) -> None:
+    install(site, "another-lakes", "lakes = another_lakes")
+    expected = r"^another-lakes 1\.0 and nq-model-lakes 1\.0 both have a model lakes: uninstall one"
+    with pytest.raises(Error, match=expected):
+        model_folder("lakes")
+
+
+def test_a_model_that_is_not_installed(lakes: Path) -> None:
+    with pytest.raises(Error, match=NOT_INSTALLED.replace("small", "lakes, small")):
+        model_folder("base")
+    with pytest.raises(FileNotFoundError, match=r"^no model 'lake': .*model \(lakes, small\)$"):
+        Job(["x"], "lake")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["answer", "--no-track", "--model", "base"],
+        ["ask", "who", "page.txt", "--model", "base"],
+        ["preprocess", "--data", "page.txt", "--output", "out", "--model", "base"],
+        ["train", "--data", "page.txt", "--output", "out", "--init", "base"],
+        ["tune", "--data", "page.txt", "--model", "base"],
+        ["convert", "base", "out"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_every_command_names_what_to_install(
+    site: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("page.txt").write_text("The lake is deep.", encoding="utf-8")
+    assert console(command) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "nq: error: the model base is not installed (installed: small): run pip install "
+        "./models/base in a clone of nq"
+    )
+    assert [path.name for path in Path().iterdir()] == ["page.txt"]
+
+
+@pytest.mark.parametrize(
+    "name", ["\x1b[31m", "a\nb", "\udcff", "é" * 5000, "a\0b", "..", "~", "[nq.models]", "%s"]
+)
+def test_strange_names_are_one_line(
+    site: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert console(["answer", "--no-track", "--model", name]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("nq: error: ") and "\x1b" not in line and len(line) < 300
+
+
+def test_an_installed_model_is_not_tuned(lakes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert console(["tune", "--data", str(nq.bundled_sample()), "--model", "lakes"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"copy it (cp -r {lakes} my_model) and tune the copy (--model my_model)" in line

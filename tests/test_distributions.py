@@ -1,0 +1,86 @@
+"""Distributions: the one of nq has no models of others; one of a model is installed by pip."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import nq
+
+ROOT = Path(__file__).parents[1]
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+LOCAL = ["--no-deps", "--no-build-isolation"]
+LIMIT = 3
+EXAMPLE = re.compile(r"<!-- test: .*? -->\n```toml\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BUILD = "from setuptools.build_meta import *; build_sdist('dist'); build_wheel('dist')"
+
+
+def run(*command: object, folder: Path, site: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Runs a command in a folder; ``site`` is a folder of installed packages."""
+    return subprocess.run(
+        list(map(str, command)),
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{site}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def installed(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which pip has installed the example of the documentation."""
+    match = EXAMPLE.search((ROOT / "docs" / "checkpoints.md").read_text(encoding="utf-8"))
+    assert match
+    folder = tmp_path_factory.mktemp("distribution")
+    (folder / "pyproject.toml").write_text(match[1], encoding="utf-8")
+    shutil.copytree(tiny_model, folder / "nq_model_lakes")
+    (folder / "nq_model_lakes" / "__init__.py").touch()
+    site = folder / "site"
+    done = run(*PIP, "install", *LOCAL, "--target", site, folder, folder=folder)
+    assert done.returncode == 0, done.stderr
+    return site
+
+
+@pytest.mark.slow
+def test_an_installed_model_answers_like_its_folder(
+    installed: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    command = (sys.executable, "-m", "nq", "answer", "--limit", LIMIT, "--no-track", "--json")
+    done = run(*command, "--model", "lakes", "--output", "by-name", folder=tmp_path, site=installed)
+    assert done.returncode == 0, done.stderr
+    nq.run(nq.Job([nq.bundled_sample()], tiny_model, limit=LIMIT, output=tmp_path / "by-folder"))
+    by_name, by_folder = (
+        (tmp_path / name / "predictions.json").read_bytes() for name in ("by-name", "by-folder")
+    )
+    assert by_name == by_folder
+    missing = run(*command, "--model", "lakes", folder=tmp_path)
+    assert missing.returncode == 1
+    assert missing.stderr.startswith("nq: error: no model 'lakes': expected a folder, or the name")
+
+
+@pytest.mark.slow
+def test_the_distribution_of_nq_has_no_other_models(tmp_path: Path) -> None:
+    listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", folder=ROOT)
+    if listed.returncode:
+        pytest.skip("the files are not in a git repository")
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file() and not name.endswith(".safetensors"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, tmp_path / name)
+    (tmp_path / "dist").mkdir()
+    done = run(sys.executable, "-c", BUILD, folder=tmp_path, site=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (wheel,), (sdist,) = (list((tmp_path / "dist").glob(name)) for name in ("*.whl", "*.tar.gz"))
+    with zipfile.ZipFile(wheel) as archive, tarfile.open(sdist) as source:
+        names = [*archive.namelist(), *source.getnames()]
+    assert any(name.endswith("nq/model/registry.py") for name in names)
+    assert not [name for name in names if "nq_model" in name or "models/" in name]
