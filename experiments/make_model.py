@@ -37,6 +37,7 @@ from nq import folders
 from nq.commands import arguments, terminal
 from nq.commands import train as nq_train
 from nq.commands import tune as nq_tune
+from nq.config import StorageConfig
 from nq.files import atomic_write
 from nq.model.runtime import import_tensorflow
 
@@ -160,7 +161,7 @@ def mean(one: Path, other: Path, output: Path) -> None:
         a.assign((a.numpy() + b.numpy()) / 2)
     settings = checkpoint.load_settings(one)
     card = f"# The mean of {one.name} and {other.name}\n"
-    checkpoint.save(output, first, shape, tokenizer, settings, card, compact=True)
+    checkpoint.save(output, first, shape, tokenizer, settings, card, StorageConfig("compact"))
 
 
 def write_data(files: Sequence[Path], stage: Stage, output: Path) -> None:

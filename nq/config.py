@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 MAX_NUMBER = 1e18
 """The largest number that a file of settings may hold."""
 DECISION_RULES = ("default", "bert-joint", "kisialiou", "kisialiou-2020-04")
+STORES = ("float32", "float16", "compact", "int8")
 
 
 def option(default: Any, help: str, **extra: Any) -> Any:
@@ -428,3 +429,21 @@ class TrainConfig(Settings):
         _check(0 <= self.dropout < 1, f"dropout must be in [0, 1), got {self.dropout}")
         _check(0 <= self.negatives <= 1, f"negatives must be in [0, 1], got {self.negatives}")
         _check(self.save_every >= 1, f"save_every must be at least 1, got {self.save_every}")
+
+
+@dataclass(frozen=True)
+class StorageConfig(Settings):
+    """How a model folder stores its weights."""
+
+    store: str = option(
+        "float32",
+        "type of the stored weights; compact: word embeddings in 8 bits, the rest in float16; "
+        "int8: matrices too, with scales per output and input channel, the rest in float32",
+        choices=STORES,
+    )
+    shard_mb: int = option(0, "MB (10^6 bytes) that a file of weights has at most; 0: one file")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check(self.store in STORES, f"unknown store {self.store!r}; known are {', '.join(STORES)}")
+        _check(self.shard_mb >= 0, f"shard_mb must be at least 0, got {self.shard_mb}")

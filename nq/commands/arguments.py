@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar, get_type_hints
 
 from nq.commands.terminal import UsageError
-from nq.config import CascadeDecision, Settings, TrackingConfig, WindowConfig
+from nq.config import CascadeDecision, Settings, StorageConfig, TrackingConfig, WindowConfig
 from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile, describe
 from nq.tracking import DEFAULT_EXPERIMENT
 
@@ -179,6 +179,20 @@ def add_reader(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="blocks of a page that the reader reads; default: as its decision was tuned, else "
         f"{CascadeDecision.read_blocks}",
+    )
+
+
+def add_storage(
+    parser: argparse._ActionsContainer, only: Collection[str] = ("store", "shard_mb")
+) -> None:
+    """Adds the options of ``StorageConfig``, and ``--compact``."""
+    add_settings(parser, StorageConfig, only)
+    parser.add_argument(
+        "--compact",
+        action="store_const",
+        dest="store",
+        const="compact",
+        help="the same as --store compact",
     )
 
 

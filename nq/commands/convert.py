@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.model.convert import FORMATS, convert
+from nq.config import StorageConfig
+from nq.model.convert import FORMATS, check_storage, convert
 from nq.model.registry import model_folder
 from nq.text import visible
 
@@ -31,20 +32,19 @@ def parser() -> argparse.ArgumentParser:
         help="what to write: this project's folder, one that transformers loads, a SavedModel or "
         "an ONNX file (default: nq)",
     )
-    parser.add_argument(
-        "--compact",
-        action="store_true",
-        help="nq only: word embeddings in 8 bits, the rest in float16",
-    )
+    arguments.add_storage(parser)
     arguments.add_common(parser)
     return parser
 
 
 def run(args: argparse.Namespace) -> int:
     """Converts the source and prints what was written."""
-    if args.compact and not FORMATS[args.to].allows_compact:
-        raise terminal.UsageError(f"--compact is for --to nq, not for --to {args.to}")
-    result = convert(model_folder(args.source), args.target, args.to, args.compact)
+    storage = arguments.settings(StorageConfig, args)
+    try:
+        check_storage(args.to, storage)
+    except ValueError as error:
+        raise terminal.UsageError(str(error)) from error
+    result = convert(model_folder(args.source), args.target, args.to, storage)
     if args.json:
         terminal.print_json(dataclasses.asdict(result) | {"output": str(result.output)})
         return 0

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.config import TrainConfig, WindowConfig
+from nq.config import StorageConfig, TrainConfig, WindowConfig
 from nq.model.registry import model_folder
 from nq.report.unread import unread_line
 from nq.training.train import TrainingJob, train
@@ -33,9 +33,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_limit(parser)
     arguments.add_workers(parser)
     parser.add_argument("--card", type=Path, metavar="FILE", help="model card of the new model")
-    parser.add_argument(
-        "--compact", action="store_true", help="word embeddings in 8 bits, the rest in float16"
-    )
+    arguments.add_storage(parser, only=("store",))
     arguments.add_settings(parser, WindowConfig)
     arguments.add_settings(parser, TrainConfig)
     arguments.add_tracking(parser)
@@ -56,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         args.limit,
         args.workers,
         args.card,
-        args.compact,
+        arguments.settings(StorageConfig, args),
     )
     result = train(job, track=arguments.tracking_config(args))
     if args.json:

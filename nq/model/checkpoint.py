@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from nq.config import ModelConfig
-from nq.model import names, safetensors_file
+from nq.config import ModelConfig, StorageConfig
+from nq.model import names, quantize, safetensors_file
 from nq.model.families import encode_config, layout_of
 from nq.model.fill import TYPE_HEAD, LoadReport, fill
 from nq.model.folder import (
@@ -33,7 +33,6 @@ from nq.model.folder import (
     write_json,
 )
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.records import FloatArray
 
 __all__ = [
     "CONFIG",
@@ -109,7 +108,7 @@ def save(
     tokenizer: Tokenizer,
     settings: ModelSettings,
     card: str,
-    compact: bool = False,
+    storage: StorageConfig | None = None,
     skip: Collection[str] = (),
 ) -> None:
     """Writes a model folder, which is created if it does not exist.
@@ -117,13 +116,12 @@ def save(
     Args:
         folder, model, config, tokenizer, settings: what is written where.
         card: text of the model card.
-        compact: whether word embeddings are stored in 8 bits and everything else in float16,
-            instead of float32.
+        storage: how the weights are stored; by default as float32 in one file.
         skip: paths of weights that are left out.
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    save_weights(path, model, config, compact, skip)
+    save_weights(path, model, config, storage, skip)
     save_settings(path, settings)
     save_tokenizer(path, tokenizer)
     (path / CARD).write_text(card, encoding="utf-8")
@@ -133,20 +131,22 @@ def save_weights(
     folder: Path,
     model: Any,
     config: ModelConfig,
-    compact: bool = False,
+    storage: StorageConfig | None = None,
     skip: Collection[str] = (),
 ) -> None:
-    """Writes ``config.json`` and ``model.safetensors`` with the names of Hugging Face."""
+    """Writes ``config.json`` and the weights with the names of Hugging Face."""
+    storage = storage or StorageConfig()
     table = names.table(config, layout_of(config))
-    tensors: dict[str, FloatArray] = {}
+    stored: list[safetensors_file.Stored] = []
     for variable in model.weights:
         if variable.path in skip:
             continue
         parts = table[variable.path]
         values = np.split(np.asarray(variable.numpy(), np.float32), len(parts), axis=-1)
         for part, value in zip(parts, values, strict=True):
-            tensors[part.name] = np.ascontiguousarray(value.T if part.transposed else value)
-    safetensors_file.write(folder / WEIGHTS, tensors, compact)
+            rows = np.ascontiguousarray(value.T if part.transposed else value)
+            stored.append(quantize.encode(part.name, rows, variable.path, storage.store))
+    safetensors_file.write(folder, stored, storage.shard_mb)
     write_json(folder / CONFIG, encode_config(config))
 
 

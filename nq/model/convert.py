@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nq import extras, folders
-from nq.config import ModelConfig
+from nq.config import ModelConfig, StorageConfig
 from nq.model.export import ONNX, ONNX_FILE, SAVEDMODEL, export
 from nq.model.runtime import import_tensorflow
 
@@ -50,7 +50,25 @@ class ConversionResult:
     unexpected: tuple[str, ...]
 
 
-def convert(source: Path, target: Path, to: str = "nq", compact: bool = False) -> ConversionResult:
+def check_storage(to: str, storage: StorageConfig) -> None:
+    """Checks that a format allows how the weights are to be stored.
+
+    Raises:
+        ValueError: it does not.
+    """
+    default = StorageConfig().to_dict()
+    for name, value in storage.to_dict().items():
+        if value != default[name] and name not in FORMATS[to].storage:
+            formats = [format for format, kind in FORMATS.items() if name in kind.storage]
+            raise ValueError(
+                f"{name} is {value}, which the format {to} cannot have: leave it out, or choose "
+                f"{' or '.join(formats)}"
+            )
+
+
+def convert(
+    source: Path, target: Path, to: str = "nq", storage: StorageConfig | None = None
+) -> ConversionResult:
     """Converts or exports a model.
 
     Args:
@@ -58,8 +76,7 @@ def convert(source: Path, target: Path, to: str = "nq", compact: bool = False) -
         target: folder to write, which must be empty or not exist.
         to: ``nq`` for a folder of this project, ``hf`` for one that ``transformers`` loads,
             ``savedmodel`` or ``onnx`` for an export.
-        compact: whether word embeddings are stored in 8 bits and everything else in float16; for
-            ``nq`` only.
+        storage: how the weights are stored; by default as float32 in one file.
 
     Raises:
         FileNotFoundError: a file of the source is missing.
@@ -69,8 +86,8 @@ def convert(source: Path, target: Path, to: str = "nq", compact: bool = False) -
     """
     if to not in FORMATS:
         raise ValueError(f"unknown format {to!r}; known are {', '.join(FORMATS)}")
-    if compact and not FORMATS[to].allows_compact:
-        raise ValueError(f"format {to} cannot be compact: leave compact out")
+    storage = storage or StorageConfig()
+    check_storage(to, storage)
     if target.exists() and (target.is_file() or any(target.iterdir())):
         raise ValueError(f"{target} is not empty: choose a new folder")
     folders.check_writable(target)
@@ -95,7 +112,7 @@ def convert(source: Path, target: Path, to: str = "nq", compact: bool = False) -
         folders.hold(Path(temporary), folders.CONVERSION),
     ):
         folder = Path(temporary) / "model"
-        FORMATS[to].write(LoadedModel(source, config, model, report), folder, compact)
+        FORMATS[to].write(LoadedModel(source, config, model, report), folder, storage)
         if path.exists():
             path.rmdir()
         folder.rename(path)
@@ -104,7 +121,7 @@ def convert(source: Path, target: Path, to: str = "nq", compact: bool = False) -
     )
 
 
-def _write_nq(loaded: LoadedModel, folder: Path, compact: bool) -> None:
+def _write_nq(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None:
     from nq.model import checkpoint
     from nq.preprocess.tokenizers.load import load_tokenizer
 
@@ -118,10 +135,12 @@ def _write_nq(loaded: LoadedModel, folder: Path, compact: bool) -> None:
     settings = dataclasses.replace(settings, windows=windows)
     card = f"# {loaded.folder.name}\n\nConverted by `nq convert`.\n"
     missing = loaded.report.missing
-    checkpoint.save(folder, loaded.model, config, tokenizer, settings, card, compact, missing)
+    checkpoint.save(folder, loaded.model, config, tokenizer, settings, card, storage, missing)
 
 
-def write_hugging_face(loaded: LoadedModel, folder: Path, compact: bool = False) -> None:
+def write_hugging_face(
+    loaded: LoadedModel, folder: Path, storage: StorageConfig | None = None
+) -> None:
     """Writes a folder that ``transformers`` loads, with the encoder and the span head only."""
     from nq.model import checkpoint
     from nq.preprocess.tokenizers.load import load_tokenizer
@@ -129,7 +148,7 @@ def write_hugging_face(loaded: LoadedModel, folder: Path, compact: bool = False)
     folder.mkdir()
     heads = {w.path for w in loaded.model.weights if w.path.startswith(("type_", "pooler"))}
     skip = heads.union(loaded.report.missing)
-    checkpoint.save_weights(folder, loaded.model, loaded.config, skip=skip)
+    checkpoint.save_weights(folder, loaded.model, loaded.config, storage, skip)
     checkpoint.save_tokenizer(folder, load_tokenizer(loaded.folder))
     for name in HF_TOKENIZER_FILES:
         if (loaded.folder / name).is_file():
@@ -138,16 +157,22 @@ def write_hugging_face(loaded: LoadedModel, folder: Path, compact: bool = False)
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """A kind of folder to write, and the extra of the distribution that it needs."""
+    """A kind of folder to write.
 
-    write: Callable[[LoadedModel, Path, bool], None]
+    Args:
+        write: writes a model into a folder.
+        extra: of the distribution, which it needs.
+        storage: fields of ``StorageConfig`` that it allows.
+    """
+
+    write: Callable[[LoadedModel, Path, StorageConfig], None]
     extra: str | None = None
-    allows_compact: bool = False
+    storage: tuple[str, ...] = ()
 
 
 FORMATS = {
-    "nq": Format(_write_nq, allows_compact=True),
-    "hf": Format(write_hugging_face),
+    "nq": Format(_write_nq, storage=("store", "shard_mb")),
+    "hf": Format(write_hugging_face, storage=("shard_mb",)),
     "savedmodel": Format(lambda loaded, folder, _: export(loaded.model, folder, SAVEDMODEL)),
     "onnx": Format(
         lambda loaded, folder, _: export(loaded.model, folder / ONNX_FILE, ONNX), extra="onnx"

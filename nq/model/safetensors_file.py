@@ -1,13 +1,15 @@
 """Weights in safetensors files: tensors are read one by one, or by rows, and written whole.
 
-A tensor in 8 bits has a companion ``NAME.scale`` with one float32 factor per row. A file is opened
-for every read, because the pages of a mapped file count as memory until it is closed.
+A tensor in 8 bits has scales beside it (``nq.model.quantize``). Weights are one file, or
+several (shards) with an index, as ``transformers`` names them. A file is opened for every read,
+because the pages of a mapped file count as memory until it is closed.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,17 @@ from safetensors.numpy import save_file
 
 from nq.files import atomic_write
 from nq.model.names import Layout
+from nq.model.quantize import COLUMN_SCALE, SCALE, decode
 from nq.model.tensors import CheckpointTensors
-from nq.records import FloatArray
 
-SCALE = ".scale"
-DTYPES = ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL")
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+FLOATS = ("F64", "F32", "F16", "BF16")
+DTYPES = (*FLOATS, "I64", "I32", "I16", "I8", "U8", "BOOL")
+HEADER_BYTES = 160
+"""Of the header of a file: more than an entry takes besides its name, or the rest of the header."""
+
+Stored = Mapping[str, np.ndarray[Any, Any]]
+"""Tensors as they are stored, by name."""
 
 
 def read(files: Sequence[Path], layout: Layout) -> CheckpointTensors:
@@ -40,35 +48,56 @@ def read(files: Sequence[Path], layout: Layout) -> CheckpointTensors:
                 stored[name] = path, tensor.get_dtype(), tuple(tensor.get_shape())
     stored_names: dict[str, str] = {}
     for name, (path, dtype, shape) in sorted(stored.items()):
-        if name.endswith(SCALE) and name.removesuffix(SCALE) in stored:
+        if _scaled(name) in stored:
             continue
         if dtype not in DTYPES:
             raise ValueError(
                 f"{path}: {name} is stored as {dtype}; expected one of {', '.join(DTYPES)}"
             )
-        _, scale_dtype, scale_shape = stored.get(name + SCALE, (path, "", ()))
-        if dtype == "I8" and not scale_dtype:
+        if dtype == "I8" and name + SCALE not in stored:
             raise ValueError(f"{path} is damaged: {name} has 8 bits but no {name}{SCALE}")
-        if scale_dtype and scale_shape != (*shape[:1], 1):
-            raise ValueError(
-                f"{path} is damaged: {name} has shape {shape}, {name}{SCALE} {scale_shape}; "
-                f"expected one factor per row"
-            )
+        for suffix, expected in ((SCALE, (*shape[:1], 1)), (COLUMN_SCALE, (1, *shape[1:]))):
+            other, scale_dtype, scale_shape = stored.get(name + suffix, (path, "F32", expected))
+            if scale_shape != expected or scale_dtype not in FLOATS:
+                raise ValueError(
+                    f"{other} is damaged: {name} has shape {shape}, {name}{suffix} {scale_shape} "
+                    f"of {scale_dtype}; expected {expected} of {', '.join(FLOATS)}"
+                )
         canonical = layout.canonical(name)
         if canonical in stored_names:
             raise ValueError(f"{path} holds {canonical} under two names")
         stored_names[canonical] = name
 
+    def read_rows(name: str, rows: slice = slice(None)) -> Any:
+        path, _, shape = stored[name]
+        with _open(path) as file:
+            return file.get_slice(name)[rows] if shape else file.get_tensor(name)
+
     def read_tensor(canonical: str, rows: slice = slice(None)) -> Any:
         name = stored_names[canonical]
-        with _open(stored[name][0]) as file:
-            value = file.get_slice(name)[rows] if stored[name][2] else file.get_tensor(name)
-            if name + SCALE in stored:
-                value = value.astype(np.float32) * file.get_slice(name + SCALE)[rows]
-        return value
+        value = read_rows(name, rows)
+        if name + SCALE not in stored:
+            return value
+        columns = read_rows(name + COLUMN_SCALE) if name + COLUMN_SCALE in stored else None
+        try:
+            return decode(value, read_rows(name + SCALE, rows), columns)
+        except ValueError as error:
+            path = stored[name][0]
+            raise ValueError(
+                f"{path} is damaged: {name}: {error}; copy or download it again"
+            ) from error
 
     shapes = {canonical: stored[name][2] for canonical, name in stored_names.items()}
     return CheckpointTensors(layout, shapes, read_tensor, by_rows=True)
+
+
+def _scaled(name: str) -> str:
+    """Returns the tensor to which scales of this name belong, empty for another name.
+
+    >>> _scaled("x.weight.scale"), _scaled("x.weight")
+    ('x.weight', '')
+    """
+    return next((name.removesuffix(s) for s in (SCALE, COLUMN_SCALE) if name.endswith(s)), "")
 
 
 @contextlib.contextmanager
@@ -83,22 +112,53 @@ def _open(path: Path) -> Iterator[Any]:
         ) from error
 
 
-def write(path: Path, tensors: Mapping[str, FloatArray], compact: bool = False) -> None:
-    """Writes a file; ``transformers`` reads it too if it is not compact.
+def write(folder: Path, tensors: Iterable[Stored], shard_mb: int = 0) -> None:
+    """Writes the weights of a folder; ``transformers`` reads those that have no scales.
 
     Args:
-        path: the file.
-        tensors: float32 tensors, by name.
-        compact: whether word embeddings are stored in 8 bits and everything else in float16.
+        folder: where the files are written.
+        tensors: each one with its scales, if it has 8 bits; they stay in one file.
+        shard_mb: MB (10^6 bytes) that a file has at most; 0 for one file.
+
+    Raises:
+        ValueError: a tensor is larger than a file may be.
     """
-    stored: dict[str, np.ndarray[Any, Any]] = {}
-    for name, value in tensors.items():
-        if compact and name.endswith("word_embeddings.weight"):
-            scale = np.abs(value).max(axis=1, keepdims=True) / 127 + 1e-12
-            stored[name] = np.rint(value / scale).astype(np.int8)
-            stored[name + SCALE] = scale.astype(np.float32)
-        else:
-            stored[name] = value.astype(np.float16) if compact else value
+    shards = _shards(tensors, shard_mb * 10**6)
+    if len(shards) == 1:
+        _write_file(folder / WEIGHTS, shards[0])
+        return
+    weight_map: dict[str, str] = {}
+    for number, shard in enumerate(shards, start=1):
+        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        _write_file(folder / name, shard)
+        weight_map |= dict.fromkeys(shard, name)
+    total = sum(value.nbytes for shard in shards for value in shard.values())
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    with atomic_write(folder / INDEX) as file:
+        file.write((json.dumps(index, indent=2) + "\n").encode())
+    (folder / WEIGHTS).unlink(missing_ok=True)  # earlier weights, which would be read instead
+
+
+def _shards(tensors: Iterable[Stored], max_bytes: int) -> list[dict[str, np.ndarray[Any, Any]]]:
+    """Returns the tensors of each file, in order; ``max_bytes`` is 0 for one file."""
+    shards, used = [dict[str, np.ndarray[Any, Any]]()], HEADER_BYTES
+    for stored in tensors:
+        size = sum(value.nbytes + len(name) + HEADER_BYTES for name, value in stored.items())
+        if max_bytes and HEADER_BYTES + size > max_bytes:
+            raise ValueError(
+                f"{next(iter(stored))} takes {size / 10**6:.1f} MB, more than the "
+                f"{max_bytes // 10**6} MB of a file: allow larger files (--shard-mb), or store "
+                "fewer bits (--store)"
+            )
+        if max_bytes and used + size > max_bytes:
+            shards.append({})
+            used = HEADER_BYTES
+        shards[-1].update(stored)
+        used += size
+    return shards
+
+
+def _write_file(path: Path, stored: Stored) -> None:
     with atomic_write(path) as file:
         save_file(stored, file.name, metadata={"format": "pt"})  # transformers requires the format
         Path(file.name).chmod(0o644)  # the library creates files that only their owner can read

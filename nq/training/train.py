@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nq import folders, tracking
-from nq.config import TrackingConfig, TrainConfig, WindowConfig
+from nq.config import StorageConfig, TrackingConfig, TrainConfig, WindowConfig
 from nq.model.runtime import import_tensorflow
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class TrainingJob:
         limit: number of records to read at most.
         workers: processes for preprocessing; by default as many as the input is worth.
         card: file with the text of the model card, by default a list of the settings.
-        compact: whether word embeddings are stored in 8 bits and everything else in float16.
+        storage: how the weights of the new model are stored.
     """
 
     files: tuple[str, ...]
@@ -48,7 +48,7 @@ class TrainingJob:
     limit: int | None = None
     workers: int | None = None
     card: Path | None = None
-    compact: bool = False
+    storage: StorageConfig = field(default_factory=StorageConfig)
 
     def card_text(self) -> str:
         """Returns the text of the model card."""
@@ -185,7 +185,7 @@ def _train(
         loss = float(np.mean(losses[-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
     own = checkpoint.ModelSettings(windows)
-    checkpoint.save(job.output, model, shape, tokenizer, own, card, job.compact)
+    checkpoint.save(job.output, model, shape, tokenizer, own, card, job.storage)
     return TrainingResult(
         output=job.output,
         examples=prepared.examples,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tokenizers import Tokenizer as Library
 from tokenizers import models, pre_tokenizers
 
 from nq.commands import answer, convert
+from nq.config import StorageConfig
 from nq.model import checkpoint, joint
 from nq.model.convert import convert as convert_model
 from nq.model.fill import TYPE_HEAD
@@ -186,14 +188,49 @@ def test_a_target_that_is_not_empty_is_not_changed(
     assert "is not empty: choose a new folder" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert run(tf1, tmp_path / "empty") == 0
-    assert run(tf1, tmp_path / "x", "--to", "hf", "--compact") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--to", "hf", "--compact"), "store is compact, which the format hf cannot have: leave"),
+        (("--to", "hf", "--store", "int8"), "store is int8, which the format hf cannot have"),
+        (("--to", "onnx", "--shard-mb", 50), "shard_mb is 50, .* leave it out, or choose nq or hf"),
+        (("--shard-mb", -1), "shard_mb must be at least 0, got -1"),
+        (("--store", "int4"), "invalid choice: 'int4'"),
+    ],
+)
+def test_storage_that_a_format_cannot_have_is_wrong_usage(
+    tf1: Path,
+    tmp_path: Path,
+    options: tuple[object, ...],
+    problem: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    try:
+        code = run(tf1, tmp_path / "x", *options)
+    except SystemExit as error:
+        code = int(error.code or 0)
+    assert code == 2
+    assert re.search(problem, capsys.readouterr().err.splitlines()[-1])
+    assert not (tmp_path / "x").exists()
+
+
+def test_compact_is_a_kind_of_storage(tf1: Path, tmp_path: Path) -> None:
+    assert run(tf1, tmp_path / "one", "--compact") == 0
+    assert run(tf1, tmp_path / "other", "--store", "compact") == 0
+    one, other = (tmp_path / name / "model.safetensors" for name in ("one", "other"))
+    assert one.read_bytes() == other.read_bytes()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"to": "torch"}, "unknown format 'torch'; known are nq, hf, savedmodel, onnx"),
-        ({"to": "hf", "compact": True}, "format hf cannot be compact"),
+        (
+            {"to": "hf", "storage": StorageConfig("int8")},
+            "store is int8, which the format hf cannot",
+        ),
     ],
 )
 def test_wrong_arguments_are_value_errors(

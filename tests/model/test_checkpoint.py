@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from nq.config import DecisionConfig, ModelConfig, WindowConfig
+from nq.config import DecisionConfig, ModelConfig, StorageConfig, WindowConfig
 from nq.model import checkpoint, joint
 from nq.model.names import BERT, table
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -83,7 +83,7 @@ def test_float32_weights_are_loaded_exactly(tiny_model: Path) -> None:
 def test_compact_weights_are_loaded_within_their_precision(
     tiny_model: Path, tmp_path: Path
 ) -> None:
-    save(tmp_path / "compact", tiny_models.model(), tiny_model, compact=True)
+    save(tmp_path / "compact", tiny_models.model(), tiny_model, storage=StorageConfig("compact"))
     stored = load_file(tmp_path / "compact" / "model.safetensors")
     kinds = {value.dtype.name for name, value in stored.items() if not name.endswith(".scale")}
     assert kinds == {"int8", "float16"}
@@ -98,10 +98,10 @@ def test_compact_weights_are_loaded_within_their_precision(
 
 def test_compact_weights_saved_again_are_the_same(tiny_model: Path, tmp_path: Path) -> None:
     once, twice = tmp_path / "once", tmp_path / "twice"
-    save(once, tiny_models.model(), tiny_model, compact=True)
+    save(once, tiny_models.model(), tiny_model, storage=StorageConfig("compact"))
     model = joint.build(tiny_models.SHAPE)
     checkpoint.fill(model, checkpoint.read_tensors(once), TABLE)
-    save(twice, model, once, compact=True)
+    save(twice, model, once, storage=StorageConfig("compact"))
     for name, value in load_file(once / "model.safetensors").items():
         again = load_file(twice / "model.safetensors")[name]
         np.testing.assert_allclose(again, value, rtol=1e-6)
@@ -212,7 +212,12 @@ def test_missing_rows_of_word_embeddings_are_drawn_and_reported(built: keras.Mod
 def test_word_embeddings_read_by_rows_are_the_same(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compact: bool
 ) -> None:
-    save(tmp_path / "m", tiny_models.model(), tiny_model, compact=compact)
+    save(
+        tmp_path / "m",
+        tiny_models.model(),
+        tiny_model,
+        storage=StorageConfig("compact" if compact else "float32"),
+    )
     tensors, name = (
         checkpoint.read_tensors(tmp_path / "m"),
         "bert.embeddings.word_embeddings.weight",
@@ -290,7 +295,7 @@ def test_a_truncated_weights_file_is_damaged(folder: Path, keep: int) -> None:
 
 
 def test_an_8_bit_table_without_its_scale_is_damaged(tiny_model: Path, tmp_path: Path) -> None:
-    save(tmp_path / "m", tiny_models.model(), tiny_model, compact=True)
+    save(tmp_path / "m", tiny_models.model(), tiny_model, storage=StorageConfig("compact"))
     path = tmp_path / "m" / "model.safetensors"
     stored = load_file(path)
     del stored["bert.embeddings.word_embeddings.weight.scale"]
