@@ -40,7 +40,8 @@ model: $(VENV)/.run  ## Make the bundled model from DATA again, into runs/model 
 	@$(BIN)/python -m experiments.make_model --data $(DATA)
 
 clean:  ## Remove everything that is not in git
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info models/*/build models/*/*.egg-info \
+	  .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/.run: setup.cfg pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (once, about three minutes) …"

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -84,3 +85,13 @@ def test_the_distribution_of_nq_has_no_other_models(tmp_path: Path) -> None:
         names = [*archive.namelist(), *source.getnames()]
     assert any(name.endswith("nq/model/registry.py") for name in names)
     assert not [name for name in names if "nq_model" in name or "models/" in name]
+
+
+def test_base_registers_its_package() -> None:
+    folder = ROOT / "models" / "base"
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["name"] == "nq-model-base"
+    assert project["project"]["entry-points"]["nq.models"] == {"base": "nq_model_base"}
+    assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    sizes = [path.stat().st_size for path in (folder / "nq_model_base").iterdir() if path.is_file()]
+    assert max(sizes) <= 50e6 and sum(sizes) <= 125e6

@@ -1,0 +1,111 @@
+"""A model is put into its distribution, or everything stays as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from experiments import package_model
+from nq.model import checkpoint, joint
+from nq.preprocess.tokenizers.load import load_tokenizer
+from tests import tiny_models
+
+PROJECT = '[project.entry-points."nq.models"]\nlakes = "nq_model_lakes"\n'
+WIDE = dataclasses.replace(
+    tiny_models.SHAPE, hidden_size=128, intermediate_size=1024, num_hidden_layers=4
+)
+"""A shape whose matrices take 1.4 MB in 8 bits."""
+
+
+@pytest.fixture(scope="module")
+def model(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wide")
+    settings = checkpoint.load_settings(tiny_model)
+    tokenizer = load_tokenizer(tiny_model)
+    checkpoint.save(folder, joint.build(WIDE), WIDE, tokenizer, settings, "# Not this card\n")
+    return folder
+
+
+@pytest.fixture
+def distribution(tmp_path: Path) -> Path:
+    """A distribution with an earlier model in another number of files."""
+    package = tmp_path / "nq_model_lakes"
+    package.mkdir()
+    (tmp_path / "pyproject.toml").write_text(PROJECT, encoding="utf-8")
+    for name in ("__init__.py", "README.md", "model-00001-of-00009.safetensors", "spiece.model"):
+        (package / name).write_text("earlier", encoding="utf-8")
+    return tmp_path
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def run(*arguments: object) -> int:
+    return package_model.main([str(argument) for argument in arguments])
+
+
+def test_files_of_the_model_are_replaced(
+    model: Path, distribution: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        assert run(model, distribution, "--shard-mb", 1, "--json") == 0
+        result = json.loads(capsys.readouterr().out)
+        package = distribution / "nq_model_lakes"
+        assert result["files"] == {p.name: p.stat().st_size for p in package.iterdir()}
+        assert set(result["files"]) == {
+            *("__init__.py", "README.md", "config.json", "nq.json", "tokenizer_config.json"),
+            *("vocab.txt", "model.safetensors.index.json"),
+            *(f"model-0000{i}-of-00002.safetensors" for i in (1, 2)),
+        }
+        assert max(result["files"].values()) <= 10**6
+        assert result["total_bytes"] == sum(result["files"].values())
+        assert (package / "README.md").read_text(encoding="utf-8") == "earlier"
+    assert checkpoint.load_settings(package) == checkpoint.load_settings(model)
+    report = checkpoint.load(package, joint.build(WIDE), WIDE)
+    assert report == checkpoint.LoadReport()
+    assert [path.name for path in distribution.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    ("project", "options", "problem"),
+    [
+        (PROJECT, ("--total-mb", 1), "the package would have 1.5 MB, more than 1: choose"),
+        ("", (), "registers no model: expected one line such as base ="),
+        ("[project", (), "registers no model"),
+        ("[project]\nentry-points = 3\n", (), "registers no model"),
+        (PROJECT + 'two = "nq_model_two"\n', (), "registers no model"),
+        (PROJECT.replace("_lakes", "_seas"), (), "nq_model_seas does not exist: create it"),
+    ],
+)
+def test_what_cannot_be_packaged_changes_nothing(
+    model: Path,
+    distribution: Path,
+    project: str,
+    options: tuple[object, ...],
+    problem: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (distribution / "pyproject.toml").write_text(project, encoding="utf-8")
+    before = content(distribution)
+    assert run(model, distribution, *options) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert problem in line
+    assert content(distribution) == before
+
+
+def test_a_model_without_heads_is_not_packaged(
+    model: Path, distribution: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoder = Path(shutil.copytree(model, tmp_path / "encoder"))
+    network = joint.build(WIDE)
+    skip = [weight.path for weight in network.weights if weight.path.startswith("type_output")]
+    checkpoint.save_weights(encoder, network, WIDE, skip=skip)
+    before = content(distribution)
+    assert run(encoder, distribution) == 1
+    assert "lacks type_output/kernel: train the model first" in capsys.readouterr().err
+    assert content(distribution) == before
