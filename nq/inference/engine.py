@@ -10,11 +10,11 @@ from typing import Any, Protocol
 from nq.inference.batches import Shape
 from nq.inference.network import Network
 from nq.inference.profile import Profile
+from nq.inference.reduction import Reduction
 from nq.inference.scorer import Rows
-from nq.inference.top_k import TopK
 
 Step = Callable[[Rows], Sequence[Any]]
-"""Maps rows of one static shape to the columns of ``WindowScores`` as arrays."""
+"""Maps rows of one static shape to the columns of the reduction as arrays."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,13 +24,13 @@ class Computation:
     Args:
         network: the model, under the dtype policy of the profile.
         profile: the optimizations.
-        top_k: reduces the logits.
+        reduction: reduces the logits.
         calibration: returns windows of real data, for an engine that is calibrated.
     """
 
     network: Network
     profile: Profile
-    top_k: TopK
+    reduction: Reduction
     calibration: Callable[[], Rows] = dict
 
 

@@ -16,6 +16,7 @@ from nq.inference.network import Network
 from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile
 from nq.inference.prune import PruningScorer
+from nq.inference.reduction import Reduction
 from nq.inference.rescore import RescoringScorer, exact_profile
 from nq.inference.scorer import Rows, Scorer
 from nq.inference.top_k import TopK
@@ -54,6 +55,7 @@ class ModelLoader:
         batch_size: windows in a batch.
         calibration: returns windows of real data, on which an 8-bit engine is calibrated.
         reader: reads the blocks that this model ranks best, under the same profile.
+        reduction: what leaves the device; by default what the decision needs.
     """
 
     folder: Path
@@ -63,6 +65,7 @@ class ModelLoader:
     batch_size: int
     calibration: Callable[[], Rows]
     reader: ReaderLoader | None = None
+    reduction: Reduction | None = None
 
     def scorer(self, profile: Profile) -> Scorer:
         """Returns the model under a profile, wrapped for pruning and rescoring if it has them.
@@ -104,7 +107,7 @@ class ModelLoader:
         computation = Computation(
             self._network(profile.policy(device())),
             profile,
-            TopK(rule.k, rule.text_only),
+            self.reduction or TopK(rule.k, rule.text_only),
             self.calibration,
         )
         shape = Shape(self.batch_size, self.windows.max_seq_length)

@@ -1,8 +1,8 @@
 """The predictor: runs a network under a profile on batches of windows.
 
-Of each window only the k best start and end positions, the [CLS] logits and the type logits leave
-the device. A batch whose logits are not finite is computed again in float32, and one that is too
-large for the memory is halved; both are logged.
+Of each window only what the reduction keeps leaves the device: for answers the k best start and end
+positions, the [CLS] logits and the type logits. A batch whose logits are not finite is computed
+again in float32, and one that is too large for the memory is halved; both are logged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nq.inference.engine import Computation, Engine, Step, make_engine
 from nq.inference.engines.tensorflow import grappler_options
 from nq.inference.profile import Profile
 from nq.inference.scorer import COLUMNS, Counters, Progress, Rows, no_progress
-from nq.records import SCORE_COLUMNS, Columns, Example, IntArray
+from nq.records import Columns, Example, IntArray
 from nq.text import truncate
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Predictor:
     """Scores windows by running the network; see ``nq.inference.scorer.Scorer``.
 
     Args:
-        computation: network, profile and top k.
+        computation: network, profile and reduction.
         shape: of a full batch.
         float32: makes the predictor that computes batches again whose logits are not finite;
             ``None`` for a predictor that computes in float32 itself.
@@ -56,6 +56,7 @@ class Predictor:
             shape.batch_size,
         )
         self.counters = Counters()
+        self._columns = computation.reduction.columns
         self._steps = _Steps(engine, self.profile, self.counters)
         self._make_float32 = float32
         self._float32: Predictor | None = None
@@ -74,7 +75,7 @@ class Predictor:
         columns = zip(*(columns for _, columns in computed), strict=True)
         return {
             name: np.concatenate(column)[order]
-            for name, column in zip(SCORE_COLUMNS, columns, strict=True)
+            for name, column in zip(self._columns, columns, strict=True)
         }
 
     def _plan(self, input_mask: IntArray) -> list[Batch]:
@@ -85,7 +86,7 @@ class Predictor:
     def _checked(self, batch: Batch, rows: Rows) -> Sequence[Any]:
         """Returns the scores of a batch, computed again in float32 if a logit is not finite."""
         columns = self._run(batch, rows)
-        bad = _first_not_finite(columns)
+        bad = _first_not_finite(self._columns, columns)
         if bad is None:
             return columns
         window = _describe_window(batch.rows[bad], rows)
@@ -100,7 +101,7 @@ class Predictor:
             self._float32 = self._make_float32()
         self.counters.float32_windows += len(batch.rows)
         exact = self._float32.scores({n: x[batch.rows] for n, x in rows.items()})
-        return [exact[name] for name in SCORE_COLUMNS]
+        return [exact[name] for name in self._columns]
 
     def _run(self, batch: Batch, rows: Rows) -> Sequence[Any]:
         """Computes a batch, padded to its shape; in smaller batches once memory has run out."""
@@ -177,8 +178,8 @@ def _padded(rows: IntArray, shape: Shape) -> IntArray:
     return np.pad(rows, ((0, missing), (0, 0))) if missing else rows
 
 
-def _first_not_finite(columns: Sequence[Any]) -> int | None:
-    named = zip(SCORE_COLUMNS, columns, strict=True)
+def _first_not_finite(names: Sequence[str], columns: Sequence[Any]) -> int | None:
+    named = zip(names, columns, strict=True)
     logits = [column for name, column in named if "logit" in name]
     finite = np.isfinite(np.concatenate(logits, axis=1)).all(axis=1)
     return None if finite.all() else int(np.argmin(finite))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from keras import ops
+
+from nq.records import SCORE_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,7 @@ class TopK:
         text_only: keep only positions of document text; else any but [CLS], as the original.
     """
 
+    columns: ClassVar[tuple[str, ...]] = SCORE_COLUMNS
     k: int
     text_only: bool
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Step
-from nq.inference.engines.exported import with_top_k
+from nq.inference.engines.exported import with_reduction
 from nq.inference.profile import ONNX, ProfileNotInForceError
 from nq.inference.scorer import Rows
 from nq.model.export import export
@@ -40,7 +40,7 @@ class Engine:
             values = session.run(outputs, {name: rows[name] for name in names})
             return dict(zip(outputs, values, strict=True))
 
-        return with_top_k(logits, self.computation.top_k, shape)
+        return with_reduction(logits, self.computation.reduction, shape)
 
     def _load(self) -> Any:
         import onnxruntime

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Step
-from nq.inference.engines.exported import with_top_k
+from nq.inference.engines.exported import with_reduction
 from nq.inference.profile import ProfileNotInForceError
 from nq.inference.scorer import Rows
 
@@ -58,7 +58,7 @@ class Engine:
             values = compiled({name: rows[name] for name in names}, share_inputs=True)
             return {name: values[output] for name, output in outputs.items()}
 
-        return with_top_k(logits, self.computation.top_k, shape)
+        return with_reduction(logits, self.computation.reduction, shape)
 
     def _model(self) -> Any:
         """Returns the converted network, quantized if the profile has int8."""

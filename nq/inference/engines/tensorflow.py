@@ -73,7 +73,7 @@ class Engine:
         def compute(*rows: Any) -> Any:
             named = dict(zip(columns, rows, strict=True))
             token_map = named.pop("token_map")
-            return self.computation.top_k(model(named, training=False), token_map)
+            return self.computation.reduction(model(named, training=False), token_map)
 
         signature = [tf.TensorSpec((shape.batch_size, shape.length), tf.int32)] * len(columns)
         if changes.frozen:
