@@ -50,6 +50,10 @@ class AnswerType(enum.IntEnum):
         return YesNo[self.name] if self in (AnswerType.YES, AnswerType.NO) else YesNo.NONE
 
 
+UNLABELLED = -1
+"""In place of an ``AnswerType``: the target of a window is unknown, because nobody annotated it."""
+
+
 class YesNo(enum.StrEnum):
     """The yes/no answer of an annotation or a prediction, with the values of the file formats."""
 
@@ -223,7 +227,7 @@ class Features:
         n_windows: total number of windows of the example.
         start_positions: ``[W]`` row position of the target's first piece (training only).
         end_positions: ``[W]`` row position of its last piece, inclusive (training only).
-        answer_types: ``[W]`` the target's ``AnswerType`` (training only).
+        answer_types: ``[W]`` the target's ``AnswerType``, or ``UNLABELLED`` (training only).
     """
 
     example_id: ExampleId

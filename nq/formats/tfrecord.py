@@ -13,6 +13,7 @@ A record is a serialized ``tf.train.Example`` of int64 lists:
 
     for training, as in the original:
     start_positions, end_positions, answer_types [1]
+    (a type of -1 marks a window without a target, for a training with a teacher only)
 
 Encoding works on all windows of an example at once and needs no TensorFlow.
 Wire format: https://protobuf.dev/programming-guides/encoding/ and

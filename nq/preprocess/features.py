@@ -22,7 +22,7 @@ from nq.preprocess import contexts as ctx
 from nq.preprocess.targets import NO_TARGET, target
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.windows import count_windows, windows
-from nq.records import AnswerType, Example, Features, IntArray
+from nq.records import UNLABELLED, AnswerType, Example, Features, IntArray
 
 QUERY_MARKER = "[Q]"
 
@@ -52,7 +52,12 @@ def features(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> Fe
 
 
 def training_features(
-    example: Example, tokenizer: Tokenizer, config: WindowConfig, negatives: float, seed: int
+    example: Example,
+    tokenizer: Tokenizer,
+    config: WindowConfig,
+    negatives: float,
+    seed: int,
+    unlabelled: bool = False,
 ) -> Features:
     """Returns the windows of an example to train on, with their targets.
 
@@ -60,14 +65,24 @@ def training_features(
     probability ``negatives``. The draw depends on ``seed`` and the example's id alone, not on the
     order of examples or on the number of processes.
 
+    Args:
+        example: question, page and annotations.
+        tokenizer: cuts words into pieces.
+        config: how the page becomes windows.
+        negatives: see above.
+        seed: see above.
+        unlabelled: whether windows of a page without annotations are kept too, with probability
+            ``negatives`` and the type ``UNLABELLED``; otherwise none are.
+
     Raises:
         RecordError: the question leaves no room for the page, or the page has more windows than
             ``nq.formats.limits`` allows.
     """
     builder = _WindowBuilder(example, tokenizer, config)
     words = target(example, builder.contexts, config)
+    no_answer = UNLABELLED if words is None else AnswerType.UNKNOWN
     if words is None:
-        negatives, words = 0, NO_TARGET
+        negatives, words = negatives if unlabelled else 0, NO_TARGET
     first = int(builder.first_piece[words.first])
     last = int(builder.first_piece[words.last + 1]) - 1  # inclusive
     positive = (builder.windows[:, 0] <= first) & (last < builder.windows[:, 1])
@@ -84,7 +99,7 @@ def training_features(
         n_windows=len(builder.windows),
         start_positions=np.where(positive, first + shift, 0),
         end_positions=np.where(positive, last + shift, 0),
-        answer_types=np.where(positive, words.kind, AnswerType.UNKNOWN),
+        answer_types=np.where(positive, words.kind, no_answer),
     )
 
 

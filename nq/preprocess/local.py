@@ -15,7 +15,7 @@ from nq.formats.tfrecord_file import frame
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import features, training_features
 from nq.preprocess.identity import example_digest, write_digests
-from nq.preprocess.request import Request
+from nq.preprocess.request import Request, Training
 from nq.preprocess.shards import ShardWriter
 from nq.preprocess.store import DEAD_LETTERS, EXAMPLES, encode_dead_letter
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -45,7 +45,7 @@ def serialized_windows(
     item: Example | DeadLetter,
     tokenizer: Tokenizer,
     windows: WindowConfig,
-    training: tuple[float, int] | None,
+    training: Training | None,
 ) -> Serialized | DeadLetter:
     """Returns what is stored of one record.
 
@@ -54,7 +54,7 @@ def serialized_windows(
         item: the question and its page; a dead letter is returned as it is.
         tokenizer: the loaded tokenizer.
         windows: how the page becomes windows.
-        training: ``(negatives, seed)`` for training features, ``None`` for inference.
+        training: settings of training features, ``None`` for inference.
 
     Returns:
         The windows, digest and unread blocks; a dead letter for too many windows.

@@ -18,6 +18,9 @@ from nq.formats.streams import shown
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 
 CHUNK_BYTES = 64 << 20
+Training = tuple[float, int] | tuple[float, int, bool]
+"""The arguments ``negatives``, ``seed`` and ``unlabelled`` of ``training_features``, the last one
+only if it is true."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Request:
         tokenizer: folder or file of the tokenizer.
         windows: how pages become windows.
         limit: read at most so many records in all.
-        training: ``(negatives, seed)`` for training features, ``None`` for inference.
+        training: settings of training features, ``None`` for inference.
         first_file: number of the first file, where the files before it are in other requests.
         tokenizer_sha256: digest of the tokenizer, where it is known; computed by default.
     """
@@ -41,7 +44,7 @@ class Request:
     tokenizer: str
     windows: WindowConfig
     limit: int | None = None
-    training: tuple[float, int] | None = None
+    training: Training | None = None
     first_file: int = 0
     tokenizer_sha256: str = field(default="", compare=False, repr=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from nq.preprocess.tokenizers.base import MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.preprocess.tokenizers.sentencepiece import SentencePieceTokenizer
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
-from nq.records import AnswerType, Example, Features
+from nq.records import UNLABELLED, AnswerType, Example, Features
 from tests.preprocess.synthetic_examples import (
     SPECIAL_WORDS,
     any_words,
@@ -242,6 +243,23 @@ def test_the_draw_of_negatives(
     assert every.n_windows == some.n_windows == none.n_windows == len(every)
     for name in NAMES:
         assert np.array_equal(getattr(some, name), getattr(every, name)[some.windows])
+
+
+@few
+@given(pages(), st.floats(0, 1), st.integers())
+def test_pages_without_annotations_are_unlabelled_if_asked_for(
+    wordpiece: WordPieceTokenizer, example: Example, share: float, seed: int
+) -> None:
+    bare = dataclasses.replace(example, annotations=None)
+    assert not len(training_features(bare, wordpiece, SMALL, share, seed))
+    some = training_features(bare, wordpiece, SMALL, share, seed, True)
+    negatives = dataclasses.replace(example, annotations=())
+    expected = training_features(negatives, wordpiece, SMALL, share, seed)
+    assert rows(some) == rows(expected) and some.windows.tolist() == expected.windows.tolist()
+    assert {kind for _, _, kind in labels(expected)} <= {AnswerType.UNKNOWN}
+    assert labels(some) == [(0, 0, UNLABELLED)] * len(some)
+    made = (training_features(example, wordpiece, SMALL, share, seed, x) for x in (True, False))
+    assert len({str((rows(one), labels(one))) for one in made}) == 1
 
 
 def test_negatives_are_as_frequent_as_asked_and_differ_by_seed_and_page(

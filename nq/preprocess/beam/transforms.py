@@ -12,6 +12,7 @@ from nq.config import WindowConfig
 from nq.formats import inputs
 from nq.preprocess.beam.groups import encode_group
 from nq.preprocess.local import COUNTERS, serialized_windows
+from nq.preprocess.request import Training
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, Source
@@ -93,7 +94,8 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
     Args:
         tokenizer: folder or file of the tokenizer, which every worker can read.
         windows: how pages become windows.
-        training: ``(negatives, seed)`` for training features, ``None`` for inference.
+        training: ``(negatives, seed)`` for training features, ``(negatives, seed, True)`` to have
+            windows of pages without annotations among them, ``None`` for inference.
         grouped: ``windows`` has a group for each example (``nq.preprocess.beam.groups``) instead.
     """
 
@@ -101,7 +103,7 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
         self,
         tokenizer: str | Path,
         windows: WindowConfig | None = None,
-        training: tuple[float, int] | None = None,
+        training: Training | None = None,
         grouped: bool = False,
     ) -> None:
         super().__init__()
@@ -119,7 +121,7 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
         self,
         tokenizer: str,
         windows: WindowConfig,
-        training: tuple[float, int] | None,
+        training: Training | None,
         grouped: bool,
     ) -> None:
         self.tokenizer_path, self.windows, self.training = tokenizer, windows, training
