@@ -10,6 +10,7 @@ line of error. The scenarios:
 - ``finished``: a finished run and the one that it is compared with, with scores and windows;
 - ``interrupted``: a run with its scores, killed before it wrote its results;
 - ``training``: a training that was killed after its last checkpoint, with its windows;
+- ``teacher``: the same with a teacher, and what the teacher has computed;
 - ``model``: the model folder. A flipped bit makes another model there, so none is flipped.
 
 The table is printed in Markdown. The command exits with 1 if an outcome is wrong.
@@ -109,6 +110,11 @@ SCENARIOS = {
     "interrupted": Scenario(ANSWER, (f"{RUNS}/*/results/*",), _interrupt),
     "training": Scenario(
         TRAIN, (f"{TRAINED}/training/*", f"{TRAINED}/training/windows/*"), _interrupt_training
+    ),
+    "teacher": Scenario(
+        (*TRAIN, "--teacher", MODEL, "--teacher-profile", BASELINE),
+        (f"{TRAINED}/training/teacher/*",),
+        _interrupt_training,
     ),
     "model": Scenario(ANSWER, (f"{MODEL}/*.*",), _nothing, (CUT, EMPTIED)),
 }

@@ -447,3 +447,22 @@ class StorageConfig(Settings):
         super().__post_init__()
         _check(self.store in STORES, f"unknown store {self.store!r}; known are {', '.join(STORES)}")
         _check(self.shard_mb >= 0, f"shard_mb must be at least 0, got {self.shard_mb}")
+
+
+@dataclass(frozen=True)
+class DistillationConfig(Settings):
+    """How a student learns from a teacher; the defaults are those of DistilBERT for SQuAD."""
+
+    teacher_weight: float = option(
+        0.5,
+        "share of the teacher's probabilities in the loss, from 0 to 1; the labels have the rest",
+    )
+    temperature: float = option(
+        2.0, "divides the logits of teacher and student; more makes the probabilities more even"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        weight, temperature = self.teacher_weight, self.temperature
+        _check(0 <= weight <= 1, f"teacher_weight must be in [0, 1], got {weight}")
+        _check(0.1 <= temperature <= 100, f"temperature must be in [0.1, 100], got {temperature}")

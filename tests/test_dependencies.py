@@ -46,7 +46,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "nq.training": (
         *("nq.checksums", "nq.config", "nq.errors", "nq.folders", "nq.records"),
         *("nq.formats", "nq.tracking"),
-        *("nq.preprocess", "nq.preprocess.tokenizers", "nq.model"),
+        *("nq.preprocess", "nq.preprocess.tokenizers", "nq.model", "nq.inference"),
     ),
     "nq.inference": (
         *("nq.config", "nq.errors", "nq.extras", "nq.records", "nq.text"),

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.config import StorageConfig, TrainConfig, WindowConfig
+from nq.config import DistillationConfig, StorageConfig, TrainConfig, WindowConfig
 from nq.model.registry import model_folder
 from nq.report.unread import unread_line
 from nq.training.train import TrainingJob, train
+
+ONLY_WITH_TEACHER = ("teacher_weight", "temperature", "teacher_profile")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -20,6 +22,8 @@ def parser() -> argparse.ArgumentParser:
         prog="nq train",
         description="Trains a model folder from a BERT encoder and annotated questions. "
         "The same command resumes an interrupted training.",
+        epilog=arguments.PROFILES_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_data(parser)
     parser.add_argument(
@@ -36,6 +40,20 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_storage(parser, only=("store",))
     arguments.add_settings(parser, WindowConfig)
     arguments.add_settings(parser, TrainConfig)
+    teacher = parser.add_argument_group("teacher")
+    teacher.add_argument(
+        "--teacher",
+        metavar="MODEL",
+        help="folder or name of a model whose probabilities are trained on too; it must cut text "
+        "into the same pieces",
+    )
+    arguments.add_settings(teacher, DistillationConfig)
+    teacher.add_argument(
+        "--teacher-profile",
+        type=arguments.profile,
+        metavar="P",
+        help="optimizations of the teacher (default: the fastest without rounding); see below",
+    )
     arguments.add_tracking(parser)
     arguments.add_common(parser)
     return parser
@@ -43,6 +61,9 @@ def parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     """Trains the model and prints the result."""
+    given = [name for name in ONLY_WITH_TEACHER if getattr(args, name) is not None]
+    if given and args.teacher is None:
+        raise terminal.UsageError(f"--{given[0].replace('_', '-')} needs --teacher")
     windows = arguments.settings(WindowConfig(), args)
     config = arguments.settings(TrainConfig(), args)
     job = TrainingJob(
@@ -51,10 +72,13 @@ def run(args: argparse.Namespace) -> int:
         args.output,
         windows,
         config,
-        args.limit,
-        args.workers,
-        args.card,
-        arguments.settings(StorageConfig, args),
+        limit=args.limit,
+        workers=args.workers,
+        card=args.card,
+        storage=arguments.settings(StorageConfig, args),
+        teacher=None if args.teacher is None else model_folder(args.teacher),
+        distillation=arguments.settings(DistillationConfig(), args),
+        teacher_profile=args.teacher_profile,
     )
     result = train(job, track=arguments.tracking_config(args))
     if args.json:

@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 
 SHARED_WINDOWS = re.compile(r"windows-[0-9a-f]{12}")
 """Names of the folders of windows that runs make for themselves."""
-TRAINED_MODEL, TRAINING_STATE = "model.safetensors", "training/training_state.json"
+TRAINED_MODEL = "model.safetensors"
+TRAINING_STATE, TEACHER_PART = "training/training_state.json", "training/teacher/*"
 TOO_NEW, RESULT, FAILED = "too new", "--runs removes it", "cannot be removed"
 
 
@@ -129,7 +130,7 @@ def _items(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
         yield from _item(folder, kind, "prepared windows", paths, is_result=not is_cache)
     elif kind is TRAINING:
         state = [path for path in paths if path.relative_to(folder).parts[0] == "training"]
-        is_finished = _is_trained(folder)
+        is_finished = _is_trained(folder, state)
         what = "state of a finished training" if is_finished else "state of an unfinished training"
         yield from _item(folder, kind, what, state, is_result=not is_finished)
     elif kind is CONVERSION:
@@ -153,11 +154,12 @@ def _is_left(path: Path) -> bool:
     return path.parts[0] == UNFINISHED_SCORES or path.suffix == TEMPORARY
 
 
-def _is_trained(folder: Path) -> bool:
+def _is_trained(folder: Path, state: Sequence[Path]) -> bool:
     """Returns whether the model was written after the last state of its training."""
-    model, state = folder / TRAINED_MODEL, folder / TRAINING_STATE
-    return model.is_file() and (
-        not state.is_file() or state.stat().st_mtime <= model.stat().st_mtime
+    model = folder / TRAINED_MODEL
+    saved = [path for path in state if path.match(TRAINING_STATE) or path.match(TEACHER_PART)]
+    return model.is_file() and all(
+        path.stat().st_mtime <= model.stat().st_mtime for path in saved if path.is_file()
     )
 
 

@@ -1,6 +1,7 @@
 """The training loop: seeded, and resumable after an interruption.
 
-The loss is BERT-Joint's: the mean of the cross entropies of start, end and type.
+The loss is BERT-Joint's: the mean of the cross entropies of start, end and type. A teacher adds
+another one (``nq.training.distillation``).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from nq.config import TrainConfig
 from nq.errors import DamagedError
 from nq.folders import TRAINING
 from nq.model.joint import check_length
+from nq.training.curves import LOSS, PARTS, Curves
+from nq.training.distillation import Distillation
 from nq.training.levels import LayerwiseAdamW, freeze
 from nq.training.sampling import Sampling
 from nq.training.windows import TrainingWindows, digest
@@ -47,8 +50,19 @@ class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
         return {"peak": self.peak, "warmup": self.warmup, "total": self.total}
 
 
-def compile_for_training(model: keras.Model, config: TrainConfig, total_steps: int) -> None:
+def compile_for_training(
+    model: keras.Model,
+    config: TrainConfig,
+    total_steps: int,
+    distillation: Distillation | None = None,
+) -> None:
     """Compiles a model with AdamW, warm-up and decay, and the mean of the three losses.
+
+    Args:
+        model: of ``joint.build``; with a teacher, of ``Distillation.student``.
+        config: settings of the training.
+        total_steps: after which the learning rate is 0.
+        distillation: the teacher's losses, if there is a teacher.
 
     Raises:
         ValueError: more layers are to be frozen than the model has.
@@ -64,12 +78,11 @@ def compile_for_training(model: keras.Model, config: TrainConfig, total_steps: i
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
     if config.precision == "float16":  # without loss scaling small gradients underflow
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-    model.compile(
-        optimizer=optimizer,
-        loss={n: keras.losses.SparseCategoricalCrossentropy(from_logits=True) for n in LOSSES},
-        loss_weights={n: 1 / len(LOSSES) for n in LOSSES},
-        jit_compile=False,
-    )
+    losses = {n: keras.losses.SparseCategoricalCrossentropy(from_logits=True) for n in LOSSES}
+    weights = {n: 1 / len(LOSSES) for n in LOSSES}
+    if distillation:
+        losses, weights = losses | distillation.losses(), distillation.weights(weights)
+    model.compile(optimizer=optimizer, loss=losses, loss_weights=weights, jit_compile=False)
 
 
 def identity(model: keras.Model, windows: TrainingWindows, config: TrainConfig) -> dict[str, Any]:
@@ -94,7 +107,7 @@ class TrainingState:
     folder: Path
     identity: dict[str, Any]
 
-    def restore(self, variables: Sequence[Any]) -> tuple[int, list[float]]:
+    def restore(self, variables: Sequence[Any]) -> tuple[int, Curves]:
         """Assigns the saved values, and returns the number of steps done and their losses.
 
         A state that is damaged is logged and ignored; the next one replaces it.
@@ -102,25 +115,28 @@ class TrainingState:
         try:
             saved = checksums.read_json(self.folder / PROGRESS)
             if saved["settings"] != self.identity:
-                return 0, []
+                return 0, {}
             arrays = checksums.read_arrays(self.folder / saved["file"])
             values = [arrays[str(i)] for i in range(len(variables))]
+            losses = {LOSS: list(saved["losses"])}
+            losses |= {name: list(saved[name]) for name in PARTS if name in saved}
         except FileNotFoundError:
-            return 0, []
+            return 0, {}
         except (DamagedError, LookupError) as error:
             log.warning("%s; the training starts again at its first step", error)
-            return 0, []
+            return 0, {}
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
-        return int(saved["step"]), list(saved["losses"])
+        return int(saved["step"]), losses
 
-    def save(self, variables: Sequence[Any], step: int, losses: Sequence[float]) -> None:
+    def save(self, variables: Sequence[Any], step: int, losses: Curves) -> None:
         """Saves the values of all variables after ``step`` steps, completely or not at all."""
         self.folder.mkdir(parents=True, exist_ok=True)
         name = f"{step}-{STATE}"
         arrays = {str(i): np.asarray(v.numpy()) for i, v in enumerate(variables)}
         checksums.write_arrays(self.folder / name, arrays)
-        saved = {"settings": self.identity, "file": name, "step": step, "losses": list(losses)}
+        saved = {"settings": self.identity, "file": name, "step": step, "losses": losses[LOSS]}
+        saved |= {part: losses[part] for part in PARTS if part in losses}
         checksums.write_json(self.folder / PROGRESS, saved)
         for path in self.folder.glob(f"*-{STATE}"):
             if path.name != name and TRAINING.is_file(f"{STATE_FOLDER}/{path.name}"):
@@ -132,8 +148,9 @@ def fit(
     windows: TrainingWindows,
     config: TrainConfig,
     state: TrainingState,
-    on_step: Callable[[Sequence[float], int], None] = lambda losses, total: None,
-) -> list[float]:
+    on_step: Callable[[Curves, int], None] = lambda losses, total: None,
+    distillation: Distillation | None = None,
+) -> Curves:
     """Trains a model in place, from the state of an interrupted training if there is one.
 
     Args:
@@ -141,9 +158,10 @@ def fit(
         windows, config: what it is trained on, and how.
         state: where the variables are saved and restored.
         on_step: called after each step with the losses so far and the total number of steps.
+        distillation: the teacher's part, if there is a teacher.
 
     Returns:
-        The loss of every step, including those before an interruption.
+        The losses of every step, including those before an interruption.
 
     Raises:
         ValueError: the windows do not fill one batch or are too long for the model, or more
@@ -155,14 +173,19 @@ def fit(
         raise ValueError(
             f"{len(windows)} training windows do not fill one batch of {config.batch_size}"
         )
-    compile_for_training(model, config, sampling.total)
+    if distillation:
+        model = distillation.student(model)
+    compile_for_training(model, config, sampling.total, distillation)
     model.optimizer.build(model.trainable_variables)
     variables = [*model.variables, *model.optimizer.variables]
     done, losses = state.restore(variables)
     for step, rows in sampling.steps_after(done):
         model.reset_metrics()
-        logs = model.train_on_batch(*windows.batch(rows), return_dict=True)
-        losses.append(float(logs["loss"]))
+        batch = distillation.batch(windows, rows) if distillation else windows.batch(rows)
+        logs = model.train_on_batch(*batch, return_dict=True)
+        parts = distillation.curves(logs) if distillation else {}
+        for name, value in {LOSS: float(logs["loss"]), **parts}.items():
+            losses.setdefault(name, []).append(value)
         on_step(losses, sampling.total)
         if (step + 1) % config.save_every == 0:
             state.save(variables, step + 1, losses)

@@ -8,19 +8,28 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nq import folders, tracking
-from nq.config import StorageConfig, TrackingConfig, TrainConfig, WindowConfig
+from nq.config import (
+    DistillationConfig,
+    StorageConfig,
+    TrackingConfig,
+    TrainConfig,
+    WindowConfig,
+)
+from nq.inference.profile import Profile
 from nq.model.runtime import import_tensorflow
+from nq.training.curves import LOSS, Curves
+
+if TYPE_CHECKING:
+    from nq.preprocess.store import Prepared
 
 log = logging.getLogger(__name__)
 
 REPORT_EVERY, FINAL_STEPS = 50, 100
-CURVE = "train/loss"
 PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
 
@@ -38,6 +47,9 @@ class TrainingJob:
         workers: processes for preprocessing; by default as many as the input is worth.
         card: file with the text of the model card, by default a list of the settings.
         storage: how the weights of the new model are stored.
+        teacher: model folder whose probabilities are trained on too.
+        distillation: how, if there is a teacher.
+        teacher_profile: optimizations of the teacher; by default the fastest without rounding.
     """
 
     files: tuple[str, ...]
@@ -49,12 +61,23 @@ class TrainingJob:
     workers: int | None = None
     card: Path | None = None
     storage: StorageConfig = field(default_factory=StorageConfig)
+    teacher: Path | None = None
+    distillation: DistillationConfig = field(default_factory=DistillationConfig)
+    teacher_profile: Profile | None = None
+
+    @property
+    def teacher_settings(self) -> dict[str, Any]:
+        """Name, weight and temperature of the teacher; empty if there is none."""
+        if self.teacher is None:
+            return {}
+        return {"teacher": self.teacher.name, **self.distillation.to_dict()}
 
     def card_text(self) -> str:
         """Returns the text of the model card."""
         if self.card:
             return self.card.read_text(encoding="utf-8")
-        settings = "\n".join(f"- {name}: {value}" for name, value in self.config.to_dict().items())
+        values = {**self.config.to_dict(), **self.teacher_settings}
+        settings = "\n".join(f"- {name}: {value}" for name, value in values.items())
         return (
             f"# {self.output.name}\n\nTrained by `nq train` from `{self.init.name}` on "
             f"{', '.join(Path(file).name for file in self.files)}.\n\n{settings}\n"
@@ -97,10 +120,10 @@ def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingR
     from nq.formats import inputs
 
     card = job.card_text()
-    cards = [job.card] if job.card else []
+    others = filter(None, (job.card, job.teacher))
     with (
         inputs.input_files(job.files) as files,
-        folders.hold(job.output, folders.TRAINING, (*files, job.init, *cards)),
+        folders.hold(job.output, folders.TRAINING, (*files, job.init, *others)),
     ):
         return _train(job, tuple(files), card, track)
 
@@ -119,17 +142,17 @@ def _train(
     from nq.model import checkpoint
 
     checkpoint.check(job.init, job.windows)
+    if job.teacher:
+        checkpoint.check(job.teacher)
     import_tensorflow()
     import numpy as np
     from tqdm import tqdm
 
-    from nq.errors import DamagedError
     from nq.formats.streams import shown
     from nq.model import joint
-    from nq.preprocess.prepare import Request, prepare, prepare_again
     from nq.preprocess.tokenizers.load import load_tokenizer
     from nq.training.loop import STATE_FOLDER, TrainingState, fit, identity
-    from nq.training.windows import TrainingWindows, read_columns
+    from nq.training.teacher import Teacher
 
     windows, config = job.windows, job.config
     tokenizer = load_tokenizer(job.init, windows.compat)
@@ -137,17 +160,11 @@ def _train(
     joint.check_length(shape, windows.max_seq_length)
     tensors = checkpoint.read_tensors(job.init)
     table = tensors.table(shape)
-    request = Request(files, str(job.init), windows, job.limit, (config.negatives, config.seed))
+    teacher = None
+    if job.teacher:
+        teacher = Teacher.of(job.teacher, tokenizer, windows, job.teacher_profile)
     work = job.output / STATE_FOLDER
-    prepared = prepare(request, work / "windows", job.workers)
-    if not prepared.windows:
-        raise ValueError("no window to train on: expected records with annotations")
-    try:
-        columns = read_columns(prepared.shards, windows.max_seq_length)
-    except DamagedError as damage:
-        prepared = prepare_again(request, prepared.folder, damage, job.workers)
-        columns = read_columns(prepared.shards, windows.max_seq_length)
-    data = TrainingWindows.from_columns(columns)
+    prepared, data = _windows(job, files, work / "windows")
     model = joint.build(
         shape, dtype=PRECISION[config.precision], dropout=config.dropout, seed=config.seed
     )
@@ -160,29 +177,33 @@ def _train(
         "init": job.init.name,
         "data": ", ".join(shown(Path(file).name) for file in files),
         "limit": job.limit,
+        **job.teacher_settings,
+        **({"teacher_profile": teacher.profile} if teacher else {}),
         **{f"train.{name}": value for name, value in config.to_dict().items()},
         **{f"windows.{name}": value for name, value in windows.to_dict().items()},
     }
-    started, settings = time.perf_counter(), track or TrackingConfig()
-    state = TrainingState(work, identity(model, data, config))
+    settings = track or TrackingConfig()
+    taught = {"teacher": {**teacher.identity, **job.distillation.to_dict()}} if teacher else {}
+    state = TrainingState(work, {**identity(model, data, config), **taught})
     content = repr(sorted((params | state.identity).items()))
     digest = hashlib.sha256(content.encode()).hexdigest()
-    with (
-        tracking.start(
-            uri=settings.uri,
-            experiment=settings.experiment,
-            name=f"train {job.output.name}",
-            source="nq.train",
-            enabled=track is not None,
-            unfinished=work / f"{digest[:12]}.mlflow_run",
-        ) as run,
-        tqdm(unit=" steps", disable=None) as bar,
-    ):
+    with tracking.start(
+        uri=settings.uri,
+        experiment=settings.experiment,
+        name=f"train {job.output.name}",
+        source="nq.train",
+        enabled=track is not None,
+        unfinished=work / f"{digest[:12]}.mlflow_run",
+    ) as run:
         run.params(params)
-        progress = TrainingProgress(bar, run)
-        losses = fit(model, data, config, state, progress)
+        learn = job.distillation, data, work / "teacher"
+        distillation = teacher.distillation(*learn) if teacher else None
+        started = time.perf_counter()
+        with tqdm(unit=" steps", disable=None) as bar:
+            progress = TrainingProgress(bar, run)
+            losses = fit(model, data, config, state, progress, distillation)
         progress.record(losses)
-        loss = float(np.mean(losses[-FINAL_STEPS:]))
+        loss = float(np.mean(losses[LOSS][-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
     own = checkpoint.ModelSettings(windows)
     checkpoint.save(job.output, model, shape, tokenizer, own, card, job.storage)
@@ -190,13 +211,43 @@ def _train(
         output=job.output,
         examples=prepared.examples,
         windows=prepared.windows,
-        steps=len(losses),
+        steps=len(losses[LOSS]),
         dead_letters=prepared.dead_letters,
         truncated_pages=prepared.truncated_pages,
         unread_blocks=prepared.unread_blocks,
         loss=loss,
         train_s=time.perf_counter() - started,
     )
+
+
+def _windows(job: TrainingJob, files: tuple[str, ...], folder: Path) -> tuple[Prepared, Any]:
+    """Returns the prepared windows of a training, and the ``TrainingWindows`` in them.
+
+    Raises:
+        ValueError: there are none.
+    """
+    from nq.errors import DamagedError
+    from nq.preprocess.prepare import Request, prepare, prepare_again
+    from nq.records import UNLABELLED
+    from nq.training.windows import TrainingWindows, read_columns
+
+    sampling, length = (job.config.negatives, job.config.seed), job.windows.max_seq_length
+    training = (*sampling, True) if job.teacher else sampling
+    request = Request(files, str(job.init), job.windows, job.limit, training)
+    prepared = prepare(request, folder, job.workers)
+    if not prepared.windows:
+        also = ", or with a teacher a higher --negatives" if job.teacher else ""
+        raise ValueError(f"no window to train on: expected records with annotations{also}")
+    try:
+        columns = read_columns(prepared.shards, length)
+    except DamagedError as damage:
+        prepared = prepare_again(request, prepared.folder, damage, job.workers)
+        columns = read_columns(prepared.shards, length)
+    windows = TrainingWindows.from_columns(columns)
+    unlabelled = (windows.answer_types == UNLABELLED).sum()
+    if unlabelled:
+        log.info("%d windows have no label: the teacher alone teaches them", unlabelled)
+    return prepared, windows
 
 
 class TrainingProgress:
@@ -209,22 +260,28 @@ class TrainingProgress:
 
     def __init__(self, bar: Any, run: tracking.Run) -> None:
         self.bar, self.run = bar, run
-        self._recorded = run.last_step(CURVE)
+        self._recorded: dict[str, int] = {}
 
-    def __call__(self, losses: Sequence[float], total: int) -> None:
+    def __call__(self, losses: Curves, total: int) -> None:
         """Reports the last of the steps that have these losses."""
-        step = len(losses)
+        step = len(losses[LOSS])
         self.bar.total = total
-        self.bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
+        self.bar.set_postfix({n: f"{x[-1]:.3f}" for n, x in losses.items()}, refresh=False)
         self.bar.update(step - self.bar.n)
         if step % REPORT_EVERY == 0 or step == total:
             self.record(losses)
             if self.bar.disable:
-                recent = losses[(step - 1) // REPORT_EVERY * REPORT_EVERY :]
-                log.info("step %d of %d, loss %.3f", step, total, sum(recent) / len(recent))
+                first = (step - 1) // REPORT_EVERY * REPORT_EVERY
+                recent = {name: sum(x[first:]) / (step - first) for name, x in losses.items()}
+                shown = ", ".join(f"{name} {value:.3f}" for name, value in recent.items())
+                log.info("step %d of %d, %s", step, total, shown)
 
-    def record(self, losses: Sequence[float]) -> None:
-        """Adds the steps that are not in the curve yet."""
-        if len(losses) > self._recorded:
-            self.run.curve(CURVE, losses[self._recorded :], self._recorded + 1)
-            self._recorded = len(losses)
+    def record(self, losses: Curves) -> None:
+        """Adds the steps that are not in the curves yet."""
+        for name, values in losses.items():
+            curve = f"train/{name}"
+            if name not in self._recorded:
+                self._recorded[name] = self.run.last_step(curve)
+            if len(values) > self._recorded[name]:
+                self.run.curve(curve, values[self._recorded[name] :], self._recorded[name] + 1)
+                self._recorded[name] = len(values)

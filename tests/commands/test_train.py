@@ -1,10 +1,13 @@
 """``nq train``, and ``nq tune`` and ``nq answer`` with the trained model."""
 
+import dataclasses
 import json
+import logging
+import re
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import mlflow.entities
@@ -14,8 +17,15 @@ from mlflow import MlflowClient
 from nq.bundle import bundled_sample
 from nq.commands.main import console
 from nq.model.checkpoint import load_settings
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.training.curves import LOSS, Curves
 from nq.training.train import FINAL_STEPS, REPORT_EVERY, TrainingProgress
+from tests import tiny_models
+from tests.preprocess.synthetic_examples import write_rows
+from tests.training.test_teacher import ROWS
+from tests.training.test_teacher import save as save_teacher
 
+ROOT = Path(__file__).parents[2]
 SIZES = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
 
 
@@ -50,10 +60,10 @@ def test_train_tune_answer(
     assert json.loads(capsys.readouterr().out)["examples"] == 40
 
 
-def curve(store: str, status: str = "FINISHED") -> dict[int, float]:
-    """Returns the loss of each step, in order, of the only run with that status in the store."""
+def curve(store: str, status: str = "FINISHED", name: str = "loss") -> dict[int, float]:
+    """Returns a loss of each step, in order, of the only run with that status in the store."""
     (run,) = (run for run in runs(store) if run.info.status == status)
-    points = MlflowClient(store).get_metric_history(run.info.run_id, "train/loss")
+    points = MlflowClient(store).get_metric_history(run.info.run_id, f"train/{name}")
     assert len({point.step for point in points}) == len(points)
     return {point.step: point.value for point in sorted(points, key=lambda point: point.step)}
 
@@ -101,9 +111,9 @@ def test_other_content_under_the_same_name_is_another_run(
     command = ["train", *arguments, *SIZES, *recipe]
     report = TrainingProgress.__call__
 
-    def interrupted(self: TrainingProgress, losses: Sequence[float], total: int) -> None:
+    def interrupted(self: TrainingProgress, losses: Curves, total: int) -> None:
         report(self, losses, total)
-        if len(losses) == REPORT_EVERY:
+        if len(losses[LOSS]) == REPORT_EVERY:
             raise KeyboardInterrupt
 
     Path("data.jsonl").write_text("".join(records[:20]), encoding="utf-8")
@@ -116,6 +126,139 @@ def test_other_content_under_the_same_name_is_another_run(
     steps = json.loads(capsys.readouterr().out)["steps"]
     assert sorted(run.info.status for run in runs(store)) == ["FINISHED", "KILLED"]
     assert list(curve(store)) == list(range(1, steps + 1))
+
+
+@pytest.fixture
+def teacher(tmp_path: Path) -> Path:
+    """A tiny teacher with the vocabulary of MPNet."""
+    vocab = write_rows(tmp_path / "vocab.txt", ROWS)
+    shape = dataclasses.replace(tiny_models.SHAPE, vocab_size=len(ROWS), max_position_embeddings=40)
+    return save_teacher(tmp_path / "teacher", shape, load_tokenizer(vocab))
+
+
+def killed_at(command: list[str], folder: Path, line: bytes) -> list[bytes]:
+    """Kills a command as soon as it logs a line that begins so; returns the lines until then."""
+    lines = []
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        for logged in process.stderr:
+            lines.append(logged)
+            if logged.startswith(line):
+                break
+        process.kill()
+    assert process.returncode == -signal.SIGKILL, b"".join(lines)
+    return lines
+
+
+@pytest.mark.slow
+def test_a_student_is_killed_and_resumed_in_its_run(
+    tiny_model: Path,
+    teacher: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The teacher's pass and the training are killed; every second page has no annotations."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    records = [json.loads(line) for line in bundled_sample().read_text("utf-8").splitlines()[:36]]
+    for record in records[::2]:
+        del record["annotations"]
+    Path("data.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in records))
+    recipe = ["--data", "data.jsonl", "--init", str(tiny_model), "--teacher", str(teacher)]
+    recipe += [*SIZES, "--negatives", "1", "--batch-size", "16", "--epochs", "0.55"]
+    recipe += [
+        "--save-every",
+        "30",
+        "--teacher-profile",
+        "baseline",
+        "--teacher-weight",
+        "0.7",
+        "--temperature",
+        "3",
+        "--json",
+    ]
+    with caplog.at_level(logging.INFO):
+        assert (
+            console(["train", *recipe, "--output", "whole", "--tracking-uri", "sqlite:///w.db"])
+            == 0
+        )
+    unlabelled = re.search(r"(\d+) windows have no label: the teacher alone", caplog.text)
+    assert unlabelled and int(unlabelled[1]) > 100
+    whole = json.loads(capsys.readouterr().out)
+
+    command = [sys.executable, "-m", "nq.train", *recipe, "--output", "out"]
+    killed_at(command, tmp_path, b"nq: teacher: 512 of ")
+    parts = sorted(Path("out/training/teacher").glob("part-*"))
+    assert parts
+    before = {path: path.stat().st_mtime_ns for path in parts}
+    lines = killed_at(command, tmp_path, b"nq: step 50 ")
+    assert not any(line.startswith(b"nq: teacher: 512 of ") for line in lines)
+    assert any(line.startswith(b"nq: teacher: 1024 of ") for line in lines)
+    assert before == {path: path.stat().st_mtime_ns for path in parts}
+    assert b"hard_loss" in lines[-1] and b"soft_loss" in lines[-1]
+    store = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    assert [run.info.status for run in runs(store)] == ["RUNNING"]
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        assert console(["train", *recipe, "--output", "out"]) == 0
+    assert "nq: teacher" not in caplog.text
+
+    resumed = json.loads(capsys.readouterr().out)
+    times = {"output": "out", "train_s": resumed["train_s"]}
+    assert resumed == whole | times and resumed["steps"] > 60
+    weights = [Path(name, "model.safetensors").read_bytes() for name in ("whole", "out")]
+    assert weights[0] == weights[1]
+    (run,) = runs(store)
+    assert run.info.status == "FINISHED"
+    expected = {"teacher": "teacher", "teacher_weight": "0.7", "temperature": "3.0"}
+    expected["teacher_profile"] = "baseline"
+    assert expected.items() <= run.data.params.items()
+    curves = [curve(store, name=name) for name in ("loss", "hard_loss", "soft_loss")]
+    for loss, hard, soft in zip(*(list(values.values()) for values in curves), strict=True):
+        assert loss == pytest.approx(0.3 * hard + 0.7 * soft, rel=1e-5)
+    assert list(curves[0]) == list(range(1, resumed["steps"] + 1))
+    assert "- teacher: teacher" in Path("out", "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--teacher-weight", "0.5"], 2, "--teacher-weight needs --teacher"),
+        (["--teacher-profile", "mixed"], 2, "--teacher-profile needs --teacher"),
+        (["--teacher", "t", "--temperature", "0"], 2, "temperature must be in [0.1, 100], got 0.0"),
+        (["--teacher", "t", "--temperature", "nan"], 2, "temperature is nan: expected a number"),
+        (["--teacher", "t", "--teacher-weight", "2"], 2, "teacher_weight must be in [0, 1], got 2"),
+        (["--teacher", "t", "--teacher-profile", "fast"], 2, "unknown optimization 'fast'"),
+        (["--teacher", "missing"], 1, "no model in missing: expected config.json"),
+        (["--teacher", "data.jsonl"], 1, "no model in data.jsonl: expected config.json"),
+        (["--teacher", "cut"], 1, "cut/model.safetensors"),
+        (["--teacher", "out"], 1, "the input out is the output folder: give another output folder"),
+    ],
+)
+def test_a_teacher_that_cannot_teach_is_one_line(
+    arguments: list[str],
+    code: int,
+    message: str,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("data.jsonl").write_bytes(bundled_sample().read_bytes())
+    Path("out").mkdir()
+    shutil.copytree(tiny_model, "cut")
+    Path("cut", "model.safetensors").write_bytes(
+        (tiny_model / "model.safetensors").read_bytes()[:99]
+    )
+    folders = ["--data", "data.jsonl", "--init", str(tiny_model), "--output", "out"]
+    assert console(["train", *folders, *SIZES, *arguments]) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert message in lines[-1]
+    assert code == 2 or len(lines) == 1
+    assert not list(Path("out").iterdir())
 
 
 @pytest.mark.parametrize("negatives", ["0", "1"])  # a page without annotation is no negative

@@ -39,6 +39,7 @@ CHOSEN = {
         "*-training_state.npz": CUT,
         "*.tfrecord": FLIPPED,
     },
+    "teacher": {"part-000000.npz": FLIPPED, "request.json": CUT},
     "model": {"model.safetensors": CUT, "config.json": EMPTIED},
 }
 """Patterns of files, and how they are damaged."""

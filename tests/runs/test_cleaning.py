@@ -126,6 +126,19 @@ def test_the_state_of_an_unfinished_training_is_a_result(tmp_path: Path) -> None
     assert files(tmp_path) == {"x/model.safetensors"}
 
 
+def test_what_a_teacher_has_computed_for_an_unfinished_training_is_a_result(tmp_path: Path) -> None:
+    teacher = [f"training/teacher/{name}" for name in ("request.json", "part-000000.npz")]
+    make(tmp_path / "x", TRAINING, "model.safetensors", "training/training_state.json", *teacher)
+    for name in ("model.safetensors", "training/training_state.json"):
+        os.utime(tmp_path / "x" / name, (1, 1))  # of an earlier training
+    (item,) = clean([tmp_path])
+    assert (item.what, item.kept) == ("state of an unfinished training", RESULT)
+    os.utime(tmp_path / "x" / "model.safetensors")
+    (item,) = clean([tmp_path])
+    assert (item.what, item.kept) == ("state of a finished training", "")
+    assert files(tmp_path) == {"x/model.safetensors"}
+
+
 def test_predictions_of_an_earlier_run_in_an_unfinished_one_stay(tmp_path: Path) -> None:
     make(tmp_path / "x", RUN, "predictions.json", "results/request.json", "job.json.tmp")
     first, second = clean([tmp_path])

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pytest
 from nq.config import TrainConfig
 from nq.model import joint
 from nq.records import Features, FloatArray, IntArray, Source
+from nq.training.curves import LOSS, Curves
 from nq.training.levels import LayerwiseAdamW
 from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit, identity
 from nq.training.windows import LENGTH_STEP, TrainingWindows, read_columns
@@ -66,10 +67,10 @@ def train(
     windows: TrainingWindows,
     config: TrainConfig,
     folder: Path,
-    on_step: Callable[[Sequence[float], int], None] = lambda losses, total: None,
+    on_step: Callable[[Curves, int], None] = lambda losses, total: None,
 ) -> list[float]:
     state = TrainingState(folder, identity(model, windows, config))
-    return fit(model, windows, config, state, on_step)
+    return fit(model, windows, config, state, on_step)[LOSS]
 
 
 def weights(model: keras.Model) -> list[FloatArray]:
@@ -89,7 +90,11 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[keras.Model
     model, folder = untrained(), tmp_path_factory.mktemp("training")
     steps: list[tuple[int, int]] = []
     losses = train(
-        model, WINDOWS, CONFIG, folder, lambda losses, total: steps.append((len(losses), total))
+        model,
+        WINDOWS,
+        CONFIG,
+        folder,
+        lambda losses, total: steps.append((len(losses[LOSS]), total)),
     )
     assert steps == [(step, STEPS) for step in range(1, STEPS + 1)]
     assert len(losses) == STEPS
@@ -111,8 +116,8 @@ def test_it_overfits_64_windows(uninterrupted: tuple[keras.Model, Path]) -> None
 def train_until_killed(folder: Path) -> None:
     """Trains in a process of its own until SIGKILL."""
 
-    def on_step(losses: Sequence[float], total: int) -> None:
-        if len(losses) == KILLED_AT:
+    def on_step(losses: Curves, total: int) -> None:
+        if len(losses[LOSS]) == KILLED_AT:
             os.kill(os.getpid(), signal.SIGKILL)
 
     train(untrained(), WINDOWS, CONFIG, folder, on_step)
@@ -133,7 +138,7 @@ def test_a_killed_training_resumes_to_the_same_weights(
     half_written = tmp_path / f"{KILLED_AT}-training_state.npz"
     half_written.write_bytes(b"PK\x03\x04")
     model, steps = untrained(), list[int]()
-    train(model, WINDOWS, CONFIG, tmp_path, lambda losses, _: steps.append(len(losses)))
+    train(model, WINDOWS, CONFIG, tmp_path, lambda losses, _: steps.append(len(losses[LOSS])))
     assert steps == list(range(41, STEPS + 1))
     for actual, expected in zip(weights(model), weights(uninterrupted[0]), strict=True):
         np.testing.assert_array_equal(actual, expected)
@@ -147,7 +152,7 @@ def test_a_killed_training_resumes_to_the_same_weights(
 def test_a_finished_training_is_not_repeated(uninterrupted: tuple[keras.Model, Path]) -> None:
     model, steps = untrained(), list[int]()
     losses = train(
-        model, WINDOWS, CONFIG, uninterrupted[1], lambda losses, _: steps.append(len(losses))
+        model, WINDOWS, CONFIG, uninterrupted[1], lambda losses, _: steps.append(len(losses[LOSS]))
     )
     assert not steps and len(losses) == STEPS
     for actual, expected in zip(weights(model), weights(uninterrupted[0]), strict=True):

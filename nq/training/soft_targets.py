@@ -1,0 +1,163 @@
+"""A teacher's log probabilities of training windows: computed once, kept on disk, in memory.
+
+request.json       what the log probabilities depend on; of another request nothing is reused
+part-000000.npz …  those of ``PART_WINDOWS`` consecutive windows each, written whole or not at all
+
+A computation that is killed continues with the first part that is missing. A part that is damaged
+is computed again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nq import checksums, folders
+from nq.errors import DamagedError
+from nq.records import AnswerType, Columns, FloatArray, IntArray
+from nq.training.windows import TrainingWindows
+
+log = logging.getLogger(__name__)
+
+REQUEST = "request.json"
+WINDOWS = "windows"
+"""Array of a part: its first window, and the one behind its last."""
+PART_WINDOWS = 512
+
+
+@dataclass(frozen=True, eq=False)
+class SoftTargets:
+    """The teacher's log probabilities of the windows of a student, in memory.
+
+    Of float16, because those that matter are near 0, where it is precise: a probability differs by
+    less than 0.0002.
+
+    Args:
+        first: ``[N + 1]`` index of each window's first piece, then ``P``.
+        start_logits, end_logits: ``[P]`` of all pieces of all windows; -inf for a separator that
+            the teacher does not have.
+        type_logits: ``[N, 5]``.
+    """
+
+    first: IntArray
+    start_logits: FloatArray
+    end_logits: FloatArray
+    type_logits: FloatArray
+
+    @classmethod
+    def empty(cls, windows: TrainingWindows) -> SoftTargets:
+        """Returns log probabilities that are to be filled."""
+        first = np.concatenate([[0], np.cumsum(windows.n_pieces, dtype=np.int64)])
+        sizes = (first[-1], first[-1], (len(windows), len(AnswerType)))
+        return cls(first, *(np.empty(size, np.float16) for size in sizes))
+
+    def fill(self, part: Columns, rows: slice) -> None:
+        """Copies those of the windows ``rows``.
+
+        Raises:
+            LookupError, ValueError: they are those of other windows.
+        """
+        pieces = slice(self.first[rows.start], self.first[rows.stop])
+        self.start_logits[pieces] = part["start_logits"]
+        self.end_logits[pieces] = part["end_logits"]
+        self.type_logits[rows] = part["type_logits"]
+
+    def batch(self, rows: IntArray, length: int) -> dict[str, FloatArray]:
+        """Returns those of some windows in float32, with -inf for padding.
+
+        Args:
+            rows: numbers of the windows, ``B``.
+            length: pieces in a window, those of the longest at least.
+
+        Returns:
+            ``start_logits``, ``end_logits`` ``[B, length]`` and ``type_logits`` ``[B, 5]``.
+        """
+        piece = self.first[rows, None] + np.arange(length)[None]
+        inside = piece < self.first[rows + 1, None]
+        piece = np.where(inside, piece, 0)
+        return {
+            "start_logits": np.where(inside, self.start_logits[piece], -np.inf).astype(np.float32),
+            "end_logits": np.where(inside, self.end_logits[piece], -np.inf).astype(np.float32),
+            "type_logits": self.type_logits[rows].astype(np.float32),
+        }
+
+
+def soft_targets(
+    windows: TrainingWindows,
+    folder: Path,
+    request: Mapping[str, Any],
+    compute: Callable[[slice], Columns],
+) -> SoftTargets:
+    """Returns the log probabilities of all windows; those that a folder lacks are computed.
+
+    Args:
+        windows: of the student.
+        folder: ``training/teacher`` of the folder of a training; it is created.
+        request: everything that they depend on besides the windows, as JSON values.
+        compute: returns the columns of ``SoftTargets.fill`` for consecutive windows.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    from tqdm import tqdm
+
+    _clear_other(folder, {**request, WINDOWS: windows.digest()})
+    result, total = SoftTargets.empty(windows), len(windows)
+    with tqdm(desc="teacher", unit=" windows", total=total, disable=None) as bar:
+        for path, rows in _parts(folder, total):
+            if not _read(path, result, rows):
+                started = time.perf_counter()
+                part = compute(rows)
+                checksums.write_arrays(path, {WINDOWS: np.array([rows.start, rows.stop]), **part})
+                result.fill(part, rows)
+                if bar.disable:
+                    speed = (rows.stop - rows.start) / (time.perf_counter() - started)
+                    log.info("teacher: %d of %d windows, %.1f windows/s", rows.stop, total, speed)
+            bar.update(rows.stop - rows.start)
+    return result
+
+
+def _parts(folder: Path, n_windows: int) -> Iterator[tuple[Path, slice]]:
+    """Yields the file and the windows of each part."""
+    for number, start in enumerate(range(0, n_windows, PART_WINDOWS)):
+        rows = slice(start, min(start + PART_WINDOWS, n_windows))
+        yield folder / f"part-{number:06d}.npz", rows
+
+
+def _read(path: Path, result: SoftTargets, rows: slice) -> bool:
+    """Fills in the windows of a part; returns whether there is one that is not damaged."""
+    try:
+        part = checksums.read_arrays(path)
+        if part[WINDOWS].tolist() != [rows.start, rows.stop]:
+            raise DamagedError(f"{path} is damaged: expected the windows from {rows.start} on")
+        result.fill(part, rows)
+    except FileNotFoundError:
+        return False
+    except (DamagedError, LookupError, ValueError) as error:
+        log.warning("%s; the teacher computes it again", error)
+        return False
+    return True
+
+
+def _clear_other(folder: Path, request: Mapping[str, Any]) -> None:
+    """Removes the parts of another request from a folder, which is created."""
+    found = None
+    try:
+        found = checksums.read_json(folder / REQUEST)
+    except FileNotFoundError:
+        pass
+    except DamagedError as error:
+        log.warning("%s; the teacher computes all windows again", error)
+    if found != json.loads(json.dumps(request)):
+        training = folder.parent.parent
+        own = folders.own_paths(training, folders.TRAINING, f"{folder.relative_to(training)}/")
+        folders.remove(own)
+        folder.mkdir(parents=True, exist_ok=True)
+        checksums.write_json(folder / REQUEST, request)

@@ -1,0 +1,199 @@
+"""The teacher: a model folder whose probabilities a student is trained on."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax
+
+from nq.config import DecisionConfig, DistillationConfig, WindowConfig
+from nq.formats import inputs
+from nq.inference.profile import Profile
+from nq.inference.reduction import LOGITS, AllLogits
+from nq.model import checkpoint
+from nq.preprocess.tokenizers.base import Tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
+from nq.records import Columns
+from nq.training.distillation import Distillation
+from nq.training.soft_targets import soft_targets
+from nq.training.translation import Selection, Translation
+from nq.training.windows import TrainingWindows
+
+log = logging.getLogger(__name__)
+
+BATCH_SIZE = 16
+CALIBRATION_WINDOWS = 64
+SPAN_HEAD, TYPE_HEAD = "span_output/kernel", "type_output/kernel"
+EXACT_PROFILES = {
+    "CPU": ("buckets+openvino", "grappler+buckets"),
+    "GPU": ("grappler+buckets",),
+}
+"""Profiles without rounding, the fastest first; the first that is installed is the default."""
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A model that teaches, with the windows of its student.
+
+    Args:
+        folder: the model folder.
+        translation: from the windows of the student to those of the teacher.
+        length: pieces in a window of the teacher.
+        profile: optimizations.
+        has_types: whether it has a head for types.
+    """
+
+    folder: Path
+    translation: Translation
+    length: int
+    profile: Profile
+    has_types: bool
+
+    @classmethod
+    def of(
+        cls, folder: Path, student: Tokenizer, windows: WindowConfig, profile: Profile | None
+    ) -> Teacher:
+        """Checks that a model can teach; TensorFlow must have been imported.
+
+        Args:
+            folder: a model folder of any kind.
+            student: the student's tokenizer.
+            windows: how pages become windows of the student.
+            profile: optimizations; by default the first of ``EXACT_PROFILES`` that is installed.
+
+        Raises:
+            FileNotFoundError: the folder has no model.
+            ValueError: the model is damaged or has no span head, has another vocabulary or too few
+                positions, or the profile does not compute all windows.
+            Error: a package that the profile needs is not installed.
+        """
+        profile = _checked_profile(profile or _default_profile())
+        tokenizer = load_tokenizer(folder, windows.compat)
+        has_types = _has_types(folder, tokenizer)
+        try:
+            translation = Translation.between(student, tokenizer)
+        except ValueError as error:
+            raise ValueError(
+                f"the teacher {folder} does not cut text into the pieces of the student: {error}; "
+                "choose a teacher with the student's vocabulary"
+            ) from error
+        positions, more = checkpoint.load_config(folder).positions, translation.more_separators
+        length = windows.max_seq_length + more
+        if length > positions:
+            raise ValueError(
+                f"the teacher {folder} has {positions} positions, windows with its separators "
+                f"take {length}: choose a --max-seq-length of at most {positions - more}"
+            )
+        return cls(folder, translation, length, profile, has_types)
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """All of the teacher that the log probabilities depend on, as JSON values."""
+        files = checkpoint.weight_files(self.folder)
+        return {
+            "config": checkpoint.load_config(self.folder).to_dict(),
+            "weights": [inputs.sha256(str(path)) for path in files],
+            "tokenizer": tokenizer_digest(self.translation.target),
+            "profile": str(self.profile),
+        }
+
+    def distillation(
+        self, config: DistillationConfig, windows: TrainingWindows, folder: Path
+    ) -> Distillation:
+        """Returns the teacher's part in a training.
+
+        Args:
+            config: weight and temperature.
+            windows: of the student.
+            folder: where the log probabilities are kept; those that it lacks are computed.
+
+        Raises:
+            ArithmeticError: logits are not finite.
+            OSError: a file cannot be written.
+        """
+        predictor = cache(lambda: self._predictor(windows))
+
+        def compute(rows: slice) -> Columns:
+            return self._log_probabilities(predictor(), windows, rows)
+
+        targets = soft_targets(windows, folder, self.identity, compute)
+        predictor.cache_clear()
+        gc.collect()  # graphs and their layers reference each other, with all weights
+        return Distillation(config, targets, self.has_types)
+
+    def _predictor(self, windows: TrainingWindows) -> Any:
+        from nq.inference.load import ModelLoader
+
+        def calibration() -> Columns:
+            step = -(-len(windows) // CALIBRATION_WINDOWS)
+            return self._rows(windows, np.arange(0, len(windows), step))
+
+        log.info("teacher %s: profile %s", self.folder.name, self.profile)
+        return ModelLoader(
+            self.folder,
+            self.translation.target,
+            WindowConfig(max_seq_length=self.length, max_query_length=1),
+            DecisionConfig(),
+            BATCH_SIZE,
+            calibration,
+            reduction=AllLogits(self.length),
+        ).predictor(self.profile)
+
+    def _rows(self, windows: TrainingWindows, selection: Selection) -> Columns:
+        """Returns windows as rows of the teacher's predictor; they have no document tokens."""
+        rows = self.translation.rows(windows, selection, self.length)
+        numbers = np.arange(len(windows), dtype=np.int32)[selection]
+        ids = np.stack([numbers, np.full_like(numbers, len(windows))], axis=1)
+        return {**rows, "token_map": np.full_like(rows["input_ids"], -1), "window_ids": ids}
+
+    def _log_probabilities(self, predictor: Any, windows: TrainingWindows, rows: slice) -> Columns:
+        """Returns the log probabilities of some windows as ``SoftTargets`` keeps them."""
+        logits = predictor.scores(self._rows(windows, rows))
+        pieces = np.arange(windows.input_ids.shape[1]) < windows.n_pieces[rows, None]
+        part = {"type_logits": log_softmax(logits["type_logits"], axis=1)}
+        for name in LOGITS[:2]:
+            own = self.translation.back(windows, rows, logits[name], -np.inf)
+            part[name] = log_softmax(own, axis=1)[pieces]
+        return {name: part[name].astype(np.float16) for name in LOGITS}
+
+
+def _default_profile() -> Profile:
+    from nq.inference.engines.tensorflow import device
+
+    profiles = map(Profile.parse, EXACT_PROFILES[device()])
+    return next(profile for profile in profiles if not profile.missing())
+
+
+def _checked_profile(profile: Profile) -> Profile:
+    if profile.needs_margin:
+        raise ValueError(
+            f"profile {profile} is for answers, not for a teacher: leave out "
+            f"{' and '.join(profile.needs_margin)}"
+        )
+    profile.require()
+    return profile
+
+
+def _has_types(folder: Path, tokenizer: Tokenizer) -> bool:
+    """Returns whether a model has a head for types; checks that it has one for spans."""
+    config = checkpoint.with_room_for(checkpoint.load_config(folder), tokenizer)
+    tensors = checkpoint.read_tensors(folder)
+    table = tensors.table(config)
+
+    def has(path: str) -> bool:
+        return all(part.name in tensors.shapes for part in table[path])
+
+    if not has(SPAN_HEAD):
+        raise ValueError(
+            f"the teacher {folder} has no span head: expected a model that was trained to answer; "
+            "train it first with nq train --init"
+        )
+    if not has(TYPE_HEAD):
+        log.warning("the teacher %s has no head for types: the labels alone teach them", folder)
+    return has(TYPE_HEAD)

@@ -1,0 +1,291 @@
+"""The losses of a student, against a slow computation, and what they make of its weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.special import log_softmax, softmax
+
+from nq.config import DistillationConfig, TrainConfig
+from nq.inference.reduction import LOGITS
+from nq.records import UNLABELLED, FloatArray, IntArray
+from nq.training.curves import LOSS, PARTS, Curves
+from nq.training.distillation import Distillation, SoftCrossEntropy
+from nq.training.loop import TrainingState, compile_for_training, fit, identity
+from nq.training.soft_targets import SoftTargets
+from nq.training.windows import TrainingWindows
+from tests.training.test_loop import CONFIG, LENGTH, WINDOWS, untrained, weights
+
+N = len(WINDOWS)
+PADDING = np.arange(LENGTH) >= WINDOWS.n_pieces[:, None]
+SHORT = dataclasses.replace(CONFIG, epochs=5, dropout=0.0)
+
+
+def logits_of(model: keras.Model) -> dict[str, FloatArray]:
+    """Returns the logits of a model for all windows, those of padding as -inf."""
+    rows, _ = WINDOWS.batch(np.arange(N))
+    outputs = model(rows)
+    logits: dict[str, FloatArray] = {n: np.asarray(outputs[n], np.float64) for n in LOGITS}
+    for name in LOGITS[:2]:
+        logits[name][PADDING] = -np.inf
+    return logits
+
+
+def soft_targets(logits: dict[str, FloatArray]) -> SoftTargets:
+    """Returns the log probabilities of all windows, of padded logits."""
+    result = SoftTargets.empty(WINDOWS)
+    columns = {name: log_softmax(values, axis=1) for name, values in logits.items()}
+    part = {name: columns[name][~PADDING] for name in LOGITS[:2]}
+    result.fill({**part, "type_logits": columns["type_logits"]}, slice(0, N))
+    return result
+
+
+@cache
+def teacher() -> dict[str, FloatArray]:
+    """Returns the logits of a random, decided teacher."""
+    model = untrained(dataclasses.replace(CONFIG, seed=1))
+    return {name: 3 * logits for name, logits in logits_of(model).items()}
+
+
+def distillation(weight: float = 0.5, temperature: float = 2.0, **options: Any) -> Distillation:
+    config = DistillationConfig(teacher_weight=weight, temperature=temperature)
+    return Distillation(config, soft_targets(teacher()), **options)
+
+
+def slow_cross_entropy(teacher: FloatArray, student: FloatArray, temperature: float) -> float:
+    """The soft loss of one row, one position at a time, without those of the teacher's -inf."""
+    kept = [i for i, value in enumerate(teacher) if value > -np.inf]
+    p, q = ([float(np.exp(x[i] / temperature)) for i in kept] for x in (teacher, student))
+    total = 0.0
+    for one, other in zip(p, q, strict=True):
+        total -= one / sum(p) * np.log(other / sum(q))
+    return total * temperature**2
+
+
+# --- one loss
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0, 7.0])
+def test_the_soft_loss_and_its_gradient_against_a_slow_truth(temperature: float) -> None:
+    draw = np.random.default_rng(int(10 * temperature))
+    student = draw.normal(0, 3, (4, 9)).astype(np.float32)
+    known = log_softmax(draw.normal(0, 3, (4, 9)), axis=1).astype(np.float32)
+    known[0, 5:] = known[1, 2] = known[3, 1:] = -np.inf
+    variable = tf.Variable(student)
+    with tf.GradientTape() as tape:
+        losses = SoftCrossEntropy(temperature).call(tf.constant(known), variable)
+    expected = [slow_cross_entropy(*rows, temperature) for rows in zip(known, student, strict=True)]
+    np.testing.assert_allclose(losses, expected, rtol=1e-5, atol=1e-6)
+    gradient = np.asarray(tape.gradient(losses, variable))
+    p = softmax(known / temperature, axis=1)
+    q = softmax(np.where(known > -np.inf, student, -np.inf) / temperature, axis=1)
+    np.testing.assert_allclose(gradient, temperature * (q - p), atol=1e-5)
+    assert (gradient[known == -np.inf] == 0).all()
+    step = 1e-3 * draw.normal(size=student.shape)  # against differences of the slow truth
+    change = sum(
+        slow_cross_entropy(a, b + h, temperature) - slow_cross_entropy(a, b - h, temperature)
+        for a, b, h in zip(known, student.astype(float), step, strict=True)
+    )
+    assert float(np.sum(gradient * step)) == pytest.approx(change / 2, rel=1e-3, abs=1e-8)
+
+
+def test_a_student_that_equals_its_teacher_has_the_entropy_as_loss_and_no_gradient() -> None:
+    logits = np.random.default_rng(0).normal(0, 3, (6, 12)).astype(np.float32)
+    known = log_softmax(logits, axis=1)
+    variable = tf.Variable(logits)
+    with tf.GradientTape() as tape:
+        losses = SoftCrossEntropy(1.0).call(tf.constant(known), variable)
+    entropy = -(np.exp(known.astype(float)) * known).sum(axis=1)
+    np.testing.assert_allclose(losses, entropy, rtol=1e-5)
+    np.testing.assert_allclose(tape.gradient(losses, variable), 0, atol=1e-6)
+
+
+# --- a step
+
+
+def slow_losses(model: keras.Model, settings: Distillation, rows: IntArray) -> dict[str, float]:
+    """All losses of a step, one window at a time; padding has a part in those of the labels."""
+    known, raw = teacher(), model(WINDOWS.batch(rows)[0])
+    hard, soft = [], []
+    for i, row in enumerate(rows):
+        for name, column in zip(
+            LOGITS, ("start_positions", "end_positions", "answer_types"), strict=True
+        ):
+            logits = np.asarray(raw[name], np.float64)[i]
+            hard.append(-log_softmax(logits)[getattr(WINDOWS, column)[row]])
+            if name in settings.heads:
+                own = known[name][row]
+                soft.append(slow_cross_entropy(own, logits, settings.config.temperature))
+    means = float(np.mean(hard)), float(np.mean(soft))
+    share = settings.config.teacher_weight
+    total = (1 - share) * means[0] + share * means[1]
+    return {LOSS: total, **dict(zip(PARTS, means, strict=True))}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("weight", "temperature", "has_types"), [(0.3, 1.0, True), (0.5, 4.0, False), (1.0, 2.0, True)]
+)
+def test_the_losses_of_a_step_against_a_slow_truth(
+    weight: float, temperature: float, has_types: bool, tmp_path: Path
+) -> None:
+    settings, rows = distillation(weight, temperature, has_types=has_types), np.arange(16)
+    model = untrained(SHORT)
+    expected = slow_losses(model, settings, rows)
+    student = settings.student(model)
+    compile_for_training(student, SHORT, 10, settings)
+    logs = student.train_on_batch(*settings.batch(WINDOWS, rows), return_dict=True)
+    actual = {LOSS: logs["loss"], **settings.curves(logs)}
+    assert actual == pytest.approx(expected, rel=2e-3)  # log probabilities of float16
+
+
+def run(
+    folder: Path,
+    settings: Distillation | None,
+    windows: TrainingWindows = WINDOWS,
+    config: TrainConfig = SHORT,
+) -> tuple[keras.Model, Curves]:
+    """Trains a model, and returns it with its losses."""
+    model = untrained(config, "float32" if config.precision == "float32" else "mixed_bfloat16")
+    state = TrainingState(folder, identity(model, windows, config))
+    return model, fit(model, windows, config, state, distillation=settings)
+
+
+@pytest.mark.slow
+def test_a_teacher_without_weight_changes_nothing(tmp_path: Path) -> None:
+    alone, losses = run(tmp_path / "alone", None)
+    taught, curves = run(tmp_path / "taught", distillation(weight=0.0))
+    assert set(losses) == {LOSS} and set(curves) == {LOSS, *PARTS}
+    assert curves[LOSS] == pytest.approx(curves["hard_loss"], rel=1e-6)
+    assert curves[LOSS] == pytest.approx(losses[LOSS], rel=1e-3)
+    for one, other in zip(weights(alone), weights(taught), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_windows_without_labels_are_taught_by_the_teacher_alone(tmp_path: Path) -> None:
+    unlabelled = np.arange(N) % 4 < 3
+    types = np.where(unlabelled, UNLABELLED, WINDOWS.answer_types).astype(np.int32)
+    ends = np.where(unlabelled, 7, WINDOWS.end_positions).astype(np.int32)
+    one, first = run(
+        tmp_path / "one", distillation(), dataclasses.replace(WINDOWS, answer_types=types)
+    )
+    other, second = run(
+        tmp_path / "other",
+        distillation(),
+        dataclasses.replace(WINDOWS, answer_types=types, end_positions=ends),
+    )
+    assert first == second
+    for a, b in zip(weights(one), weights(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert min(first["hard_loss"]) > 0 and min(first["soft_loss"]) > 0
+    none = distillation().batch(
+        dataclasses.replace(WINDOWS, answer_types=np.full(N, UNLABELLED)), np.arange(N)
+    )
+    for name, share in none[2].items():
+        assert (share == (0 if name in LOGITS else 1)).all()
+
+
+# --- learning
+
+
+def divergence(logits: dict[str, FloatArray], model: keras.Model) -> dict[str, float]:
+    """Returns the mean KL divergence of a student from its teacher by output."""
+    result = {}
+    for name, values in logits_of(model).items():
+        p, log_p, log_q = (
+            function(x, axis=1)
+            for function, x in (
+                (softmax, logits[name]),
+                (log_softmax, logits[name]),
+                (log_softmax, values),
+            )
+        )
+        terms = np.where(p > 0, p * (np.where(p > 0, log_p, 0) - np.where(p > 0, log_q, 0)), 0)
+        result[name] = float(terms.sum(axis=1).mean())
+    return result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("weight", "temperature", "precision"),
+    [(1.0, 1.0, "float32"), (0.8, 2.0, "bfloat16")],
+)
+def test_a_student_comes_closer_to_its_teacher(
+    weight: float, temperature: float, precision: str, tmp_path: Path
+) -> None:
+    config = dataclasses.replace(CONFIG, epochs=25, precision=precision)
+    before = divergence(teacher(), untrained(config))
+    model, curves = run(tmp_path, distillation(weight, temperature), config=config)
+    after = divergence(teacher(), model)
+    for name in LOGITS:
+        assert after[name] < (0.2 if weight == 1 else 0.7) * before[name], name
+    steps = len(curves[LOSS])
+    assert steps == len(curves["soft_loss"]) == len(curves["hard_loss"])
+    share = (1 - weight) * np.array(curves["hard_loss"]) + weight * np.array(curves["soft_loss"])
+    np.testing.assert_allclose(curves[LOSS], share, rtol=1e-5)
+
+
+def test_a_student_that_equals_its_teacher_stays(tmp_path: Path) -> None:
+    model = untrained(SHORT)
+    settings = Distillation(DistillationConfig(1.0, 1.0), soft_targets(logits_of(model)))
+    student, rows = settings.student(model), np.arange(N)
+    inputs, targets, shares = settings.batch(WINDOWS, rows)
+    compile_for_training(student, SHORT, 10, settings)
+    with tf.GradientTape() as tape:
+        outputs = student(inputs, training=True)
+        loss = student.compute_loss(inputs, targets, outputs, shares)
+    known = {name: log_softmax(x, axis=1) for name, x in logits_of(model).items()}
+    entropy = [
+        -np.sum(np.exp(x) * np.where(x > -np.inf, x, 0), axis=1).mean() for x in known.values()
+    ]
+    assert float(loss) == pytest.approx(float(np.mean(entropy)), rel=1e-3)
+    gradients = tape.gradient(loss, student.trainable_variables)
+    largest = max(float(np.abs(np.asarray(tf.convert_to_tensor(g))).max()) for g in gradients)
+    assert largest < 2e-3  # the log probabilities are of float16
+
+
+# --- targets
+
+
+def test_soft_targets_have_minus_infinity_for_padding_alone() -> None:
+    logits, rows = teacher(), np.array([5, 3, 60])
+    targets = soft_targets(logits)
+    length = int(WINDOWS.n_pieces[rows].max())
+    batch = targets.batch(rows, length)
+    for name in LOGITS:
+        expected = log_softmax(logits[name][rows], axis=1)
+        expected = expected if name == "type_logits" else expected[:, :length]
+        assert batch[name].dtype == np.float32
+        np.testing.assert_allclose(np.exp(batch[name]), np.exp(expected), atol=2e-4)
+    assert (np.isinf(batch["start_logits"]) == PADDING[rows, :length]).all()
+
+
+def test_targets_of_other_windows_are_refused() -> None:
+    targets = soft_targets(teacher())
+    for part in ({}, {"start_logits": np.zeros(3), "end_logits": np.zeros(3)}):
+        with pytest.raises((LookupError, ValueError)):
+            targets.fill(part, slice(0, 9))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"teacher_weight": -0.1}, r"teacher_weight must be in \[0, 1\], got -0.1"),
+        ({"teacher_weight": 1.1}, "teacher_weight must be in"),
+        ({"teacher_weight": float("nan")}, "teacher_weight is nan: expected a number"),
+        ({"temperature": 0.0}, r"temperature must be in \[0.1, 100\], got 0.0"),
+        ({"temperature": float("inf")}, "temperature must be in"),
+        ({"temperature": float("nan")}, "temperature is nan: expected a number"),
+    ],
+)
+def test_settings_out_of_range_are_refused(values: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DistillationConfig(**values)

@@ -1,0 +1,338 @@
+"""The teacher: its probabilities by another path, its parts on disk, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from scipy.special import log_softmax
+
+from nq.config import DistillationConfig, ModelConfig, WindowConfig
+from nq.errors import Error
+from nq.folders import TRAINING, own_paths
+from nq.inference.profile import Profile
+from nq.model import checkpoint, joint
+from nq.model.joint import INPUTS
+from nq.preprocess.tokenizers.base import Tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.records import Columns
+from nq.training import soft_targets as soft_targets_module
+from nq.training.soft_targets import SoftTargets
+from nq.training.teacher import Teacher
+from nq.training.windows import TrainingWindows
+from tests import tiny_models
+from tests.preprocess.synthetic_examples import write_rows
+
+LENGTH, PART = 24, 7
+ROWS = ("<s>", "<pad>", "</s>", "<unk>", *tiny_models.VOCABULARY, "<mask>")
+WINDOWS_CONFIG = WindowConfig(max_seq_length=LENGTH, max_query_length=8)
+SHAPE = dataclasses.replace(
+    tiny_models.SHAPE, vocab_size=len(ROWS), relative_attention_num_buckets=8
+)
+
+
+def some_windows(n: int = 30, seed: int = 0) -> TrainingWindows:
+    draw = np.random.default_rng(seed)
+    rows = tiny_models.rows(draw.integers(9, LENGTH + 1, n).tolist(), LENGTH, seed)
+    repeated = rows["input_ids"] == tiny_models.VOCABULARY.index("##s")  # the last row counts
+    rows["input_ids"][repeated] = len(tiny_models.VOCABULARY) - 1
+    none = dict.fromkeys(("start_positions", "end_positions", "answer_types"), np.zeros(n, int))
+    return TrainingWindows.from_columns({**rows, **none})
+
+
+WINDOWS = some_windows()
+
+
+def save(folder: Path, shape: ModelConfig, tokenizer: Tokenizer) -> Path:
+    model = joint.build(shape, seed=3)
+    settings = checkpoint.ModelSettings(WINDOWS_CONFIG)
+    checkpoint.save(folder, model, shape, tokenizer, settings, "# A teacher\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def student(tiny_vocab: Path) -> Tokenizer:
+    return load_tokenizer(tiny_vocab)
+
+
+@pytest.fixture(scope="module")
+def mpnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A teacher with the vocabulary of MPNet: other ids, one separator more, no segments."""
+    folder = tmp_path_factory.mktemp("mpnet")
+    vocab = write_rows(folder / "vocab.txt", ROWS)
+    return save(folder / "model", SHAPE, load_tokenizer(vocab))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_parts() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(soft_targets_module, "PART_WINDOWS", PART)
+        yield
+
+
+@pytest.fixture(scope="module")
+def pristine(
+    mpnet: Path, student: Tokenizer, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, SoftTargets]:
+    """The folder of a finished pass and its log probabilities."""
+    folder = tmp_path_factory.mktemp("pristine") / "training" / "teacher"
+    return folder, taught(make(mpnet, student), WINDOWS, folder)
+
+
+def make(
+    folder: Path,
+    student: Tokenizer,
+    profile: str | None = "baseline",
+    windows: WindowConfig = WINDOWS_CONFIG,
+) -> Teacher:
+    return Teacher.of(folder, student, windows, Profile.parse(profile) if profile else None)
+
+
+def taught(teacher: Teacher, windows: TrainingWindows, folder: Path) -> SoftTargets:
+    return teacher.distillation(DistillationConfig(), windows, folder).teacher
+
+
+def equal(one: SoftTargets, other: SoftTargets) -> None:
+    for f in dataclasses.fields(one):
+        np.testing.assert_array_equal(getattr(one, f.name), getattr(other, f.name))
+
+
+# --- what it computes
+
+
+def test_the_probabilities_of_a_teacher_with_other_ids(
+    mpnet: Path, student: Tokenizer, tmp_path: Path
+) -> None:
+    """Against rows built one piece at a time, and the Keras model itself."""
+    targets = taught(make(mpnet, student), WINDOWS, tmp_path / "training" / "teacher")
+    tokenizer = load_tokenizer(mpnet)
+    model = joint.build(SHAPE)
+    checkpoint.load(mpnet, model, SHAPE)
+    for number, n in enumerate(WINDOWS.n_pieces):
+        pieces = [tiny_models.VOCABULARY[i] for i in WINDOWS.input_ids[number, :n]]
+        ids = [tokenizer.cls_id]
+        for piece in pieces[1 : tiny_models.N_QUERY - 1]:
+            ids.append(tokenizer.piece_id(piece) or 0)
+        ids += [tokenizer.sep_id] * 2
+        for piece in pieces[tiny_models.N_QUERY : -1]:
+            ids.append(tokenizer.piece_id(piece) or 0)
+        ids.append(tokenizer.sep_id)
+        rows = dict(zip(INPUTS, ([ids], [[1] * len(ids)], [[0] * len(ids)]), strict=True))
+        logits = model({name: np.array(x, np.int32) for name, x in rows.items()})
+        inside = slice(targets.first[number], targets.first[number + 1])
+        for name in ("start_logits", "end_logits"):
+            own = np.delete(np.asarray(logits[name])[0], tiny_models.N_QUERY)
+            actual = getattr(targets, name)[inside].astype(float)
+            np.testing.assert_allclose(np.exp(actual), np.exp(log_softmax(own)), atol=2e-4)
+        types = log_softmax(np.asarray(logits["type_logits"])[0])
+        np.testing.assert_allclose(np.exp(targets.type_logits[number]), np.exp(types), atol=2e-4)
+
+
+def test_a_separator_that_the_teacher_lacks_has_no_probability(
+    mpnet: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    student = load_tokenizer(mpnet)
+    translation = make(mpnet, load_tokenizer(tiny_model)).translation
+    rows = translation.rows(WINDOWS, slice(None), LENGTH + 1)
+    none = dict.fromkeys(("start_positions", "end_positions", "answer_types"), np.zeros(30, int))
+    windows = TrainingWindows.from_columns({**rows, **none})
+    config = dataclasses.replace(WINDOWS_CONFIG, max_seq_length=LENGTH + 1)
+    targets = taught(make(tiny_model, student, windows=config), windows, tmp_path / "a" / "b")
+    same = taught(make(tiny_model, load_tokenizer(tiny_model)), WINDOWS, tmp_path / "c" / "d")
+    second = targets.first[:-1] + tiny_models.N_QUERY
+    for name in ("start_logits", "end_logits"):
+        values = getattr(targets, name)
+        assert (values[second] == -np.inf).all()
+        np.testing.assert_array_equal(np.delete(values, second), getattr(same, name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", [None, "int8+openvino"])
+def test_the_profile_is_one_of_those_of_answers(
+    profile: str | None, mpnet: Path, student: Tokenizer, tmp_path: Path
+) -> None:
+    exact = taught(make(mpnet, student), WINDOWS, tmp_path / "one" / "teacher")
+    teacher = make(mpnet, student, profile)
+    assert profile is not None or str(teacher.profile) == "buckets+openvino"
+    other = taught(teacher, WINDOWS, tmp_path / "other" / "teacher")
+    tolerance = 0.05 if profile else 2e-3
+    for name in ("start_logits", "end_logits", "type_logits"):
+        one, two = (np.exp(getattr(x, name).astype(float)) for x in (exact, other))
+        np.testing.assert_allclose(one, two, atol=tolerance)
+
+
+# --- what is kept
+
+
+class Recorder:
+    """Counts the windows that a teacher computes, part by part, and may stop it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, stop_at: int = 99) -> None:
+        self.parts: list[int] = []
+        compute: Callable[..., Columns] = Teacher._log_probabilities
+
+        def recorded(teacher: Teacher, predictor: Any, windows: Any, rows: slice) -> Columns:
+            if len(self.parts) == stop_at:
+                raise KeyboardInterrupt
+            self.parts.append(rows.start // PART)
+            return compute(teacher, predictor, windows, rows)
+
+        monkeypatch.setattr(Teacher, "_log_probabilities", recorded)
+
+
+def test_nothing_is_computed_twice(
+    mpnet: Path,
+    student: Tokenizer,
+    pristine: tuple[Path, SoftTargets],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    output, whole = tmp_path / "out", pristine[1]
+    folder = output / "training" / "teacher"
+    with monkeypatch.context() as patch:
+        stopped = Recorder(patch, stop_at=2)
+        with pytest.raises(KeyboardInterrupt):
+            taught(make(mpnet, student), WINDOWS, folder)
+    assert stopped.parts == [0, 1]
+    assert [path.name for path in own_paths(output, TRAINING) if path.is_file()] == [
+        "part-000000.npz",
+        "part-000001.npz",
+        "request.json",
+    ]
+    with monkeypatch.context() as patch:
+        resumed = Recorder(patch)
+        equal(taught(make(mpnet, student), WINDOWS, folder), whole)
+    assert resumed.parts == [2, 3, 4]
+    with monkeypatch.context() as patch:
+        again = Recorder(patch)
+        patch.setattr(Teacher, "_predictor", None)  # not even the model is loaded
+        equal(taught(make(mpnet, student), WINDOWS, folder), whole)
+    assert not again.parts
+
+
+@pytest.mark.parametrize("damage", ["cut", "emptied", "flipped", "of other windows"])
+def test_a_damaged_part_is_computed_again(
+    damage: str,
+    mpnet: Path,
+    student: Tokenizer,
+    pristine: tuple[Path, SoftTargets],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    folder, whole = tmp_path / "training" / "teacher", pristine[1]
+    shutil.copytree(pristine[0], folder)
+    part = folder / "part-000003.npz"
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    other = (folder / "part-000004.npz").read_bytes()
+    content: dict[str, bytes] = {
+        "cut": other[:99],
+        "emptied": b"",
+        "flipped": bytes(data),
+        "of other windows": other,
+    }
+    part.write_bytes(content[damage])
+    computed = Recorder(monkeypatch)
+    with caplog.at_level(logging.WARNING):
+        equal(taught(make(mpnet, student), WINDOWS, folder), whole)
+    assert computed.parts == [3]
+    assert len(caplog.messages) == 1 and "the teacher computes it again" in caplog.text
+
+
+@pytest.mark.parametrize("changed", ["windows", "profile", "weights", "request", "nothing"])
+def test_of_another_request_nothing_is_used(
+    changed: str,
+    mpnet: Path,
+    student: Tokenizer,
+    pristine: tuple[Path, SoftTargets],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "training" / "teacher"
+    shutil.copytree(pristine[0], folder)
+    shutil.copy(folder / "part-000000.npz", folder / "part-000005.npz")  # of more windows
+    (folder / "mine.txt").write_text("mine")
+    model, windows, profile = mpnet, WINDOWS, "baseline"
+    if changed == "windows":
+        windows = some_windows(seed=1)
+    elif changed == "profile":
+        profile = "grappler"
+    elif changed == "weights":
+        model = save(tmp_path / "other", SHAPE, load_tokenizer(mpnet))
+        tensors = load_file(model / "model.safetensors")
+        tensors["qa_outputs.bias"] = tensors["qa_outputs.bias"] + 1
+        save_file(tensors, model / "model.safetensors")
+    elif changed == "request":
+        (folder / "request.json").write_text("{")
+    computed = Recorder(monkeypatch)
+    taught(make(model, student, profile), windows, folder)
+    assert computed.parts == ([] if changed == "nothing" else [0, 1, 2, 3, 4])
+    assert (folder / "part-000005.npz").exists() == (changed == "nothing")
+    assert (folder / "mine.txt").read_text() == "mine"
+
+
+# --- what is refused
+
+
+def test_a_teacher_with_too_few_positions_is_refused(mpnet: Path, student: Tokenizer) -> None:
+    config = dataclasses.replace(WINDOWS_CONFIG, max_seq_length=32)
+    reason = (
+        "model has 32 positions, windows with its separators take 33: choose a --max-seq-l.* 31"
+    )
+    with pytest.raises(ValueError, match=reason):
+        make(mpnet, student, windows=config)
+
+
+@pytest.mark.parametrize(
+    ("profile", "which"), [("prune", "prune"), ("mixed+prune+rescore", "prune and rescore")]
+)
+def test_profiles_that_do_not_compute_all_windows_are_refused(
+    profile: str, which: str, mpnet: Path, student: Tokenizer
+) -> None:
+    reason = f"is for answers, not for a teacher: leave out {which}"
+    with pytest.raises(ValueError, match=reason):
+        make(mpnet, student, profile)
+
+
+def test_a_profile_whose_packages_are_missing_is_refused(
+    mpnet: Path, student: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert str(make(mpnet, student, None).profile) == "grappler+buckets"
+    with pytest.raises(Error, match=r"openvino .* not installed: run pip install 'nq\[openvino\]'"):
+        make(mpnet, student, "openvino")
+
+
+def test_other_pieces_are_refused(mpnet: Path, tmp_path: Path) -> None:
+    rows = [*tiny_models.VOCABULARY, "bridge"]
+    student = load_tokenizer(write_rows(tmp_path / "vocab.txt", rows))
+    reason = "cut text into the pieces of the student: .* 'bridge' is in one only; choose a teacher"
+    with pytest.raises(ValueError, match=reason):
+        make(mpnet, student)
+
+
+def without(folder: Path, source: Path, *names: str) -> Path:
+    """Copies a model folder without some tensors."""
+    folder.mkdir()
+    for path in source.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    tensors = load_file(folder / "model.safetensors")
+    kept = {name: x for name, x in tensors.items() if not name.startswith(names)}
+    assert len(kept) < len(tensors)
+    save_file(kept, folder / "model.safetensors")
+    return folder
+
+
+def test_a_model_without_heads(mpnet: Path, student: Tokenizer, tmp_path: Path) -> None:
+    assert make(mpnet, student).has_types
+    assert not make(without(tmp_path / "types", mpnet, "type_outputs"), student).has_types
+    with pytest.raises(ValueError, match="spans has no span head: expected a model"):
+        make(without(tmp_path / "spans", mpnet, "qa_outputs"), student)
