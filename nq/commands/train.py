@@ -66,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
         raise terminal.UsageError(f"--{given[0].replace('_', '-')} needs --teacher")
     windows = arguments.settings(WindowConfig(), args)
     config = arguments.settings(TrainConfig(), args)
+    distillation = arguments.settings(DistillationConfig(), args)
     job = TrainingJob(
         tuple(args.data),
         model_folder(args.init),
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         card=args.card,
         storage=arguments.settings(StorageConfig, args),
         teacher=None if args.teacher is None else model_folder(args.teacher),
-        distillation=arguments.settings(DistillationConfig(), args),
+        distillation=distillation,
         teacher_profile=args.teacher_profile,
     )
     result = train(job, track=arguments.tracking_config(args))

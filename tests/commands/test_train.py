@@ -231,7 +231,7 @@ def test_a_student_is_killed_and_resumed_in_its_run(
         (["--teacher", "t", "--temperature", "nan"], 2, "temperature is nan: expected a number"),
         (["--teacher", "t", "--teacher-weight", "2"], 2, "teacher_weight must be in [0, 1], got 2"),
         (["--teacher", "t", "--teacher-profile", "fast"], 2, "unknown optimization 'fast'"),
-        (["--teacher", "missing"], 1, "no model in missing: expected config.json"),
+        (["--teacher", "missing"], 1, "no model 'missing': expected a folder, or the name of"),
         (["--teacher", "data.jsonl"], 1, "no model in data.jsonl: expected config.json"),
         (["--teacher", "cut"], 1, "cut/model.safetensors"),
         (["--teacher", "out"], 1, "the input out is the output folder: give another output folder"),
