@@ -14,6 +14,7 @@ EXTRAS = {
 }
 """Maps each extra of the distribution to the import names of the packages that it installs."""
 
+DISTRIBUTION = "nq-pipeline"
 _PROJECTS = {"tensorflow": "TensorFlow", "apache_beam": "Apache Beam", "mlflow": "MLflow"}
 
 
@@ -25,6 +26,15 @@ def missing(extra: str) -> tuple[str, ...]:
     return tuple(name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None)
 
 
+def install(*extras: str) -> str:
+    """Returns the advice to install extras.
+
+    >>> install("cpu")
+    "run pip install 'nq-pipeline[cpu]'"
+    """
+    return f"run pip install '{DISTRIBUTION}[{','.join(extras)}]'"
+
+
 def require(extra: str) -> None:
     """Checks that the packages of an extra are installed.
 
@@ -34,4 +44,4 @@ def require(extra: str) -> None:
     names = [_PROJECTS.get(name, name) for name in missing(extra)]
     if names:
         verb = "is" if len(names) == 1 else "are"
-        raise Error(f"{' and '.join(names)} {verb} not installed: run pip install 'nq[{extra}]'")
+        raise Error(f"{' and '.join(names)} {verb} not installed: {install(extra)}")

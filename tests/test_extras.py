@@ -32,7 +32,7 @@ def test_error_names_the_command_that_installs_the_extra(extra: str, names: str)
     assert missing(extra) == EXTRAS[extra]
     with pytest.raises(Error) as error:
         require(extra)
-    assert str(error.value) == f"{names} not installed: run pip install 'nq[{extra}]'"
+    assert str(error.value) == f"{names} not installed: run pip install 'nq-pipeline[{extra}]'"
 
 
 @pytest.mark.usefixtures("uninstalled")

@@ -63,21 +63,25 @@ def test_beam_mlflow_and_matplotlib_are_not_needed(tiny_model: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("packages", "code", "message"),
     [
-        ("openvino", "nq.load(profile='openvino')", "run pip install 'nq[openvino]'"),
-        ("nncf", "nq.load(profile='openvino+int8')", "run pip install 'nq[openvino]'"),
-        ("onnxruntime", "nq.load(profile='onnx')", "run pip install 'nq[onnx]'"),
-        ("tensorflow", "nq.load()", "pip install 'nq[cpu]'"),
+        ("openvino", "nq.load(profile='openvino')", "run pip install 'nq-pipeline[openvino]'"),
+        ("nncf", "nq.load(profile='openvino+int8')", "run pip install 'nq-pipeline[openvino]'"),
+        ("onnxruntime", "nq.load(profile='onnx')", "run pip install 'nq-pipeline[onnx]'"),
+        ("tensorflow", "nq.load()", "pip install 'nq-pipeline[cpu]'"),
         pytest.param(
             "apache_beam",
             "nq.run(nq.Job([nq.bundled_sample()], workers=2, root='runs'))",
-            "run pip install 'nq[beam]'",
+            "run pip install 'nq-pipeline[beam]'",
             marks=pytest.mark.slow,
         ),
-        ("apache_beam", "import nq.preprocess.beam as b; b.MakeWindows", "pip install 'nq[beam]'"),
+        (
+            "apache_beam",
+            "import nq.preprocess.beam as b; b.MakeWindows",
+            "pip install 'nq-pipeline[beam]'",
+        ),
         (
             "tensorflow",
             "nq.run(nq.Job([nq.bundled_sample()], root='runs'))",
-            "pip install 'nq[cpu]'",
+            "pip install 'nq-pipeline[cpu]'",
         ),
     ],
 )
@@ -95,11 +99,23 @@ def test_a_missing_package_is_an_error_that_names_the_extra(
 @pytest.mark.parametrize(
     ("packages", "arguments", "message"),
     [
-        ("openvino", ["answer", "--profile", "openvino"], "run pip install 'nq[openvino]'"),
-        ("onnxruntime", ["ask", "who", "-", "--profile", "onnx"], "run pip install 'nq[onnx]'"),
-        ("tensorflow", ["answer", "--no-track"], "pip install 'nq[cpu]'"),
-        ("tensorflow", ["ask", "who", "-"], "pip install 'nq[cpu]'"),
-        ("apache_beam", ["answer", "--no-track", "--workers", "2"], "run pip install 'nq[beam]'"),
+        (
+            "openvino",
+            ["answer", "--profile", "openvino"],
+            "run pip install 'nq-pipeline[openvino]'",
+        ),
+        (
+            "onnxruntime",
+            ["ask", "who", "-", "--profile", "onnx"],
+            "run pip install 'nq-pipeline[onnx]'",
+        ),
+        ("tensorflow", ["answer", "--no-track"], "pip install 'nq-pipeline[cpu]'"),
+        ("tensorflow", ["ask", "who", "-"], "pip install 'nq-pipeline[cpu]'"),
+        (
+            "apache_beam",
+            ["answer", "--no-track", "--workers", "2"],
+            "run pip install 'nq-pipeline[beam]'",
+        ),
     ],
 )
 def test_a_command_without_a_package_prints_one_line(
@@ -122,4 +138,4 @@ def test_without_mlflow_a_run_is_not_recorded(tiny_model: Path, tmp_path: Path) 
     assert done.returncode == 0
     assert json.loads(done.stdout)["run_id"] is None
     assert len(done.stderr.splitlines()) == 1
-    assert "pip install 'nq[mlflow]'" in done.stderr
+    assert "pip install 'nq-pipeline[mlflow]'" in done.stderr

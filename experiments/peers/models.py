@@ -93,8 +93,8 @@ class Peer:
         missing = [name for name in self.packages if importlib.util.find_spec(name) is None]
         if not missing:
             return ""
-        groups = ",".join(dict.fromkeys(EXTRAS[name] for name in missing))
-        return f"{' and '.join(missing)} not installed: run pip install 'nq[{groups}]'"
+        needed = dict.fromkeys(EXTRAS[name] for name in missing)
+        return f"{' and '.join(missing)} not installed: {extras.install(*needed)}"
 
 
 _TORCH = ("torch", "transformers")

@@ -86,7 +86,7 @@ def _check_beam_options(options: Sequence[str]) -> None:
     if extras.missing("beam"):
         raise terminal.UsageError(
             f"unrecognized arguments: {' '.join(options)}; if they are options of Apache Beam, "
-            "run pip install 'nq[beam]'"
+            f"{extras.install('beam')}"
         )
     from nq.preprocess.beam.runner import parse_options
 

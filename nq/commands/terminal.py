@@ -21,6 +21,7 @@ from typing import Any
 
 from nq import interruption
 from nq.errors import Error
+from nq.extras import install
 from nq.text import visible
 
 FAILED, USAGE = 1, 2
@@ -133,7 +134,7 @@ def explain(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "out of memory"
     text = " ".join(str(error).split()) or type(error).__name__
-    advice = ": run pip install 'nq[cpu]'" if isinstance(error, ImportError) else ""
+    advice = f": {install('cpu')}" if isinstance(error, ImportError) else ""
     return visible(text) + advice
 
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from nq.errors import Error
+from nq.extras import DISTRIBUTION, install
 
-INSTALL = "run pip install 'nq[cpu]' (or 'nq[gpu]' for an NVIDIA GPU)"
+INSTALL = f"{install('cpu')} (or '{DISTRIBUTION}[gpu]' for an NVIDIA GPU)"
 
 
 def import_tensorflow() -> ModuleType:

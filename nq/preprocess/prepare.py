@@ -68,7 +68,9 @@ def prepare(
         with unfinished(folder) as part:
             if extras.missing("beam"):
                 if default_workers(request.files) > 1:
-                    log.info("one process prepares the windows; pip install 'nq[beam]' for more")
+                    log.info(
+                        "one process prepares the windows; %s for more", extras.install("beam")
+                    )
                 counts = local.write_windows(request, part)
             else:
                 from nq.preprocess.beam import job

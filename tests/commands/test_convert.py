@@ -177,7 +177,9 @@ def test_without_its_packages_onnx_is_one_line(
     )
     assert run(tf1, tmp_path / "onnx", "--to", "onnx") == 1
     lines = capsys.readouterr().err.strip().splitlines()
-    assert lines == ["nq: error: onnx and tf2onnx are not installed: run pip install 'nq[onnx]'"]
+    assert lines == [
+        "nq: error: onnx and tf2onnx are not installed: run pip install 'nq-pipeline[onnx]'"
+    ]
     assert not (tmp_path / "onnx").exists()
 
 

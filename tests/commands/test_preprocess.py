@@ -251,7 +251,7 @@ def test_without_beam(
         assert main([*command, *arguments]) == code
         stdout, stderr = capsys.readouterr()
         assert stdout == ""
-        assert "pip install 'nq[beam]'" in stderr.splitlines()[-1]
+        assert "pip install 'nq-pipeline[beam]'" in stderr.splitlines()[-1]
         assert not Path(command[5]).exists()
     assert main([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["examples"] == 4

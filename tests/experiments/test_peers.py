@@ -100,7 +100,7 @@ def test_peers_that_are_not_installed_are_skipped(monkeypatch: pytest.MonkeyPatc
     assert installed[0] == BASELINE
     assert all(peer.is_nq for peer in installed)
     assert [name for name in PEERS if not name.startswith("nq/")] == list(skipped)
-    message = "torch and transformers not installed: run pip install 'nq[peers]'"
+    message = "torch and transformers not installed: run pip install 'nq-pipeline[peers]'"
     assert set(skipped.values()) == {message}
 
 
@@ -108,7 +108,7 @@ def test_all_extras_of_missing_packages_are_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert PEERS["openvino/int8"].missing().endswith("pip install 'nq[peers,openvino]'")
+    assert PEERS["openvino/int8"].missing().endswith("pip install 'nq-pipeline[peers,openvino]'")
     assert not BASELINE.missing()
 
 

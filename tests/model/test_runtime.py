@@ -57,7 +57,7 @@ IMPORT = (
     "arguments.add_common(p); "
     "sys.exit(terminal.run(lambda a: import_tensorflow() and 0, p, []))"
 )
-INSTALL = "run pip install 'nq[cpu]' (or 'nq[gpu]' for an NVIDIA GPU)"
+INSTALL = "run pip install 'nq-pipeline[cpu]' (or 'nq-pipeline[gpu]' for an NVIDIA GPU)"
 
 
 @pytest.mark.slow

@@ -103,7 +103,9 @@ def test_beam_is_imported_with_the_first_transform() -> None:
 
 def test_without_beam_a_transform_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(Error, match=r"Apache Beam is not installed: run pip install 'nq\[beam\]'"):
+    with pytest.raises(
+        Error, match=r"Apache Beam is not installed: run pip install 'nq-pipeline\[beam\]'"
+    ):
         _ = nq.preprocess.beam.MakeWindows
     with pytest.raises(AttributeError, match="has no attribute 'Other'"):
         _ = nq.preprocess.beam.Other

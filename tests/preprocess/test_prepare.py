@@ -281,7 +281,7 @@ def test_what_needs_beam_names_the_extra(
     job_request: Request, out: Path, workers: int | None, options: list[str]
 ) -> None:
     with pytest.raises(
-        Error, match=r"^Apache Beam is not installed: run pip install 'nq\[beam\]'$"
+        Error, match=r"^Apache Beam is not installed: run pip install 'nq-pipeline\[beam\]'$"
     ):
         prepare(job_request, out, workers, options)
     assert not out.exists()

@@ -143,7 +143,9 @@ def test_commands_work_without_mlflow(
         use(run, tmp_path)
         assert run.last_step("loss") == 0
     assert run.run_id is None
-    install = "MLflow is not installed: run pip install 'nq[mlflow]'; the run is not recorded"
+    install = (
+        "MLflow is not installed: run pip install 'nq-pipeline[mlflow]'; the run is not recorded"
+    )
     assert install in the_warning(caplog)
     assert {path.name for path in tmp_path.iterdir()} == {"answers.json"}
 

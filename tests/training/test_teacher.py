@@ -307,7 +307,9 @@ def test_a_profile_whose_packages_are_missing_is_refused(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert str(make(mpnet, student, None).profile) == "grappler+buckets"
-    with pytest.raises(Error, match=r"openvino .* not installed: run pip install 'nq\[openvino\]'"):
+    with pytest.raises(
+        Error, match=r"openvino .* not installed: run pip install 'nq-pipeline\[openvino\]'"
+    ):
         make(mpnet, student, "openvino")
 
 

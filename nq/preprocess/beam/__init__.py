@@ -9,7 +9,7 @@
         made.windows | beam.io.WriteToTFRecord("windows")
         made.dead_letters | beam.Map(print)
 
-Apache Beam is imported when a transform is first used: ``pip install 'nq[beam]'``.
+Apache Beam is imported when a transform is first used: ``pip install 'nq-pipeline[beam]'``.
 """
 
 from typing import TYPE_CHECKING, Any
