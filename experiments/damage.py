@@ -39,6 +39,7 @@ from experiments.text_tables import markdown
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
 from nq.commands.main import console
+from nq.commands.parser import USAGE
 from nq.errors import Error
 from nq.folders import MARK
 from nq.inference.profile import BASELINE
@@ -175,7 +176,7 @@ def run_here(argv: Sequence[str], folder: Path) -> tuple[int, str, str]:
         try:
             code = console(list(argv))
         except Exception as error:
-            return terminal.USAGE, "", f"Traceback: {error!r}"
+            return USAGE, "", f"Traceback: {error!r}"
         finally:
             root.handlers[:] = handlers
     return code, out.getvalue(), err.getvalue()

@@ -41,6 +41,7 @@ from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.formats import outputs
+from nq.interruption import MESSAGE
 from nq.runs.result import DEAD_LETTERS, JOB, PREDICTIONS, UNFINISHED_SCORES
 
 PROFILES = (
@@ -331,10 +332,9 @@ class Interrupt:
     def in_order(self) -> bool:
         """Whether it ended as one expects: after its results in success too, or, while Python
         ends, by the signal."""
-        ends: dict[int, tuple[str, ...]] = {130: ("nq: interrupted",)}
-        if self.phase == "finished":
-            ends |= {0: (), -signal.SIGINT: ()}
-        return ends.get(self.code) == self.lines
+        if self.code == 130:
+            return len(self.lines) == 1 and self.lines[0].startswith(MESSAGE)
+        return self.phase == "finished" and self.code in (0, -signal.SIGINT) and not self.lines
 
     @property
     def fine(self) -> bool:
@@ -382,7 +382,7 @@ def interrupt(job: Job, pace: Pace, rng: random.Random) -> Interrupt | None:
             process.process.wait(LIMIT_S * 6)
         seconds = time.monotonic() - sent
     lines = process.errors.read_text("utf-8", "replace").splitlines()
-    last = (line for line in lines if not line.startswith("nq: ") or line == "nq: interrupted")
+    last = (x for x in lines if not x.startswith("nq: ") or x.startswith(MESSAGE))
     code = process.process.returncode
     return Interrupt(job.profile, at, seconds, code, tuple(last), process.leftovers())
 

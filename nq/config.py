@@ -280,8 +280,25 @@ class RankingWeights(Settings):
     no: float = option(0.0, "added for no")
     long_scale: float = option(1.0, "Platt scale of the long answer's log odds")
     long_shift: float = option(0.0, "Platt shift of the long answer's log odds")
-    short_scale: float = option(1.0, "Platt scale of the short answer's log odds")
-    short_shift: float = option(0.0, "Platt shift of the short answer's log odds")
+    short_scale: float = option(1.0, "Platt scale of the log odds of a short answer in words")
+    short_shift: float = option(0.0, "Platt shift of the log odds of a short answer in words")
+    yes_no_scale: float = option(1.0, "Platt scale of the log odds of yes and no")
+    yes_no_shift: float = option(0.0, "Platt shift of the log odds of yes and no")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Returns the weights in a mapping; old ones calibrate yes and no as other answers."""
+        if isinstance(values, Mapping):
+            parts = ("scale", "shift")
+            old = {f"yes_no_{p}": values[f"short_{p}"] for p in parts if f"short_{p}" in values}
+            values = {**old, **values}
+        return super().from_dict(values)
+
+    def short_calibration(self, is_yes_no: bool) -> tuple[float, float]:
+        """Returns Platt's scale and shift of a short answer: of yes and no, or of others."""
+        if is_yes_no:
+            return self.yes_no_scale, self.yes_no_shift
+        return self.short_scale, self.short_shift
 
     def block_vector(self) -> tuple[float, ...]:
         """Returns the weights of a block's features, in the order of ``BLOCK_FEATURES``."""

@@ -28,6 +28,7 @@ REPEAT_S = 0.3
 """Signals that follow the first one faster are the same Ctrl-C, sent on by a parent process."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 MESSAGE = "nq: interrupted"
+RESUME_MESSAGE = f"{MESSAGE}: run the same command again to resume"
 
 
 class Interruption:
@@ -35,12 +36,13 @@ class Interruption:
 
     Attributes:
         number: of the signal; 0 before there is one.
-        reported: whether ``MESSAGE`` has been printed.
+        message: what is printed.
+        reported: whether it has been printed.
         writer: the file to which Python writes the number of each signal.
     """
 
     def __init__(self) -> None:
-        self.number = 0
+        self.number, self.message = 0, MESSAGE
         self.reported = self._raised = False
         self._reader, self.writer = os.pipe()
         os.set_blocking(self.writer, False)  # a condition of signal.set_wakeup_fd
@@ -72,7 +74,7 @@ class Interruption:
                 break
         if not self.reported:
             with contextlib.suppress(OSError):
-                os.write(2, f"{MESSAGE}\n".encode())
+                os.write(2, f"{self.message}\n".encode())
         os._exit(self.exit_code)
 
     def _read(self) -> int:

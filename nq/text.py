@@ -1,6 +1,8 @@
 """Helpers for text that is shown to users."""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 # Besides control characters: line and paragraph separators, lone surrogates, and the characters
@@ -17,6 +19,16 @@ def truncate(text: str, width: int) -> str:
     ('Obama', 'Oba…')
     """
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns the end of an error message with the known name that resembles another most.
+
+    >>> did_you_mean("mixd", ["mixed", "xla"]), did_you_mean("fast", ["mixed", "xla"])
+    (" (did you mean 'mixed'?)", '')
+    """
+    close = get_close_matches(name, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def format_bytes(size: int) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
+from nq.commands.parser import Parser
 from nq.config import DECISION_RULES, DecisionConfig, WindowConfig
 from nq.errors import Error
 from nq.formats import outputs
@@ -16,14 +17,20 @@ from nq.inference.profile import BASELINE
 SAMPLE_ROWS = 40
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="nq answer",
-        description="Answers every question of the data, scores the answers where there is gold,\n"
+        description="Answers every question of the data, scores the answers where there is gold, "
         "and records the run in MLflow. Run the same command again to resume an interrupted run.",
-        epilog=arguments.PROFILES_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=(
+            "nq answer",
+            "nq answer --data dev.jsonl.gz --profile mixed+buckets+openvino+rescore",
+            "nq answer --data 'dev/*.jsonl.gz' --model base --limit 100 --formats nbest",
+            "nq answer --data dev.jsonl.gz --profile mixed+xla --against baseline",
+        ),
+        notes=arguments.PROFILES_HELP,
+        resumable=True,
     )
     arguments.add_data(parser, required=False, note="; default: the bundled sample")
     arguments.add_profile(parser, auto=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import logging
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nq.commands import arguments, terminal
+from nq.commands.parser import IntermixedParser
 from nq.config import WindowConfig
 from nq.formats import pages
 from nq.formats.limits import LIMITS
@@ -26,24 +28,23 @@ BOLD = ("\033[1m", "\033[0m")
 PROMPT, HINT = "question: ", "type a question; Ctrl-D ends"
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser that accepts options between the question and the page."""
-
-    def parse_args(self, *arguments: Any, **options: Any) -> Any:
-        return self.parse_intermixed_args(*arguments, **options)
-
-
-def parser() -> argparse.ArgumentParser:
+def parser() -> IntermixedParser:
     """Returns the parser of the command."""
-    parser = Parser(
+    parser = IntermixedParser(
         prog="nq ask",
         usage="nq ask QUESTION [PAGE] [options]\n       nq ask --interactive PAGE [options]",
-        description="Answers a question from one page. PAGE is a text or HTML file, a jsonl\n"
-        "file of NQ records, or - (the default) for text or HTML from standard input.",
-        epilog=arguments.PROFILES_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Answers a question from one page. PAGE is a text or HTML file, a jsonl file "
+        "of NQ records, or - (the default) for text or HTML from standard input.",
+        examples=(
+            "nq ask 'when was it automated' lighthouse.txt",
+            "curl -s https://example.org/page.html | nq ask 'who wrote it' --json",
+            "nq ask --interactive lighthouse.html --top 5",
+        ),
+        notes=arguments.PROFILES_HELP,
     )
-    parser.add_argument("words", nargs="*", metavar="QUESTION, PAGE", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "words", nargs="*", metavar="QUESTION, PAGE", help="the question in quotes, and a file or -"
+    )
     parser.add_argument(
         "--interactive",
         action="store_true",
@@ -134,19 +135,36 @@ def _read_page(path: str, record: str | None) -> Page:
 
 def _questions() -> Iterator[str]:
     """Yields the questions of standard input, one per line, until it ends."""
-    on_terminal = sys.stdin.isatty()
-    while True:
-        if on_terminal:
-            print(PROMPT, end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
-        if not line:
-            if on_terminal:
-                print(file=sys.stderr)
-            return
+    for line in _typed() if sys.stdin.isatty() else sys.stdin:
         if question := _one_line(line):
             yield question
         else:
             print(f"nq: {HINT}", file=sys.stderr)
+
+
+def _typed() -> Iterator[str]:
+    """Yields the lines that are typed after a prompt, with editing and history, until Ctrl-D."""
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401 - input() uses it
+    with contextlib.suppress(EOFError):
+        while True:
+            yield _type_line()
+    print(file=sys.stderr)
+
+
+def _type_line() -> str:
+    """Returns a line that is typed after a prompt.
+
+    Raises:
+        EOFError: standard input has ended.
+    """
+    if sys.stdout.isatty():
+        return input(PROMPT)
+    print(PROMPT, end="", file=sys.stderr, flush=True)  # stdout is for the answers
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
 
 
 def _answer(reader: Reader, page: Page, question: str, args: argparse.Namespace) -> None:

@@ -8,19 +8,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nq.commands import arguments, terminal
+from nq.commands.parser import Parser
 from nq.errors import Error
 
 DEFAULT_ROOT = Path("runs")
 UNIT_S = {"": 86400, "d": 86400, "h": 3600, "m": 60}
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="nq clean",
         description="Removes what other commands left and can make again: prepared windows, "
         "unfinished runs, the state of finished trainings and, if no folder is given, the stored "
         "choices of the profile auto. Files of others and what a running process uses are kept.",
+        examples=("nq clean --dry-run", "nq clean runs --older-than 7d", "nq clean --runs"),
     )
     parser.add_argument(
         "folders",

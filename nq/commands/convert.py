@@ -8,18 +8,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nq.commands import arguments, terminal
+from nq.commands.parser import Parser
 from nq.config import StorageConfig
 from nq.model.convert import FORMATS, check_storage, convert
 from nq.model.registry import model_folder
 from nq.text import visible
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Returns the parser of the command's arguments."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="nq convert",
         description="Converts a model folder of any kind (this project's, Hugging Face's, Google's "
         "BERT and BERT-Joint, the 2020 port's) to this project's or Hugging Face's, or exports it.",
+        examples=(
+            "nq convert bert_joint my_model",
+            "nq convert small small_onnx --to onnx",
+            "nq convert my_model my_model_8_bits --store int8 --shard-mb 50",
+        ),
     )
     parser.add_argument(
         "source", metavar="SRC", help="model folder of any kind, or name of an installed model"

@@ -18,6 +18,7 @@ COMMANDS = {
     "tune": "fit the decision of a model to one half of annotated data",
     "clean": "remove prepared windows, unfinished runs and caches",
     "eval": "score predictions against gold, as the official nq_eval",
+    "completion": "print the script that completes commands and options in a shell",
 }
 """Each command with its help; ``module_of`` has its module."""
 
@@ -60,6 +61,7 @@ def console(argv: list[str] | None = None) -> int:
 
 def _console(arguments: list[str]) -> int:
     from nq.commands import terminal
+    from nq.text import did_you_mean, visible
 
     terminal.prepare_streams()
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -70,8 +72,8 @@ def _console(arguments: list[str]) -> int:
         return 0
     name, *rest = arguments
     if name not in COMMANDS:
-        print(
-            f"nq: error: unknown command {name!r}; known are {', '.join(COMMANDS)}", file=sys.stderr
-        )
+        like, known = did_you_mean(name, COMMANDS), ", ".join(COMMANDS)
+        error = f"unknown command {visible(name)!r}{like}; known are {known}"
+        print(f"nq: error: {error}", file=sys.stderr)
         return 2
     return int(importlib.import_module(module_of(name)).main(rest))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nq import extras
 from nq.commands import arguments, terminal
+from nq.commands.parser import Parser
 from nq.config import TrainConfig, WindowConfig
 from nq.errors import Error
 from nq.model.registry import model_folder
@@ -19,14 +20,19 @@ if TYPE_CHECKING:
     from nq.preprocess.store import Prepared
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Returns the command's arguments."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="nq preprocess",
         allow_abbrev=False,
         description="Turns questions and their pages into windows as TFRecords, with a manifest "
         "beside them. The same request again reuses the folder. Options that are not listed are "
         "passed to Apache Beam, such as --runner=DirectRunner.",
+        examples=(
+            "nq preprocess --data dev.jsonl.gz --output windows",
+            "nq preprocess --data train.jsonl.gz --output windows --training --negatives 0.1",
+            "nq preprocess --data 'dev/*.jsonl.gz' --output windows --runner=DirectRunner",
+        ),
     )
     arguments.add_data(parser)
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="where to write")

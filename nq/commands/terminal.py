@@ -15,16 +15,22 @@ import json
 import logging
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nq import interruption
+from nq.commands.parser import USAGE, error_line
 from nq.errors import Error
 from nq.extras import install
 from nq.text import visible
 
-FAILED, USAGE = 1, 2
+log = logging.getLogger(__name__)
+
+FAILED = 1
+REPORT_S = 10.0
+"""Seconds between two lines about the progress of a command whose stderr is no terminal."""
 _USER_ERRORS = (OSError, ValueError, ArithmeticError, ImportError, MemoryError, Error)
 
 
@@ -48,6 +54,8 @@ def run(
     """
     prepare_streams()
     with interruption.limited() as interrupted:
+        if getattr(parser, "resumable", False):
+            interrupted.message = interruption.RESUME_MESSAGE
         try:
             code = _run(command, parser, argv, pass_on)
             if not interrupted.number:
@@ -58,7 +66,7 @@ def run(
                 return _report(error, parser)
         interrupted.reported = True
         with contextlib.suppress(OSError):
-            print(interruption.MESSAGE, file=sys.stderr)
+            print(interrupted.message, file=sys.stderr)
         return interrupted.exit_code
 
 
@@ -85,8 +93,7 @@ def _run(
 def _report(error: BaseException, parser: argparse.ArgumentParser) -> int:
     """Prints an error that a user can cause, raises others; returns the exit code."""
     if isinstance(error, UsageError):
-        text = visible(str(error))
-        print(f"{parser.format_usage()}{parser.prog}: error: {text}", file=sys.stderr)
+        print(error_line(parser, str(error)), file=sys.stderr)
         return USAGE
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else FAILED
@@ -193,7 +200,7 @@ def print_result(result: Mapping[str, Any], as_json: bool) -> None:
 
 @contextlib.contextmanager
 def progress_bar(label: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows a progress bar on stderr, or nothing in a pipe.
+    """Shows a progress bar on stderr; in a pipe a line every ``REPORT_S`` seconds.
 
     Yields:
         A function that receives what has just been completed and the total so far.
@@ -201,9 +208,31 @@ def progress_bar(label: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     from tqdm import tqdm
 
     with tqdm(desc=label, unit=f" {unit}", disable=None) as bar:
+        lines = _ProgressLines(label, unit)
 
         def update(new: int, total: int) -> None:
             bar.total = total
             bar.update(new)
+            if bar.disable:
+                lines.update(new, total)
 
         yield update
+
+
+class _ProgressLines:
+    """Logs the progress every ``REPORT_S`` seconds."""
+
+    def __init__(self, label: str, unit: str) -> None:
+        self.label, self.unit, self.done = label, unit, 0
+        self.started = self.reported = time.monotonic()
+
+    def update(self, new: int, total: int) -> None:
+        from tqdm import tqdm
+
+        self.done += new
+        now = time.monotonic()
+        if now - self.reported >= REPORT_S:
+            self.reported, elapsed = now, now - self.started
+            unit = f" {self.unit}"
+            line = tqdm.format_meter(self.done, total, elapsed, 0, prefix=self.label, unit=unit)
+            log.info("%s", line)

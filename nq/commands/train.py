@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nq.commands import arguments, terminal
+from nq.commands.parser import Parser
 from nq.config import DistillationConfig, StorageConfig, TrainConfig, WindowConfig
 from nq.model.registry import model_folder
 from nq.report.unread import unread_line
@@ -16,14 +17,18 @@ from nq.training.train import TrainingJob, train
 ONLY_WITH_TEACHER = ("teacher_weight", "temperature", "teacher_profile")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Returns the parser of the command's arguments."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="nq train",
         description="Trains a model folder from a BERT encoder and annotated questions. "
         "The same command resumes an interrupted training.",
-        epilog=arguments.PROFILES_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=(
+            "nq train --data train.jsonl.gz --init bert_encoder --output my_model",
+            "nq train --data train.jsonl.gz --init small --output my_small --teacher base",
+        ),
+        notes=arguments.PROFILES_HELP,
+        resumable=True,
     )
     arguments.add_data(parser)
     parser.add_argument(

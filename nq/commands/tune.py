@@ -7,19 +7,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nq.commands import arguments, terminal
+from nq.commands.parser import Parser
 from nq.errors import Error
 from nq.model.registry import model_folder
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="nq tune",
-        description="Fits the default decision (weights, calibration, thresholds) to the\n"
-        "examples with even ids, writes it into the model folder, and measures it on those\n"
-        "with odd ids. With --reader it is the decision of both models, in the reader's folder.",
-        epilog=arguments.PROFILES_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Fits the default decision (weights, calibration, thresholds) to the examples "
+        "with even ids, writes it into the model folder, and measures it on those with odd ids. "
+        "With --reader it is the decision of both models, in the reader's folder.",
+        examples=(
+            "nq tune --data dev.jsonl.gz --model my_model",
+            "nq tune --data dev.jsonl.gz --model small --reader my_model",
+        ),
+        notes=arguments.PROFILES_HELP,
     )
     arguments.add_data(parser, note=" of annotated data")
     parser.add_argument("--model", required=True, metavar="DIR", help="model folder")

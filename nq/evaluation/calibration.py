@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import random
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -102,3 +102,22 @@ def error_by_chance(probabilities: Sequence[float], bins: int = BINS, draws: int
         for _ in range(draws)
     ]
     return math.fsum(errors) / draws
+
+
+def area_under_roc(scores: Sequence[float], correct: Sequence[bool]) -> float:
+    """Returns how well scores separate right from wrong answers.
+
+    It is the share of pairs of a right and a wrong answer in which the right one scores higher.
+    Equal scores count as half a pair; without a right or a wrong answer it is 0.5.
+
+    >>> area_under_roc([0.9, 0.4, 0.4, 0.1], [True, True, False, False])
+    0.875
+    """
+    right = [score for score, is_correct in zip(scores, correct, strict=True) if is_correct]
+    wrong = sorted(
+        score for score, is_correct in zip(scores, correct, strict=True) if not is_correct
+    )
+    if not right or not wrong:
+        return 0.5
+    wins = sum(bisect_left(wrong, score) + bisect_right(wrong, score) for score in right)
+    return wins / (2 * len(right) * len(wrong))

@@ -18,6 +18,7 @@ from typing import Any
 
 from nq import extras
 from nq.errors import Error
+from nq.text import did_you_mean
 
 BASELINE = "baseline"
 DEFAULT_PROFILE = "grappler"
@@ -196,7 +197,8 @@ class Profile:
             if part == BASELINE:
                 raise ValueError(f"profile {text!r}: {BASELINE} stands alone; {valid}")
             if part not in OPTIMIZATIONS:
-                raise ValueError(f"profile {text!r}: unknown optimization {part!r}; {valid}")
+                like = did_you_mean(part, (*OPTIMIZATIONS, BASELINE))
+                raise ValueError(f"profile {text!r}: unknown optimization {part!r}{like}; {valid}")
             if parts.count(part) > 1:
                 raise ValueError(f"profile {text!r}: {part!r} is named twice; {valid}")
         impossible = _impossible(frozenset(parts))

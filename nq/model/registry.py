@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nq.bundle import bundled_model
 from nq.errors import Error
-from nq.text import truncate
+from nq.text import did_you_mean, truncate
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -63,9 +63,10 @@ def model_folder(model: str | Path | None = None) -> Path:
             f"the model {model} is not installed (installed: {names}): run pip install "
             f"{DISTRIBUTIONS[model]} in a clone of nq"
         )
+    like = did_you_mean(model, (BUNDLED, *DISTRIBUTIONS, *(entry.name for entry in entries)))
     raise FileNotFoundError(
-        f"no model {truncate(model, 80)!r}: expected a folder, or the name of an installed model "
-        f"({names})"
+        f"no model {truncate(model, 80)!r}{like}: expected a folder, or the name of an installed "
+        f"model ({names})"
     )
 
 

@@ -8,7 +8,8 @@ The evidence of the model (``nq.postprocess.evidence``), the lexical overlap of 
     P(option | block) over its short spans, yes, no and "no short answer".
 
 The most probable block is the long answer, its most probable option but the last one the short
-answer. Both probabilities are calibrated (Platt 1999) and compared with thresholds of their own.
+answer. Both probabilities are calibrated (Platt 1999; yes and no apart from other short answers)
+and compared with thresholds of their own.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class Ranking:
             (Span(start, end + 1),) if kind is AnswerType.SHORT else (),
             kind.yes_no,
             calibrated(probability, weights.long_scale, weights.long_shift),
-            calibrated(short, weights.short_scale, weights.short_shift),
+            calibrated(short, *weights.short_calibration(kind.yes_no is not YesNo.NONE)),
         )
 
 

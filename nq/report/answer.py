@@ -28,7 +28,8 @@ class Answer:
         yes_no: YES, NO, or NONE for an answer in words or no answer.
         long_probability: that the block is right; ``None`` where nothing is answered.
         short_probability: that the short answer is right; ``None`` where nothing is answered.
-        alternatives: other blocks and their short answers, the most probable first.
+        alternatives: the most probable other blocks and their short answers; the most probable
+            short answer first.
     """
 
     question: str
@@ -79,6 +80,7 @@ def make_answer(
     """
     given = _given(prediction, n_best)
     others = [other for other in n_best if other is not given][:top]
+    others.sort(key=lambda other: -other.short_probability)
     return Answer(
         question,
         page,

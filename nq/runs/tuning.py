@@ -16,7 +16,11 @@ from typing import Any
 from nq import folders
 from nq.config import CascadeDecision, DecisionConfig, RankingWeights
 from nq.evaluation import labels, nq_eval
-from nq.evaluation.calibration import error_by_chance, expected_calibration_error
+from nq.evaluation.calibration import (
+    area_under_roc,
+    error_by_chance,
+    expected_calibration_error,
+)
 from nq.formats import inputs
 from nq.formats.predictions import encode_prediction
 from nq.inference.profile import DEFAULT_PROFILE, Profile
@@ -196,28 +200,29 @@ def _fit(folds: Iterable[Iterable[ChoiceSets]], start: RankingWeights) -> Rankin
 
 
 def _calibrate(weights: RankingWeights, gold: Gold, predictions: Predictions) -> RankingWeights:
-    fits = [
-        fit_calibration(
-            [d.score for d in decisions if d.predicted],
-            [d.correct for d in decisions if d.predicted],
-        )
-        for decisions in nq_eval.decisions(gold, predictions, one_annotator=True)
-    ]
-    (long_scale, long_shift), (short_scale, short_shift) = fits
-    return replace(
-        weights,
-        long_scale=long_scale,
-        long_shift=long_shift,
-        short_scale=short_scale,
-        short_shift=short_shift,
-    )
+    long, _ = nq_eval.decisions(gold, predictions, one_annotator=True)
+    answers = {"long": long}
+    for name, is_yes_no in (("short", False), ("yes_no", True)):
+        own = {key: p for key, p in predictions.items() if _is_yes_no(p) == is_yes_no}
+        golds = {key: gold[key] for key in own}
+        _, answers[name] = nq_eval.decisions(golds, own, one_annotator=True)
+    fitted: dict[str, float] = {}
+    for name, decisions in answers.items():
+        given = [d for d in decisions if d.predicted]
+        parts = fit_calibration([d.score for d in given], [d.correct for d in given])
+        fitted |= zip((f"{name}_scale", f"{name}_shift"), parts, strict=True)
+    return replace(weights, **fitted)
+
+
+def _is_yes_no(label: labels.Label) -> bool:
+    return label.yes_no != "none"
 
 
 def _rescaled(label: labels.Label, weights: RankingWeights) -> labels.Label:
     return replace(
         label,
         long_score=calibrated(label.long_score, weights.long_scale, weights.long_shift),
-        short_score=calibrated(label.short_score, weights.short_scale, weights.short_shift),
+        short_score=calibrated(label.short_score, *weights.short_calibration(_is_yes_no(label))),
     )
 
 
@@ -276,13 +281,17 @@ def measure(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> d
 
 
 def _calibration(name: str, decisions: Sequence[nq_eval.Decision]) -> dict[str, float]:
-    """Returns the calibration error, and its expected value if the scores were calibrated."""
+    """Returns how far scores are from the share of right answers, and how well they rank these.
+
+    The calibration error comes with its expected value if the scores were calibrated.
+    """
     predicted = [d for d in decisions if d.predicted]
     scores = [d.score for d in predicted]
     error = expected_calibration_error(scores, [d.correct for d in predicted])
     return {
         f"{name}_calibration_error": error,
         f"{name}_calibration_error_by_chance": error_by_chance(scores),
+        f"{name}_auc": area_under_roc(scores, [d.correct for d in predicted]),
     }
 
 

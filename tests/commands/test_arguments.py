@@ -158,7 +158,7 @@ def test_every_command_has_the_common_options(command: str) -> None:
     assert parser.prog == f"nq {command}"
     text = parser.format_help()
     for option in ("--json", "--verbose", "--help"):
-        assert option in text
+        assert option in text or (command, option) == ("completion", "--json")
     if "--profile" in text:
         assert all(name in text for name in OPTIMIZATIONS)
 
@@ -180,7 +180,7 @@ def test_an_unknown_option_is_a_usage_error(
     assert console([command, "--no-such-option"]) == 2
     out, err = capsys.readouterr()
     assert not out
-    assert err.startswith("usage: ") and f"nq {command}: error: " in err
+    assert err.startswith(f"nq {command}: error: ") and err.count("\n") == 1
 
 
 def test_the_console_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,4 +190,4 @@ def test_the_console_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> N
     assert console(["--version"]) == 0
     assert capsys.readouterr().out.strip().count(".") == 2
     assert console(["aks"]) == 2
-    assert "unknown command 'aks'; known are answer, ask" in capsys.readouterr().err
+    assert "unknown command 'aks' (did you mean 'ask'?)" in capsys.readouterr().err

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pty
+import subprocess
 import sys
 from pathlib import Path
 
@@ -67,6 +70,43 @@ def test_every_question_of_standard_input_gets_one_line(
     assert answers[-1]["question"] == "no line end\ufffd"
     assert err.count("type a question") == 2
     assert all(len(answer["runners_up"]) <= 3 for answer in answers)
+
+
+def read_until(terminal: int, text: str) -> str:
+    """Returns what a process writes to its terminal until it writes ``text``, or ends."""
+    data = b""
+    while text.encode() not in data:
+        try:
+            data += os.read(terminal, 1024)
+        except OSError:  # the process has ended
+            break
+    return data.decode()
+
+
+@pytest.mark.slow
+def test_lines_typed_at_a_terminal_can_be_edited_and_recalled(page: Path, tiny_model: Path) -> None:
+    ours, theirs = pty.openpty()
+    options = ["--json", "--model", str(tiny_model), "--profile", "baseline"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nq.ask", "--interactive", str(page), *options],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    try:
+        read_until(ours, "question: ")
+        os.write(ours, b"whom\x7f built it\n")  # 0x7f deletes the last letter
+        first = read_until(ours, "question: ")
+        os.write(ours, b"\x1b[A\n")  # the key for the line before
+        second = read_until(ours, "question: ")
+        os.write(ours, b"\x04")
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        os.close(ours)
+    assert '"question": "who built it"' in first
+    assert '"question": "who built it"' in second
 
 
 @pytest.mark.parametrize(
@@ -157,7 +197,7 @@ def test_usage_errors(
     out, err = capsys.readouterr()
     assert not out
     assert message in err
-    assert err.startswith("usage: nq ask")
+    assert err.startswith("nq ask: error: ") and err.count("\n") == 1
 
 
 @pytest.mark.parametrize("arguments", [["who"], ["who", "-"], ["--interactive", "PAGE"]])

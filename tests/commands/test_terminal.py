@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from nq.commands import arguments, terminal
+from nq.commands.parser import Parser
 from nq.config import WindowConfig
 from nq.errors import Error
 
@@ -43,9 +44,9 @@ def test_refused_settings_are_a_usage_error(capsys: pytest.CaptureFixture[str]) 
         return 0
 
     assert terminal.run(command, parser(), ["--doc-stride", "0"]) == 2
-    assert capsys.readouterr().err.endswith(
-        "nq test: error: doc_stride must be at least 1, got 0\n"
-    )
+    message = "doc_stride must be at least 1, got 0"
+    expected = f"nq test: error: {message}; nq test --help explains the options\n"
+    assert capsys.readouterr().err == expected
 
 
 @pytest.mark.parametrize(
@@ -217,8 +218,35 @@ def test_control_characters_of_data_are_visible(capsys: pytest.CaptureFixture[st
     assert terminal.explain(OSError(2, "gone", "\x1b.jsonl")) == r"\u001b.jsonl: gone"
 
 
-def test_a_bar_is_silent_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_a_pipe_a_bar_is_a_line_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal.log_to_stderr()
     with terminal.progress_bar("predict", "windows") as update:
         update(3, 10)
-        update(7, 10)
-    assert capsys.readouterr() == ("", "")
+        assert capsys.readouterr() == ("", "")
+        monkeypatch.setattr(terminal, "REPORT_S", 0)
+        update(2, 10)
+        update(5, 10)
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert not out
+    assert [line.split(" [")[0] for line in lines] == [
+        "nq: predict:  50% 5/10",
+        "nq: predict: 100% 10/10",
+    ]
+    assert all(line.endswith(" windows/s]") for line in lines)
+
+
+@pytest.mark.parametrize("resumable", [True, False])
+def test_an_interrupt_says_whether_the_command_can_be_resumed(
+    resumable: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(args: argparse.Namespace) -> int:
+        raise KeyboardInterrupt
+
+    tested = Parser("nq test", "Tests.", resumable=resumable)
+    arguments.add_common(tested)
+    assert terminal.run(command, tested, []) == 130
+    advice = ": run the same command again to resume" if resumable else ""
+    assert capsys.readouterr().err == f"nq: interrupted{advice}\n"

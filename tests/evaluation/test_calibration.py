@@ -6,7 +6,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nq.evaluation.calibration import error_by_chance, expected_calibration_error, reliability
+from nq.evaluation.calibration import (
+    area_under_roc,
+    error_by_chance,
+    expected_calibration_error,
+    reliability,
+)
 
 ANSWERS = st.lists(
     st.tuples(st.floats(0, 1) | st.integers(0, 20).map(lambda i: i / 20), st.booleans())
@@ -39,6 +44,16 @@ def test_bins_and_error_equal_the_slow_implementation(
     error = sum(n / total * abs(share - mean) for n, mean, share in slow if n)
     assert expected_calibration_error(probabilities, correct, bins) == pytest.approx(error)
     assert 0 <= error <= 1
+
+
+@given(ANSWERS)
+def test_the_area_under_the_roc_is_the_share_of_ordered_pairs(
+    answers: list[tuple[float, bool]],
+) -> None:
+    pairs = [(p, q) for p, r in answers if r for q, s in answers if not s]
+    slow = sum((p > q) + (p == q) / 2 for p, q in pairs) / len(pairs) if pairs else 0.5
+    fast = area_under_roc([p for p, _ in answers], [r for _, r in answers])
+    assert fast == pytest.approx(slow)
 
 
 def test_calibrated_probabilities_have_no_error() -> None:

@@ -129,6 +129,25 @@ def test_calibration_is_monotonic_and_gives_probabilities(
     assert calibrated(p, 1.0, 0.0) == pytest.approx(p, abs=1e-8)
 
 
+@given(seeds)
+def test_yes_and_no_are_calibrated_apart_from_other_answers(seed: int) -> None:
+    example, scores = synthetic_pages.page(seed)
+    weights = RankingWeights(short_scale=0.5, yes_no_scale=2.0, yes_no_shift=1.0)
+    plain = rank(example, scores, DecisionConfig()).alternatives(100)
+    changed = rank(example, scores, DecisionConfig(weights=weights)).alternatives(100)
+    for before, after in zip(plain, changed, strict=True):
+        scale, shift = (0.5, 0.0) if after.yes_no is YesNo.NONE else (2.0, 1.0)
+        expected = calibrated(before.short_probability, scale, shift)
+        assert after.short_probability == pytest.approx(expected, abs=1e-6)
+
+
+def test_old_weights_calibrate_yes_and_no_as_other_answers() -> None:
+    old = RankingWeights.from_dict({"short_scale": 0.5, "short_shift": -1.0})
+    assert old.short_calibration(True) == old.short_calibration(False) == (0.5, -1.0)
+    new = {"short_scale": 0.5, "short_shift": -1.0, "yes_no_scale": 2.0, "yes_no_shift": 0.0}
+    assert RankingWeights.from_dict(new).short_calibration(True) == (2.0, 0.0)
+
+
 @pytest.mark.parametrize("p", [0.0, 1.0])
 def test_log_odds_of_certainty_are_finite(p: float) -> None:
     assert abs(log_odds(p)) == pytest.approx(np.log(1e9), rel=1e-6)

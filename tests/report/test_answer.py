@@ -70,6 +70,12 @@ def test_top_limits_the_alternatives(top: int, count: int) -> None:
     assert ("runners-up" in render(answer)) == (count > 0)
 
 
+def test_runners_up_are_in_the_order_of_the_percentages_shown() -> None:
+    first, second, third = N_BEST
+    answer = make(BOTH, (first, replace(second, short_probability=0.0005), third))
+    assert [a.text for a in answer.alternatives] == ["yes", "Tom Hale"]
+
+
 def test_long_answer_only() -> None:
     answer = make(Prediction(0, SECOND, 0.9), top=1)
     text = render(answer)

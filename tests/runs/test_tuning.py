@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.bundle import bundled_sample
-from nq.config import DecisionConfig
-from nq.evaluation import nq_eval
+from nq.config import DecisionConfig, RankingWeights
+from nq.evaluation import labels, nq_eval
+from nq.postprocess.ranking import calibrated
 from nq.runs import tuning
 from nq.runs.job import Job
 from nq.runs.scoring import PhaseTimer, Plan, open_scoring
@@ -77,6 +78,21 @@ def test_calibration_uses_predictions_by_weights_fitted_without_the_example(
         abs(before_calibration(before, i) - before_calibration(after, i)) for i in other_folds
     ]
     assert min(differences) > 1e-3
+
+
+def test_yes_and_no_are_calibrated_by_their_own_outcomes() -> None:
+    def label(yes_no: str, score: float) -> labels.Label:
+        return labels.Label(labels.Span(0, 9), (), yes_no, score, score)
+
+    numbers = range(400)
+    gold: tuning.Gold = {i: [label("yes" if i % 4 else "no", 0.0)] for i in numbers}
+    predictions: tuning.Predictions = {i: label("yes", 0.2 + i / 1000) for i in numbers}
+    weights = tuning._calibrate(RankingWeights(), gold, predictions)
+    assert (weights.short_scale, weights.short_shift) == (1.0, 0.0)  # there are no such answers
+    mean = sum(
+        calibrated(p.short_score, *weights.short_calibration(True)) for p in predictions.values()
+    ) / len(predictions)
+    assert mean == pytest.approx(0.75, abs=0.02)
 
 
 def test_each_example_with_an_even_id_is_in_one_fold_and_no_other_is_in_any() -> None:

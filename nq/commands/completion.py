@@ -1,0 +1,66 @@
+"""``nq completion``: prints a script that completes commands, options and files in a shell."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Sequence
+
+from nq.commands import terminal
+from nq.commands.main import COMMANDS, module_of
+from nq.commands.parser import Parser
+from nq.inference.profile import AUTO, BASELINE, OPTIMIZATIONS
+
+PROFILE = "P"
+PATHS = ("DIR", "DST", "FILE", "FOLDER", "MODEL", "PATH", "QUESTION, PAGE", "SRC")
+"""Placeholders of arguments that are paths."""
+
+
+def parser() -> Parser:
+    """Returns the parser of the command."""
+    import shtab
+
+    parser = Parser(
+        prog="nq completion",
+        description="Prints a script that completes commands, options and file names. A shell "
+        "reads it at its start, or from the folder of its completions.",
+        examples=(
+            'eval "$(nq completion bash)"',
+            "nq completion zsh > ~/.zfunc/_nq",
+        ),
+    )
+    parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS, help="whose language to use")
+    parser.add_argument(
+        "--verbose", action="store_true", help="log more, and show the traceback of an error"
+    )
+    return parser
+
+
+def all_commands() -> argparse.ArgumentParser:
+    """Returns a parser with all commands and options, each with what completes its value."""
+    import shtab
+
+    names = shtab.cmd(f"echo {AUTO} {BASELINE} {' '.join(OPTIMIZATIONS)}")
+    values = {**dict.fromkeys(PATHS, shtab.FILE), PROFILE: names}
+    root = argparse.ArgumentParser(prog="nq")
+    commands = root.add_subparsers()
+    for name, text in COMMANDS.items():
+        own = importlib.import_module(module_of(name)).parser()
+        for action in own._actions:  # argparse has no public list of them
+            if action.metavar in values:
+                action.complete = values[action.metavar]
+        commands.add_parser(name, help=text, parents=[own], add_help=False)
+    return root
+
+
+def completion(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    import shtab
+
+    print(shtab.complete(all_commands(), args.shell))
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    return terminal.run(completion, parser(), argv)
