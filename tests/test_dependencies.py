@@ -47,6 +47,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("nq.checksums", "nq.config", "nq.errors", "nq.folders", "nq.records"),
         *("nq.formats", "nq.tracking"),
         *("nq.preprocess", "nq.preprocess.tokenizers", "nq.model", "nq.inference"),
+        *("nq.postprocess", "nq.runs"),
     ),
     "nq.inference": (
         *("nq.config", "nq.errors", "nq.extras", "nq.records", "nq.text"),

@@ -12,7 +12,8 @@ from nq.commands.parser import Parser
 from nq.config import DistillationConfig, StorageConfig, TrainConfig, WindowConfig
 from nq.model.registry import model_folder
 from nq.report.unread import unread_line
-from nq.training.train import TrainingJob, train
+from nq.training.curves import MEASURED, STEP
+from nq.training.train import EVALUATE_EVERY, TrainingJob, train
 
 ONLY_WITH_TEACHER = ("teacher_weight", "temperature", "teacher_profile")
 
@@ -45,6 +46,21 @@ def parser() -> Parser:
     arguments.add_storage(parser, only=("store",))
     arguments.add_settings(parser, WindowConfig)
     arguments.add_settings(parser, TrainConfig)
+    held_out = parser.add_argument_group("held-out questions")
+    held_out.add_argument(
+        "--dev",
+        nargs="+",
+        default=(),
+        metavar="FILE",
+        help="annotated files, globs or folders that the model is measured on during the training; "
+        "the weights with the best micro-F1 are kept",
+    )
+    held_out.add_argument(
+        "--evaluate-every",
+        type=arguments.positive,
+        metavar="N",
+        help=f"steps between two evaluations (default: {EVALUATE_EVERY})",
+    )
     teacher = parser.add_argument_group("teacher")
     teacher.add_argument(
         "--teacher",
@@ -66,6 +82,8 @@ def parser() -> Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Trains the model and prints the result."""
+    if args.evaluate_every and not args.dev:
+        raise terminal.UsageError("--evaluate-every needs --dev")
     given = [name for name in ONLY_WITH_TEACHER if getattr(args, name) is not None]
     if given and args.teacher is None:
         raise terminal.UsageError(f"--{given[0].replace('_', '-')} needs --teacher")
@@ -85,6 +103,8 @@ def run(args: argparse.Namespace) -> int:
         teacher=None if args.teacher is None else model_folder(args.teacher),
         distillation=distillation,
         teacher_profile=args.teacher_profile,
+        dev=tuple(args.dev),
+        evaluate_every=args.evaluate_every or EVALUATE_EVERY,
     )
     result = train(job, track=arguments.tracking_config(args))
     if args.json:
@@ -94,6 +114,9 @@ def run(args: argparse.Namespace) -> int:
             f"trained {result.steps} steps of {job.config.batch_size} of {result.windows} windows "
             f"to loss {result.loss:.3f}; model in {result.output}"
         )
+        if result.best:
+            shown = ", ".join(f"{name} {result.best[name]:.3f}" for name in MEASURED)
+            print(f"weights of step {result.best[STEP]}, on held-out questions: {shown}")
         if result.unread_blocks:
             print(unread_line(result.truncated_pages, result.unread_blocks))
     return 0

@@ -88,7 +88,7 @@ TRAINING = Kind(
     holder="another training",
     files=r"(?:config|nq|tokenizer|tokenizer_config|vocab)\.json|model\.safetensors|README\.md"
     r"|vocab(?:-nq)?\.txt|merges\.txt|(?:spiece|sentencepiece(?:\.bpe)?)\.model"
-    r"|training/(?:training_state\.json|\d+-training_state\.npz|[0-9a-f]{12}\.mlflow_run)"
+    r"|training/(?:training_state\.json|best_weights\.npz|\d+-training_state\.npz|[0-9a-f]{12}\.mlflow_run)"
     r"|training/teacher/(?:request\.json|part-\d{6,}\.npz)",
     folders="training|training/teacher",
     signs=(

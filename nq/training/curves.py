@@ -1,4 +1,4 @@
-"""The losses of a training, step by step."""
+"""The losses of a training, step by step, and its evaluations."""
 
 from __future__ import annotations
 
@@ -8,3 +8,10 @@ PARTS = ("hard_loss", "soft_loss")
 
 Curves = dict[str, list[float]]
 """The values of ``LOSS``, and with a teacher of ``PARTS``, of all steps."""
+
+STEP = "step"
+MEASURED = ("micro_f1", "long_f1", "short_f1")
+"""The figures of an evaluation on held-out questions."""
+
+Figures = dict[str, float]
+"""``STEP`` and ``MEASURED`` of an evaluation."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from nq.config import TrainConfig
 from nq.errors import DamagedError
 from nq.folders import TRAINING
 from nq.model.joint import check_length
-from nq.training.curves import LOSS, PARTS, Curves
+from nq.training.curves import LOSS, PARTS, Curves, Figures
 from nq.training.distillation import Distillation
+from nq.training.held_out import Evaluations
 from nq.training.levels import LayerwiseAdamW, freeze
 from nq.training.sampling import Sampling
 from nq.training.windows import TrainingWindows, digest
@@ -95,6 +96,21 @@ def identity(model: keras.Model, windows: TrainingWindows, config: TrainConfig) 
     return {**config.to_dict(), "windows": windows.digest(), "start": start}
 
 
+@dataclass
+class Progress:
+    """What a training has done.
+
+    Args:
+        step: number of steps.
+        losses: of these steps.
+        evaluations: on held-out questions; empty without any.
+    """
+
+    step: int = 0
+    losses: Curves = field(default_factory=dict)
+    evaluations: list[Figures] = field(default_factory=list)
+
+
 @dataclass(frozen=True)
 class TrainingState:
     """The variables of an unfinished training in a folder.
@@ -107,35 +123,36 @@ class TrainingState:
     folder: Path
     identity: dict[str, Any]
 
-    def restore(self, variables: Sequence[Any]) -> tuple[int, Curves]:
-        """Assigns the saved values, and returns the number of steps done and their losses.
+    def restore(self, variables: Sequence[Any]) -> Progress:
+        """Assigns the saved values, and returns what has been done.
 
         A state that is damaged is logged and ignored; the next one replaces it.
         """
         try:
             saved = checksums.read_json(self.folder / PROGRESS)
             if saved["settings"] != self.identity:
-                return 0, {}
+                return Progress()
             arrays = checksums.read_arrays(self.folder / saved["file"])
             values = [arrays[str(i)] for i in range(len(variables))]
             losses = {LOSS: list(saved["losses"])}
             losses |= {name: list(saved[name]) for name in PARTS if name in saved}
         except FileNotFoundError:
-            return 0, {}
+            return Progress()
         except (DamagedError, LookupError) as error:
             log.warning("%s; the training starts again at its first step", error)
-            return 0, {}
+            return Progress()
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
-        return int(saved["step"]), losses
+        return Progress(int(saved["step"]), losses, saved.get("evaluations", []))
 
-    def save(self, variables: Sequence[Any], step: int, losses: Curves) -> None:
-        """Saves the values of all variables after ``step`` steps, completely or not at all."""
+    def save(self, variables: Sequence[Any], done: Progress) -> None:
+        """Saves the values of all variables after some steps, completely or not at all."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        name = f"{step}-{STATE}"
+        name, losses = f"{done.step}-{STATE}", done.losses
         arrays = {str(i): np.asarray(v.numpy()) for i, v in enumerate(variables)}
         checksums.write_arrays(self.folder / name, arrays)
-        saved = {"settings": self.identity, "file": name, "step": step, "losses": losses[LOSS]}
+        saved: dict[str, Any] = {"settings": self.identity, "file": name, "step": done.step}
+        saved |= {"losses": losses[LOSS], "evaluations": done.evaluations}
         saved |= {part: losses[part] for part in PARTS if part in losses}
         checksums.write_json(self.folder / PROGRESS, saved)
         for path in self.folder.glob(f"*-{STATE}"):
@@ -150,6 +167,7 @@ def fit(
     state: TrainingState,
     on_step: Callable[[Curves, int], None] = lambda losses, total: None,
     distillation: Distillation | None = None,
+    evaluations: Evaluations | None = None,
 ) -> Curves:
     """Trains a model in place, from the state of an interrupted training if there is one.
 
@@ -159,6 +177,7 @@ def fit(
         state: where the variables are saved and restored.
         on_step: called after each step with the losses so far and the total number of steps.
         distillation: the teacher's part, if there is a teacher.
+        evaluations: on held-out questions; the model gets the weights of the best one in the end.
 
     Returns:
         The losses of every step, including those before an interruption.
@@ -178,15 +197,22 @@ def fit(
     compile_for_training(model, config, sampling.total, distillation)
     model.optimizer.build(model.trainable_variables)
     variables = [*model.variables, *model.optimizer.variables]
-    done, losses = state.restore(variables)
-    for step, rows in sampling.steps_after(done):
+    done = state.restore(variables)
+    if evaluations:
+        evaluations.done = done.evaluations
+    for step, rows in sampling.steps_after(done.step):
         model.reset_metrics()
         batch = distillation.batch(windows, rows) if distillation else windows.batch(rows)
         logs = model.train_on_batch(*batch, return_dict=True)
         parts = distillation.curves(logs) if distillation else {}
         for name, value in {LOSS: float(logs["loss"]), **parts}.items():
-            losses.setdefault(name, []).append(value)
-        on_step(losses, sampling.total)
-        if (step + 1) % config.save_every == 0:
-            state.save(variables, step + 1, losses)
-    return losses
+            done.losses.setdefault(name, []).append(value)
+        done.step = step + 1
+        on_step(done.losses, sampling.total)
+        if evaluations:
+            evaluations.after(done.step, sampling.total)
+        if done.step % config.save_every == 0:
+            state.save(variables, done)
+    if evaluations:
+        evaluations.assign_best()
+    return done.losses

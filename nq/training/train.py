@@ -5,9 +5,11 @@ TensorFlow and numpy are imported when a training starts, so that a job is cheap
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,14 +24,18 @@ from nq.config import (
 )
 from nq.inference.profile import Profile
 from nq.model.runtime import import_tensorflow
-from nq.training.curves import LOSS, Curves
+from nq.training.curves import LOSS, MEASURED, STEP, Curves, Figures
 
 if TYPE_CHECKING:
+    from nq.inference.network import Network
     from nq.preprocess.store import Prepared
+    from nq.preprocess.tokenizers.base import Tokenizer
+    from nq.training.held_out import Evaluations
+    from nq.training.teacher import Teacher
 
 log = logging.getLogger(__name__)
 
-REPORT_EVERY, FINAL_STEPS = 50, 100
+REPORT_EVERY, FINAL_STEPS, EVALUATE_EVERY = 50, 100, 200
 PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
 
@@ -50,6 +56,9 @@ class TrainingJob:
         teacher: model folder whose probabilities are trained on too.
         distillation: how, if there is a teacher.
         teacher_profile: optimizations of the teacher; by default the fastest without rounding.
+        dev: annotated files, globs or folders, which the model is measured on during the training;
+            the weights of the best evaluation are kept.
+        evaluate_every: steps between two evaluations.
     """
 
     files: tuple[str, ...]
@@ -64,6 +73,8 @@ class TrainingJob:
     teacher: Path | None = None
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
     teacher_profile: Profile | None = None
+    dev: tuple[str, ...] = ()
+    evaluate_every: int = EVALUATE_EVERY
 
     @property
     def teacher_settings(self) -> dict[str, Any]:
@@ -90,7 +101,8 @@ class TrainingResult:
 
     ``steps`` includes those before an interruption, ``loss`` is the mean of the last
     ``FINAL_STEPS`` steps, ``train_s`` the seconds of training and saving, and ``unread_blocks`` the
-    blocks beyond ``max_contexts``, of ``truncated_pages`` pages.
+    blocks beyond ``max_contexts``, of ``truncated_pages`` pages. ``best`` has the step and the
+    figures of the evaluation whose weights are kept.
     """
 
     output: Path
@@ -102,6 +114,7 @@ class TrainingResult:
     unread_blocks: int
     loss: float
     train_s: float
+    best: dict[str, float] | None = None
 
 
 def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingResult:
@@ -123,19 +136,25 @@ def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingR
     others = filter(None, (job.card, job.teacher))
     with (
         inputs.input_files(job.files) as files,
-        folders.hold(job.output, folders.TRAINING, (*files, job.init, *others)),
+        inputs.input_files(job.dev) if job.dev else contextlib.nullcontext(()) as dev,
+        folders.hold(job.output, folders.TRAINING, (*files, *dev, job.init, *others)),
     ):
-        return _train(job, tuple(files), card, track)
+        return _train(job, tuple(files), tuple(dev), card, track)
 
 
 def _train(
-    job: TrainingJob, files: tuple[str, ...], card: str, track: TrackingConfig | None
+    job: TrainingJob,
+    files: tuple[str, ...],
+    dev: tuple[str, ...],
+    card: str,
+    track: TrackingConfig | None,
 ) -> TrainingResult:
     """Trains a model; the caller holds the output folder.
 
     Args:
         job: the description of the training.
         files: the input files.
+        dev: the held-out files.
         card: text of the model card.
         track: where MLflow records the training.
     """
@@ -148,7 +167,7 @@ def _train(
     import numpy as np
     from tqdm import tqdm
 
-    from nq.formats.streams import shown
+    from nq.inference.network import Network
     from nq.model import joint
     from nq.preprocess.tokenizers.load import load_tokenizer
     from nq.training.loop import STATE_FOLDER, TrainingState, fit, identity
@@ -171,20 +190,12 @@ def _train(
     report = checkpoint.fill(model, tensors, table)
     del tensors
     missing = ", ".join(report.missing) or "nothing"
-    counts = prepared.examples, prepared.windows
-    log.info("%d examples, %d windows; not in the checkpoint: %s", *counts, missing)
-    params = {
-        "init": job.init.name,
-        "data": ", ".join(shown(Path(file).name) for file in files),
-        "limit": job.limit,
-        **job.teacher_settings,
-        **({"teacher_profile": teacher.profile} if teacher else {}),
-        **{f"train.{name}": value for name, value in config.to_dict().items()},
-        **{f"windows.{name}": value for name, value in windows.to_dict().items()},
-    }
+    text = "%d examples, %d windows; not in the checkpoint: %s"
+    log.info(text, prepared.examples, prepared.windows, missing)
+    params = _params(job, files, dev, teacher)
     settings = track or TrackingConfig()
-    taught = {"teacher": {**teacher.identity, **job.distillation.to_dict()}} if teacher else {}
-    state = TrainingState(work, {**identity(model, data, config), **taught})
+    own = {**identity(model, data, config), **_other_identity(job, dev, teacher)}
+    state = TrainingState(work, own)
     content = repr(sorted((params | state.identity).items()))
     digest = hashlib.sha256(content.encode()).hexdigest()
     with tracking.start(
@@ -201,12 +212,15 @@ def _train(
         started = time.perf_counter()
         with tqdm(unit=" steps", disable=None) as bar:
             progress = TrainingProgress(bar, run)
-            losses = fit(model, data, config, state, progress, distillation)
+            measured = dev, tokenizer, Network(shape, model), progress
+            evaluations = _evaluations(job, *measured) if dev else None
+            losses = fit(model, data, config, state, progress, distillation, evaluations)
         progress.record(losses)
         loss = float(np.mean(losses[LOSS][-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
-    own = checkpoint.ModelSettings(windows)
-    checkpoint.save(job.output, model, shape, tokenizer, own, card, job.storage)
+    checkpoint.save(
+        job.output, model, shape, tokenizer, checkpoint.ModelSettings(windows), card, job.storage
+    )
     return TrainingResult(
         output=job.output,
         examples=prepared.examples,
@@ -217,7 +231,43 @@ def _train(
         unread_blocks=prepared.unread_blocks,
         loss=loss,
         train_s=time.perf_counter() - started,
+        best=evaluations.best if evaluations else None,
     )
+
+
+def _params(
+    job: TrainingJob, files: Sequence[str], dev: Sequence[str], teacher: Teacher | None
+) -> dict[str, Any]:
+    """Returns the parameters of the MLflow run."""
+    from nq.formats.streams import shown
+
+    def names(paths: Sequence[str]) -> str:
+        return ", ".join(shown(Path(path).name) for path in paths)
+
+    return {
+        "init": job.init.name,
+        "data": names(files),
+        "limit": job.limit,
+        **({"dev": names(dev), "evaluate_every": job.evaluate_every} if dev else {}),
+        **job.teacher_settings,
+        **({"teacher_profile": teacher.profile} if teacher else {}),
+        **{f"train.{name}": value for name, value in job.config.to_dict().items()},
+        **{f"windows.{name}": value for name, value in job.windows.to_dict().items()},
+    }
+
+
+def _other_identity(
+    job: TrainingJob, dev: Sequence[str], teacher: Teacher | None
+) -> dict[str, Any]:
+    """Returns what the result depends on besides ``identity``: teacher and held-out questions."""
+    from nq.formats.inputs import sha256
+
+    identity: dict[str, Any] = {}
+    if teacher:
+        identity["teacher"] = {**teacher.identity, **job.distillation.to_dict()}
+    if dev:
+        identity |= {"dev": [sha256(path) for path in dev], "evaluate_every": job.evaluate_every}
+    return identity
 
 
 def _windows(job: TrainingJob, files: tuple[str, ...], folder: Path) -> tuple[Prepared, Any]:
@@ -250,6 +300,29 @@ def _windows(job: TrainingJob, files: tuple[str, ...], folder: Path) -> tuple[Pr
     return prepared, windows
 
 
+def _evaluations(
+    job: TrainingJob,
+    files: Sequence[str],
+    tokenizer: Tokenizer,
+    network: Network,
+    progress: TrainingProgress,
+) -> Evaluations:
+    """Returns the evaluations of a training on held-out questions.
+
+    Raises:
+        ValueError: no question has an annotation.
+    """
+    from nq.training.held_out import BEST_WEIGHTS, Evaluations, HeldOutQuestions
+    from nq.training.loop import STATE_FOLDER
+
+    questions = HeldOutQuestions(files, tokenizer, job.windows, network)
+    questions.check()
+    file = job.output / STATE_FOLDER / BEST_WEIGHTS
+    return Evaluations(
+        questions.measure, job.evaluate_every, network.model, file, progress.evaluated
+    )
+
+
 class TrainingProgress:
     """Reports the steps of a training: a bar, or log lines without a terminal, and a loss curve.
 
@@ -275,6 +348,14 @@ class TrainingProgress:
                 recent = {name: sum(x[first:]) / (step - first) for name, x in losses.items()}
                 shown = ", ".join(f"{name} {value:.3f}" for name, value in recent.items())
                 log.info("step %d of %d, %s", step, total, shown)
+
+    def evaluated(self, figures: Figures, is_best: bool) -> None:
+        """Reports an evaluation on held-out questions, and whether it is the best so far."""
+        step, values = int(figures[STEP]), {f"dev/{name}": figures[name] for name in MEASURED}
+        if step > self.run.last_step(next(iter(values))):
+            self.run.metrics(values, step)
+        shown = ", ".join(f"{name} {values[f'dev/{name}']:.3f}" for name in MEASURED)
+        log.info("step %d, held-out %s%s", step, shown, ", the best so far" if is_best else "")
 
     def record(self, losses: Curves) -> None:
         """Adds the steps that are not in the curves yet."""

@@ -63,7 +63,8 @@ def test_train_tune_answer(
 def curve(store: str, status: str = "FINISHED", name: str = "loss") -> dict[int, float]:
     """Returns a loss of each step, in order, of the only run with that status in the store."""
     (run,) = (run for run in runs(store) if run.info.status == status)
-    points = MlflowClient(store).get_metric_history(run.info.run_id, f"train/{name}")
+    key = name if "/" in name else f"train/{name}"
+    points = MlflowClient(store).get_metric_history(run.info.run_id, key)
     assert len({point.step for point in points}) == len(points)
     return {point.step: point.value for point in sorted(points, key=lambda point: point.step)}
 
@@ -259,6 +260,78 @@ def test_a_teacher_that_cannot_teach_is_one_line(
     assert message in lines[-1]
     assert code == 2 or len(lines) == 1
     assert not list(Path("out").iterdir())
+
+
+@pytest.mark.slow
+def test_the_best_weights_on_held_out_questions_are_kept(
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A training is killed behind an evaluation; resumed, it ends as the undisturbed one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    records = bundled_sample().read_text("utf-8").splitlines(keepends=True)
+    Path("data.jsonl").write_text("".join(records[:20]), "utf-8")
+    Path("dev.jsonl").write_text("".join(records[20:]) + "not a record\n", "utf-8")
+    recipe = ["--data", "data.jsonl", "--init", str(tiny_model), *SIZES, "--dev", "dev.jsonl"]
+    recipe += ["--evaluate-every", "20", "--batch-size", "8", "--epochs", "20", "--json"]
+    recipe += ["--save-every", "15", "--learning-rate", "5e-3", "--dropout", "0"]
+    assert console(["train", *recipe, "--output", "whole", "--tracking-uri", "sqlite:///w.db"]) == 0
+    out, err = capsys.readouterr()
+    assert err.count("1 bad records in the held-out files are skipped") == 1
+    whole = json.loads(out)
+    figures = curve("sqlite:///w.db", name="dev/micro_f1")
+    steps = whole["steps"]
+    assert list(figures) == sorted({*range(20, steps + 1, 20), steps})
+    best = whole["best"]
+    assert best["micro_f1"] == pytest.approx(max(figures.values()))
+    assert best["step"] == min(s for s, f1 in figures.items() if f1 == max(figures.values()))
+    run = ["--data", "dev.jsonl", "--model", "whole", "--profile", "grappler", "--no-track"]
+    assert console(["answer", *run, "--json"]) == 0
+    answered = json.loads(capsys.readouterr().out)["metrics"]
+    assert answered["micro_f1_best"] == pytest.approx(best["micro_f1"])
+
+    command = [sys.executable, "-m", "nq.train", *recipe, "--output", "out"]
+    killed_at(command, tmp_path, b"nq: step 40, held-out ")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    assert json.loads(done.stdout)["best"] == best
+    assert list(curve(f"sqlite:///{tmp_path}/mlflow.db", name="dev/long_f1")) == list(figures)
+    name = "model.safetensors"
+    assert Path("out", name).read_bytes() == Path("whole", name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--evaluate-every", "5"], 2, "--evaluate-every needs --dev"),
+        (["--dev", "data.jsonl", "--evaluate-every", "0"], 2, "must be at least 1, got 0"),
+        (["--dev", "missing.jsonl"], 1, "no file matches missing.jsonl"),
+        (["--dev", "without.jsonl"], 1, "no annotations in without.jsonl: give annotated"),
+        (["--dev", "out/x.jsonl"], 1, "out"),
+    ],
+)
+def test_held_out_questions_that_measure_nothing_are_one_line(
+    arguments: list[str],
+    code: int,
+    message: str,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    record = json.loads(bundled_sample().read_text(encoding="utf-8").splitlines()[0])
+    Path("data.jsonl").write_text(json.dumps(record), encoding="utf-8")
+    del record["annotations"]
+    Path("without.jsonl").write_text(json.dumps(record), encoding="utf-8")
+    recipe = ["--data", "data.jsonl", "--init", str(tiny_model), "--output", "out", "--no-track"]
+    recipe += ["--negatives", "1", "--batch-size", "2"]
+    assert console(["train", *recipe, *SIZES, *arguments]) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert message in lines[-1]
+    assert not Path("out", "model.safetensors").exists()
 
 
 @pytest.mark.parametrize("negatives", ["0", "1"])  # a page without annotation is no negative

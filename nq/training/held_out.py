@@ -1,0 +1,159 @@
+"""Measures a model on held-out questions during its training, and keeps its best weights.
+
+Thresholds are those of the best F1 on the held-out questions, since the model has not been tuned.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from nq import checksums
+from nq.config import DecisionConfig, WindowConfig
+from nq.errors import DamagedError
+from nq.formats import inputs
+from nq.formats.predictions import encode_prediction
+from nq.inference.batches import Shape
+from nq.inference.engine import Computation
+from nq.inference.network import Network
+from nq.inference.predictor import Predictor
+from nq.inference.profile import Profile
+from nq.inference.scorer import feature_rows, score_examples
+from nq.inference.top_k import TopK
+from nq.postprocess.decision import RULES, decide
+from nq.preprocess.features import features
+from nq.preprocess.tokenizers.base import Tokenizer
+from nq.records import Columns, Example
+from nq.runs.evaluate import Evaluation
+from nq.training.curves import MEASURED, STEP, Figures
+
+log = logging.getLogger(__name__)
+
+BEST_WEIGHTS = "best_weights.npz"
+CHOSEN_BY = MEASURED[0]
+METRICS = ("micro_f1_best", "long-best-threshold-f1", "short-best-threshold-f1")
+"""The metrics of ``nq_eval`` that are ``MEASURED``, in their order."""
+BATCH_SIZE = 16
+PROFILE, DECISION = Profile.parse("grappler+buckets"), DecisionConfig()
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutQuestions:
+    """Annotated questions that a model in training is measured on.
+
+    Args:
+        files: annotated input files.
+        tokenizer, windows: how pages become windows.
+        network: the model in training; its present weights are measured.
+    """
+
+    files: Sequence[str]
+    tokenizer: Tokenizer
+    windows: WindowConfig
+    network: Network
+
+    def measure(self) -> Figures:
+        """Returns the figures ``MEASURED`` of the model.
+
+        Raises:
+            ValueError: no question has an annotation.
+            ArithmeticError: logits are not finite.
+        """
+        evaluation = Evaluation()
+        for example, scores in score_examples(self._predictor, self._windows()):
+            prediction = decide(example, scores, DECISION).prediction
+            evaluation.add(example, encode_prediction(prediction))
+        metrics = evaluation.metrics()
+        return {name: metrics[key] for name, key in zip(MEASURED, METRICS, strict=True)}
+
+    @cached_property
+    def _predictor(self) -> Predictor:
+        rule = RULES[DECISION.rule]
+        computation = Computation(self.network, PROFILE, TopK(rule.k, rule.text_only))
+        return Predictor(computation, Shape(BATCH_SIZE, self.windows.max_seq_length), None)
+
+    def check(self) -> None:
+        """Checks that there is something to measure, and logs the bad records.
+
+        Raises:
+            ValueError: no question has an annotation.
+        """
+        bad = sum(not isinstance(item, Example) for item in self._items())
+        if bad:
+            log.warning("%d bad records in the held-out files are skipped", bad)
+        if not any(item.annotations for item in self._items() if isinstance(item, Example)):
+            raise ValueError(
+                f"no annotations in {', '.join(self.files)}: give annotated questions to --dev"
+            )
+
+    def _items(self) -> Iterator[Any]:
+        return (item for file in self.files for _, item in inputs.read_records(file))
+
+    def _windows(self) -> Iterator[tuple[Example, Columns]]:
+        for item in self._items():
+            if isinstance(item, Example) and item.annotations:
+                yield item, feature_rows(features(item, self.tokenizer, self.windows))
+
+
+@dataclass(eq=False)
+class Evaluations:
+    """The evaluations of a training; the weights of the best one are kept in a file.
+
+    An interrupted training repeats those that its state does not have, with the same figures, so
+    that the file has the weights of the best one again.
+
+    Args:
+        measure: returns the figures of the model as it is.
+        every: steps between two evaluations; there is one after the last step too.
+        model: whose weights are kept.
+        file: where.
+        report: receives the figures of each evaluation, and whether they are the best so far.
+        done: the evaluations so far.
+    """
+
+    measure: Callable[[], Figures]
+    every: int
+    model: keras.Model
+    file: Path
+    report: Callable[[Figures, bool], None]
+    done: list[Figures] = field(default_factory=list)
+
+    @property
+    def best(self) -> Figures:
+        """The first of the evaluations with the highest figure ``CHOSEN_BY``."""
+        return max(self.done, key=lambda figures: figures[CHOSEN_BY])
+
+    def after(self, step: int, total: int) -> None:
+        """Evaluates the model if it is due after ``step`` of ``total`` steps.
+
+        Raises:
+            OSError: the weights cannot be written.
+        """
+        if step % self.every and step != total:
+            return
+        figures = {STEP: step, **self.measure()}
+        self.done.append(figures)
+        is_best = self.best is figures
+        if is_best:
+            arrays = {str(i): weight.numpy() for i, weight in enumerate(self.model.weights)}
+            checksums.write_arrays(self.file, arrays)
+        self.report(figures, is_best)
+
+    def assign_best(self) -> None:
+        """Gives the model the weights of the best evaluation; a damaged file is logged."""
+        if not self.done or self.best is self.done[-1]:
+            return
+        try:
+            arrays = checksums.read_arrays(self.file)
+            values = [arrays[str(i)] for i in range(len(self.model.weights))]
+        except (OSError, DamagedError, LookupError) as error:
+            log.warning("%s; the model has the weights of the last step instead", error)
+            return
+        for weight, value in zip(self.model.weights, values, strict=True):
+            weight.assign(value)
