@@ -114,8 +114,8 @@ def word_f1(answer: str, gold: str) -> float:
 
 def measure(args: argparse.Namespace) -> int:
     """Runs the command."""
-    windows = arguments.window_settings(args, args.model)
-    job = Job(args.data, args.model, args.profile, windows, limit=args.limit, keep_scores=True)
+    job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
+    job = replace(job, windows=arguments.window_settings(args, job.model))
     with tempfile.TemporaryDirectory() as folder:
         with terminal.progress_bar("read", "windows") as bar:
             finished = run(replace(job, root=Path(folder)), progress=bar)
