@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.errors.finished import FinishedRun, read_run
 from experiments.margin import REMAINDERS, in_half
 from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
@@ -25,6 +24,7 @@ from nq.errors import Error
 from nq.formats.predictions import encode_prediction
 from nq.postprocess.decision import RULES, decide
 from nq.runs.evaluate import Evaluation
+from nq.runs.finished import FinishedRun, read_run
 from nq.runs.job import Job
 from nq.runs.run import run
 

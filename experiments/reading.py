@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.errors.finished import read_run
 from experiments.margin import REMAINDERS, in_half
 from experiments.string_match import normalized
 from nq.commands import arguments, terminal
@@ -30,6 +29,7 @@ from nq.postprocess.blocks import block_of_token
 from nq.postprocess.fit import gold_longs
 from nq.postprocess.spans import pairs
 from nq.records import Example, Span, WindowScores
+from nq.runs.finished import read_run
 from nq.runs.job import Job
 from nq.runs.run import run
 

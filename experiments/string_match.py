@@ -49,7 +49,7 @@ def normalized(text: str) -> str:
 
 def match(args: argparse.Namespace) -> int:
     """Runs the command."""
-    from experiments.errors.finished import read_run
+    from nq.runs.finished import read_run
 
     run = read_run(args.run)
     gold = {key: texts for key, texts in run.extra_field("answers").items() if _are_texts(texts)}

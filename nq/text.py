@@ -1,7 +1,7 @@
 """Helpers for text that is shown to users."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -56,3 +56,20 @@ def visible(text: str, lines: bool = False) -> str:
     """
     pattern = _CONTROL_EXCEPT_LINE_FEED if lines else _CONTROL
     return pattern.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def grid(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Returns lines with aligned columns, the first one to the left and the others to the right.
+
+    >>> grid(["", "n"], [["who", 12], ["when", 3]])
+    ['       n', 'who   12', 'when   3']
+    """
+    table = [list(map(str, row)) for row in (head, *rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  ".join(
+            f"{cell:<{width}}" if i == 0 else f"{cell:>{width}}"
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in table
+    ]

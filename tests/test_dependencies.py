@@ -29,6 +29,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "nq.folders": ("nq", "nq.errors", "nq.files"),
     "nq.checksums": ("nq.errors", "nq.files"),
     "nq.evaluation": ("nq.text",),
+    "nq.analysis": ("nq.evaluation", "nq.postprocess", "nq.records", "nq.text"),
     "eval": ("nq.evaluation",),
     "nq.formats": ("nq.errors", "nq.files", "nq.records"),
     "nq.tracking": ("nq.extras", "nq.text"),
@@ -58,7 +59,10 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "nq.records",
         *("nq.evaluation", "nq.formats", "nq.tracking"),
         *("nq.preprocess", "nq.preprocess.tokenizers"),
-        *("nq.model", "nq.inference", "nq.postprocess"),
+        *("nq.model", "nq.inference", "nq.postprocess", "nq.analysis", "nq.report.html"),
+    ),
+    "nq.report.html": (
+        *("nq.analysis", "nq.evaluation", "nq.files", "nq.formats", "nq.records", "nq.text"),
     ),
     "nq.report": ("nq.records", "nq.runs", "nq.text"),
     "nq.reader": (
@@ -69,7 +73,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "nq.commands": (
         *("nq", "nq.bundle", "nq.config", "nq.errors", "nq.extras", "nq.interruption"),
         *("nq.records", "nq.text", "nq.formats", "nq.preprocess", "nq.model", "nq.training"),
-        *("nq.inference", "nq.runs", "nq.tracking", "nq.report", "nq.reader"),
+        *("nq.inference", "nq.runs", "nq.tracking", "nq.report", "nq.reader", "nq.analysis"),
     ),
     "nq.__main__": ("nq.commands",),
     "nq.answer": ("nq.commands",),

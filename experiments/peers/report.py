@@ -10,7 +10,7 @@ from typing import Any
 
 from experiments.peers.models import Peer
 from experiments.peers.processes import Ready
-from experiments.text_tables import grid
+from nq.text import grid
 
 HEAD = (
     "peer",

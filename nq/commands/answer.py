@@ -55,7 +55,7 @@ def parser() -> Parser:
     parser.add_argument(
         "--keep-scores",
         action="store_true",
-        help="keep the scores of all windows in the run's folder, for experiments.errors",
+        help="keep the scores of all windows in the run's folder, for nq report",
     )
     parser.add_argument(
         "--formats",

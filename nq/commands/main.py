@@ -16,6 +16,7 @@ COMMANDS = {
     "train": "train a model, starting from any BERT encoder",
     "convert": "turn a checkpoint of any kind into ours, or export a model",
     "tune": "fit the decision of a model to one half of annotated data",
+    "report": "write a page with the questions, figures and errors of a run",
     "clean": "remove prepared windows, unfinished runs and caches",
     "eval": "score predictions against gold, as the official nq_eval",
     "completion": "print the script that completes commands and options in a shell",

@@ -64,8 +64,9 @@ RUN = Kind(
     lock=".nq-run.lock",
     holder="another run",
     files=r"(?:predictions|metrics|job)\.json|dead_letters\.jsonl|kaggle\.csv|nbest\.jsonl"
-    rf"|errors\.html|[0-9a-f]{{12}}\.mlflow_run|(?:results|scores)/(?:{_SCORES})",
-    folders="results|scores",
+    rf"|errors\.html|report\.html|report-data/\d{{5}}\.js|[0-9a-f]{{12}}\.mlflow_run"
+    rf"|(?:results|scores)/(?:{_SCORES})",
+    folders="results|scores|report-data",
     signs=(
         {"job.json": ("job", "request")},
         {"results/request.json": ("profile", "weights", "windows")},

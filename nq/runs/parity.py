@@ -71,14 +71,15 @@ def compare(run: Path, other: Path) -> Parity:
     return Parity(
         others["profile"],
         len(mine),
-        sum(not _same(mine[key], theirs[key]) for key in mine),
+        sum(not same_answers(mine[key], theirs[key]) for key in mine),
         float(drift.max()) if len(drift) else None,
         float(drift.mean()) if len(drift) else None,
         {n: ours["metrics"][n] - others["metrics"][n] for n in F1 if ours["metrics"]},
     )
 
 
-def _same(mine: labels.Label, theirs: labels.Label) -> bool:
+def same_answers(mine: labels.Label, theirs: labels.Label) -> bool:
+    """Returns whether two predictions are the same answer, whatever their scores are."""
     return (mine.long, mine.yes_no) == (theirs.long, theirs.yes_no) and set(
         mine.short_spans
     ) == set(theirs.short_spans)

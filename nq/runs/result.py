@@ -17,6 +17,7 @@ from nq.runs.score_store import ScoreStore
 __all__ = ["KEPT_SCORES", "METRICS", "PREDICTIONS", "Result", "Row"]
 
 DEAD_LETTERS, JOB, UNFINISHED_SCORES = "dead_letters.jsonl", "job.json", "results"
+REPORT = "report.html"
 
 
 def check_finished(folder: Path, with_scores: bool) -> None:

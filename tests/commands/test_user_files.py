@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors.__main__ import main as errors
 from experiments.peers.__main__ import main as peers
 from experiments.sweep import main as sweep
 from nq.bundle import bundled_model, bundled_sample
@@ -51,7 +50,7 @@ WRITERS: dict[str, Command] = {
 OTHERS: dict[str, Command] = {
     "answer --root": lambda out: console(["answer", "--data", SAMPLE, "--root", out]),
     "peers": lambda out: peers(["--data", SAMPLE, "--output", out]),
-    "errors": lambda out: errors([str(OLD_RUN), "--output", out]),
+    "report": lambda out: console(["report", str(OLD_RUN), "--output", out]),
 }
 each_writer = pytest.mark.parametrize("command", WRITERS.values(), ids=WRITERS)
 
@@ -160,8 +159,7 @@ def test_every_file_of_a_run_is_known_as_ours(tiny_model: Path, tmp_path: Path) 
     command += ["--root", str(tmp_path / "runs"), "--no-track", "--json", "--keep-scores"]
     assert console([*command, "--formats", "kaggle,nbest"]) == 0
     (run,) = (path for path in (tmp_path / "runs").iterdir() if "windows" not in path.name)
-    page = ["--data", SAMPLE, "--model", str(tiny_model), "--no-track", "--json"]
-    assert errors([str(run), *page]) == 0
+    assert console(["report", str(run), "--json"]) == 0
     assert console(["clean", str(tmp_path / "runs"), "--runs"]) == 0
     assert not any((tmp_path / "runs").iterdir())
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.errors.__main__ import main as errors
+from nq.commands.report import main as report
 from nq.config import DecisionConfig, RankingWeights
 from nq.inference.profile import Profile
 from nq.model.folder import SETTINGS, load_settings, save_settings
@@ -188,16 +188,28 @@ def test_a_finished_old_run_is_not_run_again(
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_the_errors_of_an_old_run_are_analysed(
+def test_the_report_of_an_old_run_is_written(
     name: str,
     questions: Path,
     old_model: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    page = tmp_path / "errors.html"
+    page = tmp_path / "page.html"
     folders = ["--data", str(questions), "--model", str(old_model), "--output", str(page)]
-    assert errors([str(OLD_RUNS / name), *folders, "--no-track", "--json"]) == 0
+    assert report([str(OLD_RUNS / name), *folders, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert (result["examples"], result["run_id"]) == (3, None)
+    assert (result["questions"], result["problems"]) == (3, [])
+    assert result["analysis"]["examples"] == 3
     assert str(Profile.parse(PROFILES[name])) in page.read_text(encoding="utf-8")
+
+
+def test_the_report_of_an_old_run_without_its_data_has_its_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    assert report([str(OLD_RUNS / "mixed"), "--output", str(page), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["questions"], result["analysis"]) == (3, None)
+    assert result["problems"][0].startswith("/data/questions.jsonl does not exist: give the new")
+    assert "/data/questions.jsonl does not exist" in page.read_text(encoding="utf-8")

@@ -1,21 +1,12 @@
-"""Shows a report as text for a terminal."""
+"""Shows an error analysis as text for a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
-from experiments.errors.losses import MEANING, Outcome, Stage
-from experiments.errors.report import (
-    KINDS,
-    Calibration,
-    KindReport,
-    Report,
-    Split,
-    Tally,
-    judgment,
-)
-from experiments.text_tables import grid
-from nq.text import truncate
+from nq.analysis.losses import MEANING, Outcome, Stage
+from nq.analysis.summary import KINDS, Analysis, Calibration, KindReport, Split, Tally
+from nq.text import grid
 
 COUNTS = tuple(outcome.value for outcome in Outcome)
 MEASURES = ("precision", "recall", "F1")
@@ -29,28 +20,26 @@ LOSSES = {
 }
 DECISION = "another answer was chosen, or none"
 POSITIONS_OR_DECISION = "it was not among the best positions, or not chosen"
+WINDOWS_OR_LATER = "it was in no window, not among the best positions, or not chosen"
 NO_SCORES = (
     "The scores of the windows are needed to tell whether a gold answer was among the best "
-    "positions: give the nq answer command again with --keep-scores, then this one."
+    "positions: answer with --keep-scores."
 )
+NO_TOKENIZER = "The run's model is needed to tell whether a gold answer was in a window."
 NO_PROBABILITIES = "The scores are not probabilities, so that they have no calibration."
 GIVEN_ONLY = "Only answers that were given: those below their threshold are not in the file."
-WIDTH = 96
 
 
-def text(report: Report) -> str:
-    """Returns the whole report."""
-    lines = [*_head(report), "", *_overall(report)]
+def text(analysis: Analysis) -> str:
+    """Returns the tables of an analysis."""
+    lines = [size(analysis), "", *_overall(analysis)]
     for kind in KINDS:
-        lines += ["", *_bounds(getattr(report, kind), kind, report.with_scores)]
-    if not report.with_scores:
-        lines += ["", NO_SCORES]
-    for trait, values in report.splits.items():
+        lines += ["", *_bounds(getattr(analysis, kind), kind, analysis.stages)]
+    lines += [line for note in notes(analysis) for line in ("", note)]
+    for trait, values in analysis.splits.items():
         lines += ["", *_split(trait, values)]
     for kind in KINDS:
-        lines += ["", *_calibration(getattr(report, kind).calibration, kind)]
-    for kind in KINDS:
-        lines += _worst(getattr(report, kind), kind)
+        lines += ["", *_calibration(getattr(analysis, kind).calibration, kind)]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -73,31 +62,41 @@ def measures(tally: Tally) -> list[str]:
     return [number(value) for value in (tally.precision, tally.recall, tally.f1)]
 
 
-def loss(kind: str, stage: Stage, with_scores: bool) -> str:
-    """Returns what it means that a stage loses a long or a short answer."""
-    return LOSSES.get((kind, stage), DECISION if with_scores else POSITIONS_OR_DECISION)
+def loss(kind: str, stage: Stage, stages: Sequence[Stage]) -> str:
+    """Returns what it means that a stage loses a long or a short answer.
+
+    Args:
+        kind: ``long`` or ``short``.
+        stage: the stage.
+        stages: those at which a loss can be told; the decision has the losses of the others.
+    """
+    if stage is not Stage.DECISION:
+        return LOSSES[kind, stage]
+    if Stage.WINDOWS not in stages:
+        return WINDOWS_OR_LATER
+    return DECISION if Stage.POSITIONS in stages else POSITIONS_OR_DECISION
 
 
-def size(report: Report) -> str:
+def notes(analysis: Analysis) -> list[str]:
+    """Returns what is needed for the stages at which a loss cannot be told."""
+    missing = {Stage.WINDOWS: NO_TOKENIZER, Stage.POSITIONS: NO_SCORES}
+    return [note for stage, note in missing.items() if stage not in analysis.stages]
+
+
+def size(analysis: Analysis) -> str:
     """Returns the sentence on the number of examples."""
-    more = f"; {report.without_gold} more have no annotations" if report.without_gold else ""
-    return f"{report.n} annotated examples{more}"
+    more = f"; {analysis.without_gold} more have no annotations" if analysis.without_gold else ""
+    return f"{analysis.n} annotated examples{more}"
 
 
-def _head(report: Report) -> Iterator[str]:
-    width = max(map(len, report.run), default=0)
-    yield from (f"{name:<{width}}  {value}" for name, value in report.run.items())
-    yield size(report)
-
-
-def _overall(report: Report) -> list[str]:
-    tallies = {kind: getattr(report, kind).overall for kind in KINDS}
+def _overall(analysis: Analysis) -> list[str]:
+    tallies = {kind: getattr(analysis, kind).overall for kind in KINDS}
     rows = [[kind, *counts(tally), *measures(tally)] for kind, tally in tallies.items()]
     meanings = "; ".join(f"{outcome}: {meaning}" for outcome, meaning in MEANING.items())
     return [*grid(["answers", *COUNTS, *MEASURES], rows), meanings]
 
 
-def _bounds(part: KindReport, kind: str, with_scores: bool) -> list[str]:
+def _bounds(part: KindReport, kind: str, stages: Sequence[Stage]) -> list[str]:
     rows = []
     for bound in part.bounds:
         is_last = bound.stage is Stage.DECISION
@@ -105,7 +104,7 @@ def _bounds(part: KindReport, kind: str, with_scores: bool) -> list[str]:
         at_most = "" if is_last else "at most "
         rows.append([bound.stage, bound.lost, f"{at_most}{number(bound.recall)}", number(f1)])
     lines = grid([f"{kind} answers lost at", "lost", "recall", "F1"], rows)
-    meanings = ["", *(f"  {loss(kind, b.stage, with_scores)}" for b in part.bounds)]
+    meanings = ["", *(f"  {loss(kind, b.stage, stages)}" for b in part.bounds)]
     lines = [line + meaning for line, meaning in zip(lines, meanings, strict=True)]
     return [*lines, f"of the last, {part.other} to another answer and {part.null} to none"]
 
@@ -134,19 +133,3 @@ def _calibration(calibration: Calibration | None, kind: str) -> list[str]:
     ]
     lines = grid([f"{kind} probability", "answers", "mean", "right"], rows)
     return [*lines, f"expected calibration error {calibration.error:.3f}", GIVEN_ONLY]
-
-
-def _worst(part: KindReport, kind: str) -> Iterator[str]:
-    for title, cases in (
-        (f"incorrect {kind} answers with the highest score", part.wrong),
-        (f"missed {kind} answers with the highest score", part.missed),
-    ):
-        if cases:
-            yield from ("", title)
-        for case in cases:
-            j = judgment(case, kind)
-            lost = f", lost at {j.lost}" if j.lost else ""
-            yield f"  {j.score:.3f}  {case.question}  ({case.example_id}, {j.outcome}{lost})"
-            yield f"         gold    {truncate(j.gold or '(no answer)', WIDTH)}"
-            if j.answer:
-                yield f"         answer  {truncate(j.answer, WIDTH)}"

@@ -8,7 +8,7 @@ answer that is lost at one stage is lost at all later ones. A correct answer is 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,6 @@ from nq.evaluation.labels import Label
 from nq.postprocess.blocks import block_of_token
 from nq.postprocess.spans import Pairs
 from nq.records import Annotation, Context, Example, ExampleId, IntArray, Span, YesNo
-from nq.runs.evaluate import gold_labels
 from nq.text import truncate
 
 MAX_CHARS = 160
@@ -61,12 +60,13 @@ class StageOutputs:
 
     Args:
         contexts: the blocks that are read.
-        token_map: ``[W, L]`` document token of each position of each window.
+        token_map: ``[W, L]`` document token of each position of each window; ``None`` if the
+            tokenizer is not known.
         pairs: of the best positions; ``None`` if the scores were not kept.
     """
 
     contexts: list[Context]
-    token_map: IntArray
+    token_map: IntArray | None = None
     pairs: Pairs | None = None
 
 
@@ -110,12 +110,11 @@ class Case:
     short: Judgment
 
 
-def judge(example: Example, label: Label) -> tuple[nq_eval.Decision, nq_eval.Decision]:
+def judge(gold: Sequence[Label], label: Label) -> tuple[nq_eval.Decision, nq_eval.Decision]:
     """Returns the long and the short decision as the run was evaluated.
 
     One annotator is enough for an example with a single one.
     """
-    gold = gold_labels(example)
     long, short = nq_eval.decisions({0: gold}, {0: label}, one_annotator=True)
     return long[0], short[0]
 
@@ -129,15 +128,18 @@ def outcome(decision: nq_eval.Decision) -> Outcome:
     return Outcome.EXTRA if decision.predicted else Outcome.NULL
 
 
-def judgments(example: Example, label: Label, stages: StageOutputs) -> tuple[Judgment, Judgment]:
+def judgments(
+    example: Example, gold: Sequence[Label], label: Label, stages: StageOutputs
+) -> tuple[Judgment, Judgment]:
     """Returns the judgments of the long and the short answer of a prediction.
 
     Args:
         example: with its annotations.
+        gold: the annotations as the evaluation compares them.
         label: the prediction.
         stages: the outputs of the stages before the decision.
     """
-    long, short = judge(example, label)
+    long, short = judge(gold, label)
     annotations = example.annotations or ()
     longs = [a.long for a in annotations if a.long is not None]
     shorts = [a for a in annotations if a.shorts or a.yes_no is not YesNo.NONE]
@@ -159,26 +161,31 @@ def judgments(example: Example, label: Label, stages: StageOutputs) -> tuple[Jud
     )
 
 
-def _lost(decision: nq_eval.Decision, kept: Iterable[list[bool]]) -> Stage | None:
+def _lost(decision: nq_eval.Decision, kept: Iterable[Mapping[Stage, bool]]) -> Stage | None:
     """Returns the latest stage that lost the answer of an annotator.
 
     Args:
         decision: on the answer.
-        kept: for each annotator, whether each stage keeps the answer.
+        kept: for each annotator, whether each known stage keeps the answer.
     """
     if not decision.has_gold or decision.correct:
         return None
-    latest, n_stages = max(((*flags, False).index(False), len(flags)) for flags in kept)
-    return Stage.DECISION if latest == n_stages else STAGES[latest]
+    lost = (
+        next((stage for stage, keeps in flags.items() if not keeps), Stage.DECISION)
+        for flags in kept
+    )
+    return max(lost, key=STAGES.index)
 
 
-def _keeps_block(block: Span, example: Example, stages: StageOutputs) -> list[bool]:
+def _keeps_block(block: Span, example: Example, stages: StageOutputs) -> dict[Stage, bool]:
     """Returns for each stage whether it keeps a part of ``block``, so that it can be chosen."""
     read = any(example.candidates[c.candidate].span == block for c in stages.contexts[1:])
-    seen = ((stages.token_map >= block.start) & (stages.token_map < block.end)).any()
-    flags = [read, bool(seen)]
+    flags, token_map = {Stage.CONTEXTS: read}, stages.token_map
+    if token_map is not None:
+        seen = ((token_map >= block.start) & (token_map < block.end)).any()
+        flags[Stage.WINDOWS] = bool(seen)
     if stages.pairs is not None:
-        flags.append(block in _blocks_of(stages.pairs, example))
+        flags[Stage.POSITIONS] = block in _blocks_of(stages.pairs, example)
     return flags
 
 
@@ -190,27 +197,28 @@ def _blocks_of(pairs: Pairs, example: Example) -> set[Span]:
     return {example.candidates[int(i)].span for i in np.unique(first[inside])}
 
 
-def _keeps_span(span: Span, stages: StageOutputs) -> list[bool]:
+def _keeps_span(span: Span, stages: StageOutputs) -> dict[Stage, bool]:
     """Returns for each stage whether it keeps the first and the last token of ``span`` together."""
     first, last = span.start, span.end - 1
     read = any(first in c.doc and last in c.doc for c in stages.contexts)
-    token_map = stages.token_map
-    whole = (token_map == first).any(axis=1) & (token_map == last).any(axis=1)
-    flags = [read, bool(whole.any())]
+    flags, token_map = {Stage.CONTEXTS: read}, stages.token_map
+    if token_map is not None:
+        whole = (token_map == first).any(axis=1) & (token_map == last).any(axis=1)
+        flags[Stage.WINDOWS] = bool(whole.any())
     if stages.pairs is not None:
         same = (stages.pairs.start_doc == first) & (stages.pairs.end_doc == last)
-        flags.append(bool(same.any()))
+        flags[Stage.POSITIONS] = bool(same.any())
     return flags
 
 
-def _keeps_short(annotation: Annotation, example: Example, stages: StageOutputs) -> list[bool]:
+def _keeps_short(
+    annotation: Annotation, example: Example, stages: StageOutputs
+) -> dict[Stage, bool]:
     """Returns for each stage whether it keeps all spans, or the block of a yes or no."""
     if annotation.yes_no is not YesNo.NONE:
-        if annotation.long is None:
-            return [True] * (2 if stages.pairs is None else 3)
-        return _keeps_block(annotation.long, example, stages)
+        return {} if annotation.long is None else _keeps_block(annotation.long, example, stages)
     spans = [_keeps_span(span, stages) for span in annotation.shorts]
-    return [all(flags) for flags in zip(*spans, strict=True)]
+    return {stage: all(flags[stage] for flags in spans) for stage in spans[0]}
 
 
 def _gold_text(example: Example, annotation: Annotation) -> str:

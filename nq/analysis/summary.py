@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.errors.losses import STAGES, Case, Judgment, Outcome, Stage
-from experiments.errors.traits import TRAITS
+from nq.analysis.losses import STAGES, Case, Judgment, Outcome, Stage
+from nq.analysis.traits import TRAITS
 from nq.evaluation.calibration import Bin, expected_calibration_error, reliability
 
 KINDS = ("long", "short")
@@ -97,7 +97,7 @@ class KindReport:
 
     Args:
         overall: all answers.
-        bounds: of each stage in order; without the positions if the scores were not kept.
+        bounds: of each known stage in order.
         other, null: of the gold answers that only the decision lost, how many lost to another
             answer and how many to no answer.
         calibration: ``None`` if the scores are not probabilities.
@@ -141,22 +141,20 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """The report on a run.
+class Analysis:
+    """The error analysis of a run.
 
     Args:
-        run: its description, by name.
         n: number of annotated examples.
         without_gold: number of examples without annotations.
-        with_scores: whether the scores of its windows were kept.
+        stages: those at which a loss can be told.
         long, short: the answers of each kind.
         splits: the examples by the value of each trait.
     """
 
-    run: Mapping[str, str]
     n: int
     without_gold: int
-    with_scores: bool
+    stages: tuple[Stage, ...]
     long: KindReport
     short: KindReport
     splits: dict[str, list[Split]]
@@ -164,7 +162,6 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Returns everything as JSON values."""
         return {
-            "run": dict(self.run),
             "examples": self.n,
             "without_gold": self.without_gold,
             **{kind: getattr(self, kind).to_dict(kind) for kind in KINDS},
@@ -175,32 +172,33 @@ class Report:
         }
 
 
-def report(
+def analyse(
     cases: Sequence[Case],
-    run: Mapping[str, str],
     without_gold: int = 0,
-    with_scores: bool = True,
+    stages: Sequence[Stage] = STAGES,
     examples: int = 10,
-) -> Report:
-    """Returns the report on the cases of a run.
+) -> Analysis:
+    """Returns the error analysis of the cases of a run.
 
     Args:
         cases: all annotated examples.
-        run: description of the run, by name.
         without_gold: number of examples without annotations.
-        with_scores: whether the best positions of the windows are known.
+        stages: those at which a loss can be told, in order.
         examples: length of the lists of worst examples.
     """
-    long, short = (_kind_report(cases, kind, with_scores, examples) for kind in KINDS)
-    return Report(run, len(cases), without_gold, with_scores, long, short, splits(cases))
+    known = tuple(stages)
+    long, short = (_kind_report(cases, kind, known, examples) for kind in KINDS)
+    return Analysis(len(cases), without_gold, known, long, short, splits(cases))
 
 
-def _kind_report(cases: Sequence[Case], kind: str, with_scores: bool, examples: int) -> KindReport:
+def _kind_report(
+    cases: Sequence[Case], kind: str, stages: Sequence[Stage], examples: int
+) -> KindReport:
     judgments = [judgment(case, kind) for case in cases]
     decided = Counter(j.outcome for j in judgments if j.lost is Stage.DECISION)
     return KindReport(
         tally(judgments),
-        bounds(judgments, with_scores),
+        bounds(judgments, stages),
         decided[Outcome.WRONG],
         decided[Outcome.MISSED],
         calibration(judgments),
@@ -236,14 +234,12 @@ def splits(cases: Sequence[Case]) -> dict[str, list[Split]]:
     return result
 
 
-def bounds(judgments: Sequence[Judgment], with_scores: bool = True) -> list[Bound]:
-    """Returns the bound of each stage; that of the decision is the recall of the run."""
+def bounds(judgments: Sequence[Judgment], stages: Sequence[Stage] = STAGES) -> list[Bound]:
+    """Returns the bound of each known stage; that of the decision is the recall of the run."""
     lost = Counter(j.lost for j in judgments)
     n_gold = remaining = sum(j.has_gold for j in judgments)
     result = []
-    for stage in STAGES:
-        if stage is Stage.POSITIONS and not with_scores:
-            continue
+    for stage in stages:
         remaining -= lost[stage]
         result.append(Bound(stage, lost[stage], remaining / n_gold if n_gold else 0.0))
     return result

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.errors.losses import MAX_CHARS, Outcome, Stage, StageOutputs, judgments
-from experiments.errors.report import tally
+from nq.analysis.losses import MAX_CHARS, Judgment, Outcome, Stage, StageOutputs, judgments
+from nq.analysis.summary import tally
 from nq.evaluation import nq_eval
 from nq.evaluation.labels import Label
-from nq.records import Annotation, Span, YesNo
+from nq.records import Annotation, Example, Span, YesNo
 from nq.runs.evaluate import gold_labels
-from tests.experiments.example_cases import (
+from tests.analysis.example_cases import (
     FIRST,
     NULL,
     SECOND,
@@ -29,6 +29,10 @@ SHORT = Span(10, 12)
 GOLD = annotation(SECOND, SHORT)
 HALVES = (tuple(range(11)), tuple(range(11, 24)))
 CONTEXTS, WINDOWS, POSITIONS, DECISION = Stage
+
+
+def judged(example: Example, answer: Label, outputs: StageOutputs) -> tuple[Judgment, Judgment]:
+    return judgments(example, gold_labels(example), answer, outputs)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +55,7 @@ def test_stage_that_loses_an_answer(outputs: StageOutputs, long: Stage, short: S
         (label(), Outcome.MISSED),
         (label(FIRST, Span(1, 3)), Outcome.WRONG),
     ):
-        both = judgments(page(GOLD), answer, outputs)
+        both = judged(page(GOLD), answer, outputs)
         assert [j.outcome for j in both] == [outcome, outcome]
         assert [j.lost for j in both] == [long, short]
 
@@ -74,38 +78,47 @@ def test_stage_that_loses_an_answer(outputs: StageOutputs, long: Stage, short: S
 def test_stage_that_loses_a_short_answer(
     gold: Annotation, outputs: StageOutputs, lost: Stage
 ) -> None:
-    assert judgments(page(gold), label(), outputs)[1].lost is lost
+    assert judged(page(gold), label(), outputs)[1].lost is lost
 
 
 def test_a_block_that_is_not_a_context_is_lost_at_the_first_stage() -> None:
     nested = annotation(Span(1, 3))
-    assert judgments(page(nested), label(FIRST), stages())[0].lost is CONTEXTS
+    assert judged(page(nested), label(FIRST), stages())[0].lost is CONTEXTS
 
 
 def test_the_annotator_whose_answer_is_kept_longest_counts() -> None:
     kept, lost = annotation(FIRST, Span(1, 2)), annotation(THIRD, Span(18, 19))
     outputs = stages(max_contexts=2, positions=[(3, 3)])
     for gold in ((kept, lost), (lost, kept), (lost, NULL, kept)):
-        long, short = judgments(page(*gold), label(), outputs)
+        long, short = judged(page(*gold), label(), outputs)
         assert (long.lost, short.lost) == (DECISION, POSITIONS)
+
+
+def test_a_stage_that_is_not_known_loses_nothing() -> None:
+    """Its losses are those of the decision, or of a later stage that is known."""
+    read, in_parts = stages().contexts, stages(windows=HALVES, positions=[(1, 1)])
+    assert judged(page(GOLD), label(), in_parts)[1].lost is WINDOWS
+    without_windows = StageOutputs(read, None, in_parts.pairs)
+    assert judged(page(GOLD), label(), without_windows)[1].lost is POSITIONS
+    assert judged(page(GOLD), label(), StageOutputs(read))[1].lost is DECISION
 
 
 def test_right_answers_are_not_lost_whatever_the_stages_keep() -> None:
     outputs = stages(max_contexts=1, windows=[(-1,)], positions=[])
-    long, short = judgments(page(GOLD), label(SECOND, SHORT), outputs)
+    long, short = judged(page(GOLD), label(SECOND, SHORT), outputs)
     assert (long.outcome, long.lost) == (short.outcome, short.lost) == (Outcome.RIGHT, None)
 
 
 def test_without_gold_nothing_is_lost() -> None:
     one_of_five = page(GOLD, NULL, NULL, NULL, NULL)  # two annotators are needed
     for answer, outcome in ((label(), Outcome.NULL), (label(FIRST, SHORT), Outcome.EXTRA)):
-        for j in judgments(one_of_five, answer, stages()):
+        for j in judged(one_of_five, answer, stages()):
             assert (j.outcome, j.lost, j.gold) == (outcome, None, "")
 
 
 def test_texts_are_those_of_the_page() -> None:
     gold = page(annotation(SECOND, SHORT, Span(13, 14)), annotation(SECOND, SHORT))
-    long, short = judgments(gold, label(FIRST, yes_no="yes"), stages())
+    long, short = judged(gold, label(FIRST, yes_no="yes"), stages())
     assert (long.gold, long.answer) == ("b9 b10 b11 b12 b13 b14", "a1 a2 a3 a4 a5 a6")
     assert (short.gold, short.answer) == ("b10 b11; b13 | b10 b11", "YES")
     assert (long.score, short.score) == (0.5, 0.25)
@@ -113,7 +126,7 @@ def test_texts_are_those_of_the_page() -> None:
 
 def test_long_texts_are_truncated() -> None:
     gold = page(*(annotation(SECOND, Span(a, b)) for a in range(9, 15) for b in range(a + 1, 16)))
-    text = judgments(gold, label(), stages())[1].gold
+    text = judged(gold, label(), stages())[1].gold
     assert len(text) == MAX_CHARS
     assert text.endswith("…")
 
@@ -141,13 +154,13 @@ OUTPUTS = st.builds(
 def test_the_tally_equals_the_official_evaluation(
     examples: list[tuple[list[Annotation], Label, StageOutputs]],
 ) -> None:
-    judged = [judgments(page(*gold), answer, outputs) for gold, answer, outputs in examples]
+    both = [judged(page(*gold), answer, outputs) for gold, answer, outputs in examples]
     metrics: dict[str, Any] = nq_eval.score(
         {i: gold_labels(page(*gold)) for i, (gold, _, _) in enumerate(examples)},
         {i: answer for i, (_, answer, _) in enumerate(examples)},
         one_annotator=True,
     )
-    for kind, of_kind in zip(("long", "short"), zip(*judged, strict=True), strict=True):
+    for kind, of_kind in zip(("long", "short"), zip(*both, strict=True), strict=True):
         total = tally(of_kind)
         for name in ("precision", "recall", "f1"):
             expected = metrics[f"{kind}-answer-{name}"]

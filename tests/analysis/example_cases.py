@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from experiments.errors.losses import Case, Judgment, Outcome, Stage, StageOutputs
-from experiments.errors.traits import TRAITS
+from nq.analysis.losses import Case, Judgment, Outcome, Stage, StageOutputs
+from nq.analysis.traits import TRAITS
 from nq.config import WindowConfig
 from nq.evaluation import labels
 from nq.postprocess.spans import Pairs

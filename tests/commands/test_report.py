@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import nq
-from experiments.errors.__main__ import PAGE, main
+from nq.commands.report import main
 from nq.config import DecisionConfig, RankingWeights
+from nq.runs.result import REPORT
 from nq.runs.score_store import KEYS
-from nq.tracking.store import import_mlflow
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = 8
@@ -69,66 +69,89 @@ def run(finished: Path, tmp_path: Path) -> Path:
     return shutil.copytree(finished, tmp_path / "copy") / "run"
 
 
-def json_report(run: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
-    """Returns the JSON report of the command, without the path of its page."""
-    assert main([str(run), "--no-track", "--json", *options]) == 0
+def json_report(run: Path, capsys: pytest.CaptureFixture[str], *options: object) -> dict[str, Any]:
+    """Returns what the command prints with --json."""
+    assert main([str(run), "--json", *map(str, options)]) == 0
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
-    del report["page"]
     return report
 
 
-@pytest.mark.slow
-def test_the_page_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_path: Path) -> None:
-    write(tmp_path / "data.jsonl", sample_records())
-    process = command(
-        *("nq.answer", "--data", "data.jsonl", "--model", tiny_model, "--output", "run"),
-        *("--keep-scores", "--json", "--long-threshold=-1e9", "--short-threshold=-1e9"),
-        folder=tmp_path,
-    )
-    assert process.returncode == 0, process.stderr
-    result = json.loads(process.stdout)
-    process = command("experiments.errors", "run", "--json", folder=tmp_path)
-    assert (process.returncode, process.stderr) == (0, "")
-    report = json.loads(process.stdout)
-    assert report["run_id"] == result["run_id"]
-    assert report["examples"] == EXAMPLES
-    for kind in ("long", "short"):
-        for name in ("precision", "recall", "f1"):
-            expected = result["metrics"][f"{kind}-answer-{name}"]
-            assert (report[kind][name] or 0) == pytest.approx(expected)
-        assert list(report[kind]["bounds"]) == ["contexts", "windows", "positions"]
-    sources = report["splits"]["source"]
-    assert {split["long"]["right"] is not None for split in sources.values()} == {True}
-    assert list(sources) == ["set 0", "set 1"]
-    assert (tmp_path / "run" / PAGE).read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-
-    import_mlflow()
-    from mlflow import MlflowClient
-
-    client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
-    names = {artifact.path for artifact in client.list_artifacts(report["run_id"])}
-    assert {PAGE, "job.json", "predictions.json"} <= names
-    assert client.get_run(report["run_id"]).info.status == "FINISHED"
+def embedded(page: Path, name: str) -> Any:
+    """Returns JSON of a page for its script."""
+    text = page.read_text(encoding="utf-8")
+    start = f'<script type="application/json" id="json-{name}">'
+    return json.loads(text.split(start)[1].split("</script>")[0])
 
 
 def test_tables_on_stdout(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(run), "--no-track", "--show", "1"]) == 0
+    assert main([str(run)]) == 0
     out = capsys.readouterr().out
-    for title in ("answers", "positions", "gold block", "question", "source", "incorrect long"):
+    for title in (
+        "answers",
+        "long answers lost at",
+        "gold block",
+        "question",
+        "source",
+    ):
         assert f"\n{title}" in out, title
-    assert f"written to {run / PAGE}" in out
-    assert "see the run" not in out
+    assert out.endswith(f"\nwritten to {run / REPORT}\n")
 
 
-def test_without_scores_the_other_stages_are_shown(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_not_kept_is_mentioned(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(run)]) == 0
+    assert len(embedded(run / REPORT, "details")[0]["nbest"]) > 1  # decided from the scores
+    capsys.readouterr()
     shutil.rmtree(run / "scores")
-    assert main([str(run), "--no-track"]) == 0
+    assert main([str(run)]) == 0
     out = capsys.readouterr().out
     assert "--keep-scores" in out
     assert "\npositions" not in out
     assert "\nwindows" in out
+    assert {entry["nbest"] for entry in embedded(run / REPORT, "details")} == {None}
+
+
+@pytest.mark.slow
+def test_the_n_best_file_is_that_of_the_scores(
+    run: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(run)]) == 0
+    folder = answer(tiny_model, tmp_path, sample_records(), formats="nbest").folder
+    assert main([str(folder)]) == 0
+    decided, listed = (embedded(path / REPORT, "details") for path in (run, folder))
+    assert [entry["nbest"] for entry in decided] == [entry["nbest"] for entry in listed]
+
+
+# --- two runs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_changed_answers_are_those_of_the_comparison(
+    run: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, never = run.parent / "data.jsonl", DecisionConfig(long_threshold=1e9, short_threshold=1e9)
+    other = nq.run(nq.Job([data], tiny_model, decision=never, output=tmp_path / "other")).folder
+    report = json_report(run, capsys, "--against", other)
+    rows, details = embedded(run / REPORT, "rows"), embedded(run / REPORT, "details")
+    answered = sum(entry["given"]["l"] != "" for entry in details)
+    assert report["changed"] == sum(row["c"] for row in rows) == answered > 0
+    assert {row["b"] for row in rows} == {""}
+    assert {outcome for row in rows for outcome in row["bo"]} <= {"missed", "null"}
+    assert main([str(run), "--against", str(run)]) == 0
+    assert f"\n0 of {EXAMPLES} answers changed\n" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_runs_over_different_questions_are_refused(
+    run: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = answer(tiny_model, tmp_path, sample_records()[6:]).folder
+    assert main([str(run), "--against", str(other)]) == 1
+    message = "answered different questions (8 and 2, 2 of them in both): give two runs of the same"
+    assert message in only_error_line(capsys)
+    assert not (run / REPORT).exists()
+
+
+# --- runs of earlier versions, moved data and damage --------------------------------------------
 
 
 def edit_json(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
@@ -146,6 +169,7 @@ def save_as_an_earlier_version(run: Path) -> None:
     old_names = {new: old for old, new in RankingWeights.ALIASES.items()}
 
     def rename_settings(description: dict[str, Any]) -> None:
+        del description["files"]
         job = description["job"]
         weights = job["decision"]["weights"]
         job["decision"]["weights"] = {old_names.get(k, k): v for k, v in weights.items()}
@@ -168,25 +192,30 @@ def test_runs_of_earlier_versions_are_read(run: Path, capsys: pytest.CaptureFixt
     expected = json_report(run, capsys)
     save_as_an_earlier_version(run)
     report = json_report(run, capsys)
-    assert report["run"].pop("profile") == "mixed+rescore"
-    assert expected["run"].pop("profile") == "grappler"
     assert report == expected
-    assert sum(report["long"][outcome] for outcome in ("right", "wrong", "extra")) > 0
+    assert "mixed+rescore" in (run / REPORT).read_text(encoding="utf-8")
+    long = report["analysis"]["long"]
+    assert sum(long[outcome] for outcome in ("right", "wrong", "extra")) > 0
 
 
 @pytest.mark.slow
 def test_moved_data_and_model_can_be_given(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = answer(tiny_model, tmp_path, sample_records()[:2]).folder
-    assert not (run / "scores").exists()
+    run = answer(tiny_model, tmp_path, sample_records()[:2], formats="nbest").folder
     new = tmp_path / "new.jsonl"
     (tmp_path / "data.jsonl").rename(new)
-    assert main([str(run)]) == 1
-    assert "--data" in only_error_line(capsys)
+    report = json_report(run, capsys)
+    assert report["analysis"] is None
+    assert "data.jsonl does not exist: give the new place of the data with --data" in str(report)
+    without = embedded(run / REPORT, "details")
     shutil.copytree(tiny_model, tmp_path / "model")
-    assert main([str(run), "--data", str(new), "--model", str(tmp_path / "model")]) == 0
-    capsys.readouterr()
+    report = json_report(run, capsys, "--data", new, "--model", tmp_path / "model")
+    assert (report["problems"], report["analysis"]["examples"]) == ([], 2)
+    for bare, whole in zip(without, embedded(run / REPORT, "details"), strict=True):
+        assert bare["q"] == whole["q"] != ""  # from the n-best list
+        assert bare["given"]["t"] == whole["given"]["t"]
+        assert "passages" in whole and "passages" not in bare
 
 
 def only_error_line(capsys: pytest.CaptureFixture[str]) -> str:
@@ -205,6 +234,11 @@ def edit_job(run: Path, **values: object) -> None:
 def interrupt(run: Path) -> None:
     (run / "job.json").unlink()
     (run / "scores").rename(run / "results")
+
+
+def drop_a_prediction(run: Path) -> None:
+    edit_json(run / "predictions.json", lambda values: values["predictions"].pop())
+    edit_json(run / "job.json", lambda description: description.pop("files"))
 
 
 def change_data(run: Path) -> None:
@@ -230,16 +264,15 @@ def change_tokenizer(run: Path) -> None:
         (lambda run: (run / "job.json").write_text("{}"), "another version"),
         (lambda run: edit_job(run, windows={"hop": 1}), "another version"),
         (lambda run: edit_job(run, profile="mixed+quick"), "another version"),
-        (lambda run: edit_job(run, files=["gone.jsonl"]), "with --data"),
-        (lambda run: edit_job(run, model="gone"), "with --model"),
-        (change_data, "is not the file that the run read"),
-        (change_tokenizer, "is not the one of the run"),
-        (lambda run: (run / "predictions.json").unlink(), "predictions.json"),
-        (
-            lambda run: edit_json(run / "predictions.json", lambda p: p["predictions"].pop()),
-            "has no example",
-        ),
+        (lambda run: (run / "predictions.json").unlink(), "has no predictions.json"),
+        (lambda run: (run / "predictions.json").write_text("[]"), "predictions.json is damaged"),
+        (lambda run: (run / "metrics.json").write_text("{}"), "metrics.json is damaged"),
+        (drop_a_prediction, "has no example"),
         (lambda run: next((run / "scores").glob("*.npz")).unlink(), "not complete"),
+        (lambda run: (run / "nbest.jsonl").write_text("{\n"), "nbest.jsonl, line 1, is damaged"),
+        (lambda run: (run / "nbest.jsonl").write_text("{}\n"), "nbest.jsonl, line 1, is damaged"),
+        (lambda run: (run / REPORT).symlink_to("nowhere"), "report.html is a link"),
+        (lambda run: (run / "report-data").touch(), "is in the place of the report's folder"),
     ],
 )
 def test_a_damaged_run_gives_a_one_line_error(
@@ -249,13 +282,41 @@ def test_a_damaged_run_gives_a_one_line_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     damage(run)
-    assert main([str(run), "--no-track"]) == 1
+    assert main([str(run)]) == 1
     assert message in only_error_line(capsys)
 
 
+@pytest.mark.parametrize(
+    ("change", "problem", "has_data"),
+    [
+        (lambda run: edit_job(run, files=["gone.jsonl"]), "with --data", False),
+        (change_data, "is not the file that the run read", False),
+        (lambda run: edit_job(run, model="gone"), "with --model", True),
+        (change_tokenizer, "is not the one of the run", True),
+    ],
+)
+def test_what_is_gone_or_changed_is_said_and_the_rest_is_shown(
+    change: Callable[[Path], object],
+    problem: str,
+    has_data: bool,
+    run: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    change(run)
+    assert main([str(run)]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    line = out.splitlines()[0]
+    assert line.startswith("not shown in full: ") and problem in line
+    assert problem in (run / REPORT).read_text(encoding="utf-8")
+    assert ("passages" in embedded(run / REPORT, "details")[0]) is has_data
+    assert len(embedded(run / REPORT, "rows")) == EXAMPLES
+
+
 def test_another_number_of_files(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = str(write(run.parent / "more.jsonl", sample_records()))
-    assert main([str(run), "--data", data, str(run.parent / "data.jsonl")]) == 1
+    data = run.parent / "more.jsonl"
+    write(data, sample_records())
+    assert main([str(run), "--data", str(data), str(run.parent / "data.jsonl")]) == 1
     assert "the run read 1 data files, --data names 2" in only_error_line(capsys)
 
 
@@ -265,18 +326,19 @@ def test_data_without_gold(
 ) -> None:
     records = [{k: v for k, v in r.items() if k != "annotations"} for r in sample_records()[:2]]
     run = answer(tiny_model, tmp_path, records).folder
-    assert main([str(run)]) == 1
-    assert "has annotations" in only_error_line(capsys)
+    report = json_report(run, capsys)
+    assert (report["analysis"], report["problems"]) == (None, [])
+    assert [row["o"] for row in embedded(run / REPORT, "rows")] == [["", "", ""]] * 2
 
 
-def test_a_store_without_the_run_gives_a_warning(
+def test_the_output_is_no_file_of_the_run_or_its_data(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = run.parent / "elsewhere.db"
-    edit_json(run / "metrics.json", lambda metrics: metrics.update(run_id="0" * 32))
-    assert main([str(run), "--json", "--tracking-uri", f"sqlite:///{store}"]) == 0
-    out, err = capsys.readouterr()
-    assert json.loads(out)["page"] == str(run / PAGE)
-    assert err.count("\n") == 1
-    assert "there is no database" in err
-    assert not store.exists()
+    other = Path(shutil.copytree(run, run.parent / "other"))
+    for path in (run / "predictions.json", other / "job.json", run.parent / "data.jsonl"):
+        before = path.read_bytes()
+        options = ["--data", str(run.parent / "data.jsonl"), "--output", str(path)]
+        options += ["--against", str(other)]
+        assert main([str(run), *options]) == 1
+        assert "is the file to write: give another" in only_error_line(capsys)
+        assert path.read_bytes() == before

@@ -1,0 +1,78 @@
+"""``nq report``: a page with the questions, figures and errors of a finished run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from nq.commands import arguments, terminal
+from nq.commands.parser import Parser
+
+
+def parser() -> Parser:
+    """Returns the parser of the command."""
+    parser = Parser(
+        prog="nq report",
+        description="Writes an HTML page about a finished run of nq answer: every question with "
+        "its passage, the predicted and the expected answer; figures; where answers are lost. Run "
+        "nq answer with --formats nbest to see the n-best lists, with --keep-scores to see all "
+        "stages of a loss.",
+        examples=("nq report runs/first", "nq report runs/first --against runs/second"),
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder that nq answer wrote")
+    parser.add_argument(
+        "--against", type=Path, metavar="RUN2", help="folder of another run of the same questions"
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="the page; default: report.html in RUN"
+    )
+    parser.add_argument("--data", nargs="+", metavar="FILE", help="the run's data, if it was moved")
+    parser.add_argument(
+        "--model", metavar="MODEL", help="the run's model, by folder or name, if it was moved"
+    )
+    arguments.add_common(parser)
+    return parser
+
+
+def report(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    from nq.formats import inputs
+    from nq.model.registry import model_folder
+    from nq.runs.report import write_report
+
+    files = inputs.find_files(args.data) if args.data else None
+    model = model_folder(args.model) if args.model else None
+    with terminal.progress_bar("report", "questions") as bar:
+        written = write_report(args.run, args.output, args.against, files, model, bar)
+    page = written.paths[0]
+    if args.json:
+        analysis = written.analysis.to_dict() if written.analysis else None
+        changed = {} if written.changed is None else {"changed": written.changed}
+        terminal.print_json(
+            {
+                "page": str(page),
+                "questions": written.questions,
+                **changed,
+                "problems": written.problems,
+                "analysis": analysis,
+            }
+        )
+        return 0
+    from nq.analysis.text import text
+    from nq.text import visible
+
+    for problem in written.problems:
+        print(f"not shown in full: {visible(problem)}")
+    if written.analysis:
+        print(visible(text(written.analysis), lines=True))
+    if written.changed is not None:
+        print(f"\n{written.changed} of {written.questions} answers changed")
+    beside = f", with its data in {written.paths[1]}" if len(written.paths) > 1 else ""
+    print(f"\nwritten to {visible(str(page) + beside)}")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    return terminal.run(report, parser(), argv)

@@ -1,0 +1,305 @@
+"""Reads the folder of a finished run, of earlier versions too, and its examples as cases."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from nq.analysis.losses import Case, StageOutputs, judge, judgments
+from nq.analysis.traits import traits
+from nq.errors import Error
+from nq.evaluation import labels
+from nq.formats import inputs, nbest
+from nq.postprocess.decision import decide
+from nq.postprocess.spans import pairs
+from nq.preprocess.contexts import contexts
+from nq.preprocess.features import features
+from nq.preprocess.tokenizers.base import Tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
+from nq.records import Example, ExampleId, ExampleKey, Source
+from nq.runs.evaluate import gold_labels
+from nq.runs.job import Job
+from nq.runs.result import DEAD_LETTERS, JOB, KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES
+from nq.runs.score_store import ScoreStore
+from nq.runs.scoring import read_request
+
+UNLIMITED = 1 << 30
+N_BEST_KEYS = {"long_answer", "long_score", "short_answers", "short_score", "yes_no_answer"}
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that has ended.
+
+    Args:
+        folder: of the run.
+        job: its description; its files and its model may be gone.
+        digests: the SHA-256 of each of its files.
+        tokenizer_sha256: the digest of its tokenizer.
+        predictions: by example id, in the order of the examples.
+        metrics: the content of ``metrics.json``.
+    """
+
+    folder: Path
+    job: Job
+    digests: tuple[str, ...]
+    tokenizer_sha256: str
+    predictions: dict[ExampleId, labels.Label]
+    metrics: dict[str, Any]
+
+    @property
+    def run_id(self) -> str | None:
+        """Id of the MLflow run, if there is one."""
+        return self.metrics.get("run_id")
+
+    @cached_property
+    def scores(self) -> ScoreStore | None:
+        """The scores of the windows; ``None`` if they were not kept.
+
+        Raises:
+            DamagedError: a part of them is damaged.
+        """
+        folder = self.folder / KEPT_SCORES
+        return ScoreStore(folder) if folder.is_dir() else None
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the model.
+
+        Raises:
+            Error: the model is gone, or has another tokenizer.
+        """
+        model = self.job.model
+        if not model.is_dir():
+            raise Error(f"{model} does not exist: give the new folder of the model with --model")
+        tokenizer = load_tokenizer(model, self.job.windows.compat)
+        if tokenizer_digest(tokenizer) != self.tokenizer_sha256:
+            raise Error(
+                f"the tokenizer in {model} is not the one of the run: give the run's model with "
+                "--model"
+            )
+        return tokenizer
+
+    def check_data(self) -> None:
+        """Checks that the data files are those that the run read.
+
+        Raises:
+            Error: one is gone or has another content.
+        """
+        files = self.job.files
+        if len(files) != len(self.digests):
+            raise Error(f"the run read {len(self.digests)} data files, --data names {len(files)}")
+        for path, digest in zip(files, self.digests, strict=True):
+            if not Path(path).is_file():
+                raise Error(f"{path} does not exist: give the new place of the data with --data")
+            if inputs.sha256(path) != digest:
+                raise Error(
+                    f"{path} is not the file that the run read, its content differs: give the "
+                    "run's data with --data, or answer the questions again"
+                )
+
+    def examples(self) -> Iterator[tuple[ExampleKey, Example]]:
+        """Yields what ``sources`` yields, with file number and line as the key."""
+        return (((source.file_index, source.line), example) for source, example in self.sources())
+
+    def sources(self) -> Iterator[tuple[Source, Example]]:
+        """Yields the examples of the run in order, each with its origin.
+
+        Raises:
+            Error: an example has no prediction.
+        """
+        seen: set[ExampleId] = set()
+        dead_letters = self._dead_letters()
+        for request in self.job.requests():
+            for source, example in read_request(request):
+                if example.example_id in seen:
+                    continue
+                if example.example_id not in self.predictions:
+                    if (Path(source.path).name, source.line) in dead_letters:
+                        continue  # it has too many windows
+                    raise Error(
+                        f"{self.folder / PREDICTIONS} has no example {example.example_id} of "
+                        f"{source.path}, line {source.line}: answer the questions again"
+                    )
+                seen.add(example.example_id)
+                yield source, example
+
+    def _dead_letters(self) -> set[tuple[str, int]]:
+        """Returns name of the file and line of each record that was not used."""
+        path = self.folder / DEAD_LETTERS
+        lines = path.read_bytes().splitlines() if path.is_file() else []
+        letters = map(orjson.loads, lines)
+        return {(Path(letter["file"]).name, letter["line"]) for letter in letters}
+
+    def extra_field(self, name: str) -> dict[ExampleKey, Any]:
+        """Returns a field of the records that the input formats do not have.
+
+        Args:
+            name: of the field.
+
+        Returns:
+            Its values by file number and line, for lines of JSON that have it.
+        """
+        values: dict[ExampleKey, Any] = {}
+        quoted = orjson.dumps(name)
+        for index, path in enumerate(self.job.files):
+            for source, line in inputs.read_lines(path, index, limit=self.job.limit):
+                if isinstance(line, bytes) and quoted in line:
+                    with contextlib.suppress(ValueError, AttributeError):  # a dead letter
+                        values[index, source.line] = orjson.loads(line).get(name)
+        return values
+
+    def n_best_lines(self) -> Iterator[dict[str, Any]]:
+        """Yields the lines of ``nbest.jsonl``; none if there is no such file.
+
+        Raises:
+            Error: a line is damaged.
+        """
+        path = self.folder / nbest.FILE
+        if not path.is_file():
+            return
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    values = orjson.loads(line)
+                    if any(answer.keys() < N_BEST_KEYS for answer in values["answers"]):
+                        raise ValueError("an answer lacks a field")
+                    yield values
+                except (ValueError, TypeError, LookupError, AttributeError) as error:
+                    raise Error(
+                        f"{path}, line {number}, is damaged: answer the questions again"
+                    ) from error
+
+    def decided_n_best(self, key: ExampleKey, example: Example) -> dict[str, Any] | None:
+        """Returns the n-best list of an example, decided again from the kept scores.
+
+        Returns:
+            What ``nbest.jsonl`` has for the example; ``None`` if the scores were not kept.
+
+        Raises:
+            Error: the scores of the example are missing.
+        """
+        if self.scores is None:
+            return None
+        decision = decide(example, self.scores.scores(key), self.job.decision)
+        alternatives = decision.alternatives(nbest.ALTERNATIVES)
+        return dict(orjson.loads(nbest.encode(example, decision.prediction, alternatives)))
+
+
+def read_run(
+    folder: Path, files: list[str] | None = None, model: Path | None = None
+) -> FinishedRun:
+    """Reads the folder of a finished run whose data are there and have not changed.
+
+    The arguments and errors are those of ``read_folder`` and ``FinishedRun.check_data``.
+    """
+    run = read_folder(folder, files, model)
+    run.check_data()
+    return run
+
+
+def read_folder(
+    folder: Path, files: list[str] | None = None, model: Path | None = None
+) -> FinishedRun:
+    """Reads the folder of a finished run, whose data and model may be gone.
+
+    Args:
+        folder: written by ``nq answer``.
+        files: the data files, if they were moved.
+        model: the model folder, if it was moved.
+
+    Raises:
+        Error: the folder has no finished run.
+        ValueError: its predictions are damaged.
+    """
+    description = _read_json(folder, JOB)
+    try:
+        job = Job.from_dict(description["job"])
+        request = description["request"]
+        digests, tokenizer_sha256 = [i["sha256"] for i in request["inputs"]], request["tokenizer"]
+    except (LookupError, TypeError, ValueError) as error:
+        raise Error(
+            f"{folder / JOB} is of another version of nq ({error}): answer the questions again"
+        ) from error
+    job = replace(job, files=tuple(files or job.files), model=model or job.model)
+    if not (folder / PREDICTIONS).is_file():
+        raise Error(f"{folder} has no {PREDICTIONS}: answer the questions again")
+    _check_files(folder, description.get("files"))
+    predictions = labels.read_predictions(folder / PREDICTIONS)
+    metrics = _read_json(folder, METRICS)
+    return FinishedRun(folder, job, tuple(digests), tokenizer_sha256, predictions, metrics)
+
+
+def _check_files(folder: Path, digests: Any) -> None:
+    """Checks that the files of a run are those that it wrote; earlier versions have no digests."""
+    for name, digest in digests.items() if isinstance(digests, dict) else ():
+        if (folder / name).is_file() and inputs.sha256(folder / name) != digest:
+            raise Error(
+                f"{folder / name} is damaged, its SHA-256 is not that in {JOB}: answer the "
+                "questions again"
+            )
+
+
+def _read_json(folder: Path, name: str) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise Error(f"{folder} is not a folder: give one that nq answer wrote")
+    if not (folder / name).is_file():
+        if (folder / UNFINISHED_SCORES).is_dir():
+            raise Error(
+                f"the run in {folder} is not finished: give its nq answer command again to resume"
+            )
+        raise Error(
+            f"{folder} has no {name}, so it is not a run of nq answer, or one of an older version: "
+            "answer the questions again"
+        )
+    try:
+        values = orjson.loads((folder / name).read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise Error(f"{folder / name} is damaged ({error}): answer the questions again") from error
+    if not isinstance(values, dict):
+        raise Error(f"{folder / name} has no JSON object: answer the questions again")
+    return values
+
+
+def case(
+    example: Example,
+    run: FinishedRun,
+    key: ExampleKey,
+    tokenizer: Tokenizer | None,
+    source: Any = None,
+) -> Case:
+    """Returns one annotated example as a case.
+
+    Args:
+        example: with its annotations.
+        run: that answered it.
+        key: file number and line of the example.
+        tokenizer: of the run; ``None`` leaves out the losses at windows.
+        source: the field ``source`` of its record; it counts only if it is a text.
+    """
+    config, label = run.job.windows, run.predictions[example.example_id]
+    all_contexts = contexts(example, replace(config, max_contexts=UNLIMITED))
+    read = all_contexts[: config.max_contexts]
+    gold = gold_labels(example)
+    long, short = judge(gold, label)
+    stages = StageOutputs(read)
+    if any(decision.has_gold and not decision.correct for decision in (long, short)):
+        stages = StageOutputs(
+            read,
+            features(example, tokenizer, config).token_map if tokenizer else None,
+            pairs(run.scores[key]) if run.scores is not None else None,
+        )
+    if not isinstance(source, str):
+        source = None
+    return Case(
+        example.example_id,
+        example.question,
+        traits(example, long.has_gold, short.has_gold, all_contexts, len(read), source),
+        *judgments(example, gold, label, stages),
+    )

@@ -1,0 +1,126 @@
+"""Tallies that add up and bounds that decrease."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from nq.analysis.losses import Case, Judgment, Outcome, Stage
+from nq.analysis.summary import analyse, bounds, calibration, tally
+from nq.analysis.text import NO_PROBABILITIES, NO_SCORES, NO_TOKENIZER, text
+from tests.analysis.example_cases import cases
+
+NAMES = ("right", "wrong", "extra", "missed", "null")
+
+
+def judgment(outcome: Outcome, score: float = 0.5, lost: Stage | None = None) -> Judgment:
+    return Judgment(outcome, score, lost, "gold text", "answer text")
+
+
+def case(both: Judgment, example_id: int = 0) -> Case:
+    return Case(example_id, "who", {"question": "who"}, both, both)
+
+
+@pytest.mark.slow
+@given(cases())
+def test_splits_add_up_to_the_whole(some_cases: list[Case]) -> None:
+    result = analyse(some_cases)
+    for trait, values in result.splits.items():
+        assert len({split.value for split in values}) == len(values), trait
+        for kind in ("long", "short"):
+            whole = getattr(result, kind).overall
+            for name in NAMES:
+                parts = (getattr(getattr(split, kind), name) for split in values)
+                assert sum(parts) == getattr(whole, name)
+
+
+@given(cases())
+def test_bounds_decrease_to_the_recall_of_the_run(some_cases: list[Case]) -> None:
+    result = analyse(some_cases)
+    for part in (result.long, result.short):
+        recalls = [1.0 if part.overall.n_gold else 0.0, *(b.recall for b in part.bounds)]
+        assert recalls == sorted(recalls, reverse=True)
+        assert recalls[-1] == pytest.approx(part.overall.recall or 0.0)
+        assert all((part.overall.f1 or 0.0) <= b.f1 + 1e-9 for b in part.bounds)
+        assert sum(b.lost for b in part.bounds) == part.overall.n_gold - part.overall.right
+        assert part.other + part.null == part.bounds[-1].lost
+
+
+def test_bounds_by_hand() -> None:
+    judgments = [
+        judgment(Outcome.RIGHT),
+        judgment(Outcome.MISSED, lost=Stage.CONTEXTS),
+        judgment(Outcome.WRONG, lost=Stage.POSITIONS),
+        judgment(Outcome.WRONG, lost=Stage.DECISION),
+        judgment(Outcome.EXTRA),
+    ]
+    assert [b.recall for b in bounds(judgments)] == [0.75, 0.75, 0.5, 0.25]
+    assert bounds(judgments)[0].f1 == pytest.approx(2 * 0.75 / 1.75)
+    without_scores = [
+        b.stage for b in bounds(judgments, [s for s in Stage if s is not Stage.POSITIONS])
+    ]
+    assert without_scores == ["contexts", "windows", "decision"]
+
+
+def test_undefined_measures_are_none() -> None:
+    null = tally([judgment(Outcome.NULL)])
+    assert (null.precision, null.recall, null.f1, null.n) == (None, None, None, 1)
+    extra = tally([judgment(Outcome.EXTRA)])
+    assert (extra.precision, extra.recall, extra.f1) == (0, None, None)
+    assert tally([judgment(Outcome.MISSED)]).f1 == 0
+
+
+def test_only_given_answers_have_a_calibration() -> None:
+    judgments = [
+        judgment(Outcome.RIGHT, 0.75),
+        judgment(Outcome.EXTRA, 0.75),
+        judgment(Outcome.MISSED, 0.1),
+        judgment(Outcome.NULL, 0.0),
+    ]
+    result = calibration(judgments)
+    assert result is not None
+    assert [b.count for b in result.bins] == [0] * 7 + [2, 0, 0]
+    assert result.error == 0.25
+    assert calibration([*judgments, judgment(Outcome.NULL, -3.0)]) is None
+
+
+def test_the_worst_have_the_highest_scores() -> None:
+    scores = (0.2, 0.9, 0.5)
+    wrong = [case(judgment(Outcome.WRONG, s, Stage.DECISION), i) for i, s in enumerate(scores)]
+    missed = [case(judgment(Outcome.MISSED, 0.1, Stage.WINDOWS), 7)]
+    right = [case(judgment(Outcome.RIGHT, 1.0), 8)]
+    result = analyse([*wrong, *missed, *right], examples=2)
+    assert [c.example_id for c in result.long.wrong] == [1, 2]
+    assert [c.example_id for c in result.short.missed] == [7]
+
+
+@pytest.mark.slow
+@given(cases())
+def test_any_analysis_can_be_shown(some_cases: list[Case]) -> None:
+    result = analyse(some_cases)
+    json.dumps(result.to_dict())
+    assert text(result)
+
+
+def one_case(score: float = 0.5) -> list[Case]:
+    return [case(judgment(Outcome.WRONG, score, Stage.DECISION))]
+
+
+def test_missing_figures_are_mentioned() -> None:
+    whole = text(analyse(one_case(), without_gold=3))
+    assert "1 annotated examples; 3 more have no annotations" in whole
+    assert not [note for note in (NO_SCORES, NO_PROBABILITIES, NO_TOKENIZER) if note in whole]
+    incomplete = text(analyse(one_case(7.5), stages=(Stage.CONTEXTS, Stage.DECISION)))
+    assert all(note in incomplete for note in (NO_SCORES, NO_PROBABILITIES, NO_TOKENIZER))
+    assert "best positions of a window" not in incomplete
+
+
+def test_records_without_a_source_are_a_group_of_their_own() -> None:
+    without = case(judgment(Outcome.RIGHT))
+    named = replace(without, traits={**without.traits, "source": "zoo"})
+    result = analyse([named, without])
+    assert [s.value for s in result.splits["source"]] == ["not stated", "zoo"]
+    assert "source" not in analyse([without]).splits

@@ -1,0 +1,147 @@
+"""Questions for pages of reports, made by hand: every outcome, and text that is markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from nq.analysis.losses import Case, StageOutputs, judge, judgments
+from nq.analysis.summary import analyse
+from nq.analysis.traits import TRAITS, traits
+from nq.config import WindowConfig
+from nq.evaluation.labels import Label
+from nq.evaluation.labels import Span as LabelSpan
+from nq.formats import nbest
+from nq.preprocess.contexts import contexts
+from nq.records import Alternative, Example, Prediction, Source, Span, YesNo
+from nq.report.html.overview import kind_views, view
+from nq.report.html.page import PageWriter
+from nq.report.html.questions import Question, Scored
+from nq.runs.evaluate import gold_labels
+from tests.analysis.example_cases import FIRST, NULL, SECOND, annotation, page
+
+SHORT, OTHER_SHORT = Span(9, 11), Span(1, 3)
+GOLD = annotation(SECOND, SHORT)
+ANSWERS = {
+    "right": (GOLD, SECOND, SHORT),
+    "wrong": (GOLD, FIRST, OTHER_SHORT),
+    "missed": (GOLD, None, None),
+    "extra": (NULL, FIRST, OTHER_SHORT),
+    "null": (NULL, None, None),
+}
+"""Gold, and the long and short answers of the prediction, by the outcome of the answer."""
+HOSTILE = (
+    "</script><script>document.title='broken'</script><!-- <script> "
+    '<img src="http://example.org/x.png" onerror="document.title=\'broken\'"> '
+    "{{ 7 * 7 }} ${7*7} &lt;b&gt; \"'` ]]> \u2028\u2029\u202e <b>bold</b> \x00 end"
+)
+METRICS = {
+    "metrics": {"micro_f1": 0.5, "long-answer-f1": 0.6, "short-answer-f1": 0.4},
+    "time": {"load_s": 1.5, "predict_s": 4.5, "total_s": 6.0},
+    "examples": 5,
+}
+
+
+def label(long: Span | None, short: Span | None, score: float) -> Label:
+    return Label(
+        LabelSpan(-1, -1, long.start, long.end) if long else LabelSpan(),
+        (LabelSpan(-1, -1, short.start, short.end),) if short else (),
+        "none",
+        score,
+        score / 2,
+    )
+
+
+def question(
+    number: int, outcome: str, text: str = "who is number", with_other: bool = False
+) -> Question:
+    """Returns a question with an outcome; the other run missed it, or was right."""
+    gold, long, short = ANSWERS[outcome]
+    score = (number % 100) / 100
+    example = replace(page(gold), example_id=number, question=f"{text} {number}")
+    mine = label(long, short, score if long else 0.0)
+    others = label(None, None, 0.0) if outcome == "right" else label(SECOND, SHORT, 0.7)
+    labels = gold_labels(example)
+    other = Scored(others, *judge(labels, others)) if with_other else None
+    found = _case(example, mine)
+    source = Source(0, "data.jsonl", number + 1)
+    prediction = Prediction(number, long, score, (short,) if short else (), score / 2)
+    listed = (Alternative(SECOND, (SHORT,), YesNo.NONE, 0.4, 0.2),)
+    line: dict[str, Any] = orjson.loads(nbest.encode(example, prediction, listed))
+    scored = Scored(mine, *judge(labels, mine))
+    return Question(number, scored, other, with_other, line, example, source, found)
+
+
+def _case(example: Example, mine: Label) -> Case:
+    labels = gold_labels(example)
+    long, short = judge(labels, mine)
+    blocks = contexts(example, WindowConfig())
+    values = traits(example, long.has_gold, short.has_gold, blocks, len(blocks))
+    both = judgments(example, labels, mine, StageOutputs(blocks))
+    return Case(example.example_id, example.question, values, *both)
+
+
+def questions(count: int, with_other: bool = False) -> Iterator[Question]:
+    """Yields questions with the outcomes in turn; their scores are repeated after a hundred."""
+    outcomes = list(ANSWERS)
+    first = [
+        question(number, outcomes[number % len(outcomes)], with_other=with_other)
+        for number in range(min(count, 100))
+    ]
+    for number in range(count):
+        base = first[number % 100]
+        assert base.example
+        text = base.example.question.replace(str(number % 100), str(number))
+        example = replace(base.example, example_id=number, question=text)
+        source = Source(0, "data.jsonl", number + 1)
+        yield replace(base, example_id=number, example=example, source=source)
+
+
+def hostile(number: int) -> Question:
+    """Returns a question all of whose texts are markup."""
+    plain = question(number, "wrong")
+    assert plain.example
+    tokens = ["<P>", *HOSTILE.split(" ")[:6], "</P>", "<Ul>", *HOSTILE.split(" ")[:14]]
+    tokens += ["</Ul>"] * (24 - len(tokens))
+    is_html = [token in ("<P>", "</P>", "<Ul>", "</Ul>") for token in tokens]
+    example = replace(
+        plain.example,
+        example_id=HOSTILE,
+        question=HOSTILE,
+        tokens=tokens,
+        is_html=is_html,
+        title=HOSTILE,
+    )
+    case = _case(example, plain.mine.label)
+    case = replace(case, traits={**case.traits, "source": HOSTILE})
+    source = Source(0, "<script>.jsonl", 1)
+    return replace(plain, example_id=HOSTILE, example=example, case=case, source=source)
+
+
+def write_page(path: Path, shown: list[Question], name: str = "profile") -> list[Path]:
+    """Writes the page of questions that are all annotated; returns its paths."""
+    writer = PageWriter(path, len(shown), TRAITS)
+    for item in shown:
+        writer.add(item)
+    compared = any(item.other for item in shown)
+    cases = [item.case for item in shown if item.case]
+    analysis = analyse(cases)
+    mine = [item.mine for item in shown]
+    others = [item.other for item in shown if item.other]
+    decisions, other_decisions = (
+        {
+            "long": [scored.long for scored in run if scored.long],
+            "short": [scored.short for scored in run if scored.short],
+        }
+        for run in (mine, others)
+    )
+    thresholds = {"long": 0.1, "short": None}
+    kinds = kind_views(analysis, decisions, other_decisions if compared else {}, thresholds)
+    changed = (sum(item.changed for item in shown), len(shown)) if compared else None
+    run = {"profile": name, "data": name, name: name}
+    other_metrics = METRICS if compared else None
+    return writer.write(view(run, METRICS, other_metrics, analysis, kinds, [name], changed))

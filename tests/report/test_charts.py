@@ -1,0 +1,116 @@
+"""The charts of a report by their definition, and the outcomes of its rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.analysis.losses import judge
+from nq.evaluation.labels import prediction_label
+from nq.evaluation.nq_eval import Decision
+from nq.formats.predictions import encode_prediction
+from nq.records import Annotation, Prediction, Span
+from nq.report.html.charts import MAX_POINTS, curve, phases, plot_of
+from nq.report.html.entries import entries
+from nq.report.html.overview import figures, readable
+from nq.report.html.questions import Scored
+from nq.runs.evaluate import Evaluation, gold_labels
+from tests.analysis.example_cases import FIRST, SECOND, annotation, page
+from tests.report.example_questions import ANSWERS, METRICS, question
+
+DECISIONS = st.lists(
+    st.builds(
+        lambda gold, predicted, correct, score: Decision(
+            gold, predicted, gold and predicted and correct, score if predicted else 0.0
+        ),
+        *(st.booleans(), st.booleans(), st.booleans(), st.integers(0, 20).map(lambda n: n / 20)),
+    ),
+    max_size=30,
+)
+
+
+@given(DECISIONS)
+def test_points_of_a_curve_by_their_definition(decisions: list[Decision]) -> None:
+    result = curve(decisions)
+    given_scores = sorted({d.score for d in decisions if d.predicted})
+    if result is None:
+        assert given_scores == []
+        return
+    assert [point.threshold for point in result.points] == given_scores
+    n_gold = sum(d.has_gold for d in decisions)
+    for point in result.points:
+        kept = [d for d in decisions if d.predicted and d.score >= point.threshold]
+        right = sum(d.correct for d in kept)
+        assert point.precision == right / len(kept)
+        assert point.recall == (right / n_gold if n_gold else 0)
+        assert point.f1 == pytest.approx(2 * right / (len(kept) + n_gold))
+    assert result.best.f1 == max(point.f1 for point in result.points)
+    assert result.given == result.points[0]
+    plot = plot_of([result, None])
+    steps = result.path(plot, "f1").removeprefix("M").split(" L")
+    assert len(steps) == len(result.points)
+
+
+def test_many_points_are_thinned_and_other_scores_have_an_axis_of_their_own() -> None:
+    result = curve([Decision(True, True, n % 2 == 0, n - 300.0) for n in range(1000)])
+    assert result is not None
+    assert len(result.points) == MAX_POINTS
+    assert (result.points[0].threshold, result.points[-1].threshold) == (-300, 699)
+    plot = plot_of([result])
+    assert (plot.low, plot.high) == (-300, 699)
+    assert (plot.x(-300), plot.x(699)) == (plot.left, plot.left + plot.width)
+    assert plot_of([None]).high == 1
+
+
+@given(st.dictionaries(st.sampled_from(["load_s", "new_s", "total_s", "x"]), st.floats(0, 9)))
+def test_phases_are_shares_of_the_total(time: dict[str, float]) -> None:
+    shown, total = phases({**time, "preprocess_s": 99.0})
+    assert sum(phase.share for phase in shown) <= 1 + 1e-9
+    assert total >= sum(phase.seconds for phase in shown)
+    assert {phase.name for phase in shown} <= {"load", "new"}
+
+
+def test_figures_of_an_earlier_version_may_lack_keys() -> None:
+    damaged = {"time": 5, "metrics": [], "windows_per_s": "fast", "examples": None}
+    assert figures(readable({}), None) == figures(readable(damaged), None) == []
+    names = [figure.name for figure in figures(readable(METRICS), readable({}))]
+    assert names == ["micro-F1", "long F1", "short F1", "total time", "questions"]
+    slow = {**METRICS, "speed_comparable": "no: resumed", "windows_per_s": 3.0}
+    compared = figures(readable(METRICS), readable(slow))
+    by_name = {figure.name: figure.note for figure in compared}
+    assert by_name["total time"] == "not comparable: resumed"
+    assert by_name["micro-F1"] == "+0.000 against 0.500"
+
+
+@pytest.mark.parametrize("outcome", ANSWERS)
+def test_rows_and_details_of_each_outcome(outcome: str) -> None:
+    row, details = entries(question(8, outcome), [0, 1], 0)
+    assert (row["i"], row["o"][0], row["t"]) == ("8", outcome, [0, 1])
+    answered = outcome in ("right", "wrong", "extra")
+    assert bool(row["a"]) == bool(details["given"]["l"]) == answered
+    assert row["e"] == (["b9 b10"] if outcome in ("right", "wrong", "missed") else [])
+    assert row["p"] == ([0.04, 0.08, 0.04] if answered else [0.0, 0.0, 0.0])
+    assert details["lost"] == ["decision"] * 2 if outcome in ("wrong", "missed") else ["", ""]
+    assert details["where"] == "data.jsonl, line 9"
+
+
+SHORTS = st.lists(st.sampled_from([Span(9, 11), Span(1, 3)]), max_size=1)
+BLOCKS = st.none() | st.sampled_from([FIRST, SECOND])
+GOLD = st.lists(st.builds(lambda b, s: annotation(b, *s), BLOCKS, SHORTS), min_size=1, max_size=3)
+
+
+@given(GOLD, BLOCKS, SHORTS)
+def test_the_answer_is_right_where_the_table_of_answers_says_so(
+    gold: list[Annotation], long: Span | None, shorts: list[Span]
+) -> None:
+    example = page(*gold)
+    encoded: dict[str, Any] = encode_prediction(Prediction(5, long, 0.5, tuple(shorts), 0.25))
+    label = prediction_label(encoded)
+    scored = Scored(label, *judge(gold_labels(example), label))
+    outcome = scored.outcomes()[0]
+    assert (outcome in ("right", "null")) == Evaluation().add(example, encoded)
+    assert scored.scores()[0] in (0.5, 0.25)
+    assert Scored(label).outcomes() == ["", "", ""]

@@ -1,0 +1,103 @@
+"""Passages: their text, their marks, and which blocks of a page are shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.formats.pages import page_from_record
+from nq.records import Candidate, Example, Span
+from nq.report.html.passages import MAX_CHARS, Blocks, Segment, marked, span_text, spell
+from nq.report.page_text import span_text as page_text
+from tests.analysis.example_cases import FIRST, PAGE, SECOND, THIRD
+
+TOKENS = st.sampled_from(["<P>", "</P>", "<Td>", "</Td>", "<B>", *"abc", "(", ")", ",", "'s", "-"])
+SPANS = st.tuples(st.integers(0, 30), st.integers(1, 30)).map(lambda x: Span(x[0], x[0] + x[1]))
+
+
+def example(tokens: list[str]) -> Example:
+    html = [token[0] == "<" for token in tokens]
+    return replace(PAGE, tokens=tokens, is_html=html, candidates=[Candidate(Span(0, 1), True)])
+
+
+def plain(segments: list[Segment]) -> str:
+    return "".join(x if isinstance(x, str) else x[0] for x in segments)
+
+
+def text_of(segments: list[Segment], letter: str) -> str:
+    return "".join(x[0] for x in segments if not isinstance(x, str) and letter in x[1])
+
+
+@given(st.lists(TOKENS, min_size=1, max_size=30))
+def test_the_text_is_that_of_the_page(tokens: list[str]) -> None:
+    page = example([*tokens, "end"])
+    span = Span(0, len(page.tokens))
+    lines = page_text(page_from_record(page), span).split("\n")
+    spelled = spell(page, span).text.split("\n")
+    assert [line.replace(" ", "") for line in spelled] == [line.replace(" ", "") for line in lines]
+
+
+@given(st.lists(TOKENS, min_size=31, max_size=40), st.lists(SPANS, max_size=4))
+def test_marks_divide_the_text_and_nothing_else(tokens: list[str], spans: list[Span]) -> None:
+    page, block = example(tokens), Span(0, len(tokens))
+    segments = marked(page, block, {"p": spans[:2], "g": spans[2:]})
+    assert plain(segments) == spell(page, block).text
+    words = "".join(
+        tokens[i]
+        for i in range(len(tokens))
+        if not page.is_html[i] and any(s.start <= i < s.end for s in spans if block.contains(s))
+    )
+    both = "".join(x[0] for x in segments if not isinstance(x, str))
+    assert [c for c in both if c not in " |\n\u2013"] == [c for c in words if c not in "\u2013"]
+
+
+def test_words_whose_bytes_are_adjacent_are_joined() -> None:
+    page = example(["<P>", "a", "b", "c", "</P>"])
+    places = np.array([[0, 3], [3, 4], [4, 5], [6, 7], [7, 11]])
+    assert spell(replace(page, token_bytes=places), Span(0, 5)).text == "ab c"
+
+
+def test_a_long_block_is_cut_around_its_mark() -> None:
+    page = example(["<P>", *(f"word{n}" for n in range(5000)), "</P>"])
+    segments = marked(page, Span(0, 5002), {"g": [Span(3001, 3003)]})
+    assert text_of(segments, "g") == "word3000 word3001"
+    assert (segments[0], segments[-1]) == ("… ", " …")
+    assert len(plain(segments)) == MAX_CHARS + 4
+    assert len(span_text(page, Span(0, 5002), 160)) == 160
+    assert span_text(page, Span(0, 5002), 160).endswith("…")
+
+
+def shown(blocks: Blocks, longs: list[Span], shorts: list[Span], chars: int) -> list[int | None]:
+    return [p["n"] for p in blocks.passages({"P": longs}, {"p": shorts}, chars)]
+
+
+def test_blocks_with_answers_come_first_and_near_ones_next() -> None:
+    blocks = Blocks(PAGE)
+    assert blocks.spans == [FIRST, SECOND, THIRD]
+    assert shown(blocks, [SECOND], [], 0) == [2]
+    assert shown(blocks, [], [Span(17, 18)], 0) == [3]
+    assert shown(blocks, [THIRD], [], 40) == [2, 3]
+    assert shown(blocks, [THIRD], [], 1000) == [1, 2, 3]
+    assert shown(blocks, [], [], 1000) == [1, 2, 3]
+    assert shown(blocks, [], [], 0) == []
+
+
+def test_a_whole_block_and_a_part_of_one_are_marked() -> None:
+    nested = Span(9, 12)
+    (passage,) = Blocks(PAGE).passages({"P": [SECOND], "G": [nested]}, {"g": [Span(10, 11)]}, 0)
+    assert (passage["l"], passage["e"], passage["k"]) == ("P", 1, "List")
+    assert text_of(passage["x"], "G") == "b9 b10 b11"
+    assert text_of(passage["x"], "g") == "b10"
+
+
+def test_an_answer_in_no_block_is_shown_with_its_surroundings() -> None:
+    page = replace(PAGE, candidates=[Candidate(FIRST, True)])
+    outside, inside = sorted(
+        Blocks(page).passages({}, {"p": [Span(1, 2), Span(18, 19)]}, 0), key=lambda p: p["n"] or 0
+    )
+    assert (outside["n"], outside["k"], outside["e"]) == (None, "", 1)
+    assert text_of(outside["x"], "p").endswith("c18")
+    assert (inside["n"], text_of(inside["x"], "p")) == (1, "a1")
