@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from nq.formats.streams import shown
 from nq.runs.job import Job
 from nq.runs.parity import Parity
 from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, Result, input_digests
+
+log = logging.getLogger(__name__)
 
 QUALITY = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
 COUNTS = (
@@ -117,6 +120,22 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     files = (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)
     others = (outputs.FORMATS[name].FILE for name in job.formats)
     tracked.artifacts([result.folder / name for name in (*files, *others)])
+    _record_report(tracked, result)
+
+
+def _record_report(tracked: tracking.Run, result: Result) -> None:
+    """Writes the report of a run with gold and records it; removes that of an earlier run."""
+    from nq.runs.report import remove_report, write_report
+
+    try:
+        remove_report(result.folder)
+        if result.metrics and tracked.available:
+            page, *parts = write_report(result.folder).paths
+            tracked.artifacts([page])
+            for folder in parts:
+                tracked.artifacts([folder], folder.name)
+    except Exception as error:  # the run is complete, and its results do not depend on the report
+        log.warning("the report was not written: %s: %s", type(error).__name__, error)
 
 
 def _parity_figures(parity: Parity) -> dict[str, float | None]:

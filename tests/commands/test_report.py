@@ -19,6 +19,7 @@ from nq.commands.report import main
 from nq.config import DecisionConfig, RankingWeights
 from nq.runs.result import REPORT
 from nq.runs.score_store import KEYS
+from nq.tracking.store import import_mlflow
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = 8
@@ -83,6 +84,45 @@ def embedded(page: Path, name: str) -> Any:
     return json.loads(text.split(start)[1].split("</script>")[0])
 
 
+@pytest.mark.slow
+def test_the_report_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_path: Path) -> None:
+    write(tmp_path / "data.jsonl", sample_records())
+    process = command(
+        *("nq.answer", "--data", "data.jsonl", "--model", tiny_model, "--output", "run"),
+        *("--keep-scores", "--json", "--long-threshold=-1e9", "--short-threshold=-1e9"),
+        folder=tmp_path,
+    )
+    assert process.returncode == 0, process.stderr
+    assert "report" not in process.stderr
+    result = json.loads(process.stdout)
+    logged = (tmp_path / "run" / REPORT).read_bytes()
+    process = command("nq", "report", "run", "--json", folder=tmp_path)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert (tmp_path / "run" / REPORT).read_bytes() == logged
+    report = json.loads(process.stdout)
+    analysis = report["analysis"]
+    assert (report["problems"], report["questions"]) == ([], analysis["examples"])
+    assert analysis["examples"] == EXAMPLES
+    for kind in ("long", "short"):
+        for name in ("precision", "recall", "f1"):
+            expected = result["metrics"][f"{kind}-answer-{name}"]
+            assert (analysis[kind][name] or 0) == pytest.approx(expected)
+        assert list(analysis[kind]["bounds"]) == ["contexts", "windows", "positions"]
+    assert list(analysis["splits"]["source"]) == ["set 0", "set 1"]
+    rows = embedded(tmp_path / "run" / REPORT, "rows")
+    outcomes = [row["o"][1] for row in rows]
+    assert outcomes.count("right") == analysis["long"]["right"]
+
+    import_mlflow()
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    names = {artifact.path for artifact in client.list_artifacts(result["run_id"])}
+    assert {REPORT, "job.json", "predictions.json"} <= names
+    client.download_artifacts(result["run_id"], REPORT, str(tmp_path))
+    assert (tmp_path / REPORT).read_bytes() == logged
+
+
 def test_tables_on_stdout(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(run)]) == 0
     out = capsys.readouterr().out
@@ -119,6 +159,20 @@ def test_the_n_best_file_is_that_of_the_scores(
     assert main([str(folder)]) == 0
     decided, listed = (embedded(path / REPORT, "details") for path in (run, folder))
     assert [entry["nbest"] for entry in decided] == [entry["nbest"] for entry in listed]
+
+
+@pytest.mark.slow
+def test_an_untracked_run_removes_the_report_of_an_earlier_one(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    folder = answer(tiny_model, tmp_path, sample_records()[:2]).folder
+    assert not (folder / REPORT).exists()
+    (folder / "report-data").mkdir()
+    for name in (REPORT, "report-data/00000.js", "report-data/mine.js"):
+        (folder / name).write_text("old")
+    answer(tiny_model, tmp_path, sample_records()[:2])
+    assert [path.name for path in folder.glob("report*")] == ["report-data"]
+    assert [path.name for path in (folder / "report-data").iterdir()] == ["mine.js"]
 
 
 # --- two runs -----------------------------------------------------------------------------------
