@@ -43,7 +43,8 @@ from nq.records import (
 )
 from nq.runs.evaluate import Evaluation
 from nq.runs.job import Job
-from nq.runs.scoring import PhaseTimer, Plan, Scoring, check_job, open_scoring
+from nq.runs.phases import PhaseTimer
+from nq.runs.scoring import Plan, Scoring, check_job, open_scoring
 
 MARGINS = (0.0, 1.0, 2.0, prune.NEAR, 3.0, 5.0)
 DEFAULT_PROFILE = "mixed+grappler+buckets"

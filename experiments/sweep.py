@@ -67,6 +67,7 @@ class Row:
         max_drift: largest difference of a logit from baseline.
         memory_mb: median of the peak resident memory.
         phases: median seconds of each phase.
+        changed: how many answers differ from baseline.
     """
 
     profile: str
@@ -80,6 +81,7 @@ class Row:
     max_drift: float | None
     memory_mb: float
     phases: Mapping[str, float]
+    changed: int | None = None
 
 
 def parser() -> argparse.ArgumentParser:
@@ -112,6 +114,7 @@ def sweep(args: argparse.Namespace) -> int:
 
 def _sweep(args: argparse.Namespace) -> int:
     """Runs the profiles; the caller holds the output folder."""
+    started = time.time()
     names = installed(args.profiles or [*profiles(THESIS), *map(Profile.parse, BEYOND_THESIS)])
     common = ["--data", *args.data, "--root", str(args.output), "--json", "--no-track"]
     common += ["--against", BASELINE, *args.unknown]
@@ -127,7 +130,7 @@ def _sweep(args: argparse.Namespace) -> int:
     (args.output / "sweep.json").write_text(text + "\n", encoding="utf-8")
     plot(rows, args.output / "sweep.png")
     if not args.no_track:
-        _record(args, rows)
+        _record(args, rows, started)
     if args.json:
         terminal.print_json(result)
     else:
@@ -202,6 +205,7 @@ def summarize(
         max_drift=last["parity"]["max_drift"],
         memory_mb=memory_bytes / 2**20,
         phases=phases,
+        changed=last["parity"].get("changed"),
     )
 
 
@@ -249,8 +253,9 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def _record(args: argparse.Namespace, rows: Sequence[Row]) -> None:
-    """Records one MLflow run per profile, all with the same tag."""
+def _record(args: argparse.Namespace, rows: Sequence[Row], started: float) -> None:
+    """Records one MLflow run per profile, all with the same tag and with the time of the sweep."""
+    ended = time.time()
     name = f"sweep {time.strftime('%Y-%m-%d %H:%M:%S')}"
     for row in rows:
         with tracking.start(
@@ -259,25 +264,31 @@ def _record(args: argparse.Namespace, rows: Sequence[Row]) -> None:
             name=f"{row.profile} · sweep",
             profile=row.profile,
             source="experiments.sweep",
-            tags={"sweep": name},
+            tags={"sweep": name, tracking.view.SPEED_COMPARABLE: "yes"},
             system_metrics=False,
         ) as run:
-            run.params({"profile": row.profile, "rounds": args.rounds})
-            run.metrics(
-                {
-                    "quality/micro_f1": row.micro_f1,
-                    "speed/cold_s": row.cold_s,
-                    "speed/predict_s": row.warm_s,
-                    "speed/windows_per_s": row.windows_per_s,
-                    "speed/examples_per_s": row.examples_per_s,
-                    "parity/changed_share": row.changed_share,
-                    "parity/max_drift": row.max_drift,
-                    "system/peak_memory_mb": row.memory_mb,
-                    **{f"time/{phase}": seconds for phase, seconds in row.phases.items()},
-                }
-            )
+            run.open(started=started)
+            run.end_at(ended)
+            run.params({tracking.view.PROFILE: row.profile, "rounds": args.rounds})
+            run.metrics(metrics(row))
             if row is rows[0]:
                 run.artifacts([args.output / "sweep.json", args.output / "sweep.png"])
+
+
+def metrics(row: Row) -> dict[str, float | None]:
+    """Returns the metrics of a profile under the names that runs of ``nq answer`` use."""
+    phases = {name: s for name, s in row.phases.items() if s or name in ("predict_s", "total_s")}
+    phases.pop("preprocess_s", None)
+    return {
+        tracking.view.MICRO_F1: row.micro_f1,
+        "time/cold_s": row.cold_s,
+        "time/warm_s": row.warm_s,
+        **{f"time/{phase}": seconds for phase, seconds in phases.items()},
+        tracking.view.WINDOWS_PER_S: row.windows_per_s,
+        tracking.view.PEAK_MB: row.memory_mb,
+        tracking.view.CHANGED: row.changed,
+        "parity/max_drift": row.max_drift,
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:

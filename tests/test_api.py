@@ -194,7 +194,8 @@ def test_the_command_prints_the_result_of_the_run(
     assert console(["answer", *arguments]) == 0
     printed = json.loads(capsys.readouterr().out)
     expected = sample_run.to_dict()
-    for name in ("time", "windows_per_s", "peak_memory_bytes", "run_bytes", "windows_bytes"):
+    measured = ("time", "windows_per_s", "peak_memory_bytes", "run_bytes", "windows_bytes")
+    for name in (*measured, "started_at", "ended_at", "speed_comparable"):
         assert printed.pop(name)
         expected.pop(name, None)
     assert printed == expected

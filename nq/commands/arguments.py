@@ -206,8 +206,13 @@ def add_common(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_tracking(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the MLflow run."""
+def add_tracking(parser: argparse.ArgumentParser, records: bool = True) -> None:
+    """Adds the options of MLflow's store.
+
+    Args:
+        parser: of a command.
+        records: whether the command records a run.
+    """
     group = parser.add_argument_group("tracking")
     group.add_argument(
         "--tracking-uri", metavar="U", help="MLflow store or server; default: sqlite:///mlflow.db"
@@ -218,7 +223,8 @@ def add_tracking(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_EXPERIMENT,
         help=f"MLflow experiment (default: {DEFAULT_EXPERIMENT})",
     )
-    group.add_argument("--no-track", action="store_true", help="do not record the run")
+    if records:
+        group.add_argument("--no-track", action="store_true", help="do not record the run")
 
 
 def tracking_config(args: argparse.Namespace) -> TrackingConfig | None:

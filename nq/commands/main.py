@@ -17,6 +17,7 @@ COMMANDS = {
     "convert": "turn a checkpoint of any kind into ours, or export a model",
     "tune": "fit the decision of a model to one half of annotated data",
     "report": "write a page with the questions, figures and errors of a run",
+    "runs": "compare the recorded runs: time, quality, memory",
     "clean": "remove prepared windows, unfinished runs and caches",
     "eval": "score predictions against gold, as the official nq_eval",
     "completion": "print the script that completes commands and options in a shell",

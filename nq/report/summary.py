@@ -38,13 +38,30 @@ def summary(result: Result) -> str:
     seconds = "   ".join(
         f"{name.removesuffix('_s').replace('_', ' ')} {value:.1f}"
         for name, value in result.time.items()
-        if name != "preprocess_s" and (value or name not in ("rescore_s", "reader_s"))
+        if name != "preprocess_s" and (value or name not in ("trials_s", "rescore_s", "reader_s"))
     )
     lines.append(f"seconds: {seconds}   ({result.windows_per_s:.1f} windows/s)")
     lines.append(
         f"preprocessing took {result.time['preprocess_s']:.1f} s beside the other phases; "
         f"peak memory {result.peak_memory_bytes / MIB:.0f} MiB"
     )
+    lines += _notes(result)
+    lines.append(visible(f"written to {result.folder}"))
+    lines.append(
+        f"on disk: {format_bytes(result.run_bytes)}, and {format_bytes(result.windows_bytes)} of "
+        "windows, which runs share and nq clean removes"
+    )
+    if result.how_to_open:
+        lines.append(f"see the run: {result.how_to_open}")
+    if result.how_to_compare:
+        page = result.how_to_compare.partition("then open ")[2].rstrip(")")
+        lines.append(f"compare all runs: {page or result.how_to_compare}, or nq runs")
+    return "\n".join(lines)
+
+
+def _notes(result: Result) -> list[str]:
+    """Returns a line for each thing that is not so in every run."""
+    lines = []
     if result.unread_blocks:
         lines.append(unread_line(result.truncated_pages, result.unread_blocks))
     if "prune" in result.profile.split("+"):  # windows of repeated records are not computed either
@@ -57,16 +74,14 @@ def summary(result: Result) -> str:
         lines.append(f"{result.rescored} examples with a close decision were rescored in float32")
     if result.parity:
         lines.append(parity_line(result.parity))
-    if result.resumed_windows:
-        lines.append(f"resumed: {result.resumed_windows} windows were scored by an earlier run")
-    lines.append(visible(f"written to {result.folder}"))
-    lines.append(
-        f"on disk: {format_bytes(result.run_bytes)}, and {format_bytes(result.windows_bytes)} of "
-        "windows, which runs share and nq clean removes"
-    )
-    if result.how_to_open:
-        lines.append(f"see the run: {result.how_to_open}")
-    return "\n".join(lines)
+    if result.resumed:
+        parts = f"; seconds are of all {result.parts} parts" if result.parts > 1 else ""
+        scored = f"resumed: {result.resumed_windows} windows were scored by an earlier run"
+        lines.append(f"{scored}{parts}")
+    if result.not_comparable:
+        reasons = ", ".join(result.not_comparable)
+        lines.append(f"the speed is not comparable with that of other runs: {reasons}")
+    return lines
 
 
 def parity_line(parity: Parity) -> str:

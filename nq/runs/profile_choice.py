@@ -33,7 +33,8 @@ from nq.model.folder import weights_digest
 from nq.model.runtime import import_tensorflow
 from nq.records import Columns
 from nq.runs.job import Job
-from nq.runs.scoring import PhaseTimer, model_loader, prepare_first_chunk
+from nq.runs.phases import PhaseTimer
+from nq.runs.scoring import model_loader, prepare_first_chunk
 
 log = logging.getLogger(__name__)
 

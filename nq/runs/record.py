@@ -21,18 +21,9 @@ from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, Result, inpu
 log = logging.getLogger(__name__)
 
 QUALITY = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
-COUNTS = (
-    "examples",
-    "windows",
-    "answered",
-    "dead_letters",
-    "read_windows",
-    "float32_windows",
-    "rescored",
-    "reader_windows",
-    "truncated_pages",
-    "unread_blocks",
-)
+OPTIONAL_PHASES = ("trials_s", "reader_s", "rescore_s")
+"""Phases that are recorded only if they took any time."""
+MIB, DIGITS = 1 << 20, 4
 
 
 def tracked_run(job: Job, track: TrackingConfig | None) -> AbstractContextManager[tracking.Run]:
@@ -64,8 +55,8 @@ def unfinished_file(folder: Path, description: Any) -> Path:
 def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     """Records the params, metrics, tags and files of a run.
 
-    The comparison page of MLflow lists the first six metrics by name, so the ones to compare are
-    called quality/ and speed/, and the names of the others come later in the alphabet. Between
+    MLflow's pages show every metric, so that only those to compare are metrics, no figure under two
+    names, and ``metrics.json`` has the others, with all scores of the official evaluation. Between
     profiles only the params profile and precision differ.
     """
     decision = job.decision.to_dict()
@@ -73,7 +64,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     reader = {} if job.reader is None else {"reader": job.reader.name}
     tracked.params(
         {
-            "profile": result.profile,
+            tracking.view.PROFILE: result.profile,
             "precision": result.precision,
             "batch_size": job.batch_size,
             "limit": job.limit,
@@ -94,29 +85,16 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
             "output": str(result.folder),
             "in_force.jit_compile": changes.jit_compile,
             "in_force.grappler": not changes.grappler["disable_meta_optimizer"],
+            tracking.view.MACHINE: result.machine,
+            tracking.view.SPEED_COMPARABLE: result.speed_comparable,
+            **({"resumed": f"in {result.parts} parts"} if result.resumed else {}),
         }
     )
     first = job.files[0]
     (digest, *_) = input_digests(result.folder)
     name = shown(first)
     tracked.dataset(name=Path(name).name, path=name, digest=digest)
-    metrics = result.metrics
-    tracked.metrics(
-        {
-            **{f"quality/{name}": metrics[key] for name, key in QUALITY.items() if metrics},
-            "speed/examples_per_s": result.examples / result.time["total_s"],
-            "speed/predict_s": result.time["predict_s"],
-            "speed/windows_per_s": result.windows_per_s,
-            "tally/peak_memory_bytes": result.peak_memory_bytes,
-            **{f"tally/{name}": value for name, value in metrics.items()},
-            **{f"tally/{name}": getattr(result, name) for name in COUNTS},
-            **{f"time/{phase}": value for phase, value in result.time.items()},
-        }
-    )
-    if result.parity:
-        tracked.tags({"parity.against": result.parity.against})
-        figures = _parity_figures(result.parity)
-        tracked.metrics({f"parity/{name}": value for name, value in figures.items()})
+    tracked.metrics(_metrics(result))
     files = (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)
     others = (outputs.FORMATS[name].FILE for name in job.formats)
     tracked.artifacts([result.folder / name for name in (*files, *others)])
@@ -138,10 +116,28 @@ def _record_report(tracked: tracking.Run, result: Result) -> None:
         log.warning("the report was not written: %s: %s", type(error).__name__, error)
 
 
-def _parity_figures(parity: Parity) -> dict[str, float | None]:
-    return {
-        "changed_share": parity.changed_share,
-        "max_drift": parity.max_drift,
-        "mean_drift": parity.mean_drift,
-        **{f"{name}_difference": value for name, value in parity.f1.items()},
+def _metrics(result: Result) -> dict[str, float]:
+    """Returns at most 18 metrics; a comparison adds those of ``record_parity``.
+
+    They are rounded, since MLflow's tables show all digits; those in ``metrics.json`` are not.
+    """
+    scores, resumed = result.metrics, result.resumed_windows
+    shown_phases = {
+        name: seconds
+        for name, seconds in result.time.items()
+        if name != "preprocess_s" and (seconds or name not in OPTIONAL_PHASES)
     }
+    values = {
+        **{f"quality/{name}": scores[key] for name, key in QUALITY.items() if scores},
+        **{f"time/{name}": seconds for name, seconds in shown_phases.items()},
+        tracking.view.WINDOWS_PER_S: result.windows_per_s,
+        tracking.view.PEAK_MB: result.peak_memory_bytes / MIB,
+        **({"resumed_windows": resumed} if result.resumed else {}),
+    }
+    return {name: round(value, DIGITS) for name, value in values.items()}
+
+
+def record_parity(tracked: tracking.Run, parity: Parity) -> None:
+    """Records how the answers of a run differ from those of another run."""
+    tracked.tags({"parity.against": parity.against})
+    tracked.metrics({tracking.view.CHANGED: parity.changed, "parity/max_drift": parity.max_drift})

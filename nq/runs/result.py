@@ -85,17 +85,23 @@ class Result:
         without_gold: examples without annotations.
         truncated_pages: pages with more blocks than ``max_contexts``.
         unread_blocks: blocks beyond ``max_contexts``.
-        peak_memory_bytes: largest resident memory of this process or one of its children.
+        peak_memory_bytes: largest resident memory of the process with all its descendants, read
+            once a second, or of the process alone; pages that processes share count in each.
         metrics: of the official evaluation; empty without gold.
-        time: seconds of each phase, which add up to ``total_s``; and ``preprocess_s``, the work of
-            the preprocessing, which goes on beside other phases.
+        time: seconds of each phase in all parts, which add up to ``total_s``; and
+            ``preprocess_s``, the work of the preprocessing, which goes on beside other phases.
         run_id: of the MLflow run, if there is one.
         rows: the first answers as a table.
         parity: the comparison with another run, if one was required.
         how_to_open: how to see the run in MLflow.
+        how_to_compare: how to see it in a table with the other runs of its experiment.
         run_bytes: size of the run's files, without the windows.
         windows_bytes: size of the windows, which other runs may share.
         reader_windows: windows that the reader computed, in interrupted runs too.
+        started_at, ended_at: start of the first part and end of the last one, ISO 8601 in UTC.
+        parts: in how many processes the run was computed; more than one if it was resumed.
+        machine: processor and number of cores.
+        not_comparable: why the speed cannot be compared with that of other runs.
     """
 
     folder: Path
@@ -124,9 +130,30 @@ class Result:
     run_bytes: int = 0
     windows_bytes: int = 0
     reader_windows: int = 0
+    started_at: str = ""
+    ended_at: str = ""
+    parts: int = 1
+    machine: str = ""
+    not_comparable: tuple[str, ...] = ()
+    how_to_compare: str | None = None
+
+    @property
+    def resumed(self) -> bool:
+        """Whether an earlier run that was interrupted computed a part of it."""
+        return self.parts > 1 or self.resumed_windows > 0
+
+    @property
+    def speed_comparable(self) -> str:
+        """``yes``, or ``no`` with the reasons."""
+        reasons = [*(["resumed"] if self.resumed else []), *self.not_comparable]
+        return f"no: {', '.join(reasons)}" if reasons else "yes"
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what ``metrics.json`` contains, as JSON values."""
-        hidden = ("folder", "rows", "parity", "how_to_open", "run_bytes", "windows_bytes")
+        hidden = (
+            *("folder", "rows", "parity", "how_to_open", "how_to_compare"),
+            *("run_bytes", "windows_bytes", "not_comparable"),
+        )
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
-        return {"profile": self.profile, "output": shown(str(self.folder)), **values}
+        speed = {"speed_comparable": self.speed_comparable}
+        return {"profile": self.profile, "output": shown(str(self.folder)), **values, **speed}

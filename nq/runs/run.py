@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import resource
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,10 @@ from nq.postprocess.decision import RULES, decide
 from nq.preprocess.store import encode_dead_letter
 from nq.records import Annotation, Example, Prediction, YesNo
 from nq.runs import parity, record
+from nq.runs.clock import LOST, Clock, Measured, iso
 from nq.runs.evaluate import Evaluation, accepted_answers
 from nq.runs.job import Job
+from nq.runs.phases import POSTPROCESS, SCORE, TRIALS
 from nq.runs.result import (
     DEAD_LETTERS,
     JOB,
@@ -40,7 +41,6 @@ from nq.runs.result import (
 )
 from nq.runs.score_store import clear, copy
 from nq.runs.scoring import (
-    PhaseTimer,
     Plan,
     RunProgress,
     Scoring,
@@ -51,8 +51,6 @@ from nq.runs.scoring import (
 )
 
 log = logging.getLogger(__name__)
-
-KIB = 1024
 
 
 def run(
@@ -83,24 +81,26 @@ def run(
             is missing; or profile and decision rule do not fit together.
     """
     check_argument(isinstance(job, Job), "job", job, "nq.Job(files=[…])")
-    with inputs.input_files(job.files) as files:
+    with Clock() as clock, inputs.input_files(job.files) as files:
         job = replace(job, files=tuple(files))
         job.check_output()
-        return _run_files(job, track, progress, table_rows)
+        return _run_files(job, clock, track, progress, table_rows)
 
 
 def _run_files(
-    job: Job, track: TrackingConfig | None, progress: RunProgress, table_rows: int
+    job: Job, clock: Clock, track: TrackingConfig | None, progress: RunProgress, table_rows: int
 ) -> Result:
     """Runs a job whose files are found; see ``run``."""
     if job.profile == AUTO:
         from nq.runs.profile_choice import choose_profile
 
         check_models(job)
-        job = replace(job, profile=choose_profile(job))
+        with clock.timer(TRIALS):
+            job = replace(job, profile=choose_profile(job))
     check_job(job)
     with record.tracked_run(job, track) as tracked:
-        result = _run(job, tracked, progress, table_rows)
+        result = _run(job, clock, tracked, progress, table_rows)
+        record.record(tracked, job, result)
         if job.against is not None:
             other = replace(
                 job,
@@ -111,20 +111,25 @@ def _run_files(
                 formats=(),
                 against=None,
             )
-            other_folder = run_once(other, progress)
+            other_folder = run_once(other, progress, track)
             if input_digests(result.folder) != input_digests(other_folder):
                 raise Error("the input files have changed between the two runs: run both again")
-            result = replace(result, parity=parity.compare(result.folder, other_folder))
-        record.record(tracked, job, result)
-        return replace(result, how_to_open=tracked.how_to_open())
+            difference = parity.compare(result.folder, other_folder)
+            record.record_parity(tracked, difference)
+            result = replace(result, parity=difference)
+        how_to_open, how_to_compare = tracked.how_to_open(), tracked.how_to_compare()
+        return replace(result, how_to_open=how_to_open, how_to_compare=how_to_compare)
 
 
-def run_once(job: Job, progress: RunProgress = no_progress) -> Path:
+def run_once(
+    job: Job, progress: RunProgress = no_progress, track: TrackingConfig | None = None
+) -> Path:
     """Returns the folder of a run of ``job``, which is run only if there is none.
 
     Args:
         job: without ``output``, so that its folder is named by all that its results depend on.
         progress: receives completed windows.
+        track: where MLflow records the run if it is run.
     """
     folder = Plan.of(job).folder
     try:
@@ -134,7 +139,7 @@ def run_once(job: Job, progress: RunProgress = no_progress) -> Path:
         pass
     except DamagedError as error:
         log.warning("%s; the run is made again", error)
-    return run(job, progress=progress).folder
+    return run(job, track=track, progress=progress).folder
 
 
 class _Answers:
@@ -171,25 +176,27 @@ class _Answers:
             yield encoded
 
 
-def _run(job: Job, tracked: tracking.Run, progress: RunProgress, table_rows: int) -> Result:
-    started, timer = time.perf_counter(), PhaseTimer()
+def _run(
+    job: Job, clock: Clock, tracked: tracking.Run, progress: RunProgress, table_rows: int
+) -> Result:
     plan = Plan.of(job)
     folder = plan.folder
-    with open_scoring(plan, timer, progress) as scoring:
-        # An 8-bit engine waits for windows while it is loaded; the wait is a phase of its own.
-        loaded = time.perf_counter() - timer.seconds.get("preprocess_wait_s", 0.0)
+    with open_scoring(plan, clock.timer, progress) as scoring, clock.kept(scoring):
+        clock.timer.enter(POSTPROCESS)
         # only now, so that importing MLflow does not delay the loading
-        tracked.open(record.unfinished_file(folder, _description(plan)))
+        tracked.open(record.unfinished_file(folder, _description(plan)), clock.started)
         (folder / JOB).unlink(missing_ok=True)
         answers = _Answers(job, scoring, table_rows)
         answers.write(folder)
-        answered = time.perf_counter()
+        clock.timer.enter(SCORE)
         dead_letters = _write_dead_letters(scoring, folder)
         metrics = answers.evaluation.metrics()
         store, chunks, counters = scoring.scorer.store, scoring.chunks, scoring.scorer.counters
         clear(folder / KEPT_SCORES)
         if job.keep_scores:
             copy(store.folder, folder / KEPT_SCORES)
+        measured, ended = clock.finish(), time.time()
+        tracked.end_at(ended)
         result = Result(
             folder=folder,
             profile=str(job.profile),
@@ -202,17 +209,22 @@ def _run(job: Job, tracked: tracking.Run, progress: RunProgress, table_rows: int
             float32_windows=counters.float32_windows,
             rescored=scoring.scorer.rescored_examples,
             reader_windows=scoring.scorer.reader_windows,
-            windows_per_s=_windows_per_s(scoring),
+            windows_per_s=_windows_per_s(scoring, measured),
             answered=answers.answered,
             dead_letters=dead_letters,
             without_gold=answers.evaluation.without_gold,
             truncated_pages=chunks.total("truncated_pages"),
             unread_blocks=chunks.total("unread_blocks"),
-            peak_memory_bytes=peak_memory_bytes(),
+            peak_memory_bytes=measured.peak_memory_bytes,
             metrics=metrics,
-            time=_phases(scoring, timer.seconds, [started, loaded, answered, time.perf_counter()]),
+            time=measured.time,
             run_id=tracked.run_id,
             rows=tuple(answers.rows),
+            started_at=iso(measured.started),
+            ended_at=iso(ended),
+            parts=measured.parts,
+            machine=measured.machine,
+            not_comparable=measured.reasons,
         )
         with atomic_write(folder / METRICS) as file:
             file.write(orjson.dumps(result.to_dict(), option=orjson.OPT_INDENT_2) + b"\n")
@@ -223,52 +235,20 @@ def _run(job: Job, tracked: tracking.Run, progress: RunProgress, table_rows: int
     return replace(result, run_bytes=folders.size(folder, folders.RUN), windows_bytes=prepared)
 
 
-def _phases(
-    scoring: Scoring, seconds: Mapping[str, float], moments: Sequence[float]
-) -> dict[str, float]:
-    """Returns the seconds of each phase, which add up to the total, and of the preprocessing.
-
-    Args:
-        scoring: when it has ended.
-        seconds: of waiting and reading.
-        moments: when the run started, had loaded the model, had answered, and ended.
-    """
-    scorer, counters = scoring.scorer, scoring.scorer.counters
-    started, loaded, answered, ended = moments
-    apart = counters.compile_s + counters.warmup_s + counters.rescore_s + counters.reader_s
-    waits = {name: seconds.get(name, 0.0) for name in ("preprocess_wait_s", "read_s")}
-    return {
-        "load_s": loaded - started,
-        **waits,
-        "compile_s": counters.compile_s,
-        "warmup_s": counters.warmup_s,
-        "predict_s": scorer.seconds - apart,
-        "reader_s": counters.reader_s,
-        "rescore_s": counters.rescore_s,
-        "postprocess_s": answered - loaded - sum(waits.values()) - scorer.seconds,
-        "score_s": ended - answered,
-        "total_s": ended - started,
-        "preprocess_s": sum(c.seconds for c in scoring.chunks.ready if not c.reused),
-    }
-
-
-def _windows_per_s(scoring: Scoring) -> float:
+def _windows_per_s(scoring: Scoring, measured: Measured) -> float:
     """Returns the speed without compilation and warm-up; with the warm-up if there is no more.
 
-    Windows that pruning leaves out count; those of a reader do not, nor does its time.
+    Windows that pruning leaves out count; those of a reader do not, nor does its time. Of a run
+    that was interrupted, the windows and the time of all parts count.
     """
-    scorer, counters = scoring.scorer, scoring.scorer.counters
-    seconds = scorer.seconds - counters.compile_s - counters.rescore_s - counters.reader_s
-    windows = scoring.chunks.total("windows") - scorer.stored_windows
-    if windows > counters.warmup_windows:
-        seconds, windows = seconds - counters.warmup_s, windows - counters.warmup_windows
+    seconds, windows = measured.time["predict_s"], scoring.chunks.total("windows")
+    if LOST in measured.reasons:
+        windows -= scoring.scorer.stored_windows
+    if windows > measured.warmup_windows:
+        windows -= measured.warmup_windows
+    else:
+        seconds += measured.time["warmup_s"]
     return float(windows / seconds) if windows and seconds > 0 else 0.0
-
-
-def peak_memory_bytes() -> int:
-    """Returns the largest resident memory so far of this process, or of one of its children."""
-    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return KIB * max(usage.ru_maxrss for usage in usages)
 
 
 def _write_dead_letters(scoring: Scoring, folder: Path) -> int:

@@ -15,7 +15,6 @@ import json
 import logging
 import os
 import shutil
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -48,13 +47,14 @@ from nq.records import (
     Scores,
     WindowScores,
 )
+from nq.runs.phases import PREDICT, PhaseTimer
 
 log = logging.getLogger(__name__)
 
 KEYS = ("example_keys", "window_ids")
 DIGESTS = "example_digests"
 """Optional column: the digest of the window's example (``nq.preprocess.identity``)."""
-REQUEST = "request.json"
+REQUEST, TIMES = "request.json", "times.json"
 PARTS_IN_MEMORY = 8
 OLD_RESCORED = "again-"
 """Prefix of parts in which earlier versions kept rescored examples; they replace other parts."""
@@ -81,7 +81,7 @@ def copy(folder: Path, to: Path) -> None:
     """
     to.mkdir(parents=True, exist_ok=True)
     for path in own_files(folder):
-        if path.name.endswith(TEMPORARY):
+        if path.name.endswith(TEMPORARY) or path.name == TIMES:
             continue
         try:
             os.link(path, to / path.name)
@@ -236,25 +236,27 @@ class StoringScorer(ScorerWrapper):
     Args:
         inner: computes the scores.
         store: of the same request.
+        timer: gets the time of all calls, with the writing of the scores.
 
     Attributes:
         stored_windows: windows that were in the store already.
         rescored_examples: examples with a close decision, those in the store included.
         reader_windows: windows of a cascade's reader, those in the store included.
-        seconds: of all calls, with the writing of the scores.
     """
 
-    def __init__(self, inner: Scorer, store: ScoreStore) -> None:
+    def __init__(self, inner: Scorer, store: ScoreStore, timer: PhaseTimer | None = None) -> None:
         super().__init__(inner)
-        self.store = store
+        self.store, self.timer = store, timer or PhaseTimer()
         self.stored_windows = self.rescored_examples = self.reader_windows = 0
-        self.seconds = 0.0
 
     def scores(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Columns:
         """See ``Scorer.scores``; the rows must have ``example_keys``."""
-        started = time.perf_counter()
+        with self.timer(PREDICT):
+            return self._scores(rows, examples, progress)
+
+    def _scores(self, rows: Rows, examples: Sequence[Example], progress: Progress) -> Columns:
         pages = example_slices(rows)
         keys: list[ExampleKey] = [
             tuple(rows["example_keys"][page.start].tolist()) for page in pages
@@ -278,5 +280,4 @@ class StoringScorer(ScorerWrapper):
             self.rescored_examples += sum(bool(columns[RESCORED][page.start]) for page in scored)
         if READER_WINDOW in columns:
             self.reader_windows += int((columns[READER_WINDOW] >= 0).sum())
-        self.seconds += time.perf_counter() - started
         return columns

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +42,7 @@ from nq.records import (
 )
 from nq.runs.cascade import reader_identity, reader_loader
 from nq.runs.job import Job
+from nq.runs.phases import READ, WAIT, PhaseTimer
 from nq.runs.result import UNFINISHED_SCORES
 from nq.runs.score_store import DIGESTS, ScoreStore, StoringScorer
 from nq.runs.window_reader import WindowReader
@@ -55,23 +55,6 @@ RunProgress = Callable[[int, int], None]
 
 def no_progress(windows: int, total: int) -> None:
     """Ignores progress."""
-
-
-class PhaseTimer:
-    """Adds up the seconds of each phase of a run."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextlib.contextmanager
-    def __call__(self, phase: str) -> Iterator[None]:
-        """Adds the seconds of the block to a phase."""
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            elapsed = time.perf_counter() - started
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + elapsed
 
 
 class Chunks:
@@ -93,7 +76,7 @@ class Chunks:
 
     def __getitem__(self, number: int) -> Prepared:
         while len(self.ready) <= number:
-            with self._timer("preprocess_wait_s"):
+            with self._timer(WAIT):
                 self.ready.append(next(self._prepared))
         return self.ready[number]
 
@@ -108,7 +91,7 @@ class Chunks:
             return WindowReader(self[number].shards, length)
         except DamagedError as damage:
             request, folder = self._work[number]
-            with self._timer("preprocess_wait_s"):
+            with self._timer(WAIT):
                 self.ready[number] = prepare_again(request, folder, damage, self._workers)
         return WindowReader(self[number].shards, length)
 
@@ -167,7 +150,7 @@ class Scoring:
         # Pages with too many windows are dead letters that only the preprocessing has found.
         examples = (r for r in read_request(request) if (r[0].file_index, r[0].line) in reader)
         while True:
-            with self._timer("read_s"):
+            with self._timer(READ):
                 source, example = next(examples, (None, None))
                 if source is None or example is None:
                     break
@@ -289,7 +272,7 @@ def open_scoring(
         chunks = Chunks(prepared, work, job.workers, timer)
         scorer = model_loader(job, chunks).scorer(job.optimizations)
         store = ScoreStore.open(plan.folder / UNFINISHED_SCORES, plan.scores)
-        yield Scoring(requests, chunks, StoringScorer(scorer, store), timer, progress)
+        yield Scoring(requests, chunks, StoringScorer(scorer, store, timer), timer, progress)
 
 
 def check_job(job: Job) -> None:

@@ -31,9 +31,9 @@ from nq.postprocess.position_prior import CASCADE_PRIOR_WEIGHTS, PRIOR_WEIGHTS
 from nq.postprocess.ranking import calibrated, rank
 from nq.runs.evaluate import gold_labels
 from nq.runs.job import Job
+from nq.runs.phases import PhaseTimer
 from nq.runs.score_store import clear
 from nq.runs.scoring import (
-    PhaseTimer,
     Plan,
     RunProgress,
     Scoring,

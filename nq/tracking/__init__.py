@@ -10,9 +10,12 @@ seconds, and from then on every call does nothing.
 True
 """
 
-from nq.tracking.run import DEFAULT_EXPERIMENT, Run, attach, start
+from nq.tracking import view
+from nq.tracking.history import History, RecordedRun, history
+from nq.tracking.run import Run, attach, start
 from nq.tracking.store import DEFAULT_URI, Limits, how_to_open
 from nq.tracking.values import color
+from nq.tracking.view import DEFAULT_EXPERIMENT
 
-__all__ = ["DEFAULT_EXPERIMENT", "DEFAULT_URI", "Limits", "Run", "attach", "color"]
-__all__ += ["how_to_open", "start"]
+__all__ = ["DEFAULT_EXPERIMENT", "DEFAULT_URI", "History", "Limits", "RecordedRun", "Run"]
+__all__ += ["attach", "color", "history", "how_to_open", "start", "view"]

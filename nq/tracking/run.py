@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from nq.text import truncate
-from nq.tracking import store
+from nq.tracking import store, view
 from nq.tracking.process import has_ended, identity
 from nq.tracking.values import run_tags, safe_name
+from nq.tracking.view import DEFAULT_EXPERIMENT
 
 log = logging.getLogger(__name__)
 
-DEFAULT_EXPERIMENT = "nq"
 PROCESS, CONTINUATION = "process", "continuation"
 """Tags: the process that writes a run, and the text by which an unfinished run is found again."""
 STALE_RUNS = 100
@@ -41,13 +41,15 @@ def start(
     tags: Mapping[str, Any] | None = None,
     system_metrics: bool = True,
     unfinished: Path | None = None,
+    started: float | None = None,
     limits: store.Limits | None = None,
 ) -> Iterator[Run]:
     """Records a ``with`` block as one run.
 
     The run is opened by :meth:`Run.open` in the background, or by the first call that needs it.
     It ends as FINISHED, as FAILED after an exception or :meth:`Run.failed`, or as KILLED after an
-    interruption; after an interruption nothing is opened, and the end waits for little.
+    interruption; after an exception or an interruption nothing is opened, so that a command that
+    cannot start leaves no run, and after an interruption the end waits for little.
 
     Runs of the experiment that processes on this machine left as RUNNING, because they were killed,
     end as KILLED.
@@ -62,6 +64,7 @@ def start(
         tags: Tags in addition to those of every run.
         system_metrics: Whether to sample processor, memory and GPU, if psutil is installed.
         unfinished: File that identifies the run until it is finished, see :meth:`Run.open`.
+        started: When the command started, in seconds since 1970; by default now.
         limits: Time limits of the calls.
     """
     experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or DEFAULT_EXPERIMENT
@@ -77,8 +80,10 @@ def start(
             if info is None:
                 all_tags[CONTINUATION] = _write_token(run.unfinished)
         if info is None:
-            info = client.create_run(experiment_id, run_name=name, tags=all_tags).info
+            started_ms = int(1000 * run.started)
+            info = client.create_run(experiment_id, started_ms, all_tags, run_name=name).info
         _end_stale_runs(client, experiment_id)
+        view.share(client, experiment_id)
         return info
 
     def begin() -> tuple[Any, Any, Any]:
@@ -87,7 +92,7 @@ def start(
         monitor = store.start_system_monitor(run.uri, info.run_id) if system_metrics else None
         return client, info, monitor
 
-    run = Run(uri, limits, begin, enabled, unfinished)
+    run = Run(uri, limits, begin, enabled, unfinished, started)
     try:
         yield run
     except BaseException as error:
@@ -95,7 +100,7 @@ def start(
         if isinstance(error, KeyboardInterrupt) or code in INTERRUPTED:
             run.status = "KILLED"
         elif code:
-            run.failed(f"{type(error).__name__}: {error}".removesuffix(": "))
+            run.fail(f"{type(error).__name__}: {error}".removesuffix(": "))
         raise
     finally:
         run.close()
@@ -188,6 +193,7 @@ class Run:
         available: Whether tracking is on and has not failed.
         status: The status that the run will have at its end.
         unfinished: File that identifies the run until it is finished.
+        started: When the work began, in seconds since 1970.
     """
 
     def __init__(
@@ -197,24 +203,30 @@ class Run:
         begin: Callable[[], tuple[Any, Any, Any]],
         enabled: bool = True,
         unfinished: Path | None = None,
+        started: float | None = None,
     ):
         self.uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or store.DEFAULT_URI
         self.limits = limits or store.Limits()
         self.available = enabled
         self.status = "FINISHED"
         self.unfinished = unfinished
+        self.started = time.time() if started is None else started
+        self._ended: float | None = None
         self._begin = begin
         self._opening: Future[Any] | None = None
 
-    def open(self, unfinished: Path | None = None) -> None:
+    def open(self, unfinished: Path | None = None, started: float | None = None) -> None:
         """Begins to open the run in the background; later calls do nothing.
 
         Args:
             unfinished: File that identifies the run until it is finished, so that a later start
                 with the same file continues it; by default that of ``start``.
+            started: When the work began, in seconds since 1970; by default that of ``start``. A
+                run that is continued keeps its start.
         """
         if self.available and self._opening is None:
             self.unfinished = unfinished or self.unfinished
+            self.started = self.started if started is None else started
             action = f"open a run at {store.without_password(self.uri)}"
             self._opening = store.in_thread(lambda: self._attempt(action, self._begin, None))
 
@@ -228,6 +240,11 @@ class Run:
         """Returns the link or command that shows this run; ``None`` if it is not recorded."""
         _, info, _ = self._wait()
         return store.how_to_open(self.uri, info.experiment_id, info.run_id) if info else None
+
+    def how_to_compare(self) -> str | None:
+        """Returns the link or command that compares the runs of its experiment, as a table."""
+        _, info, _ = self._wait()
+        return store.how_to_compare(self.uri, info.experiment_id) if info else None
 
     def params(self, values: Mapping[str, Any]) -> None:
         """Records settings as text; each may be given once."""
@@ -283,16 +300,34 @@ class Run:
         self.status = "FAILED"
         self.tags({"error": reason})
 
+    def fail(self, reason: str) -> None:
+        """Lets the run end as FAILED if it has been opened; nothing is recorded otherwise."""
+        self.status = "FAILED"
+        if self._opening is not None:
+            self.failed(reason)
+
+    def end_at(self, moment: float) -> None:
+        """Sets the end of the run, in seconds since 1970, before which its work has ended.
+
+        Processor and memory are sampled until the end of the block if the run is opened only then.
+        """
+        self._ended = moment
+        if self._opening is not None and self._opening.done():
+            monitor = (self._opening.result() or [None])[-1]
+            if monitor:
+                store.in_thread(monitor.finish)
+
     def close(self) -> None:
         """Ends the run, even if tracking has failed before."""
         killed = self.status == "KILLED"
-        if killed and self._opening is None:
+        if self._opening is None and self.status != "FINISHED":
             self.available = False
             return
         client, info, monitor = self._wait(self.limits.killed_s if killed else None)
 
         def end() -> None:
-            client.set_terminated(info.run_id, self.status)
+            ended_ms = None if self._ended is None else int(1000 * self._ended)
+            client.set_terminated(info.run_id, self.status, ended_ms)
             if monitor:
                 monitor.finish()
 

@@ -21,8 +21,10 @@ from urllib.parse import urlsplit
 
 from nq.extras import require
 from nq.text import truncate
+from nq.tracking.view import KEY
 
 DEFAULT_URI = "sqlite:///mlflow.db"
+WORKFLOW = "workflowType=machine_learning"
 
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -155,8 +157,20 @@ def how_to_open(uri: str, experiment_id: str, run_id: str) -> str:
     >>> how_to_open("http://tracking:5000", "1", "ab12")
     'http://tracking:5000/#/experiments/1/runs/ab12?workflowType=machine_learning'
     """
+    return _page(uri, f"/#/experiments/{experiment_id}/runs/{run_id}?{WORKFLOW}")
+
+
+def how_to_compare(uri: str, experiment_id: str) -> str:
+    """Returns the link or command that shows the table of an experiment's runs.
+
+    >>> how_to_compare("http://tracking:5000", "1")
+    'http://tracking:5000/#/experiments/1/runs?viewStateShareKey=nq&workflowType=machine_learning'
+    """
+    return _page(uri, f"/#/experiments/{experiment_id}/runs?viewStateShareKey={KEY}&{WORKFLOW}")
+
+
+def _page(uri: str, page: str) -> str:
     uri = without_password(uri)
-    page = f"/#/experiments/{experiment_id}/runs/{run_id}?workflowType=machine_learning"
     if urlsplit(uri).scheme in ("http", "https"):
         return uri.rstrip("/") + page
     command = f"mlflow ui --backend-store-uri {shlex.quote(uri)}"

@@ -160,6 +160,7 @@ def _train(
     """
     from nq.model import checkpoint
 
+    begun = time.time()
     checkpoint.check(job.init, job.windows)
     if job.teacher:
         checkpoint.check(job.teacher)
@@ -205,6 +206,7 @@ def _train(
         source="nq.train",
         enabled=track is not None,
         unfinished=work / f"{digest[:12]}.mlflow_run",
+        started=begun,
     ) as run:
         run.params(params)
         learn = job.distillation, data, work / "teacher"

@@ -13,6 +13,7 @@ from nq import extras
 from nq.bundle import bundled_sample
 from nq.errors import Error
 from nq.inference.profile import Profile
+from nq.tracking import view
 
 
 def result(predict_s: float, wall_s: float = 20.0, micro_f1: float | None = 0.5) -> dict[str, Any]:
@@ -22,9 +23,9 @@ def result(predict_s: float, wall_s: float = 20.0, micro_f1: float | None = 0.5)
         "examples": 10,
         "windows": 100,
         "windows_per_s": 100 / predict_s,
-        "time": {**seconds, "rescore_s": 0.0, "postprocess_s": 0.5},
+        "time": {**seconds, "rescore_s": 0.0, "postprocess_s": 0.5, "total_s": 5.0},
         "metrics": {} if micro_f1 is None else {"micro_f1": micro_f1},
-        "parity": {"changed_share": 0.01, "max_drift": 0.125},
+        "parity": {"changed": 3, "changed_share": 0.01, "max_drift": 0.125},
         "wall_s": wall_s,
         "peak_memory_bytes": 700 << 20,
     }
@@ -98,3 +99,16 @@ def test_a_real_sweep(tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFi
     runs = client.search_runs([experiment.experiment_id])
     assert {run.data.params["profile"] for run in runs} == {"baseline", "grappler"}
     assert len({run.data.tags["sweep"] for run in runs}) == 1
+    for run in runs:
+        assert run.info.end_time - run.info.start_time > 1000 * run.data.metrics["time/total_s"]
+        assert len(run.data.metrics) <= 20
+
+
+def test_a_row_is_recorded_under_the_names_of_runs() -> None:
+    metrics = sweep.metrics(sweep.summarize("mixed", [result(5.0)], BASELINE))
+    assert set(view.state()["selectedColumns"]) <= {
+        *(f"metrics.`{name}`" for name in metrics),
+        "params.`profile`",
+        "tags.`speed_comparable`",
+    }
+    assert metrics["parity/changed_answers"] == 3

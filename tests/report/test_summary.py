@@ -68,7 +68,20 @@ def test_the_figures_of_a_plain_run() -> None:
         ({"float32_windows": 4}, "4 windows were computed again in float32"),
         ({"rescored": 1}, "1 examples with a close decision were rescored in float32"),
         ({"resumed_windows": 6}, "resumed: 6 windows were scored by an earlier run"),
+        (
+            {"resumed_windows": 6, "parts": 3},
+            "resumed: 6 windows were scored by an earlier run; seconds are of all 3 parts",
+        ),
+        (
+            {"not_comparable": ("cached windows", "trials")},
+            "the speed is not comparable with that of other runs: cached windows, trials",
+        ),
         ({"how_to_open": "mlflow ui"}, "see the run: mlflow ui"),
+        (
+            {"how_to_compare": "mlflow ui (then open http://127.0.0.1:5000/#/a)"},
+            "compare all runs: http://127.0.0.1:5000/#/a, or nq runs",
+        ),
+        ({"how_to_compare": "http://x/#/a"}, "compare all runs: http://x/#/a, or nq runs"),
         (
             {"parity": Parity("baseline", 40, 1, 0.0123, 0.004, {"micro_f1": -0.01})},
             "against baseline: 1 of 40 answers changed (2.5%), micro_f1 by -0.0100; logits differ "

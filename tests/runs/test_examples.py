@@ -14,9 +14,10 @@ from nq.errors import Error
 from nq.formats import inputs
 from nq.preprocess.request import Request
 from nq.runs.job import Job
+from nq.runs.phases import PhaseTimer
 from nq.runs.result import JOB, PREDICTIONS
 from nq.runs.run import run
-from nq.runs.scoring import PhaseTimer, Plan, Scoring, open_scoring, read_request
+from nq.runs.scoring import Plan, Scoring, open_scoring, read_request
 
 
 @pytest.fixture

@@ -105,8 +105,9 @@ def test_the_file_of_metrics_has_the_result(result: Result) -> None:
     assert values == result.to_dict()
     assert values["output"] == str(result.folder)
     fields = {f.name for f in dataclasses.fields(Result)}
-    hidden = {"folder", "rows", "parity", "how_to_open", "run_bytes", "windows_bytes"}
-    assert set(values) == fields - hidden | {"output"}
+    hidden = {"folder", "rows", "parity", "how_to_open", "how_to_compare", "not_comparable"}
+    hidden |= {"run_bytes", "windows_bytes"}
+    assert set(values) == fields - hidden | {"output", "speed_comparable"}
     assert result.run_bytes > len(json.dumps(values)) and result.windows_bytes > 0
 
 
@@ -173,10 +174,11 @@ def test_expected_answers_are_those_of_most_annotators_first(
     assert table_row(example, wrong, None) == Row("how long", "km", None, ())
 
 
-def test_peak_memory_is_that_of_the_process(result: Result) -> None:
-    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    now = max(usage.ru_maxrss for usage in usages) * 1024
-    assert 0.1 * GIB < result.peak_memory_bytes <= now < 64 * GIB
+def test_peak_memory_is_that_of_the_processes(result: Result) -> None:
+    now = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    assert (
+        0.1 * GIB < result.peak_memory_bytes < now + 4 * GIB
+    )  # with the one that prepares windows
 
 
 def test_a_result_does_not_change(result: Result) -> None:

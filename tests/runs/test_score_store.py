@@ -313,7 +313,7 @@ def test_a_storing_scorer_computes_each_example_once(tmp_path: Path) -> None:
             np.testing.assert_array_equal(columns[name], expected)
         assert (inner.keys, scorer.stored_windows) == (new, stored)
         assert sum(calls) == [3, 9, 15][number]
-        assert scorer.seconds > 0
+        assert scorer.timer.seconds["predict_s"] > 0
 
 
 def with_digests(rows: Sequence[Row], digests: Sequence[int]) -> Columns:

@@ -17,7 +17,8 @@ from nq.evaluation import labels, nq_eval
 from nq.postprocess.ranking import calibrated
 from nq.runs import tuning
 from nq.runs.job import Job
-from nq.runs.scoring import PhaseTimer, Plan, open_scoring
+from nq.runs.phases import PhaseTimer
+from nq.runs.scoring import Plan, open_scoring
 
 NO_ANSWER = {
     "yes_no_answer": "NONE",

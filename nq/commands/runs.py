@@ -1,0 +1,74 @@
+"""``nq runs``: compares the recorded runs of an experiment."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from nq.commands import arguments, terminal
+from nq.commands.parser import Parser
+from nq.text import visible
+
+SORTS = (
+    *("total_s", "windows_per_s", "micro_f1", "changed", "peak_mb"),
+    *("profile", "name", "started"),
+)
+
+
+def parser() -> Parser:
+    """Returns the parser of the command."""
+    parser = Parser(
+        prog="nq runs",
+        description="Prints the runs that MLflow has recorded as a table: time, speed, quality, "
+        "changed answers and memory. The best comes first.",
+        examples=(
+            "nq runs",
+            "nq runs --experiment profiles --sort micro_f1",
+            "nq runs --html runs.html",
+        ),
+    )
+    parser.add_argument(
+        "--sort",
+        choices=SORTS,
+        default="total_s",
+        help="the figure to sort by (default: total_s, the time of the run)",
+    )
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="write one HTML page with the table and a picture of time against F1",
+    )
+    arguments.add_tracking(parser, records=False)
+    arguments.add_common(parser)
+    return parser
+
+
+def runs(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    from nq import folders, tracking
+    from nq.files import atomic_write
+    from nq.report import comparison, comparison_page
+
+    if args.html is not None:
+        folders.check_output_file(args.html)
+    history = tracking.history(args.tracking_uri, args.experiment)
+    ordered = comparison.ordered(history.runs, args.sort)
+    if args.html is not None:
+        page = comparison_page.page(history, ordered)
+        args.html.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(args.html) as file:
+            file.write(page.encode())
+    if args.json:
+        terminal.print_json(comparison.to_dict(history, ordered))
+        return 0
+    print(comparison.table(history, ordered))
+    if args.html is not None:
+        print(visible(f"written to {args.html}"))
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    return terminal.run(runs, parser(), argv)

@@ -1,0 +1,53 @@
+"""The phases of a run, whose seconds add up to the time of the run at every moment."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+
+TRIALS, LOAD, WAIT, READ = "trials_s", "load_s", "preprocess_wait_s", "read_s"
+PREDICT, POSTPROCESS, SCORE = "predict_s", "postprocess_s", "score_s"
+
+
+class PhaseTimer:
+    """Divides time into phases, of which one goes on at every moment.
+
+    >>> timer = PhaseTimer(LOAD)
+    >>> with timer(WAIT):
+    ...     sorted(timer.seconds)
+    ['load_s', 'preprocess_wait_s']
+
+    Args:
+        phase: the first phase, which begins now.
+    """
+
+    def __init__(self, phase: str = LOAD) -> None:
+        self._ended: dict[str, float] = {}
+        self._phase, self._since = phase, time.perf_counter()
+        self._lock = threading.Lock()
+
+    def enter(self, phase: str) -> str:
+        """Ends the phase that goes on and begins another; returns the one that has ended."""
+        with self._lock:
+            now, ended = time.perf_counter(), self._phase
+            self._ended[ended] = self._ended.get(ended, 0.0) + now - self._since
+            self._phase, self._since = phase, now
+            return ended
+
+    @contextlib.contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        """Gives the time of a block to a phase instead of the one that goes on."""
+        outer = self.enter(phase)
+        try:
+            yield
+        finally:
+            self.enter(outer)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds of each phase so far, with those of the one that goes on."""
+        with self._lock:
+            now = self._ended.get(self._phase, 0.0) + time.perf_counter() - self._since
+            return {**self._ended, self._phase: now}

@@ -1,0 +1,154 @@
+"""Tests the times of runs: phases that add up, and the sum of a run that was interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from nq import checksums
+from nq.runs.clock import CACHED, LOST, MACHINES, WARM, Measured, _read
+from nq.runs.job import Job
+from nq.runs.machine import own_peak_bytes, tree_memory_bytes
+from nq.runs.phases import PhaseTimer
+from nq.runs.result import METRICS, UNFINISHED_SCORES
+from nq.runs.run import run
+from nq.runs.score_store import TIMES
+from tests.runs.test_resume import make_job, run_killed
+
+PART = Measured(
+    started=100.0,
+    time={"load_s": 1.0, "predict_s": 2.0, "total_s": 3.0, "preprocess_s": 0.5},
+    warmup_windows=16,
+    peak_memory_bytes=1000,
+    machine="a",
+    reasons=(CACHED,),
+)
+MIB = 1 << 20
+
+
+def test_phases_add_up_at_every_moment() -> None:
+    started = time.perf_counter()
+    timer = PhaseTimer("load_s")
+    with timer("preprocess_wait_s"):
+        with timer("read_s"):
+            inside = timer.seconds
+        assert timer.enter("predict_s") == "preprocess_wait_s"
+    assert set(inside) == {"load_s", "preprocess_wait_s", "read_s"}
+    seconds = timer.seconds
+    assert 0 < sum(inside.values()) < sum(seconds.values()) <= time.perf_counter() - started
+    assert timer.enter("score_s") == "load_s"
+
+
+def test_a_block_that_fails_ends_its_phase() -> None:
+    timer = PhaseTimer("load_s")
+    with pytest.raises(ValueError, match="broken"), timer("read_s"):
+        raise ValueError("broken")
+    assert timer.enter("score_s") == "load_s"
+
+
+def test_parts_add_up() -> None:
+    later = replace(PART, started=500.0, peak_memory_bytes=900, reasons=(CACHED, WARM))
+    both = PART + later
+    assert both.time == {"load_s": 2.0, "predict_s": 4.0, "total_s": 6.0, "preprocess_s": 1.0}
+    assert (both.started, both.parts, both.warmup_windows) == (100.0, 2, 32)
+    assert both.peak_memory_bytes == 1000
+    assert both.reasons == (CACHED, WARM)
+    assert (PART + both).parts == 3
+
+
+def test_only_the_windows_of_the_first_part_count_as_cached() -> None:
+    first = replace(PART, reasons=())
+    assert (first + PART).reasons == ()
+
+
+def test_parts_on_several_machines_are_said() -> None:
+    assert MACHINES in (PART + replace(PART, machine="b")).reasons
+
+
+def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
+    checksums.write_json(tmp_path / TIMES, asdict(PART))
+    assert _read(tmp_path / TIMES) == PART
+    assert _read(tmp_path / "none") is None
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"started": 3}', b'{"parts": 1, "a": 2}'])
+def test_damaged_times_are_reported_in_one_line(
+    content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / TIMES).write_bytes(content)
+    assert _read(tmp_path / TIMES) is None
+    (message,) = caplog.messages
+    assert "the time of the earlier parts of the run is not known" in message
+
+
+CHILD = "import time; data = b'x' * (60 << 20); print(1, flush=True); time.sleep(600)"
+
+
+def test_memory_of_children_counts() -> None:
+    before = tree_memory_bytes(os.getpid())
+    with subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE) as child:
+        assert child.stdout and child.stdout.readline()
+        with_child = tree_memory_bytes(os.getpid())
+        child.kill()
+    assert with_child - before > 50 * MIB
+    assert before > 10 * MIB < own_peak_bytes()
+    assert tree_memory_bytes(-1) == 0
+
+
+@pytest.mark.slow
+def test_the_time_of_a_resumed_run_is_the_sum_of_its_parts(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    begin, folder = time.time(), tmp_path / "run"
+    code = "from tests.runs.test_resume import run_until_killed; run_until_killed(*paths, last)"
+    run_killed(code, tiny_model, folder)
+    first = checksums.read_json(folder / UNFINISHED_SCORES / TIMES)
+    shutil.copytree(folder, tmp_path / "lost")
+    killed = time.time()
+    result = run(make_job(tiny_model, folder))
+    ended = time.time()
+    assert 0 < first["time"]["total_s"] < killed - begin
+    assert 0 < result.time["total_s"] - first["time"]["total_s"] < ended - killed
+    phases = [s for name, s in result.time.items() if name not in ("total_s", "preprocess_s")]
+    assert sum(phases) == pytest.approx(result.time["total_s"], rel=1e-6)
+    assert min(phases) >= 0
+    assert result.time["load_s"] > first["time"]["load_s"]
+    assert result.time["preprocess_s"] >= first["time"]["preprocess_s"]
+    assert result.resumed and result.parts == 2 and result.resumed_windows > 0
+    assert result.speed_comparable.startswith("no: resumed")
+    started, end = map(datetime.fromisoformat, (result.started_at, result.ended_at))
+    assert begin - 0.001 < started.timestamp() == pytest.approx(first["started"], abs=0.001)
+    assert killed < end.timestamp() <= ended
+    written = json.loads((folder / METRICS).read_bytes())
+    assert written["time"] == result.time
+    assert written["speed_comparable"] == result.speed_comparable
+    assert not (folder / UNFINISHED_SCORES).exists()
+    check_lost_times(make_job(tiny_model, tmp_path / "lost"))
+    check_second_run(make_job(tiny_model, folder))
+
+
+def check_lost_times(job: Job) -> None:
+    """Checks a continuation without the times of the first part, as earlier versions left it."""
+    assert job.output
+    (job.output / UNFINISHED_SCORES / TIMES).unlink()
+    result = run(job)
+    assert result.resumed and result.parts == 1
+    assert LOST in result.not_comparable
+    assert result.speed_comparable.startswith("no: resumed, ")
+
+
+def check_second_run(job: Job) -> None:
+    """Checks a run in a process that has run before, with windows that are prepared."""
+    again = run(job)
+    assert again.not_comparable == (CACHED, WARM)
+    assert again.speed_comparable == f"no: {CACHED}, {WARM}"
+    assert not again.resumed and again.parts == 1
