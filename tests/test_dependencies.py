@@ -55,7 +55,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("nq.model", "nq.postprocess", "nq.preprocess.tokenizers"),
     ),
     "nq.runs": (
-        *("nq", "nq.checksums", "nq.config", "nq.errors", "nq.extras", "nq.files", "nq.folders"),
+        *("nq", "nq.checksums", "nq.config", "nq.errors", "nq.files", "nq.folders"),
         "nq.records",
         *("nq.evaluation", "nq.formats", "nq.tracking"),
         *("nq.preprocess", "nq.preprocess.tokenizers"),

@@ -12,7 +12,7 @@ from nq.commands.parser import Parser
 from nq.config import DECISION_RULES, DecisionConfig, WindowConfig
 from nq.errors import Error
 from nq.formats import outputs
-from nq.inference.profile import BASELINE
+from nq.inference.profile import AUTO, BASELINE
 
 SAMPLE_ROWS = 40
 
@@ -34,6 +34,11 @@ def parser() -> Parser:
     )
     arguments.add_data(parser, required=False, note="; default: the bundled sample")
     arguments.add_profile(parser, auto=True)
+    parser.add_argument(
+        "--no-cache",
+        action="store_true",
+        help="with --profile auto: try the profiles again, and keep no choice for later runs",
+    )
     arguments.add_model(parser)
     arguments.add_reader(parser)
     parser.add_argument(
@@ -110,6 +115,8 @@ def answer(args: argparse.Namespace) -> int:
     from nq.runs.result import DEAD_LETTERS
     from nq.runs.run import run
 
+    if args.no_cache and args.profile != AUTO:
+        raise terminal.UsageError(f"--no-cache needs --profile {AUTO}")
     job = Job(
         files=args.data or [bundled_sample()],
         model=args.model,
@@ -137,6 +144,7 @@ def answer(args: argparse.Namespace) -> int:
             track=arguments.tracking_config(args),
             progress=bar,
             table_rows=0 if args.json else args.show,
+            cache=not args.no_cache,
         )
     parity = result.parity
     if args.json:

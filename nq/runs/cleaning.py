@@ -21,7 +21,7 @@ from nq import folders
 from nq.errors import Error
 from nq.files import TEMPORARY, exclusive_lock, lock_holder
 from nq.folders import CONVERSION, KINDS, MARK, RUN, TRAINING, WINDOWS, Kind
-from nq.runs.profile_choice import cache_file
+from nq.runs.choices import cache_file
 from nq.runs.result import JOB, UNFINISHED_SCORES
 
 log = logging.getLogger(__name__)

@@ -20,6 +20,7 @@ from nq.files import atomic_write
 from nq.formats import inputs, outputs
 from nq.formats.predictions import encode_prediction, write_predictions
 from nq.inference.profile import AUTO
+from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.store import encode_dead_letter
 from nq.records import Annotation, Example, Prediction, YesNo
@@ -59,6 +60,7 @@ def run(
     track: TrackingConfig | None = None,
     progress: RunProgress = no_progress,
     table_rows: int = 0,
+    cache: bool = True,
 ) -> Result:
     """Answers all questions of a job and writes the answers, their scores and the metrics.
 
@@ -70,6 +72,7 @@ def run(
         track: where MLflow records the run; ``None`` to record nothing.
         progress: receives completed windows.
         table_rows: how many rows of the table of answers the result has.
+        cache: whether the profile ``auto`` may take the choice of an earlier run, and keep its own.
 
     Returns:
         The folder of the run, its metrics and times.
@@ -84,20 +87,29 @@ def run(
     with Clock() as clock, inputs.input_files(job.files) as files:
         job = replace(job, files=tuple(files))
         job.check_output()
+        if job.profile == AUTO:
+            job = _with_profile(job, clock, cache)
+        check_job(job)
         return _run_files(job, clock, track, progress, table_rows)
+
+
+def _with_profile(job: Job, clock: Clock, cache: bool) -> Job:
+    """Returns a job with the profile that ``auto`` chooses."""
+    from nq.runs.profile_choice import choose_profile
+
+    check_models(job)
+    import_tensorflow()
+    with clock.timer(TRIALS):
+        profile, tried = choose_profile(job, cache=cache)
+    if tried:
+        clock.note("trials of profiles")
+    return replace(job, profile=profile)
 
 
 def _run_files(
     job: Job, clock: Clock, track: TrackingConfig | None, progress: RunProgress, table_rows: int
 ) -> Result:
-    """Runs a job whose files are found; see ``run``."""
-    if job.profile == AUTO:
-        from nq.runs.profile_choice import choose_profile
-
-        check_models(job)
-        with clock.timer(TRIALS):
-            job = replace(job, profile=choose_profile(job))
-    check_job(job)
+    """Runs a job whose files are found and whose profile is chosen; see ``run``."""
     with record.tracked_run(job, track) as tracked:
         result = _run(job, clock, tracked, progress, table_rows)
         record.record(tracked, job, result)

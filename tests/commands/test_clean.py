@@ -11,7 +11,7 @@ import pytest
 
 from nq.commands.main import console
 from nq.folders import RUN, WINDOWS, hold
-from nq.runs.profile_choice import cache_file
+from nq.runs.choices import cache_file
 
 
 @pytest.fixture(autouse=True)

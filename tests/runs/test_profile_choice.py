@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,9 +13,12 @@ import pytest
 
 from nq import checksums, extras
 from nq.bundle import bundled_sample
-from nq.inference.profile import AUTO, Profile
-from nq.runs import profile_choice
+from nq.inference.profile import AUTO
+from nq.runs import choices, profile_choice
+from nq.runs.choices import PAGES, Choice
 from nq.runs.job import Job
+from nq.runs.profile_choice import PruningTrial
+from nq.runs.run import run
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def job(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))  # others may use the machine
     monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", ("grappler+buckets", "mixed+buckets"))
     return Job([bundled_sample()], tiny_model, AUTO, batch_size=4, root=tmp_path, limit=3)
 
@@ -39,43 +44,117 @@ def test_a_candidate_that_drifts_beyond_the_tolerance_is_rejected(job: Job) -> N
     baseline, exact, mixed = profile_choice.trials(job, tolerance=1e-4)
     assert not baseline.rejected and not exact.rejected
     assert "more than 0.0001" in mixed.rejected
-    chosen = profile_choice.choose_profile(job, tolerance=1e-4)
-    assert chosen in (Profile(), Profile.parse("grappler+buckets"))
+    chosen, tried = profile_choice.choose_profile(job, tolerance=1e-4)
+    assert tried and "mixed" not in str(chosen)
 
 
+@pytest.mark.slow
 def test_a_candidate_that_is_not_installed_is_logged_and_not_tried(
     job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", ("openvino",))
     monkeypatch.setitem(extras.EXTRAS, "openvino", ("no_such_package",))
     caplog.set_level(logging.INFO)
-    assert profile_choice.choose_profile(job) == Profile()
+    chosen, _ = profile_choice.choose_profile(job)
+    assert str(chosen) in ("baseline", "prune")
     assert "openvino: no_such_package not installed" in caplog.text
 
 
 @pytest.mark.slow
-def test_the_choice_is_stored_and_a_damaged_store_is_ignored(
+def test_the_choice_is_kept_for_later_runs(
     job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    first = profile_choice.choose_profile(job)
-    cache = tmp_path / "cache" / "nq" / "profiles.json"
-    assert set(checksums.read_json(cache).values()) == {str(first)}
+    first, tried = profile_choice.choose_profile(job)
+    file = tmp_path / "cache" / "nq" / "profiles.json"
+    assert tried and file == choices.cache_file()
+    (kept,) = checksums.read_json(file).values()
+    assert (kept["profile"], kept["pages"]) == (str(first), 3)
+    assert f"kept for later runs in {file}" in caplog.text
     caplog.clear()
-    assert profile_choice.choose_profile(job) == first
-    assert "chosen by an earlier trial" in caplog.text and "trying" not in caplog.text
-    for damaged in ("[]", "{", '{"x": 3}'):
-        cache.write_text(damaged)
-        assert isinstance(profile_choice.choose_profile(job), Profile)
+    assert profile_choice.choose_profile(job) == (first, False)
+    assert f"chosen by an earlier trial (kept in {file}; --no-cache tries again)" in caplog.text
+    before = file.read_bytes()
+    assert profile_choice.choose_profile(job, cache=False)[1]
+    assert file.read_bytes() == before
 
 
-def test_other_windows_or_batches_need_another_choice(job: Job) -> None:
+def test_a_damaged_file_is_ignored_and_replaced(job: Job) -> None:
+    choice, file = Choice("mixed", PAGES), choices.cache_file()
+    assert choices.read("key", "") is None
+    for damaged in ("[]", "{", '{"key": 3}', '{"key": {"name": 3}}', '{"key": "mixed"}'):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(damaged)
+        assert choices.read("key", "") is None
+        assert choices.write("key", choice)
+        assert choices.read("key", "") == choice
+
+
+def test_a_choice_from_few_pages_is_for_the_same_windows_only(job: Job) -> None:
+    few, enough = Choice("mixed", PAGES - 1, "mine"), Choice("xla", PAGES, "mine")
+    assert choices.write("few", few) and choices.write("enough", enough)
+    assert (choices.read("few", "mine"), choices.read("few", "others")) == (few, None)
+    assert choices.read("enough", "others") == enough
+
+
+@pytest.mark.slow
+def test_a_choice_on_a_busy_machine_is_not_kept(
+    job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(os, "getloadavg", lambda: (1000.0, 0.0, 0.0))
+    assert profile_choice.choose_profile(job)[1]
+    assert "not kept for later runs: the load is 1000.0 on" in caplog.text
+    assert not choices.cache_file().exists()
+
+
+def test_a_file_that_cannot_be_written_costs_nothing(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    assert not choices.write("key", Choice("mixed"))
+    assert choices.read("key", "") is None
+
+
+def test_other_windows_batches_or_versions_need_another_choice(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = replace(job, windows=replace(job.windows, max_seq_length=24))
-    assert (
-        profile_choice._key(job)
-        != profile_choice._key(other)
-        != profile_choice._key(replace(job, batch_size=5))
-    )
+    keys = {choices.key(some, "CPU") for some in (job, other, replace(job, batch_size=5))}
+    keys.add(choices.key(job, "GPU"))
+    for package in ("openvino", "keras"):
+        versions = choices._versions() | {package: "0.1"}
+        monkeypatch.setattr(choices, "_versions", lambda versions=versions: versions)
+        keys.add(choices.key(job, "CPU"))
+    assert len(keys) == 6
+    assert {"keras", "numpy"} <= choices._versions().keys()
+
+
+@pytest.mark.parametrize(
+    ("changed", "seconds", "accepted"),
+    [(0, (10.0, 4.0), True), (1, (10.0, 4.0), False), (0, (10.0, 9.5), False)],
+)
+def test_pruning_is_chosen_if_it_is_faster_and_changes_no_answer(
+    changed: int, seconds: tuple[float, float], accepted: bool
+) -> None:
+    trial = PruningTrial("mixed+prune", 20, changed, seconds)
+    assert trial.accepted == accepted
+    assert f"answers that it changes: {changed}" in str(trial)
+
+
+@pytest.mark.slow
+def test_pruning_is_tried_on_whole_pages(job: Job) -> None:
+    trial = profile_choice._Trials(job, 0.5).pruning("grappler+buckets")
+    assert (trial.profile, trial.pages) == ("grappler+buckets+prune", 3)
+    assert min(trial.seconds) > 0
+
+
+@pytest.mark.slow
+def test_the_time_of_the_trials_is_a_phase(job: Job) -> None:
+    result = run(job)
+    assert result.time["trials_s"] > 0
+    phases = [s for name, s in result.time.items() if name not in ("total_s", "preprocess_s")]
+    assert sum(phases) == pytest.approx(result.time["total_s"], rel=1e-6)
+    assert "trials of profiles" in result.not_comparable
+    assert "trials of profiles" not in run(job).not_comparable
 
 
 @pytest.mark.slow
