@@ -71,7 +71,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("nq.model", "nq.inference", "nq.postprocess", "nq.report"),
     ),
     "nq.commands": (
-        *("nq", "nq.bundle", "nq.config", "nq.errors", "nq.extras", "nq.files", "nq.interruption"),
+        *("nq", "nq.bundle", "nq.config", "nq.errors", "nq.extras", "nq.files", "nq.folders"),
+        "nq.interruption",
         *("nq.records", "nq.text", "nq.formats", "nq.preprocess", "nq.model", "nq.training"),
         *("nq.inference", "nq.runs", "nq.tracking", "nq.report", "nq.reader", "nq.analysis"),
     ),

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -197,15 +197,13 @@ def _train(
     settings = track or TrackingConfig()
     own = {**identity(model, data, config), **_other_identity(job, dev, teacher)}
     state = TrainingState(work, own)
-    content = repr(sorted((params | state.identity).items()))
-    digest = hashlib.sha256(content.encode()).hexdigest()
     with tracking.start(
         uri=settings.uri,
         experiment=settings.experiment,
         name=f"train {job.output.name}",
         source="nq.train",
         enabled=track is not None,
-        unfinished=work / f"{digest[:12]}.mlflow_run",
+        unfinished=_unfinished_run(work, params | state.identity),
         started=begun,
     ) as run:
         run.params(params)
@@ -235,6 +233,12 @@ def _train(
         train_s=time.perf_counter() - started,
         best=evaluations.best if evaluations else None,
     )
+
+
+def _unfinished_run(folder: Path, content: Mapping[str, Any]) -> Path:
+    """Returns the file that names the MLflow run of an unfinished training of this content."""
+    digest = hashlib.sha256(repr(sorted(content.items())).encode()).hexdigest()
+    return folder / f"{digest[:12]}.mlflow_run"
 
 
 def _params(
