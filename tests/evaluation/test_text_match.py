@@ -1,0 +1,67 @@
+"""Tests exact match and F1 on cases whose scores follow by hand from SQuAD's definition."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.evaluation.text_match import metrics, normalize, score
+
+TEXT = st.text(st.sampled_from("aA nthe.'U 7"), max_size=12)
+
+
+@pytest.mark.parametrize(
+    ("golds", "answer", "exact", "f1"),
+    [
+        (["Denver Broncos"], "Denver Broncos", True, 1),
+        (["Denver Broncos"], " the\tDENVER  broncos!", True, 1),  # case, article, blanks, "!"
+        (["Denver Broncos"], "Broncos", False, 2 / 3),  # P = 1, R = 1/2
+        (["Broncos"], "the Denver Broncos", False, 2 / 3),  # P = 1/2, R = 1
+        (["Denver Broncos"], "Carolina Panthers", False, 0),
+        (["Denver Broncos", "Broncos"], "broncos", True, 1),  # the best of several
+        (["in May 1874", "4 May 1874 at night"], "4 May 1874", False, 0.75),  # P = 1, R = 3/5
+        (["one one two"], "one two two", False, 2 / 3),  # a multiset: one and two in common
+        (["U.S."], "us", True, 1),
+        (["full-time job"], "full time job", False, 0.4),  # "fulltime" is one word
+        (["an anthem"], "anthem", True, 1),
+        (["anthem"], "them", False, 0),  # articles are whole words
+        (["a b"], "b c", False, 2 / 3),  # "a" is an article: P = 1/2, R = 1
+        (["\u201cMoon\u201d"], "Moon", False, 0),  # only ASCII punctuation is removed
+        (["caf\u00e9"], "CAF\u00c9", True, 1),
+        (["1,642"], "1642", True, 1),
+        ([], "", True, 1),  # no answer
+        ([], "Denver", False, 0),
+        (["Denver"], "", False, 0),
+        ([], "the", True, 1),  # empty after normalization
+        (["the"], "", True, 1),
+        (["the", "Moon"], "", False, 0),  # the gold that is empty does not count
+        (["the", "Moon"], "moon", True, 1),
+    ],
+)
+def test_golden_cases(golds: list[str], answer: str, exact: bool, f1: float) -> None:
+    found = score(golds, answer)
+    assert found.exact_match is exact
+    assert found.f1 == pytest.approx(f1)
+
+
+@given(TEXT, TEXT)
+def test_scores_are_symmetric_and_consistent(first: str, second: str) -> None:
+    there, back = score([first], second), score([second], first)
+    assert (there.exact_match, there.f1) == (back.exact_match, back.f1)
+    assert 0 <= there.f1 <= 1
+    assert not there.exact_match or there.f1 == 1
+    assert score([first], normalize(first)).exact_match
+    assert normalize(normalize(first)) == normalize(first)
+
+
+def test_metrics_are_means_of_both_kinds() -> None:
+    scores = [score(["a b"], "b"), score(["x y"], "y"), score([], ""), score([], "z")]
+    assert metrics(scores) == {
+        **{"squad_exact_match": 0.5, "squad_f1": pytest.approx((1 + 2 / 3 + 1 + 0) / 4)},
+        **{"squad_n": 4, "squad_answerable_n": 2, "squad_unanswerable_n": 2},
+        **{"squad_answerable_exact_match": 0.5, "squad_answerable_f1": pytest.approx(5 / 6)},
+        **{"squad_unanswerable_exact_match": 0.5, "squad_unanswerable_f1": 0.5},
+    }
+    assert metrics(scores[:2]).keys() == {"squad_exact_match", "squad_f1", "squad_n"}
+    assert metrics([]) == {}
