@@ -42,7 +42,7 @@ import argparse
 import itertools
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -50,6 +50,9 @@ from nq.evaluation.labels import ExampleId, Label, read_gold, read_predictions
 from nq.text import visible
 
 Metrics = dict[str, float]
+Gold = dict[ExampleId, list[Label]]
+Inputs = tuple[Gold, dict[ExampleId, Label], Metrics]
+"""Gold, predictions, and metrics of their texts."""
 
 PRECISION_TARGETS = (0.5, 0.75, 0.9)
 MICRO_METRICS = ("micro_f1", "micro_f1_best", "kaggle_micro_f1")
@@ -325,23 +328,64 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Prints the metrics; returns the exit code: 0, 1 for bad files, 2 for bad arguments."""
-    args = parser().parse_args(argv)
-    thresholds = {
+def read(args: argparse.Namespace) -> Inputs:
+    """Reads gold in NQ's own formats, and predictions."""
+    return read_gold(args.gold_path), read_predictions(args.predictions_path), {}
+
+
+def few_annotators(gold: Gold, thresholds: Mapping[str, int], one_annotator: bool) -> str:
+    """Returns a note that examples have fewer annotators than a threshold; empty if none has.
+
+    Args:
+        gold: the labels of an example's annotators, by its id.
+        thresholds: annotators that a long, and a short, answer needs, by option.
+        one_annotator: whether one is enough for an example with only one.
+    """
+    needed = max(thresholds.values())
+    few = [len(labels) for labels in gold.values() if len(labels) < needed]
+    few = [count for count in few if not (one_annotator and count == 1)]
+    if not few:
+        return ""
+    options = "--one_annotator"
+    if set(few) != {1}:
+        options = " ".join(f"--{option} {min(few)}" for option in thresholds)
+    return (
+        f"{len(few)} of {len(gold)} examples have fewer than {needed} annotators and count as "
+        f"having no answer where these do not suffice; {options} counts them, "
+        "as the metrics of nq answer do"
+    )
+
+
+def main(
+    argv: Sequence[str] | None = None,
+    make_parser: Callable[[], argparse.ArgumentParser] = parser,
+    read_inputs: Callable[[argparse.Namespace], Inputs] = read,
+) -> int:
+    """Prints the metrics; returns the exit code: 0, 1 for bad files, 2 for bad arguments.
+
+    Args:
+        argv: the arguments, by default those of the process.
+        make_parser: makes the parser.
+        read_inputs: reads gold and predictions.
+    """
+    arguments = make_parser()
+    args, name = arguments.parse_args(argv), arguments.prog
+    needed = {
         "long_non_null_threshold": args.long_non_null_threshold,
         "short_non_null_threshold": args.short_non_null_threshold,
-        "one_annotator": args.one_annotator,
     }
+    thresholds = {**needed, "one_annotator": args.one_annotator}
     try:
-        gold, predictions = read_gold(args.gold_path), read_predictions(args.predictions_path)
-        metrics = score(gold, predictions, **thresholds)
+        gold, predictions, of_texts = read_inputs(args)
+        metrics = score(gold, predictions, **thresholds) | of_texts
+        if note := few_annotators(gold, needed, args.one_annotator):
+            print(f"{name}: note: {note}", file=sys.stderr)
         if args.pretty_print:
             print(table(*decisions(gold, predictions, **thresholds), metrics))
         else:
             print(json.dumps(metrics))
     except (ValueError, OSError) as error:
-        print(f"nq_eval: {visible(str(error))}", file=sys.stderr)
+        print(f"{name}: {visible(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
