@@ -110,6 +110,47 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Original:
+    """The text that a user gave, and where the tokens of a page are in it.
+
+    Args:
+        chars: ``[n_tokens, 2]`` half-open range of characters of each token in the user's text; -1
+            for a tag, -2 for a word whose place is not known.
+        plain: the user's text where it is plain, ``None`` where it is HTML.
+        spelling: the readable text of each token, as in ``Page``.
+    """
+
+    chars: IntArray
+    plain: str | None
+    spelling: Sequence[str]
+
+    def place(self, span: Span) -> tuple[int, int] | None:
+        """Returns the characters from the first to the last word of ``span``, as a range.
+
+        It is ``None`` where the place of either is not known, and for a span without words.
+
+        >>> chars = np.array([[-1, -1], [0, 2], [3, 8]])
+        >>> original = Original(chars, "It rains", ["", "It ", "rains"])
+        >>> original.place(Span(0, 2)), original.text(Span(0, 3))
+        ((0, 2), 'It rains')
+        """
+        words = self.chars[span.start : span.end]
+        words = words[words[:, 0] != -1]
+        if not len(words) or min(words[0, 0], words[-1, 0]) < 0:
+            return None
+        return int(words[0, 0]), int(words[-1, 1])
+
+    def text(self, span: Span) -> str:
+        """Returns the text of ``span``: of plain text exactly as it is, of HTML in one line."""
+        place = self.place(span)
+        if self.plain is not None:
+            return self.plain[slice(*place)] if place else ""
+        lines = "".join(self.spelling[span.start : span.end]).split("\n")
+        stripped = (" ".join(line.split()).strip(" |") for line in lines)
+        return " ".join(line for line in stripped if line)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Example:
     """A question and its page, independent of the input format.
 
@@ -123,6 +164,9 @@ class Example:
         token_bytes: ``[n_tokens, 2]`` start and end byte of each token in the original
             HTML or plain text; ``None`` for formats without bytes.
         title: the page's title, empty where the file has none.
+        original: the user's text, where the file has one that nq itself cut into tokens.
+        answers: the gold answers as text, empty if there is none in the page; ``None`` where the
+            file has no gold, or gold that is not text.
     """
 
     example_id: ExampleId
@@ -133,18 +177,29 @@ class Example:
     annotations: tuple[Annotation, ...] | None = None
     token_bytes: IntArray | None = None
     title: str = ""
+    original: Original | None = None
+    answers: tuple[str, ...] | None = None
 
     def text(self, span: Span) -> str:
         """Returns the words of ``span`` without the tags, joined by blanks.
 
         Words whose bytes are adjacent in the page are joined without a blank, so that an
-        answer in Thai or Japanese, or one with a comma, has the spacing of the page.
+        answer in Thai or Japanese, or one with a comma, has the spacing of the page. Where the
+        user's own text is known, it is that text.
         """
+        if self.original is not None:
+            return self.original.text(span)
         inside = [i for i in range(span.start, span.end) if not self.is_html[i]]
         return "".join(
             self.tokens[i] if n == 0 or self.adjacent(inside[n - 1], i) else " " + self.tokens[i]
             for n, i in enumerate(inside)
         )
+
+    def short_answer(self, shorts: Sequence[Span], yes_no: YesNo) -> str:
+        """Returns a short answer in words: yes, no, or text of the page; empty if it is none."""
+        if yes_no is not YesNo.NONE:
+            return yes_no.lower()
+        return "; ".join(self.text(span) for span in shorts)
 
     def block_type(self, block: Span) -> str:
         """Returns Paragraph, Table, List or Other, by the first tag of ``block``."""

@@ -9,15 +9,18 @@ dropped.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from itertools import islice
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from itertools import accumulate, islice
 from typing import Any
 
+import numpy as np
 from lxml import etree
 
 from nq.formats.limits import LIMITS
-from nq.formats.words import BLOCKS, HEADINGS, TAG_SPELLINGS, words
-from nq.records import Candidate, Example, Page, Span
+from nq.formats.markup import UNKNOWN, CharacterData
+from nq.formats.words import BLOCKS, HEADINGS, TAG_SPELLINGS, located_words
+from nq.records import Candidate, Example, Original, Page, Span
 
 KEPT = {tag: tag.capitalize() for tag in (*BLOCKS, "td", "th", *HEADINGS)}
 INLINE = frozenset(
@@ -43,21 +46,38 @@ _NOISE_CLASSES = frozenset(  # of MediaWiki; NQ has no candidates for these bloc
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 
 
+TAG_PLACE = -1, -1
+"""In place of a range of characters, for a tag."""
+
+
+def _same_range(start: int, end: int) -> tuple[int, int]:
+    return start, end
+
+
 class PageBuilder:
-    """Builds a page token by token; it is also a target for lxml's HTML parser.
+    """Builds a page token by token.
 
     Args:
         wrap_loose_text: Whether text outside all blocks becomes paragraphs.
+        source_range: Returns where a range of the page's characters is in the user's text; by
+            default they are the user's text.
     """
 
-    def __init__(self, wrap_loose_text: bool = False) -> None:
+    def __init__(
+        self,
+        wrap_loose_text: bool = False,
+        source_range: Callable[[int, int], tuple[int, int]] = _same_range,
+    ) -> None:
         self.wrap_loose_text, self.title = wrap_loose_text, ""
+        self.source_range = source_range
+        self.chars: list[tuple[int, int]] = []
         self.tokens: list[str] = []
         self.is_html: list[bool] = []
         self.spelling: list[str] = []
         self.candidates: list[Candidate | None] = []  # None while open, or without a word
         self.n_words_inside = self.n_words_outside = 0
         self._text: list[str] = []
+        self._places: list[int] = []  # index of each text in the page's characters
         self._open: list[tuple[int, int]] = []  # first token and index of each open candidate
         self._dropped: list[str] = []
         self._headings = 0
@@ -67,7 +87,7 @@ class PageBuilder:
         if self._dropped or _is_dropped(tag, attributes):
             self._dropped.append(tag)
         elif tag in SOFT_BREAKS:
-            self._text.append(" ")
+            self._append(" ", UNKNOWN)
         elif tag not in INLINE:
             self._flush()
             self._headings += tag in HEADINGS
@@ -84,10 +104,15 @@ class PageBuilder:
             if tag in KEPT:
                 self._close_block(tag)
 
-    def data(self, text: str) -> None:
-        """Adds text; several calls may add the parts of one word."""
+    def data(self, text: str, place: int = UNKNOWN) -> None:
+        """Adds text; several calls may add the parts of one word.
+
+        Args:
+            text: The text.
+            place: Its index in the characters of the page, if it is known.
+        """
         if not self._dropped:
-            self._text.append(text)
+            self._append(text, place)
         elif self._dropped == ["title"] and len(self.title) < MAX_TITLE_CHARS:
             self.title = " ".join((self.title + text).split())
 
@@ -96,19 +121,31 @@ class PageBuilder:
         self._flush()
         return self
 
-    def page(self) -> Page:
-        """Returns the page, without a question."""
+    def page(self, plain: str | None = None) -> Page:
+        """Returns the page, without a question.
+
+        Args:
+            plain: The user's text, if it is plain.
+        """
         candidates = [c for c in self.candidates if c]
-        example = Example(0, "", self.tokens, self.is_html, candidates, title=self.title)
+        original = Original(np.array(self.chars, np.int64).reshape(-1, 2), plain, self.spelling)
+        example = Example(
+            0, "", self.tokens, self.is_html, candidates, title=self.title, original=original
+        )
         return Page(example, self.spelling)
 
-    def _add(self, token: str, spelling: str, is_html: bool) -> None:
+    def _append(self, text: str, place: int) -> None:
+        self._text.append(text)
+        self._places.append(place)
+
+    def _add(self, token: str, spelling: str, place: tuple[int, int], is_html: bool) -> None:
         self.tokens.append(token)
         self.is_html.append(is_html)
         self.spelling.append(spelling)
+        self.chars.append(place)
 
     def _add_tag(self, tag: str) -> None:
-        self._add(tag, TAG_SPELLINGS.get(tag, ""), is_html=True)
+        self._add(tag, TAG_SPELLINGS.get(tag, ""), TAG_PLACE, is_html=True)
 
     def _open_block(self, tag: str) -> None:
         if tag in BLOCKS:
@@ -127,17 +164,23 @@ class PageBuilder:
     def _flush(self) -> None:
         """Adds the words of the text since the last tag that separates words."""
         LIMITS.check(tokens=len(self.tokens), candidates=len(self.candidates))
-        pairs = list(islice(words("".join(self._text)), LIMITS.tokens + 1))
-        self._text = []
-        if not pairs:
+        found = list(islice(located_words("".join(self._text)), LIMITS.tokens + 1))
+        starts, places = list(accumulate(map(len, self._text), initial=0)), self._places
+        self._text, self._places = [], []
+        if not found:
             return
         outside = not self._open and not self._headings
-        self.n_words_inside += len(pairs) * bool(self._open)
-        self.n_words_outside += len(pairs) * outside
+        self.n_words_inside += len(found) * bool(self._open)
+        self.n_words_outside += len(found) * outside
         if self.wrap_loose_text and outside:
             self._open_block("p")
-        for word, spelling in pairs:
-            self._add(word, spelling, is_html=False)
+        for word, spelling, start, end in found:
+            first, last = (bisect_right(starts, i) - 1 for i in (start, end - 1))
+            place = UNKNOWN, UNKNOWN
+            if min(places[first], places[last]) >= 0:
+                begin = places[first] + start - starts[first]
+                place = self.source_range(begin, places[last] + end - starts[last])
+            self._add(word, spelling, place, is_html=False)
         self.spelling[-1] = self.spelling[-1].rstrip(" ") + " "
         if self.wrap_loose_text and outside:
             self._close_block("p")
@@ -170,11 +213,22 @@ def parse_html(text: str) -> Page:
     return builder.page()
 
 
+class _Target(PageBuilder):
+    """A target of lxml's HTML parser that builds a page."""
+
+    def __init__(self, source: str, wrap_loose_text: bool) -> None:
+        self._characters = CharacterData(source)
+        super().__init__(wrap_loose_text, self._characters.source_range)
+
+    def data(self, text: str, place: int = UNKNOWN) -> None:
+        super().data(text, self._characters.find(text))
+
+
 def _build(text: str, wrap_loose_text: bool) -> PageBuilder:
-    parser: Any = etree.HTMLParser(
-        target=PageBuilder(wrap_loose_text), encoding="utf-8", huge_tree=True, remove_pis=True
-    )
-    parser.feed(text.encode("utf-8", "replace"))
+    encoded = text.encode("utf-8", "replace")
+    target = _Target(encoded.decode(), wrap_loose_text)
+    parser: Any = etree.HTMLParser(target=target, encoding="utf-8", huge_tree=True, remove_pis=True)
+    parser.feed(encoded)
     builder: PageBuilder = parser.close()
     for error in parser.error_log:
         if error.type_name == "ERR_RESOURCE_LIMIT":

@@ -35,7 +35,7 @@ _CONTROL = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
 _TOKEN = r"""
     https?://[^\s{control}]*[^\W_]/?                  # an address without the punctuation after it
   | (?:[^\W\d_]\.){{2,}}                              # U.S.
-  | \b[A-Z]\.(?=\s[A-Z])                              # the initial of L. Frank Baum
+  | \b[A-Z]\.(?=(?:\r\n|\s)[A-Z])                        # the initial of L. Frank Baum
   | [$£€]?\d+(?:[.,]\d+)*[\w{marks}]*                 # 1,642 and 42.195 and 1920s
   | ['\u2019]{suffix}\b                                # Beethoven 's
   | [^\W_]+(?=n['\u2019]t\b) | n['\u2019]t\b          # did n't
@@ -70,6 +70,15 @@ def words(text: str) -> Iterator[tuple[str, str]]:
     >>> "".join(spelling for _, spelling in words('the  "full-time" job (1961).'))
     'the "full-time" job (1961).'
     """
+    return ((word, spelling) for word, spelling, _, _ in located_words(text))
+
+
+def located_words(text: str) -> Iterator[tuple[str, str, int, int]]:
+    """Yields each word of ``text`` with its spelling, and the range of its characters in ``text``.
+
+    >>> list(located_words("It  rains."))
+    [('It', 'It ', 0, 2), ('rains', 'rains', 4, 9), ('.', '.', 9, 10)]
+    """
     for match in _token().finditer(text):
         source = match.group()
         if source == '"':
@@ -77,7 +86,8 @@ def words(text: str) -> Iterator[tuple[str, str]]:
             word = "``" if before.strip() in _OPENING else "''"
         else:
             word = _NQ_SPELLINGS.get(source, source).replace("\u2019", "'")
-        yield word, source + " " * bool(_WHITE_SPACE.match(text, match.end()))
+        spelling = source + " " * bool(_WHITE_SPACE.match(text, match.end()))
+        yield word, spelling, *match.span()
 
 
 def spellings(tokens: Sequence[str], is_html: Iterable[bool]) -> list[str]:

@@ -1,0 +1,146 @@
+"""Pages in the bytes of a file of text or HTML."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import re
+from collections.abc import Iterator
+
+from nq.errors import check_argument
+from nq.formats.fields import RecordError
+from nq.formats.html import PageBuilder, parse_html
+from nq.formats.kinds import binary_kind
+from nq.formats.limits import LIMITS
+from nq.records import Page
+
+TEXT_SUFFIXES, HTML_SUFFIXES = (".txt", ".text"), (".html", ".htm", ".xhtml")
+_BOMS = (  # longest first, because the mark of UTF-32 begins with that of UTF-16
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_FALLBACK, _UNREADABLE = "cp1252", "\ufffd"
+_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
+_LINE_END = r"(?>\r\n|[\n\r])"
+_BLANK_LINES = re.compile(rf"{_LINE_END}[^\S\n\r]*{_LINE_END}\s*|[\f\u2029]")
+_LOOKS_LIKE_HTML = re.compile(
+    r"\s*<(?:!doctype\s+html|html|head|body)\b"
+    r"|</(?:p|div|h[1-6]|table|t[dr]|[uod]l|li|body|html|title|section|article)\s*>",
+    re.IGNORECASE,
+)
+
+
+def decode_page(data: bytes, name: str) -> Page:
+    """Returns the page in the bytes of a text or HTML file; errors call it ``name``.
+
+    Raises:
+        ValueError: The bytes have no text, or are not those of a text file.
+    """
+    with naming(name):
+        LIMITS.check(bytes=len(data))
+    text = decode_text(data, name)
+    is_html = name.lower().endswith(HTML_SUFFIXES) or (
+        not name.lower().endswith(TEXT_SUFFIXES) and _LOOKS_LIKE_HTML.search(text)
+    )
+    return page_from_html(text, name) if is_html else page_from_text(text, name)
+
+
+def page_from_text(text: str, name: str = "the page") -> Page:
+    """Returns the page of a plain text, whose paragraphs are separated by blank lines.
+
+    Errors call the page ``name``.
+
+    Raises:
+        ValueError: The text has no words, or is not a ``str``.
+
+    >>> page_from_text("It rains.").example.tokens
+    ['<P>', 'It', 'rains', '.', '</P>']
+    """
+    check_argument(isinstance(text, str), "text", text, "a str; read a file with nq.read_page")
+    with naming(name):
+        LIMITS.check(characters=len(text))
+    return with_words(paragraphs(text), name)
+
+
+def paragraphs(text: str) -> Page:
+    """Returns the page of a plain text, which may have no words."""
+    builder, start = PageBuilder(), 0
+    for blank in [*_BLANK_LINES.finditer(text), None]:
+        paragraph = text[start : blank.start() if blank else None]
+        if paragraph.strip():
+            builder.start("p", {})
+            builder.data(paragraph, start)
+            builder.end("p")
+        start = blank.end() if blank else start
+    return builder.close().page(text)
+
+
+def page_from_html(html: str, name: str = "the page") -> Page:
+    """Returns the page of an HTML text, as ``nq.formats.html`` reads it.
+
+    Errors call the page ``name``.
+
+    Raises:
+        ValueError: The page displays no words, its elements are nested too deeply, or ``html`` is
+            not a ``str``.
+
+    >>> page_from_html("<p>It <b>rains</b>.").example.tokens
+    ['<P>', 'It', 'rains', '.', '</P>']
+    """
+    check_argument(isinstance(html, str), "html", html, "a str; read a file with nq.read_page")
+    with naming(name):
+        page = parse_html(html)
+    return with_words(page, name)
+
+
+@contextlib.contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Puts the name of a page before the error that it is too large."""
+    try:
+        yield
+    except RecordError as error:
+        raise ValueError(f"{name} is {error}") from error
+
+
+def with_words(page: Page, name: str) -> Page:
+    """Returns a page that has words and is not too large, else raises ``ValueError``."""
+    with naming(name):
+        LIMITS.check_example(page.example)
+    if all(page.example.is_html):
+        raise ValueError(
+            f"{name} has no text: found {len(page.example.tokens)} tags and no words; give a page "
+            "with text that a browser displays"
+        )
+    return page
+
+
+def decode_text(data: bytes, name: str) -> str:
+    """Decodes text by its byte order mark, as UTF-8, as HTML declares it, or as Windows-1252.
+
+    Raises:
+        ValueError: There are zero bytes, so that ``name`` is not a text file.
+    """
+    if kind := binary_kind(data):
+        raise ValueError(f"{name} is {kind[0]}: {kind[1]}; expected plain text or HTML")
+    marked = next((encoding for bom, encoding in _BOMS if data.startswith(bom)), None)
+    if not marked and b"\0" in data:
+        raise ValueError(
+            f"{name} is not a text file (byte {data.index(0) + 1} is 0x00); give plain text or HTML"
+        )
+    text = data.decode(marked or "utf-8", "replace")
+    if not marked and 2 * text.count(_UNREADABLE) > sum(not c.isascii() for c in text):
+        text = _decode_declared(data)
+    return text
+
+
+def _decode_declared(data: bytes) -> str:
+    """Decodes text that is not UTF-8, even if it declares to be."""
+    declared = _CHARSET.search(data[:4096])
+    try:
+        encoding = codecs.lookup(declared[1].decode()).name if declared else _FALLBACK
+        return data.decode(encoding if encoding != "utf-8" else _FALLBACK, "replace")
+    except (LookupError, ValueError):  # the encoding is unknown, or not one of text
+        return data.decode(_FALLBACK, "replace")

@@ -1,0 +1,94 @@
+"""Tests where the words of an HTML page are in its source."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.formats.documents import decode_page
+from nq.formats.html import parse_html
+from nq.formats.markup import CharacterData
+from nq.records import Original
+
+PIECES = st.lists(
+    st.sampled_from(
+        ["Moon", "AT&amp;T", "&copy;", "caf&eacute;", "&#39;s", "&nbsp;", "1 < 2", "&", "a&b"]
+    )
+    | st.sampled_from([" ", "\n", "\r\n", "\t", "<br>", "<b>", "</b>", "<a href='x>y'>", "</a>"])
+    | st.sampled_from(["<p>", "</p>", "<ul><li>", "</ul>", '<i title="a > b">', "</i>", "</ x>"])
+    | st.sampled_from(
+        ["<!-- Moon -->", "<!---->", "<script>Moon<b></script>", "<style>p{}</style>"]
+    )
+    | st.sampled_from(
+        ["<title>Moon &amp; Sun</title>", "\U0001f600", "e\u0301", "<p hidden>Moon</p>"]
+    ),
+    max_size=30,
+).map("".join)
+
+
+def readable(markup: str) -> str:
+    """Returns the characters that a part of HTML displays, without white space."""
+    without = re.sub(
+        r"<!--.*?-->|<script>.*?</script>|<style>.*?</style>|<p hidden>.*?</p>", "", markup
+    )
+    without = re.sub(r"""</?[a-z]+(?:\s+[a-z]+=(?:'[^']*'|"[^"]*"))?>|</ x>""", "", without)
+    return re.sub(r"\s", "", html.unescape(without))
+
+
+def original(markup: str) -> Original:
+    found = parse_html(markup).example.original
+    assert found is not None
+    return found
+
+
+@given(PIECES)
+def test_every_word_is_where_the_source_has_it(markup: str) -> None:
+    page = parse_html(markup)
+    place = original(markup)
+    end_of_last = 0
+    for spelling, is_tag, (start, end) in zip(
+        page.spelling, page.example.is_html, place.chars.tolist(), strict=True
+    ):
+        if is_tag:
+            assert (start, end) == (-1, -1)
+            continue
+        assert end_of_last <= start < end <= len(markup)
+        assert readable(markup[start:end]) == re.sub(r"\s", "", spelling)
+        end_of_last = end if "&" not in markup[start:end] else start
+
+
+@given(st.text(st.sampled_from("<>!-/?&#;\"'= \nabp\r\x00"), max_size=40) | st.text())
+def test_broken_markup_gives_places_in_the_source_or_none(markup: str) -> None:
+    for start, end in original(markup).chars.tolist():
+        assert (start, end) in ((-1, -1), (-2, -2)) or 0 <= start < end <= len(markup)
+
+
+def test_places_are_those_of_the_file() -> None:
+    source = (
+        "\ufeff<html><title>Tower</title>\r\n<p>The <b>Eif</b>fel Tower,\r\nbuilt&nbsp;in "
+        "<a href='x>y'>1889</a>, is AT&amp;T&#39;s.</p><script>var built = '1889';</script>"
+    )
+    page = decode_page(source.encode(), "tower.html")
+    text = source.removeprefix("\ufeff")
+    assert page.example.original is not None
+    pairs = zip(page.example.tokens, page.example.original.chars.tolist(), strict=True)
+    places = {token: text[start:end] for token, (start, end) in pairs if start >= 0}
+    assert places == {
+        **{word: word for word in ("The", "Tower", "built", "in", "1889", "is", ",", ".")},
+        **{"Eiffel": "Eif</b>fel", "AT&T": "AT&amp;T", "'s": "&#39;s"},
+    }
+
+
+@pytest.mark.parametrize(
+    "part", ["<a ", '<a b="', "<!--", "<", "&", "&amp", "<script>", "</", "<a b='x' c", "<!", "&#9"]
+)
+def test_parts_that_never_end_are_read_once(part: str) -> None:
+    """A quadratic search would take hours for this."""
+    source = part * 400_000
+    data = CharacterData(source)
+    assert data.find("Moon") < 0
+    assert decode_page(f"<p>Moon{source}".encode(), "x.html").example.tokens[1].startswith("Moon")
