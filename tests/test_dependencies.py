@@ -64,14 +64,15 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "nq.report.html": (
         *("nq.analysis", "nq.evaluation", "nq.files", "nq.formats", "nq.records", "nq.text"),
     ),
-    "nq.report": ("nq.records", "nq.runs", "nq.text", "nq.tracking"),
+    "nq.report": ("nq.formats", "nq.records", "nq.runs", "nq.text", "nq.tracking"),
     "nq.reader": (
         *("nq.bundle", "nq.config", "nq.errors", "nq.records", "nq.formats"),
         *("nq.preprocess", "nq.preprocess.tokenizers"),
         *("nq.model", "nq.inference", "nq.postprocess", "nq.report"),
     ),
     "nq.commands": (
-        *("nq", "nq.bundle", "nq.config", "nq.errors", "nq.extras", "nq.files", "nq.folders"),
+        *("nq", "nq.bundle", "nq.config", "nq.errors", "nq.evaluation", "nq.extras", "nq.files"),
+        "nq.folders",
         "nq.interruption",
         *("nq.records", "nq.text", "nq.formats", "nq.preprocess", "nq.model", "nq.training"),
         *("nq.inference", "nq.runs", "nq.tracking", "nq.report", "nq.reader", "nq.analysis"),

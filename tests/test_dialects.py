@@ -80,4 +80,4 @@ def test_tuning_requires_annotations(
 
 def test_an_unknown_output_format_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert console(["answer", "--formats", "xml"]) == 2
-    assert "known are official, kaggle, nbest" in capsys.readouterr().err
+    assert "known are official, kaggle, nbest, squad" in capsys.readouterr().err

@@ -110,6 +110,7 @@ def answer(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from nq.model.cascade import mention_untuned
+    from nq.report.dead_letters import dead_letter_lines
     from nq.report.summary import parity_line, summary
     from nq.runs.job import Job
     from nq.runs.result import DEAD_LETTERS
@@ -131,6 +132,7 @@ def answer(args: argparse.Namespace) -> int:
         against=args.against or (BASELINE if args.tolerance is not None else None),
         reader=args.reader,
         read_blocks=args.read_blocks,
+        pages=arguments.pages(args),
     )
     decision = replace(job.decision, rule=args.decision or job.decision.rule)
     job = replace(
@@ -152,7 +154,7 @@ def answer(args: argparse.Namespace) -> int:
         compared = {"parity": parity.to_dict()} if parity else {}
         terminal.print_json(result.to_dict() | sizes | compared)
     else:
-        print(summary(result))
+        print(summary(result, dead_letter_lines(result.folder / DEAD_LETTERS)))
     if job.reader_model is not None:
         mention_untuned(job.model, job.reader_model)
     if parity and args.tolerance is not None and not parity.within(args.tolerance):

@@ -7,12 +7,15 @@ import contextlib
 from collections.abc import Collection
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TypeVar, get_type_hints
+from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
 from nq.commands.terminal import UsageError
 from nq.config import CascadeDecision, Settings, StorageConfig, TrackingConfig, WindowConfig
 from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile, describe
 from nq.tracking import DEFAULT_EXPERIMENT
+
+if TYPE_CHECKING:
+    from nq.formats.questions import PageFolder
 
 PROFILES_HELP = f"profiles, joined by '+' in any order:\n{describe()}"
 _METAVARS = {int: "N", float: "X", str: "TEXT"}
@@ -68,10 +71,11 @@ def settings(base: type[S] | S, args: argparse.Namespace) -> S:
         raise UsageError(str(error)) from error
 
 
-def window_settings(args: argparse.Namespace, folder: Path) -> WindowConfig:
+def window_settings(args: argparse.Namespace, folder: Path | None) -> WindowConfig:
     """Returns how pages become windows: by ``args``, else as in the model folder's settings.
 
-    In a folder without settings, such as Google's, the compatibility mode decides the length.
+    Without a model folder, or in one without settings, such as Google's, the compatibility mode
+    decides the length.
 
     Raises:
         UsageError: the settings refuse a value.
@@ -79,8 +83,9 @@ def window_settings(args: argparse.Namespace, folder: Path) -> WindowConfig:
     """
     from nq.model.folder import SETTINGS, load_settings
 
-    has_settings = (folder / SETTINGS).is_file()
-    return settings(load_settings(folder).windows if has_settings else WindowConfig, args)
+    if folder is None or not (folder / SETTINGS).is_file():
+        return settings(WindowConfig, args)
+    return settings(load_settings(folder).windows, args)
 
 
 def positive(text: str) -> int:
@@ -116,9 +121,31 @@ def profile(text: str) -> Profile:
 
 
 def add_data(parser: argparse.ArgumentParser, required: bool = True, note: str = "") -> None:
-    """Adds ``--data``."""
+    """Adds ``--data``, ``--pages`` and ``--page-column``."""
     text = f"files, globs, folders, or - for standard input{note}"
     parser.add_argument("--data", nargs="+", required=required, metavar="FILE", help=text)
+    parser.add_argument(
+        "--pages", metavar="FOLDER", help="text or HTML files, which questions name as their page"
+    )
+    parser.add_argument(
+        "--page-column", metavar="NAME", help="field that names the page (default: page)"
+    )
+
+
+def pages(args: argparse.Namespace) -> PageFolder | None:
+    """Returns the pages that ``args`` give, ``None`` if they give none.
+
+    Raises:
+        UsageError: a field is named, but no folder.
+        Error: the folder has no pages.
+    """
+    if args.pages is None:
+        if args.page_column is not None:
+            raise UsageError("--page-column needs --pages")
+        return None
+    from nq.formats.questions import list_pages
+
+    return list_pages(args.pages, args.page_column)
 
 
 def add_limit(parser: argparse.ArgumentParser, verb: str = "read") -> None:

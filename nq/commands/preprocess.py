@@ -13,6 +13,7 @@ from nq.commands.parser import Parser
 from nq.config import TrainConfig, WindowConfig
 from nq.errors import Error
 from nq.model.registry import model_folder
+from nq.report.dead_letters import dead_letter_lines
 from nq.report.unread import unread_line
 from nq.text import visible
 
@@ -50,7 +51,8 @@ def parser() -> Parser:
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 if a record could not be used"
     )
-    arguments.add_settings(parser.add_argument_group("windows"), WindowConfig)
+    settings = parser.add_argument_group("windows; default: the settings of the model folder")
+    arguments.add_settings(settings, WindowConfig, show_default=False)
     training = parser.add_argument_group("training")
     training.add_argument(
         "--training", action="store_true", help="write windows with targets, from the annotations"
@@ -62,21 +64,27 @@ def parser() -> Parser:
 
 def preprocess(args: argparse.Namespace) -> int:
     """Runs the command."""
-    windows = arguments.settings(WindowConfig, args)
+    model = None if args.tokenizer else model_folder(args.model)
+    windows = arguments.window_settings(args, model)
     sampling = arguments.settings(TrainConfig, args)
     if args.unknown:
         _check_beam_options(args.unknown)
     from nq.formats import inputs
     from nq.preprocess import prepare
 
+    pages = arguments.pages(args)
     with inputs.input_files(args.data) as files:
         request = prepare.Request(
             tuple(files),
-            args.tokenizer or str(model_folder(args.model)),
+            args.tokenizer or str(model),
             windows,
             args.limit,
             (sampling.negatives, sampling.seed) if args.training else None,
+            pages=pages,
         )
+        inputs.check_files(files)
+        inputs.check_records(files, args.limit, pages)
+        inputs.mention_unnamed_pages(files, pages)
         prepared = prepare.prepare(request, args.output, args.workers, args.unknown)
     if args.json:
         terminal.print_json(to_dict(prepared))
@@ -129,8 +137,7 @@ def summary(prepared: Prepared) -> str:
     if prepared.unread_blocks:
         lines.append(unread_line(prepared.truncated_pages, prepared.unread_blocks))
     if prepared.dead_letters:
-        lines.append(f"bad records are in {prepared.dead_letter_file}, the first:")
-        lines.append(f"  {prepared.first_dead_letter()}")
+        lines += dead_letter_lines(prepared.dead_letter_file)
     return "\n".join(map(visible, lines))
 
 

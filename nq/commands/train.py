@@ -11,6 +11,7 @@ from nq.commands import arguments, terminal
 from nq.commands.parser import Parser
 from nq.config import DistillationConfig, StorageConfig, TrainConfig, WindowConfig
 from nq.model.registry import model_folder
+from nq.report.dead_letters import dead_letter_lines
 from nq.report.unread import unread_line
 from nq.training.curves import MEASURED, STEP
 from nq.training.train import EVALUATE_EVERY, TrainingJob, train
@@ -105,10 +106,12 @@ def run(args: argparse.Namespace) -> int:
         teacher_profile=args.teacher_profile,
         dev=tuple(args.dev),
         evaluate_every=args.evaluate_every or EVALUATE_EVERY,
+        pages=arguments.pages(args),
     )
     result = train(job, track=arguments.tracking_config(args))
     if args.json:
-        terminal.print_json(dataclasses.asdict(result) | {"output": str(result.output)})
+        paths = {name: str(getattr(result, name)) for name in ("output", "dead_letter_file")}
+        terminal.print_json(dataclasses.asdict(result) | paths)
     else:
         print(
             f"trained {result.steps} steps of {job.config.batch_size} of {result.windows} windows "
@@ -119,6 +122,8 @@ def run(args: argparse.Namespace) -> int:
             print(f"weights of step {result.best[STEP]}, on held-out questions: {shown}")
         if result.unread_blocks:
             print(unread_line(result.truncated_pages, result.unread_blocks))
+        if result.dead_letters:
+            print("\n".join(dead_letter_lines(result.dead_letter_file)))
     return 0
 
 

@@ -63,6 +63,7 @@ def tune(args: argparse.Namespace) -> int:
             bar,
             reader,
             args.read_blocks,
+            arguments.pages(args),
         )
     terminal.print_result(figures, args.json)
     return 0

@@ -63,7 +63,7 @@ RUN = Kind(
     what="a run of nq answer",
     lock=".nq-run.lock",
     holder="another run",
-    files=r"(?:predictions|metrics|job)\.json|dead_letters\.jsonl|kaggle\.csv|nbest\.jsonl"
+    files=r"(?:predictions|metrics|job|squad)\.json|dead_letters\.jsonl|kaggle\.csv|nbest\.jsonl"
     rf"|errors\.html|report\.html|report-data/\d{{5}}\.js|[0-9a-f]{{12}}\.mlflow_run"
     rf"|(?:results|scores)/(?:{_SCORES})",
     folders="results|scores|report-data",

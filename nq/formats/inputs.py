@@ -1,4 +1,4 @@
-"""Input files, read line by line (plain or gzip) or row by row (parquet).
+"""Input files, read record by record (``nq.formats.containers``).
 
 Each record becomes an ``Example``, by the dialect that matches its fields, or a ``DeadLetter``
 with the reason, so that every record is accounted for and none stops the stream.
@@ -11,45 +11,59 @@ import glob
 import hashlib
 import itertools
 import logging
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import orjson
 
 from nq.errors import Error, check_argument
 from nq.files import file_status
-from nq.formats import hugging_face, kinds, nq_v1, parquet, simplified, tydi
-from nq.formats.fields import JSON_NAMES, Record, RecordError
+from nq.formats import (
+    hugging_face,
+    kinds,
+    lines,
+    nq_v1,
+    parquet,
+    passages,
+    questions,
+    simplified,
+    tydi,
+)
+from nq.formats.containers import container_of
+from nq.formats.fields import Record, RecordError
 from nq.formats.limits import LIMITS, RecordLimits
-from nq.formats.lines import nonblank_lines
+from nq.formats.lines import parse_line
+from nq.formats.questions import PageFolder
 from nq.formats.streams import is_stream, name_of, shown, spooled
 from nq.records import DeadLetter, Example, Source
 
 log = logging.getLogger(__name__)
 
-DIALECTS = (nq_v1, simplified, tydi, hugging_face)
+DIALECTS = (nq_v1, simplified, tydi, hugging_face, passages, questions)
 SHARD_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz", ".parquet")
 EXCERPT_CHARS = 500
 TIMESTAMP_STEP_NS = 2 * 10**9
 """The coarsest step of a file system's timestamps (FAT)."""
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def read_examples(
-    patterns: str | Path | Sequence[str | Path], *, skip_bad: bool = False
+    patterns: str | Path | Sequence[str | Path],
+    *,
+    skip_bad: bool = False,
+    pages: PageFolder | str | Path | None = None,
 ) -> Iterator[Example]:
     """Reads the examples of input files, in order.
 
     Args:
         patterns: Files, globs or folders of shards, in any dialect: NQ v1.0, simplified NQ, TyDi
-            QA (jsonl, plain or gzip) or Hugging Face's natural_questions (jsonl or parquet).
-            ``-`` is standard input.
+            QA (jsonl, plain or gzip), Hugging Face's natural_questions (jsonl or parquet), SQuAD,
+            MRQA, or questions with a context or with the name of a page (jsonl or CSV). ``-`` is
+            standard input.
         skip_bad: Whether to log a warning for a bad record and continue with the next.
+        pages: The folder of the pages that questions name in their field ``page``.
 
     Returns:
         An iterator that reads the files as it is consumed and raises ``RecordError``, with file,
@@ -65,14 +79,22 @@ def read_examples(
     """
     files = _find(patterns)
     check_files([path for path in files if not is_stream(path)])
-    return _good_examples(files, skip_bad)
+    return _good_examples(files, skip_bad, page_folder(pages))
 
 
-def _good_examples(files: Sequence[str], skip_bad: bool) -> Iterator[Example]:
+def page_folder(pages: PageFolder | str | Path | None) -> PageFolder | None:
+    """Returns the pages of a folder; ``None`` and pages that are listed already as they are."""
+    return pages if isinstance(pages, PageFolder | None) else questions.list_pages(pages)
+
+
+def _good_examples(
+    files: Sequence[str], skip_bad: bool, pages: PageFolder | None
+) -> Iterator[Example]:
     n_skipped = 0
     with spooled(files) as paths:
         check_files([path for path in paths if path not in files])
-        for source, item in itertools.chain.from_iterable(map(read_records, paths)):
+        records = (read_records(path, pages=pages) for path in paths)
+        for source, item in itertools.chain.from_iterable(records):
             if isinstance(item, Example):
                 yield item
                 continue
@@ -227,18 +249,83 @@ def check_files(files: Sequence[str]) -> None:
         OSError: A file cannot be opened.
     """
     for path in files:
-        if parquet.is_parquet(path):
-            parquet.check(path)
-        else:
+        container = container_of(path)
+        if container is lines:
             kinds.check_kind(path)
+        else:
+            container.check(path)
+
+
+def is_official(path: str) -> bool:
+    """Returns whether a file has no record of another format than NQ v1.0 and simplified NQ.
+
+    Its first record tells. It may be gold without the document, which only the official evaluation
+    reads.
+    """
+    if container_of(path) is not lines:
+        return False
+    for _, line in itertools.islice(lines.rows(path), kinds.MAX_LINES):
+        with contextlib.suppress(RecordError):
+            if isinstance(line, bytes):
+                record = parse_line(line)
+                return not any(d.MARK in record for d in DIALECTS if d not in (nq_v1, simplified))
+    return True
+
+
+def check_records(
+    files: Sequence[str], limit: int | None = None, pages: PageFolder | None = None
+) -> None:
+    """Checks that at least one record can be used; reads no further than to the first one.
+
+    Args:
+        files: The input files.
+        limit: The number of records of all files after which to stop.
+        pages: The pages that questions name.
+
+    Raises:
+        Error: Every record is bad; the text has the first reason.
+        OSError, ValueError: See ``check_files``.
+    """
+    first: tuple[Source, DeadLetter] | None = None
+    records = itertools.chain.from_iterable(read_records(path, pages=pages) for path in files)
+    count = 0
+    for source, item in itertools.islice(records, limit):
+        if isinstance(item, Example):
+            return
+        first = first or (source, item)
+        count += 1
+    names = ", ".join(map(shown, files))
+    if first is None:
+        raise Error(f"there are no records in {names}: give a file with at least one")
+    source, letter = first
+    what = "the only record is bad" if count == 1 else f"all {count} records are bad; the first"
+    raise Error(f"{what}: {source.path}, line {source.line}: {letter.reason}")
+
+
+def mention_unnamed_pages(files: Sequence[str], pages: PageFolder | None) -> None:
+    """Logs a warning if no question names some of the pages; reads the questions only."""
+    if pages is None:
+        return
+    named = set()
+    for path in files:
+        for _, row in container_of(path).rows(path):
+            with contextlib.suppress(RecordError):
+                record = parse_line(row) if isinstance(row, bytes) else row
+                if not isinstance(record, RecordError):
+                    named.add(pages.path(record))
+    unnamed = [path for path in pages.files if path not in named]
+    if unnamed:
+        counts = len(unnamed), len(pages.files)
+        log.warning("no question names %d of the %d pages, such as %s", *counts, unnamed[0])
 
 
 def count_records(path: str, limit: int | None = None) -> int:
     """Returns how many records, good or bad, ``read_records`` yields for a file."""
-    if parquet.is_parquet(path):
+    container = container_of(path)
+    if container is parquet:
         n_rows = parquet.count(path)
         return n_rows if limit is None else min(n_rows, limit)
-    return sum(1 for _ in read_lines(path, limit=limit))
+    return sum(1 for _ in container.rows(path, limit=limit))
 
 
 def read_records(
@@ -247,35 +334,34 @@ def read_records(
     share: tuple[int, int] = (0, 1),
     limit: int | None = None,
     limits: RecordLimits = LIMITS,
+    pages: PageFolder | None = None,
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     """Yields each record of one file as an example or as a dead letter, with its source.
 
     Args:
-        path: The file, parquet or lines, as its first bytes (not its name) tell.
+        path: The file, of any kind, as its first bytes (not its name) tell.
         file_index: The file's index among the inputs.
         share: ``(i, n)`` reads every n-th record, from the i-th on, for n parallel readers.
         limit: The number of records of the file after which to stop.
         limits: How large a record may be; a larger one is a dead letter.
+        pages: The pages that questions name.
 
     Raises:
         OSError: The file cannot be opened or read.
         ValueError: See ``check_files``.
     """
-    records: Iterable[tuple[Source, Record | bytes | RecordError]]
-    if parquet.is_parquet(path):
-        rows = parquet.rows(path, share, limit, limits)
-        records = ((Source(file_index, shown(path), number), row) for number, row in rows)
-    else:
-        records = read_lines(path, file_index, share, limit, limits)
-    for source, record in records:
+    for number, record in container_of(path).rows(path, share, limit, limits):
+        source = Source(file_index, shown(path), number)
         item: Example | DeadLetter
         try:
             if isinstance(record, RecordError):
                 raise record
             if isinstance(record, bytes):
-                item = decode_example(record, limits)
+                item = decode_example(record, limits, pages)
             else:
-                item = decode_record(record, limits)
+                item = decode_record(record, limits, pages)
+            if item.example_id == passages.NO_ID:
+                item = replace(item, example_id=f"{Path(source.path).name}:{number}")
         except RecordError as error:
             item = dead_letter(source, error, record)
         yield source, item
@@ -307,48 +393,30 @@ def read_lines(
     Raises:
         OSError: The file cannot be opened or read.
     """
-    worker, workers = share
-    lines = itertools.islice(nonblank_lines(path, limits), limit)
-    for number, line in itertools.islice(lines, worker, None, workers):
+    for number, line in lines.rows(path, share, limit, limits):
         yield Source(file_index, shown(path), number), line
 
 
-def decode_example(line: bytes, limits: RecordLimits = LIMITS) -> Example:
+def decode_example(
+    line: bytes, limits: RecordLimits = LIMITS, pages: PageFolder | None = None
+) -> Example:
     """Returns the example in one line of JSON, in any dialect.
 
     Raises:
         RecordError: The line is not JSON, or the record is bad; the text gives the reason.
     """
-    limits.check(bytes=len(line), values=sum(map(line.count, (b",", b"{", b"["))))
-    try:
-        record: Any = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        try:
-            line.decode("utf-8")
-        except UnicodeDecodeError as bad:
-            position = f"byte {bad.start + 1} of the line is {line[bad.start]:#04x}"
-            raise RecordError(f"not UTF-8: {position}") from error
-        limits.check(depth=json_depth(line))
-        raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
-    if not isinstance(record, dict):
-        raise RecordError(f"expected a JSON object, found {JSON_NAMES[type(record)]}")
-    return decode_record(record, limits)
+    return decode_record(parse_line(line, limits), limits, pages)
 
 
-def json_depth(line: bytes) -> int:
-    """Returns how many arrays and objects are open at once at most.
-
-    >>> json_depth(b'{"a]": [[1], {"[": 2}]}')
-    3
-    """
-    steps = np.zeros(256, np.int8)
-    steps[list(b"[{")], steps[list(b"]}")] = 1, -1
-    text = np.frombuffer(_STRING.sub(b"", line), np.uint8)
-    return int(np.cumsum(steps[text]).max(initial=0))
-
-
-def decode_record(record: Record, limits: RecordLimits = LIMITS) -> Example:
+def decode_record(
+    record: Record, limits: RecordLimits = LIMITS, pages: PageFolder | None = None
+) -> Example:
     """Returns the example in a record of any dialect.
+
+    Args:
+        record: The record.
+        limits: How large it may be.
+        pages: The pages that questions name.
 
     Raises:
         RecordError: The record is bad; the text gives the reason.
@@ -357,7 +425,9 @@ def decode_record(record: Record, limits: RecordLimits = LIMITS) -> Example:
     if not matching:
         marks = " or ".join(f"{d.MARK!r} ({d.NAME})" for d in DIALECTS)
         raise RecordError(f"no document: expected a field {marks}")
-    with_document = [dialect for dialect in matching if record[dialect.MARK] is not None]
-    example: Example = (with_document or matching)[0].decode(record, limits)
+    with_document = [d for d in matching if record[d.MARK] is not None and d is not questions]
+    dialect = (with_document or matching)[0]
+    own = () if dialect is not questions else (pages,)
+    example: Example = dialect.decode(record, limits, *own)
     limits.check_example(example)
     return example

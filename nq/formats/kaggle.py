@@ -20,6 +20,7 @@ from nq.records import Alternative, Example, Prediction, Span, YesNo
 NAME = "kaggle"
 FILE = "kaggle.csv"
 HEADER = b"example_id,PredictionString\n"
+SEPARATOR, FOOTER = b"", b""
 ALTERNATIVES = 0
 _NUMBER = re.compile(r"-?\d+", re.ASCII)
 _FORMULA = re.compile(r"'*[\s\x00-\x1f]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]|'*[\t\r\n\x00]")

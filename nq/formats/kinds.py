@@ -22,6 +22,10 @@ _CONVERT = "convert its records to one JSON object a line"
 _BINARY = {
     rb"\x1f\x8b": ("a gzip file", "decompress it with gunzip"),
     rb"PAR1": ("a parquet file", "give it as it is, with a name that ends in .parquet"),
+    rb"PK\x03\x04.{26}(\[Content_Types\]\.xml|_rels/|xl/)": (
+        "a document of Microsoft Office",
+        "save it as text, a workbook as CSV in UTF-8",
+    ),
     rb"PK(\x03\x04|\x05\x06)": ("a zip archive", _EXTRACT),
     rb"7z\xbc\xaf\x27\x1c": ("a 7z archive", _EXTRACT),
     rb"Rar!\x1a\x07": ("a RAR archive", _EXTRACT),
@@ -67,18 +71,32 @@ def check_kind(path: str) -> None:
         ValueError: it is of a known other kind; the text says which and what to do.
         OSError: it cannot be read.
     """
+    head = head_of(path)
+    kind = binary_kind(head) or _text_kind(path, head)
+    if kind:
+        name = f"{kind[0]} in a gzip file" if _is_gzip(path) else kind[0]
+        raise ValueError(
+            f"{path} is {name}: {kind[1]}; expected one JSON object a line, plain or gzip, "
+            "parquet, CSV, or a file of SQuAD"
+        )
+
+
+def head_of(path: str) -> bytes:
+    """Returns the first bytes of a file, decompressed if it is gzip, without a mark of UTF-8.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     with open(path, "rb") as file:
         head = file.read(HEAD_BYTES)
-    is_gzip = head.startswith(GZIP_MAGIC)
-    if is_gzip:
+    if head.startswith(GZIP_MAGIC):
         head = _decompressed(head)
-    kind = binary_kind(head) or _text_kind(path, head.removeprefix(BOM))
-    if kind:
-        name = f"{kind[0]} in a gzip file" if is_gzip else kind[0]
-        raise ValueError(
-            f"{path} is {name}: {kind[1]}; expected one JSON object a line, plain or gzip, or "
-            "parquet"
-        )
+    return head.removeprefix(BOM)
+
+
+def _is_gzip(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
 
 
 def binary_kind(head: bytes) -> Kind | None:
@@ -96,7 +114,9 @@ def binary_kind(head: bytes) -> Kind | None:
 
 
 def _match(kinds: dict[bytes, Kind], head: bytes) -> Kind | None:
-    return next((kind for pattern, kind in kinds.items() if re.match(pattern, head)), None)
+    return next(
+        (kind for pattern, kind in kinds.items() if re.match(pattern, head, re.DOTALL)), None
+    )
 
 
 def _decompressed(head: bytes) -> bytes:

@@ -36,6 +36,9 @@ class RecordLimits:
             twice, so that this bounds every loop over the text of candidates.
         windows: of the page.
         window_pieces: of all windows of the page, padding included.
+        answers: gold answers that are text.
+        document_bytes: of a SQuAD file, which is one JSON document and read as a whole.
+        document_values: of such a file, counted as ``values``.
     """
 
     bytes: int = _limit(32 << 20, "bytes")
@@ -50,6 +53,9 @@ class RecordLimits:
     block_tokens: int = _limit(2_000_000, "tokens in top-level candidates")
     windows: int = _limit(8192, "windows")
     window_pieces: int = _limit(1 << 22, "pieces in all windows, padding included")
+    answers: int = _limit(10_000, "gold answers as text")
+    document_bytes: int = _limit(256 << 20, "bytes of a SQuAD file")
+    document_values: int = _limit(16_000_000, "JSON values in a SQuAD file")
 
     def check(self, **counts: int) -> None:
         """Checks counts of a record, each given by the name of its limit.

@@ -8,7 +8,8 @@
 The first answer is the prediction, the others are the alternatives, best first. Where a threshold
 made the prediction null, the best alternative comes second. Scores are probabilities if
 ``probabilities`` is true; the rules of the originals give sums of logits and no alternatives. Spans
-have ``start_byte`` and ``end_byte`` where the data have.
+have ``start_byte`` and ``end_byte`` where the data have, and ``start_char`` and ``end_char`` where
+the user's own text was cut into tokens.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from typing import Any
 
 import orjson
 
-from nq.formats.predictions import byte_span
+from nq.formats.predictions import byte_span, char_span
 from nq.records import Alternative, Example, Prediction, Span
 
 NAME = "nbest"
 FILE = "nbest.jsonl"
 HEADER = b""
+SEPARATOR, FOOTER = b"", b""
 ALTERNATIVES = 5
 
 
@@ -70,5 +72,6 @@ def _span(example: Example, span: Span) -> dict[str, Any]:
         "start_token": span.start,
         "end_token": span.end,
         **({"start_byte": start, "end_byte": end} if start >= 0 else {}),
+        **char_span(span, example.original),
         "text": example.text(span),
     }

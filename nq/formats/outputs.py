@@ -1,7 +1,8 @@
 """Output formats besides ``predictions.json``: one module each.
 
-A format has a ``NAME``, the name of its ``FILE``, the file's ``HEADER``, the number of
-``ALTERNATIVES`` that it needs of an example, and ``encode``, which returns the bytes of an example.
+A format has a ``NAME``, the name of its ``FILE``, the file's ``HEADER`` and ``FOOTER``, the
+``SEPARATOR`` of examples, the number of ``ALTERNATIVES`` that it needs of an example, and
+``encode``, which returns the bytes of an example.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from nq.files import atomic_write
-from nq.formats import kaggle, nbest
+from nq.formats import kaggle, nbest, squad_answers
 from nq.records import Alternative, Example, Prediction
 
 OFFICIAL = "official"
-FORMATS: dict[str, Any] = {kaggle.NAME: kaggle, nbest.NAME: nbest}
+FORMATS: dict[str, Any] = {kind.NAME: kind for kind in (kaggle, nbest, squad_answers)}
 
 
 def parse(formats: str | Iterable[str]) -> tuple[str, ...]:
@@ -45,7 +46,7 @@ class Writer:
     """
 
     def __init__(self, files: Sequence[tuple[Any, IO[bytes]]]) -> None:
-        self._files = files
+        self._files, self._separate = files, False
         self._limit = max((kind.ALTERNATIVES for kind, _ in files), default=0)
 
     def write(
@@ -64,7 +65,9 @@ class Writer:
         """
         n_best = alternatives(self._limit) if self._limit else None
         for kind, file in self._files:
-            file.write(kind.encode(example, prediction, n_best))
+            separator = kind.SEPARATOR if self._separate else b""
+            file.write(separator + kind.encode(example, prediction, n_best))
+        self._separate = True
 
 
 @contextlib.contextmanager
@@ -83,3 +86,5 @@ def open_writer(folder: Path, names: Sequence[str]) -> Iterator[Writer]:
             file.write(kind.HEADER)
             files.append((kind, file))
         yield Writer(files)
+        for kind, file in files:
+            file.write(kind.FOOTER)

@@ -9,17 +9,20 @@ from typing import Any
 import orjson
 
 from nq.files import atomic_write
-from nq.records import IntArray, Prediction, Span
+from nq.records import IntArray, Original, Prediction, Span
 
 
 def encode_prediction(
-    prediction: Prediction, token_bytes: IntArray | None = None
+    prediction: Prediction,
+    token_bytes: IntArray | None = None,
+    original: Original | None = None,
 ) -> dict[str, Any]:
     """Returns one prediction as the official evaluation reads it.
 
     Args:
         prediction: The answers to one example.
         token_bytes: ``[n_tokens, 2]`` start and end byte of each document token, if known.
+        original: The user's text; answers then have characters in it too, -1 if not known.
     """
 
     def encode(span: Span | None) -> dict[str, int]:
@@ -30,6 +33,7 @@ def encode_prediction(
             "end_token": end,
             "start_byte": start_byte,
             "end_byte": end_byte,
+            **char_span(span, original),
         }
 
     return {
@@ -40,6 +44,17 @@ def encode_prediction(
         "short_answers_score": prediction.short_score,
         "yes_no_answer": str(prediction.yes_no),
     }
+
+
+def char_span(span: Span | None, original: Original | None) -> dict[str, int]:
+    """Returns where a span is in the user's text, -1 if it is ``None`` or its place not known.
+
+    Without the user's text the result is empty.
+    """
+    if original is None:
+        return {}
+    start, end = (span and original.place(span)) or (-1, -1)
+    return {"start_char": start, "end_char": end}
 
 
 def byte_span(span: Span, token_bytes: IntArray | None) -> tuple[int, int]:

@@ -30,6 +30,10 @@ def example_digest(example: Example) -> int:
     total.update(bytes(example.is_html))
     if example.token_bytes is not None:
         total.update(example.token_bytes.astype(np.int64).tobytes())
+    if example.original is not None:
+        total.update(example.original.chars.astype(np.int64).tobytes())
+        text = example.original.plain or "".join(example.original.spelling)
+        total.update(text.encode("utf-8", "surrogatepass"))
     total.update("\0".join(example.tokens).encode("utf-8", "surrogatepass"))
     return int.from_bytes(total.digest(), "little", signed=True)
 

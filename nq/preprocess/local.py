@@ -92,7 +92,8 @@ def write_windows(request: Request, part: Path) -> dict[str, int]:
     counts, digests = dict.fromkeys(COUNTERS, 0), list[tuple[ExampleKey, int]]()
     files = enumerate(request.files, start=request.first_file)
     items = islice(
-        chain.from_iterable(inputs.read_records(path, i) for i, path in files), request.limit
+        chain.from_iterable(inputs.read_records(path, i, pages=request.pages) for i, path in files),
+        request.limit,
     )
 
     with (

@@ -14,6 +14,7 @@ from typing import Any
 from nq import __version__
 from nq.config import WindowConfig
 from nq.formats import inputs
+from nq.formats.questions import PageFolder
 from nq.formats.streams import shown
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 
@@ -38,6 +39,7 @@ class Request:
         training: settings of training features, ``None`` for inference.
         first_file: number of the first file, where the files before it are in other requests.
         tokenizer_sha256: digest of the tokenizer, where it is known; computed by default.
+        pages: the pages that questions name.
     """
 
     files: tuple[str, ...]
@@ -47,6 +49,7 @@ class Request:
     training: Training | None = None
     first_file: int = 0
     tokenizer_sha256: str = field(default="", compare=False, repr=False)
+    pages: PageFolder | None = None
 
     @cached_property
     def digests(self) -> dict[str, str]:
@@ -60,7 +63,12 @@ class Request:
             Error: a file has changed.
             OSError: a file cannot be read.
         """
-        inputs.check_unchanged(self.digests)
+        inputs.check_unchanged({**self.digests, **self.page_digests})
+
+    @cached_property
+    def page_digests(self) -> dict[str, str]:
+        """The SHA-256 of each page, by path."""
+        return {path: inputs.sha256(path) for path in self.pages.files} if self.pages else {}
 
     @cached_property
     def description(self) -> dict[str, Any]:
@@ -73,7 +81,18 @@ class Request:
             "limit": self.limit,
             "training": list(self.training) if self.training else None,
             **({"first_file": self.first_file} if self.first_file else {}),
+            **self._pages_description(),
         }
+
+    def _pages_description(self) -> dict[str, Any]:
+        """Returns the field that names a page, and one digest of all pages and their names."""
+        if self.pages is None:
+            return {}
+        total = hashlib.sha256()
+        for path, digest in self.page_digests.items():
+            name = shown(str(Path(path).relative_to(self.pages.folder)))
+            total.update(f"{name}\0{digest}\n".encode())
+        return {"pages": {"column": self.pages.column, "sha256": total.hexdigest()}}
 
     @cached_property
     def key(self) -> str:

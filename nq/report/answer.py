@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nq.formats.predictions import char_span
 from nq.records import Alternative, Page, Prediction, Span, YesNo
 from nq.report.page_text import MARKS, span_line, span_text
 from nq.text import truncate, visible
@@ -138,7 +139,11 @@ def render(answer: Answer, marks: Sequence[str] = MARKS) -> str:
 
 
 def to_dict(answer: Answer) -> dict[str, Any]:
-    """Returns the answer as JSON values; spans are half-open ranges of the page's tokens."""
+    """Returns the answer as JSON values.
+
+    Spans are half-open ranges of the page's tokens and, where the page is the user's own text, of
+    the characters in it.
+    """
     return {
         "question": answer.question,
         "answer": answer.text,
@@ -173,7 +178,8 @@ def _percent(probability: float | None) -> str:
 
 
 def _span(page: Page, span: Span) -> dict[str, Any]:
-    return {"text": span_text(page, span), "start_token": span.start, "end_token": span.end}
+    tokens = {"start_token": span.start, "end_token": span.end}
+    return {"text": span_text(page, span), **tokens, **char_span(span, page.example.original)}
 
 
 def _row(other: Answer) -> str:

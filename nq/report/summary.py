@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 
 from nq.report.unread import unread_line
 from nq.runs.parity import Parity
@@ -16,25 +17,20 @@ MIN_WIDTH, MAX_WIDTH = 40, QUESTION_WIDTH + ANSWER_WIDTH + MARK_WIDTH
 NO_ANSWER, NO_WORDS = "(no answer)", "(no words)"
 
 
-def summary(result: Result) -> str:
-    """Returns the table of answers and the figures of a run."""
+def summary(result: Result, dead_letters: Sequence[str] = ()) -> str:
+    """Returns the table of answers and the figures of a run.
+
+    Args:
+        result: of the run.
+        dead_letters: the lines about bad records.
+    """
     lines = [*_table(result), ""] if result.rows else []
     lines.append(
         f"profile {result.profile} ({result.precision} on {result.device}): "
         f"{result.examples} examples, {result.windows} windows, {result.answered} answered, "
         f"{result.dead_letters} dead letters"
     )
-    if result.metrics:
-        m = result.metrics
-        lines.append(
-            f"long F1 {m['long-answer-f1']:.3f} (best {m['long-best-threshold-f1']:.3f})   "
-            f"short F1 {m['short-answer-f1']:.3f} (best {m['short-best-threshold-f1']:.3f})   "
-            f"micro-F1 {m['micro_f1']:.3f} (best {m['micro_f1_best']:.3f})"
-        )
-        if result.without_gold:
-            lines.append(f"not scored because they have no annotations: {result.without_gold}")
-    else:
-        lines.append("not scored: the data have no annotations")
+    lines += _scores(result)
     seconds = "   ".join(
         f"{name.removesuffix('_s').replace('_', ' ')} {value:.1f}"
         for name, value in result.time.items()
@@ -45,7 +41,7 @@ def summary(result: Result) -> str:
         f"preprocessing took {result.time['preprocess_s']:.1f} s beside the other phases; "
         f"peak memory {result.peak_memory_bytes / MIB:.0f} MiB"
     )
-    lines += _notes(result)
+    lines += [*_notes(result), *dead_letters]
     lines.append(visible(f"written to {result.folder}"))
     lines.append(
         f"on disk: {format_bytes(result.run_bytes)}, and {format_bytes(result.windows_bytes)} of "
@@ -81,6 +77,30 @@ def _notes(result: Result) -> list[str]:
     if result.not_comparable:
         reasons = ", ".join(result.not_comparable)
         lines.append(f"the speed is not comparable with that of other runs: {reasons}")
+    return lines
+
+
+def _scores(result: Result) -> list[str]:
+    """Returns the scores of a run, and what is not scored."""
+    lines = []
+    m = result.metrics
+    if "squad_f1" in m:
+        lines.append(
+            f"exact match {m['squad_exact_match']:.3f}   F1 of words {m['squad_f1']:.3f}   "
+            f"({m['squad_n']} questions with answers as text, by SQuAD's definition)"
+        )
+    if "micro_f1" in m:
+        lines.append(
+            f"long F1 {m['long-answer-f1']:.3f} (best {m['long-best-threshold-f1']:.3f})   "
+            f"short F1 {m['short-answer-f1']:.3f} (best {m['short-best-threshold-f1']:.3f})   "
+            f"micro-F1 {m['micro_f1']:.3f} (best {m['micro_f1_best']:.3f})"
+        )
+    if m and result.without_gold:
+        lines.append(f"not scored because they have no annotations: {result.without_gold}")
+    if result.text_only:
+        lines.append(f"scored as text alone, since no answer is in the page: {result.text_only}")
+    if not m:
+        lines.append("not scored: the data have no annotations")
     return lines
 
 

@@ -49,7 +49,8 @@ def reader_loader(job: Job) -> ReaderLoader | None:
         return features(example, tokenizer, windows)
 
     def calibration() -> Columns:
-        records = (record for path in job.files for _, record in inputs.read_records(path))
+        readers = (inputs.read_records(path, pages=job.pages) for path in job.files)
+        records = (record for reader in readers for _, record in reader)
         examples = islice((r for r in records if isinstance(r, Example)), CALIBRATION_EXAMPLES)
         rows = concatenate([feature_rows(reader_features(example)) for example in examples])
         step = -(-len(rows["window_ids"]) // CALIBRATION_WINDOWS)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nq.evaluation import labels, nq_eval
+from nq.evaluation import labels, nq_eval, text_match
 from nq.files import file_status
 from nq.formats import inputs
 from nq.formats.predictions import byte_span
+from nq.formats.questions import PageFolder
 from nq.records import Annotation, Example, ExampleId, IntArray, Span, YesNo
 
 
@@ -18,47 +19,71 @@ class Evaluation:
     """Collects gold and predictions example by example, a few numbers each and no text.
 
     Attributes:
-        without_gold: how many examples had no annotations.
+        without_gold: how many examples had no gold.
+        text_only: how many had gold that is text and not in their page.
     """
 
     def __init__(self) -> None:
         self._gold: dict[ExampleId, list[labels.Label]] = {}
         self._predictions: dict[ExampleId, labels.Label] = {}
-        self.without_gold = 0
+        self._texts: list[text_match.TextScore] = []
+        self.without_gold = self.text_only = 0
 
     def add(self, example: Example, prediction: dict[str, Any]) -> bool | None:
         """Adds a prediction in the official format.
 
         Returns:
-            Whether it is correct; ``None`` without gold.
+            Whether it is correct, by the text where gold is text; ``None`` without gold.
         """
+        label = labels.prediction_label(_scorable(prediction, len(example.tokens)))
+        if example.annotations:
+            self._gold[example.example_id] = gold_labels(example)
+            self._predictions[example.example_id] = label
+        text = text_score(example, label)
+        if text is not None:
+            self._texts.append(text)
+            self.text_only += not example.annotations
+            return text.exact_match
         if not example.annotations:
             self.without_gold += 1
             return None
-        label = labels.prediction_label(_scorable(prediction, len(example.tokens)))
-        gold = gold_labels(example)
-        self._gold[example.example_id] = gold
-        self._predictions[example.example_id] = label
-        return _is_correct(gold, label)
+        return _is_correct(self._gold[example.example_id], label)
 
     def metrics(self) -> dict[str, float]:
         """Returns all metrics; empty without any gold.
 
         An example with a single annotator has an answer if that one gave it.
         """
+        metrics = text_match.metrics(self._texts)
         if not self._gold:
-            return {}
-        return nq_eval.score(self._gold, self._predictions, one_annotator=True)
+            return metrics
+        return nq_eval.score(self._gold, self._predictions, one_annotator=True) | metrics
 
 
-def evaluate(gold: Sequence[str | Path], predictions: str | Path) -> dict[str, float]:
+def text_score(example: Example, label: labels.Label) -> text_match.TextScore | None:
+    """Returns exact match and F1 of an answer; ``None`` if the example's gold is no text."""
+    if example.answers is None:
+        return None
+    shorts = [Span(*span.tokens) for span in label.short_spans if span.start_token >= 0]
+    answer = example.short_answer(shorts, YesNo(label.yes_no.upper()))
+    return text_match.score(example.answers, answer)
+
+
+def evaluate(
+    gold: Sequence[str | Path],
+    predictions: str | Path,
+    *,
+    pages: PageFolder | str | Path | None = None,
+) -> dict[str, float]:
     """Returns the official metrics of a file of predictions, and the three micro-F1s.
 
-    Bad records, for which a run gives no prediction either, are skipped with a warning.
+    Where gold is text, exact match and F1 are among them. Bad records, for which a run gives no
+    prediction either, are skipped with a warning; predictions for records without gold, too.
 
     Args:
         gold: annotated files, globs or folders in any input format.
         predictions: a ``predictions.json`` in the official format.
+        pages: the folder of the pages that questions name.
 
     Raises:
         OSError: a file cannot be read.
@@ -66,24 +91,51 @@ def evaluate(gold: Sequence[str | Path], predictions: str | Path) -> dict[str, f
             predictions differ.
     """
     gold = inputs.path_list("gold", gold)
-    given = labels.read_predictions(Path(inputs.path_text(predictions)))
     paths = inputs.find_files(gold)
-    before = [file_status(path) for path in paths]
-    wanted = {example.example_id: gold_labels(example) for example in _annotated(paths)}
-    for path, status in zip(paths, before, strict=True):
+    wanted, given, of_texts = read_scorable(paths, predictions, inputs.page_folder(pages))
+    if not wanted:
+        return of_texts
+    return nq_eval.score(wanted, given, one_annotator=True) | of_texts
+
+
+def read_scorable(
+    gold: Sequence[str], predictions: str | Path, pages: PageFolder | None = None
+) -> nq_eval.Inputs:
+    """Reads gold in any input format as a run reads it, with the predictions for its examples.
+
+    Args:
+        gold: annotated files.
+        predictions: a file in the official format.
+        pages: the pages that questions name.
+
+    Returns:
+        The labels of gold, those of the predictions, and exact match and F1 where gold is text.
+
+    Raises:
+        OSError, ValueError: see ``evaluate``.
+    """
+    given = labels.read_predictions(Path(inputs.path_text(predictions)))
+    before = [file_status(path) for path in gold]
+    wanted: nq_eval.Gold = {}
+    texts, seen, missing = list[text_match.TextScore](), set[ExampleId](), set[ExampleId]()
+    for example in inputs.read_examples(gold, skip_bad=True, pages=pages):
+        key = example.example_id
+        if key in seen:
+            continue
+        seen.add(key)
+        if example.annotations:
+            wanted[key] = gold_labels(example)
+        if key not in given:
+            missing.add(key)
+        elif text := text_score(example, given[key]):
+            texts.append(text)
+    for path, status in zip(gold, before, strict=True):
         if file_status(path) != status:
             raise ValueError(f"{path} changed while it was read: run again when it is complete")
-    if not wanted:
+    if not wanted and not texts:
         raise ValueError(f"no annotations in {', '.join(gold)}: give annotated data")
-    return nq_eval.score(wanted, given, one_annotator=True)
-
-
-def _annotated(patterns: Sequence[str]) -> Iterator[Example]:
-    seen: set[ExampleId] = set()
-    for example in inputs.read_examples(patterns, skip_bad=True):
-        if example.annotations and example.example_id not in seen:
-            seen.add(example.example_id)
-            yield example
+    kept = {key: label for key, label in given.items() if key in wanted or key not in seen}
+    return wanted, kept, text_match.metrics(texts)
 
 
 def gold_labels(example: Example) -> list[labels.Label]:

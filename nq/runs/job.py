@@ -11,6 +11,7 @@ from nq import folders
 from nq.config import CascadeDecision, DecisionConfig, WindowConfig
 from nq.errors import check_argument, is_count
 from nq.formats import inputs, outputs
+from nq.formats.questions import PageFolder, list_pages
 from nq.formats.streams import shown
 from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile
 from nq.model.cascade import ReaderModel, reader_model
@@ -46,6 +47,7 @@ class Job:
         read_blocks: blocks of a page that the reader reads; by default those of the decision.
         reader_windows: how pages become windows of the reader; by default the settings of its
             folder.
+        pages: the folder of the pages that questions name in their field ``page``.
 
     Raises:
         ValueError: the profile or a format is unknown, an argument has the wrong type or is out of
@@ -69,6 +71,7 @@ class Job:
     chunk_bytes: int
     reader: Path | None
     reader_windows: WindowConfig | None
+    pages: PageFolder | None
 
     def __init__(
         self,
@@ -89,6 +92,7 @@ class Job:
         reader: str | Path | None = None,
         read_blocks: int | None = None,
         reader_windows: WindowConfig | None = None,
+        pages: PageFolder | str | Path | None = None,
     ) -> None:
         own_decision = decision if reader is None else None
         folder, settings = folder_and_settings(model, windows, own_decision)
@@ -119,6 +123,7 @@ class Job:
             "chunk_bytes": chunk_bytes,
             "reader": second and second.folder,
             "reader_windows": second and second.windows,
+            "pages": inputs.page_folder(pages),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -137,7 +142,8 @@ class Job:
     @property
     def sources(self) -> tuple[str | Path, ...]:
         """The files and folders that the run reads."""
-        return (*self.files, self.model, *([] if self.reader is None else [self.reader]))
+        reader = [] if self.reader is None else [self.reader]
+        return (*self.files, *(self.pages.files if self.pages else ()), self.model, *reader)
 
     @property
     def reader_model(self) -> ReaderModel | None:
@@ -162,7 +168,8 @@ class Job:
 
     def requests(self) -> tuple[Request, ...]:
         """Returns the preprocessing requests, one for each chunk of the files."""
-        request = Request(self.files, str(self.model), self.windows, self.limit)
+        model, pages = str(self.model), self.pages
+        request = Request(self.files, model, self.windows, self.limit, pages=pages)
         return chunks(request, self.chunk_bytes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -171,6 +178,10 @@ class Job:
         if self.reader is not None and self.reader_windows is not None:
             folder, windows = str(self.reader.absolute()), self.reader_windows.to_dict()
             reader = {"reader": folder, "reader_windows": windows}
+        pages: dict[str, Any] = {}
+        if self.pages is not None:
+            pages["pages"] = shown(str(Path(self.pages.folder).absolute()))
+            pages["page_column"] = self.pages.column
         return {
             "files": [shown(str(Path(path).absolute())) for path in self.files],
             "model": str(self.model.absolute()),
@@ -180,6 +191,7 @@ class Job:
             "batch_size": self.batch_size,
             "limit": self.limit,
             **reader,
+            **pages,
         }
 
     @classmethod
@@ -195,4 +207,7 @@ class Job:
         if has_reader:
             settings["reader"] = Path(values["reader"])
             settings["reader_windows"] = WindowConfig.from_dict(values["reader_windows"])
-        return cls(**{**values, **settings})
+        if "pages" in values:
+            settings["pages"] = list_pages(values["pages"], values["page_column"])
+        known = {name: value for name, value in values.items() if name != "page_column"}
+        return cls(**{**known, **settings})

@@ -21,6 +21,8 @@ from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, Result, inpu
 log = logging.getLogger(__name__)
 
 QUALITY = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
+TEXT_QUALITY = {"micro_f1": "micro_f1", "exact_match": "squad_exact_match", "squad_f1": "squad_f1"}
+"""Of data whose gold answers are text."""
 OPTIONAL_PHASES = ("trials_s", "reader_s", "rescore_s")
 """Phases that are recorded only if they took any time."""
 MIB, DIGITS = 1 << 20, 4
@@ -122,13 +124,14 @@ def _metrics(result: Result) -> dict[str, float]:
     They are rounded, since MLflow's tables show all digits; those in ``metrics.json`` are not.
     """
     scores, resumed = result.metrics, result.resumed_windows
+    quality = TEXT_QUALITY if TEXT_QUALITY["squad_f1"] in scores else QUALITY
     shown_phases = {
         name: seconds
         for name, seconds in result.time.items()
         if name != "preprocess_s" and (seconds or name not in OPTIONAL_PHASES)
     }
     values = {
-        **{f"quality/{name}": scores[key] for name, key in QUALITY.items() if scores},
+        **{f"quality/{name}": scores[key] for name, key in quality.items() if key in scores},
         **{f"time/{name}": seconds for name, seconds in shown_phases.items()},
         tracking.view.WINDOWS_PER_S: result.windows_per_s,
         tracking.view.PEAK_MB: result.peak_memory_bytes / MIB,

@@ -98,6 +98,7 @@ class Result:
         run_bytes: size of the run's files, without the windows.
         windows_bytes: size of the windows, which other runs may share.
         reader_windows: windows that the reader computed, in interrupted runs too.
+        text_only: examples whose gold is text and not in their page.
         started_at, ended_at: start of the first part and end of the last one, ISO 8601 in UTC.
         parts: in how many processes the run was computed; more than one if it was resumed.
         machine: processor and number of cores.
@@ -130,6 +131,7 @@ class Result:
     run_bytes: int = 0
     windows_bytes: int = 0
     reader_windows: int = 0
+    text_only: int = 0
     started_at: str = ""
     ended_at: str = ""
     parts: int = 1

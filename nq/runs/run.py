@@ -90,6 +90,7 @@ def run(
         if job.profile == AUTO:
             job = _with_profile(job, clock, cache)
         check_job(job)
+        inputs.mention_unnamed_pages(files, job.pages)
         return _run_files(job, clock, track, progress, table_rows)
 
 
@@ -178,7 +179,8 @@ class _Answers:
         for example, scores in self.scoring:
             decision = decide(example, scores, self.job.decision)
             prediction = decision.prediction
-            encoded = encode_prediction(prediction, example.token_bytes if with_bytes else None)
+            token_bytes = example.token_bytes if with_bytes else None
+            encoded = encode_prediction(prediction, token_bytes, example.original)
             correct = self.evaluation.add(example, encoded)
             writer.write(example, prediction, decision.alternatives)
             self.examples += 1
@@ -225,6 +227,7 @@ def _run(
             answered=answers.answered,
             dead_letters=dead_letters,
             without_gold=answers.evaluation.without_gold,
+            text_only=answers.evaluation.text_only,
             truncated_pages=chunks.total("truncated_pages"),
             unread_blocks=chunks.total("unread_blocks"),
             peak_memory_bytes=measured.peak_memory_bytes,
@@ -292,7 +295,9 @@ def _digests(plan: Plan) -> dict[str, str]:
 def table_row(example: Example, prediction: Prediction, correct: bool | None) -> Row:
     """Returns an answer of the table, with the right answers if it is wrong."""
     expected = Counter[str]()
-    if correct is False:
+    if correct is False and example.answers is not None:
+        expected.update(example.answers)
+    elif correct is False:
         expected.update(answer_text(example, answer) for answer in accepted_answers(example))
     texts = tuple(text for text, _ in expected.most_common())
     return Row(example.question, answer_text(example, prediction), correct, texts)

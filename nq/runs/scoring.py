@@ -202,7 +202,7 @@ def read_request(request: Request) -> Iterator[tuple[Source, Example]]:
     """Yields the good records of a request's files; bad ones are dead letters already."""
     left = request.limit
     for index, path in enumerate(request.files, request.first_file):
-        for source, record in inputs.read_records(path, index, limit=left):
+        for source, record in inputs.read_records(path, index, limit=left, pages=request.pages):
             if left is not None:
                 left -= 1
             if isinstance(record, Example):
@@ -297,6 +297,7 @@ def check_models(job: Job) -> None:
         Error: the decision rule ranks no blocks for a reader.
     """
     inputs.check_files(job.files)
+    inputs.check_records(job.files, job.limit, job.pages)
     checkpoint.check(job.model, job.windows)
     if job.reader_model is not None:
         check_reader_rule(job.decision.rule)

@@ -7,7 +7,9 @@ ids measure the result.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +25,7 @@ from nq.evaluation.calibration import (
 )
 from nq.formats import inputs
 from nq.formats.predictions import encode_prediction
+from nq.formats.questions import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.checkpoint import load_settings, save_settings
 from nq.model.folder import SETTINGS, weights_digest
@@ -41,6 +44,8 @@ from nq.runs.scoring import (
     no_progress,
     open_scoring,
 )
+
+log = logging.getLogger(__name__)
 
 DIGITS = 4
 SLACK = 0.005
@@ -64,6 +69,7 @@ def tune(
     progress: RunProgress = no_progress,
     reader: Path | None = None,
     read_blocks: int | None = None,
+    pages: PageFolder | None = None,
 ) -> dict[str, Any]:
     """Fits the decision on the even half of the data, writes it into the model folder, and
     measures it on the odd half.
@@ -79,6 +85,7 @@ def tune(
         progress: receives completed windows.
         reader: folder of the model that reads the blocks that ``model`` ranks best.
         read_blocks: how many blocks of a page; by default those of the present decision.
+        pages: the pages that questions name.
 
     Returns:
         The thresholds, and the figures of the odd half by name.
@@ -91,17 +98,30 @@ def tune(
     with contextlib.ExitStack() as stack:
         paths = stack.enter_context(inputs.input_files([str(file) for file in files]))
         job = Job(
-            paths, model, profile, batch_size=batch_size, reader=reader, read_blocks=read_blocks
+            paths,
+            model,
+            profile,
+            batch_size=batch_size,
+            reader=reader,
+            read_blocks=read_blocks,
+            pages=pages,
         )
         job = replace(job, decision=_not_tuned(job.decision))
         job.check_output()
         folders.check_output_file(tuned_model / SETTINGS, job.files)
         check_job(job)
+        inputs.mention_unnamed_pages(paths, job.pages)
         scoring = stack.enter_context(open_scoring(Plan.of(job), PhaseTimer(), progress))
         tuned = tune_decision(scoring, job.decision)
         _save(tuned_model, model, tuned.decision)
         if not keep_scores:
             clear(scoring.scorer.store.folder)
+    for chunk in scoring.chunks.ready:
+        if chunk.dead_letters:
+            counts, path = chunk.dead_letters, chunk.dead_letter_file
+            plural = "s" * (counts != 1)
+            first = chunk.first_dead_letter()
+            log.warning("%d bad record%s in %s, the first: %s", counts, plural, path, first)
     return {
         "long_threshold": tuned.decision.long_threshold,
         "short_threshold": tuned.decision.short_threshold,
@@ -307,17 +327,22 @@ def _yes_no(gold: Gold, predictions: Predictions) -> dict[str, Any]:
     return {"odd_yes_no_questions": len(wanted), "odd_yes_no_accuracy": accuracy}
 
 
-def _remainder(key: labels.ExampleId) -> int | None:
-    return key % 2 if isinstance(key, int) else None
+def _number(key: labels.ExampleId) -> int:
+    """Returns the id of an example, or a number by a digest of an id that is text."""
+    if isinstance(key, int):
+        return key
+    text = key.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 def fold_of(key: labels.ExampleId) -> int | None:
     """Returns the fold of an example of the even half; ``None`` for others."""
-    return int(key) // 2 % FOLDS if _remainder(key) == 0 else None
+    half, is_odd = divmod(_number(key), 2)
+    return None if is_odd else half % FOLDS
 
 
 def _half(gold: Gold, predictions: Predictions, remainder: int) -> tuple[Gold, Predictions]:
-    keys = [key for key in gold if _remainder(key) == remainder and key in predictions]
+    keys = [key for key in gold if _number(key) % 2 == remainder and key in predictions]
     return {key: gold[key] for key in keys}, {key: predictions[key] for key in keys}
 
 

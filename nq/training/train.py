@@ -27,6 +27,7 @@ from nq.model.runtime import import_tensorflow
 from nq.training.curves import LOSS, MEASURED, STEP, Curves, Figures
 
 if TYPE_CHECKING:
+    from nq.formats.questions import PageFolder
     from nq.inference.network import Network
     from nq.preprocess.store import Prepared
     from nq.preprocess.tokenizers.base import Tokenizer
@@ -59,6 +60,7 @@ class TrainingJob:
         dev: annotated files, globs or folders, which the model is measured on during the training;
             the weights of the best evaluation are kept.
         evaluate_every: steps between two evaluations.
+        pages: the pages that questions name.
     """
 
     files: tuple[str, ...]
@@ -75,6 +77,7 @@ class TrainingJob:
     teacher_profile: Profile | None = None
     dev: tuple[str, ...] = ()
     evaluate_every: int = EVALUATE_EVERY
+    pages: PageFolder | None = None
 
     @property
     def teacher_settings(self) -> dict[str, Any]:
@@ -110,6 +113,7 @@ class TrainingResult:
     windows: int
     steps: int
     dead_letters: int
+    dead_letter_file: Path
     truncated_pages: int
     unread_blocks: int
     loss: float
@@ -133,12 +137,16 @@ def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingR
     from nq.formats import inputs
 
     card = job.card_text()
-    others = filter(None, (job.card, job.teacher))
+    others: list[str | Path] = [path for path in (job.card, job.teacher) if path]
+    others += job.pages.files if job.pages else ()
     with (
         inputs.input_files(job.files) as files,
         inputs.input_files(job.dev) if job.dev else contextlib.nullcontext(()) as dev,
         folders.hold(job.output, folders.TRAINING, (*files, *dev, job.init, *others)),
     ):
+        inputs.check_files(files)
+        inputs.check_records(files, job.limit, job.pages)
+        inputs.mention_unnamed_pages(files, job.pages)
         return _train(job, tuple(files), tuple(dev), card, track)
 
 
@@ -227,6 +235,7 @@ def _train(
         windows=prepared.windows,
         steps=len(losses[LOSS]),
         dead_letters=prepared.dead_letters,
+        dead_letter_file=prepared.dead_letter_file,
         truncated_pages=prepared.truncated_pages,
         unread_blocks=prepared.unread_blocks,
         loss=loss,
@@ -289,7 +298,8 @@ def _windows(job: TrainingJob, files: tuple[str, ...], folder: Path) -> tuple[Pr
 
     sampling, length = (job.config.negatives, job.config.seed), job.windows.max_seq_length
     training = (*sampling, True) if job.teacher else sampling
-    request = Request(files, str(job.init), job.windows, job.limit, training)
+    init, pages = str(job.init), job.pages
+    request = Request(files, init, job.windows, job.limit, training, pages=pages)
     prepared = prepare(request, folder, job.workers)
     if not prepared.windows:
         also = ", or with a teacher a higher --negatives" if job.teacher else ""

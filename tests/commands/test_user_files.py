@@ -134,7 +134,7 @@ def test_files_of_others_survive_every_run(tiny_model: Path, tmp_path: Path) -> 
     out, cache = tmp_path / "out", tmp_path / "cache"
     command = ["answer", "--data", SAMPLE, "--model", str(tiny_model), "--output", str(out)]
     command += ["--no-track", "--json"]
-    everything = ["--limit", "3", "--keep-scores", "--formats", "kaggle,nbest"]
+    everything = ["--limit", "3", "--keep-scores", "--formats", "kaggle,nbest,squad"]
     assert console([*command, *everything]) == 0
     (windows,) = out.glob("windows-*")
     foreign = [*FOREIGN[:-1], "scores/part-1.npz", f"{windows.name}/windows-mine.tfrecord"]
@@ -157,7 +157,7 @@ def test_files_of_others_survive_every_run(tiny_model: Path, tmp_path: Path) -> 
 def test_every_file_of_a_run_is_known_as_ours(tiny_model: Path, tmp_path: Path) -> None:
     command = ["answer", "--data", SAMPLE, "--model", str(tiny_model), "--limit", "2"]
     command += ["--root", str(tmp_path / "runs"), "--no-track", "--json", "--keep-scores"]
-    assert console([*command, "--formats", "kaggle,nbest"]) == 0
+    assert console([*command, "--formats", "kaggle,nbest,squad"]) == 0
     (run,) = (path for path in (tmp_path / "runs").iterdir() if "windows" not in path.name)
     assert console(["report", str(run), "--json"]) == 0
     assert console(["clean", str(tmp_path / "runs"), "--runs"]) == 0

@@ -74,7 +74,7 @@ def feather(folder: Path) -> bytes:
         (gzip.compress(json.dumps(RECORDS).encode()), "a JSON array in a gzip file", "jq"),
         (b"\xef\xbb\xbf" + json.dumps(RECORDS).encode(), "a JSON array", "jq"),
         (b"<!DOCTYPE html>\n<html>", "an HTML or XML file", "nq ask"),
-        (b"id,question\n" + b"1,who\n" * 100, "no file of records, by its first 100", "another"),
+        (b"id,query\n" + b"1,who\n" * 100, "no file of records, by its first 100", "another"),
     ],
 )
 def test_a_file_of_another_kind_is_refused_in_one_line(

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nq.config import WindowConfig
-from nq.formats import inputs, pages
+from nq.formats import inputs, lines, pages
 from nq.formats.fields import RecordError
 from nq.formats.limits import LIMITS, RecordLimits
 from nq.preprocess import features as features_module
@@ -118,8 +118,8 @@ def test_the_depth_of_json_is_counted(tmp_path: Path, text: bytes, depth: int) -
 
 
 def test_brackets_in_strings_are_not_depth() -> None:
-    assert inputs.json_depth(b'{"a[[": ["\\"[{", [1]]}') == 3
-    assert inputs.json_depth(b"") == inputs.json_depth(b"7") == 0
+    assert lines.json_depth(b'{"a[[": ["\\"[{", [1]]}') == 3
+    assert lines.json_depth(b"") == lines.json_depth(b"7") == 0
 
 
 def test_a_long_line_is_skipped_to_its_end(tmp_path: Path) -> None:
@@ -183,6 +183,11 @@ def test_limits_are_far_above_the_largest_pages() -> None:
     record = {"bytes": 15 << 20, "depth": 20, "values": 10**6, "id_characters": 20}
     record["word_characters"] = 2000
     windows = {"windows": 2000, "window_pieces": 10**6, "question_characters": 300}
-    largest = RecordLimits(**page, **record, **windows)
+    squad = {
+        "document_bytes": 45 << 20,
+        "document_values": 3 * 10**6,
+        "answers": 1000,
+    }  # SQuAD 2.0, train
+    largest = RecordLimits(**page, **record, **windows, **squad)
     for limit in fields(RecordLimits):
         assert getattr(LIMITS, limit.name) >= 2 * getattr(largest, limit.name)

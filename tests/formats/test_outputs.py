@@ -116,6 +116,19 @@ def test_nbest_lines_have_the_answers_of_the_predictions(
         assert_answer(answer, prediction, example, with_bytes)
 
 
+@settings(max_examples=50)
+@given(st.lists(predictions(), max_size=5, unique_by=lambda prediction: str(prediction.example_id)))
+def test_the_squad_file_has_one_answer_for_each_question(expected: list[Prediction]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        write(Path(name), expected)
+        answers = json.loads(Path(name, "squad.json").read_bytes())
+    assert list(answers) == [str(prediction.example_id) for prediction in expected]
+    for prediction, answer in zip(expected, answers.values(), strict=True):
+        words = "; ".join(page(prediction).text(span) for span in prediction.shorts)
+        yes_no = prediction.yes_no
+        assert answer == (words if yes_no is YesNo.NONE else yes_no.lower())
+
+
 def assert_answer(
     answer: dict[str, object], prediction: Prediction, page: Example, bytes_: bool
 ) -> None:
@@ -187,7 +200,7 @@ def test_text_has_blanks_only_where_the_page_has() -> None:
 def test_an_interruption_leaves_the_former_files(tmp_path: Path) -> None:
     write(tmp_path, [Prediction(1)])
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert sorted(before) == ["kaggle.csv", "nbest.jsonl"]
+    assert sorted(before) == ["kaggle.csv", "nbest.jsonl", "squad.json"]
 
     def interrupt(limit: int) -> tuple[Alternative, ...]:
         raise KeyboardInterrupt

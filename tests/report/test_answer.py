@@ -120,7 +120,12 @@ def test_json() -> None:
     values = json.loads(json.dumps(to_dict(make(BOTH, top=1))))
     assert values["question"] == "who"
     assert (values["answer"], values["short_probability"]) == ("Ada Brenn", 0.834)
-    assert values["short_answers"] == [{"text": "Ada Brenn", "start_token": 1, "end_token": 3}]
+    assert values["short_answers"] == [
+        {
+            **{"text": "Ada Brenn", "start_token": 1, "end_token": 3},
+            **{"start_char": 0, "end_char": 9},
+        }
+    ]
     assert values["long_answer"]["text"] == "Ada Brenn (1840) designed the tower."
     assert [other["answer"] for other in values["runners_up"]] == ["Tom Hale"]
     nothing = to_dict(make(Prediction(0), (), 1))

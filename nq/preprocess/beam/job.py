@@ -58,7 +58,10 @@ def write_windows(
     def build(pipeline: Any) -> None:
         made = (
             pipeline
-            | "Read" >> ReadQuestions(request.files, request.limit, workers, request.first_file)
+            | "Read"
+            >> ReadQuestions(
+                request.files, request.limit, workers, request.first_file, request.pages
+            )
             | "Progress" >> beam.ParDo(_Progress(progress))
             | "Windows" >> MakeWindows(request.tokenizer, request.windows, request.training, True)
         )

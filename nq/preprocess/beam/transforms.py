@@ -10,6 +10,7 @@ import apache_beam as beam
 
 from nq.config import WindowConfig
 from nq.formats import inputs
+from nq.formats.questions import PageFolder
 from nq.preprocess.beam.groups import encode_group
 from nq.preprocess.local import COUNTERS, serialized_windows
 from nq.preprocess.request import Training
@@ -43,6 +44,7 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
         limit: read at most so many records of all files, in their order.
         readers: workers among which few files are shared; one reads files from start to end.
         first_file: number of the first file in ``Source.file_index``.
+        pages: the folder of the pages that questions name, which every worker can read.
     """
 
     def __init__(
@@ -51,17 +53,19 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
         limit: int | None = None,
         readers: int = 1,
         first_file: int = 0,
+        pages: PageFolder | str | Path | None = None,
     ) -> None:
         super().__init__()
         self.files, self.limit = list(map(str, files)), limit
         self.readers, self.first_file = readers, first_file
+        self.pages = inputs.page_folder(pages)
 
     def expand(self, pipeline: Any) -> Any:
         return (
             pipeline
             | "Shares" >> beam.Create(shares(len(self.files), self.readers))
             | "Reshuffle" >> beam.Reshuffle()
-            | "Read" >> beam.FlatMap(_read, self.files, self.first_file, self._limits())
+            | "Read" >> beam.FlatMap(_read, self.files, self.first_file, self._limits(), self.pages)
         )
 
     def _limits(self) -> list[int | None]:
@@ -77,10 +81,15 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
 
 
 def _read(
-    share: Share, files: Sequence[str], first_file: int, limits: Sequence[int | None]
+    share: Share,
+    files: Sequence[str],
+    first_file: int,
+    limits: Sequence[int | None],
+    pages: PageFolder | None = None,
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     file, i, n = share
-    return inputs.read_records(files[file], first_file + file, (i, n), limits[file])
+    limit = limits[file]
+    return inputs.read_records(files[file], first_file + file, (i, n), limit, pages=pages)
 
 
 class MakeWindows(beam.PTransform):  # type: ignore[misc]

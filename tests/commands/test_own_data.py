@@ -1,0 +1,262 @@
+"""Tests all commands with questions and texts of a user's own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nq.bundle import bundled_model
+from nq.commands.main import console
+from nq.evaluation.text_match import score
+from nq.formats.inputs import read_examples
+from nq.formats.tfrecord_file import read_records
+from tests.formats import own_data
+from tests.nq_records import write_lines
+
+ROOT = Path(__file__).parents[2]
+MODEL = str(bundled_model())
+PARAGRAPH = "The <b>Eiffel</b> Tower was built in 1889 by Eiffel &amp; Co."
+HTML = f"<title>Tower</title>\r\n<p>{PARAGRAPH}</p>"
+SMALL = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
+
+
+@pytest.fixture
+def squad(tmp_path: Path) -> Path:
+    """A SQuAD file with a record that is bad, and one that has the id of another."""
+    bad = {"id": "q4", "question": "Who kept it?", "answers": [own_data.placed("Tom Hale", 3)]}
+    twice = own_data.QUESTIONS[1] | {"question": "Who built it?"}
+    return own_data.write_squad(tmp_path / "own.json", *own_data.QUESTIONS, bad, twice)
+
+
+@pytest.fixture
+def with_pages(tmp_path: Path) -> list[str]:
+    """A CSV file of questions and a folder of pages, one of which no question names."""
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    (folder / "tower.html").write_text(HTML, newline="")
+    (folder / "light.txt").write_text(own_data.CONTEXT, newline="")
+    (folder / "rain.txt").write_text("It rains.")
+    rows = ["When was it built?;tower;1889", "When was it lit?;light.txt;never", "Who?;moon;"]
+    data = tmp_path / "own.csv"
+    data.write_text("\ufeffQuestion;Page;Answer\r\n" + "\r\n".join(rows), newline="")
+    return ["--data", str(data), "--pages", str(folder)]
+
+
+def result(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def load(path: Path) -> Any:
+    return json.loads(path.read_bytes())
+
+
+@pytest.mark.slow
+def test_a_squad_file_from_end_to_end(
+    squad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    command = ["answer", "--data", str(squad), "--output", str(run), "--no-track"]
+    command += ["--formats", "squad,nbest"]
+    assert console(command) == 0
+    out = capsys.readouterr().out
+    assert f"2 bad records are in {run / 'dead_letters.jsonl'}; the first reason" in out
+    assert "(3 questions with answers as text, by SQuAD's definition)" in out
+    metrics = load(run / "metrics.json")["metrics"]
+    answers = load(run / "squad.json")
+    assert answers.keys() == {"q1", "q2", "q3"}
+    assert (answers["q1"], answers["q2"]) == ("1986", "Ada Brenn")
+    golds = [[a["text"] for a in question["answers"]] for question in own_data.QUESTIONS]
+    scores = [score(gold, answers[f"q{i}"]) for i, gold in enumerate(golds, 1)]
+    assert metrics["squad_f1"] == pytest.approx(sum(s.f1 for s in scores) / 3)
+    assert metrics["squad_exact_match"] == pytest.approx(sum(s.exact_match for s in scores) / 3)
+    assert (metrics["squad_n"], metrics["squad_unanswerable_n"]) == (3, 1)
+    predictions = load(run / "predictions.json")["predictions"]
+    n_best = [json.loads(line) for line in (run / "nbest.jsonl").read_bytes().splitlines()]
+    for prediction, line in zip(predictions, n_best, strict=True):
+        (short,) = prediction["short_answers"]
+        text = own_data.CONTEXT[max(short["start_char"], 0) : max(short["end_char"], 0)]
+        assert text == answers[prediction["example_id"]]
+        for span in (a["long_answer"] for a in line["answers"] if a["long_answer"]):
+            assert own_data.CONTEXT[span["start_char"] : span["end_char"]] == span["text"]
+    gold = ["eval", "--gold_path", str(squad), "--predictions_path", str(run / "predictions.json")]
+    assert console([*gold, "--one_annotator"]) == 0
+    assert result(capsys) == pytest.approx(metrics)
+    assert console(gold) == 0
+    streams = capsys.readouterr()
+    assert json.loads(streams.out)["squad_f1"] == metrics["squad_f1"]
+    assert streams.err.splitlines()[-1] == (
+        "nq eval: note: 2 of 3 examples have fewer than 2 annotators and count as having no answer "
+        "where these do not suffice; --one_annotator counts them, as the metrics of nq answer do"
+    )
+
+
+@pytest.mark.slow
+def test_questions_with_pages(
+    with_pages: list[str], tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    command = ["answer", *with_pages, "--model", str(tiny_model), "--output", str(run)]
+    command += ["--formats", "nbest,squad", "--no-track", "--json"]
+    assert console(command) == 0
+    streams = capsys.readouterr()
+    assert "nq: warning: no question names 1 of the 3 pages, such as " in streams.err
+    figures = json.loads(streams.out)
+    assert (figures["examples"], figures["dead_letters"], figures["text_only"]) == (2, 1, 1)
+    assert (figures["metrics"]["squad_n"], figures["metrics"]["long-answer-n"]) == (2, 1)
+    assert load(run / "job.json")["job"]["page_column"] == "page"
+    first, second = (json.loads(line) for line in (run / "nbest.jsonl").read_bytes().splitlines())
+    assert (first["example_id"], second["example_id"]) == ("own.csv:2", "own.csv:3")
+    longs = [answer["long_answer"] for answer in first["answers"] if answer["long_answer"]]
+    places = {HTML[long["start_char"] : long["end_char"]] for long in longs}
+    assert places == {PARAGRAPH}
+    evaluation = ["eval", "--one_annotator", "--gold_path", with_pages[1], *with_pages[2:]]
+    assert console([*evaluation, "--predictions_path", str(run / "predictions.json")]) == 0
+    assert result(capsys) == pytest.approx(figures["metrics"])
+    # windows are found again by the content of all pages
+    windows = {path.name for path in run.glob("windows-*")}
+    Path(with_pages[3], "rain.txt").write_text("It snows.")
+    assert console(command) == 0
+    assert {path.name for path in run.glob("windows-*")} > windows
+
+
+@pytest.mark.slow
+def test_beam_and_the_plain_loop_make_the_same_windows(
+    squad: Path,
+    with_pages: list[str],
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mrqa = write_lines(tmp_path / "mrqa.jsonl", own_data.mrqa())
+    files = ["--data", str(squad), str(mrqa), *with_pages[1:]]
+    command = ["preprocess", *files, "--model", str(tiny_model), "--json", "--output"]
+    assert console([*command, str(tmp_path / "beam"), "--workers", "2"]) == 0
+    beam = result(capsys)
+    monkeypatch.setitem(sys.modules, "apache_beam", None)  # as if it were not installed
+    assert console([*command, str(tmp_path / "plain")]) == 0
+    plain = result(capsys)
+    assert (plain["examples"], plain["dead_letters"]) == (4 + 3 + 2, 2)
+    assert {**plain, "shards": 0, "time": 0, "output": 0} == {
+        **beam, "shards": 0, "time": 0, "output": 0
+    }  # fmt: skip
+    both = [[list(read_records(Path(p))) for p in made["shards"]] for made in (plain, beam)]
+    assert both[0] == both[1]
+
+
+@pytest.mark.slow
+def test_training_and_tuning_on_a_squad_file(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions = [own_data.QUESTIONS[i % 3] | {"id": f"{i}"} for i in range(9)]
+    questions += [question | {"id": f"x{question['id']}"} for question in questions]
+    data = own_data.write_squad(tmp_path / "own.json", *questions, {"id": "bad"})
+    model = str(tmp_path / "model")
+    command = ["train", "--data", str(data), "--init", str(tiny_model), "--output", model]
+    assert console([*command, "--no-track", "--epochs", "1", "--negatives", "0", *SMALL]) == 0
+    out = capsys.readouterr().out
+    assert "1 bad record is in " in out and "missing field 'question'" in out
+    assert console(["tune", "--data", str(data), "--model", model, "--json"]) == 0
+    streams = capsys.readouterr()
+    odd = json.loads(streams.out)["odd_examples"]
+    assert 4 < odd < 13  # of the 9 ids that are numbers 4 are odd; the others are divided too
+    assert "1 bad record" in streams.err
+
+
+@pytest.mark.slow
+def test_no_good_record_ends_every_command_before_a_model_is_loaded(tmp_path: Path) -> None:
+    data = write_lines(tmp_path / "own.jsonl", [{"question": "who"}, {"question": "why"}])
+    files = ["--data", str(data)]
+    commands = [
+        ["answer", *files, "--root", str(tmp_path / "runs")],
+        ["preprocess", *files, "--output", str(tmp_path / "windows")],
+        ["train", *files, "--init", MODEL, "--output", str(tmp_path / "model"), *SMALL],
+        ["tune", *files, "--model", MODEL],
+    ]
+    code = (
+        "import sys\n"
+        "from nq.commands.main import console\n"
+        f"codes = [console(command) for command in {commands!r}]\n"
+        "print(codes, [name for name in ('tensorflow', 'keras') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "[1, 1, 1, 1] []\n", done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(commands)
+    for line in lines:
+        assert line.startswith("nq: error: all 2 records are bad; the first: ")
+        assert "line 1: the question has no page: expected a field 'context', or --pages" in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "text"), [("a.txt", own_data.CONTEXT), ("a.html", HTML)])
+def test_ask_tells_where_answers_are_in_the_file(
+    name: str, text: str, tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(text, newline="")
+    command = ["ask", "who built it", str(tmp_path / name), "--model", str(tiny_model), "--json"]
+    assert console(command) == 0
+    answer = result(capsys)
+    spans = [answer["long_answer"], *(other["long_answer"] for other in answer["runners_up"])]
+    found = [text[span["start_char"] : span["end_char"]] for span in spans if span]
+    assert found
+    for there in found:
+        assert there in text and there[0] != " " and there.startswith(("The ", "Its "))
+
+
+def test_ask_takes_a_record_of_every_format(
+    squad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nq.formats.pages import read_page
+
+    page = read_page(squad, "q2")
+    assert page.example.example_id == "q2"
+    csv = tmp_path / "own.csv"
+    csv.write_text("id,question,context\n7,who,Tom did.\n8,who,Ada did.\n")
+    assert read_page(csv, 8).example.tokens == ["<P>", "Ada", "did", ".", "</P>"]
+    assert read_page(csv).example.tokens[1] == "Tom"
+    (tmp_path / "table.csv").write_text("year,name\n1889,Tower\n")
+    assert "Tower" in read_page(tmp_path / "table.csv").example.tokens  # a page of text
+
+
+def test_windows_are_those_of_the_model(
+    squad: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["preprocess", "--data", str(squad), "--output"]
+
+    def windows(name: str, *options: str) -> Any:
+        assert console([*command, str(tmp_path / name), *options]) == 0
+        return load(tmp_path / name / "manifest.json")["request"]["windows"]
+
+    model = ["--model", str(tiny_model)]
+    assert windows("model", *model)["max_seq_length"] == 32
+    changed = windows("changed", *model, "--max-seq-length", "40")
+    assert (changed["max_seq_length"], changed["doc_stride"]) == (40, 8)
+    tokenizer = windows("tokenizer", "--tokenizer", str(tiny_model))
+    assert (tokenizer["max_seq_length"], tokenizer["doc_stride"]) == (512, 128)
+
+
+def test_pages_that_cannot_be_used(
+    squad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["answer", "--data", str(squad)]
+    assert console([*command, "--pages", str(tmp_path / "nowhere")]) == 1
+    assert capsys.readouterr().err.startswith(f"nq: error: {tmp_path}/nowhere is no folder")
+    assert console([*command, "--page-column", "x"]) == 2
+    assert "--page-column needs --pages" in capsys.readouterr().err
+
+
+def test_the_api_takes_pages(with_pages: list[str]) -> None:
+    examples = list(read_examples(with_pages[1], pages=with_pages[3], skip_bad=True))
+    assert [example.title for example in examples] == ["Tower", ""]
