@@ -27,7 +27,7 @@ COMMANDS = {
 
 def module_of(command: str) -> str:
     """Returns the name of the module with the command's ``parser`` and ``main``."""
-    return "nq.evaluation.nq_eval" if command == "eval" else f"nq.commands.{command}"
+    return f"nq.commands.{command}"
 
 
 def _help() -> str:
