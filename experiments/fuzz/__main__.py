@@ -28,7 +28,7 @@ from nq.bundle import bundled_model
 from nq.commands import arguments, terminal
 from nq.config import DECISION_RULES, DecisionConfig, WindowConfig
 from nq.errors import Error
-from nq.formats import inputs, kaggle, nbest, pages
+from nq.formats import inputs, outputs, pages
 from nq.formats.predictions import encode_prediction
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.local import serialized_windows
@@ -106,8 +106,8 @@ class Checker:
         for rule in DECISION_RULES:
             config = DecisionConfig(rule=rule)
             ranked = decide(item, self.window_scores(item, RULES[rule].k), config)
-            encode_prediction(ranked.prediction, item.token_bytes)
-            for output in (kaggle, nbest):
+            encode_prediction(ranked.prediction, item.token_bytes, item.original)
+            for output in outputs.FORMATS.values():
                 output.encode(item, ranked.prediction, ranked.alternatives(output.ALTERNATIVES))
         tally.good += 1
 
@@ -169,9 +169,9 @@ class Checker:
             pq.write_table(table, path, row_group_size=2)
             if self.chance.random() < 0.5:
                 path.write_bytes(mutations.change_bytes(path.read_bytes(), self.chance))
-            self.parquet_file(path, tally)
+            self.whole_file(path, tally)
 
-    def parquet_file(self, path: Path, tally: Tally) -> None:
+    def whole_file(self, path: Path, tally: Tally) -> None:
         """Checks one file, which may be refused as a whole."""
         with tally.catching(f"mutation {tally.mutations}"):
             try:
@@ -182,6 +182,14 @@ class Checker:
                 tally.refused += 1
                 return
             self.file(path, n_records, tally)
+
+    def files(self, make: Callable[[random.Random], bytes], count: int, tally: Tally) -> None:
+        """Checks files of several records with mutated bytes."""
+        path = self.folder / "records"
+        for _ in range(count):
+            path.write_bytes(mutations.change_bytes(make(self.chance), self.chance))
+            tally.mutations += 1
+            self.whole_file(path, tally)
 
     def pages(self, make: Callable[[random.Random], bytes], count: int, tally: Tally) -> None:
         """Checks pages of text or HTML."""
@@ -221,10 +229,12 @@ LINES: dict[str, Callable[[random.Random], Any]] = {
     "NQ v1.0": records.v1,
     "TyDi QA": records.tydi,
     "Hugging Face jsonl": records.hugging_face,
+    "question and context": records.passage,
 }
+FILES = {"SQuAD": records.squad_file, "MRQA": records.mrqa_file, "CSV": records.csv_file}
 PAGES = {"text": records.text_page, "html": records.html_page}
 PARQUET = "parquet"
-DIALECTS = (*LINES, PARQUET, *PAGES)
+DIALECTS = (*LINES, PARQUET, *FILES, *PAGES)
 
 
 def check_dialect(dialect: str, count: int, seed: int) -> Tally:
@@ -234,6 +244,8 @@ def check_dialect(dialect: str, count: int, seed: int) -> Tally:
         checker = Checker(Path(folder), chance)
         if dialect in LINES:
             checker.lines(LINES[dialect], count, tally)
+        elif dialect in FILES:
+            checker.files(FILES[dialect], count, tally)
         elif dialect in PAGES:
             checker.pages(PAGES[dialect], count, tally)
         else:

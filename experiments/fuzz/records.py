@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import random
 from typing import Any
 
@@ -152,3 +155,47 @@ def html_page(chance: random.Random) -> bytes:
         parts.append(f"<{name} class='a'>{chance.choice(WORDS)} &amp; {chance.choice(WORDS)}")
         parts.append(f"</{name}>" * chance.randrange(2))
     return "".join(parts).encode()
+
+
+def passage(chance: random.Random) -> Record:
+    """Returns a question with its context and, mostly, gold."""
+    words = chance.choices((*WORDS, "\r\n\r\n", "e\u0301"), k=chance.randrange(1, 60))
+    context = " ".join((*words, "the moon"))
+    start = context.index("the moon")
+    gold: Record = chance.choice(
+        (
+            {"answers": [{"text": "the moon", "answer_start": start}]},
+            {"answers": {"text": ["the moon"], "answer_start": [start]}},
+            {"answers": ["moon", "no such words"]},
+            {"answer": chance.choice(("yes", "moon", 1969))},
+            {"is_impossible": True},
+            {},
+        )
+    )
+    return {"id": f"{chance.random()}", "question": "who walked ?", "context": context, **gold}
+
+
+def squad_file(chance: random.Random) -> bytes:
+    """Returns a file of SQuAD."""
+    return json.dumps({"version": "v2.0", "data": [{"paragraphs": _paragraphs(chance)}]}).encode()
+
+
+def mrqa_file(chance: random.Random) -> bytes:
+    """Returns a file of MRQA."""
+    header: list[Record] = [{"header": {"dataset": "own"}}]
+    return "\n".join(map(json.dumps, header + _paragraphs(chance))).encode()
+
+
+def _paragraphs(chance: random.Random) -> list[Record]:
+    questions = [passage(chance) for _ in range(3)]
+    return [{"context": question.pop("context"), "qas": [question]} for question in questions]
+
+
+def csv_file(chance: random.Random) -> bytes:
+    """Returns a CSV file of questions with their contexts."""
+    file = io.StringIO()
+    writer = csv.writer(file, delimiter=chance.choice(",;\t"))
+    writer.writerow(["id", "question", "context", "answer"])
+    for _ in range(3):
+        writer.writerow([chance.random(), "who walked ?", passage(chance)["context"], "moon"])
+    return file.getvalue().encode()
