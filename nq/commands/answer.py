@@ -145,6 +145,7 @@ def answer(args: argparse.Namespace) -> int:
             job,
             track=arguments.tracking_config(args),
             progress=bar,
+            on_phase=bar.phase,
             table_rows=0 if args.json else args.show,
             cache=not args.no_cache,
         )

@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -199,40 +200,72 @@ def print_result(result: Mapping[str, Any], as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def progress_bar(label: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows a progress bar on stderr; in a pipe a line every ``REPORT_S`` seconds.
+def progress_bar(label: str, unit: str) -> Iterator[ProgressBar]:
+    """Shows what goes on as a bar on stderr; in a pipe as a line every ``REPORT_S`` seconds.
 
-    Yields:
-        A function that receives what has just been completed and the total so far.
+    Args:
+        label: what is done with the units.
+        unit: what is counted, in the plural.
     """
-    from tqdm import tqdm
-
-    with tqdm(desc=label, unit=f" {unit}", disable=None) as bar:
-        lines = _ProgressLines(label, unit)
-
-        def update(new: int, total: int) -> None:
-            bar.total = total
-            bar.update(new)
-            if bar.disable:
-                lines.update(new, total)
-
-        yield update
+    bar = ProgressBar(label, unit)
+    try:
+        yield bar
+    finally:
+        bar.close()
 
 
-class _ProgressLines:
-    """Logs the progress every ``REPORT_S`` seconds."""
+class ProgressBar:
+    """A progress bar, which also shows what goes on before anything is counted.
+
+    Args:
+        label, unit: see ``progress_bar``.
+    """
 
     def __init__(self, label: str, unit: str) -> None:
-        self.label, self.unit, self.done = label, unit, 0
-        self.started = self.reported = time.monotonic()
-
-    def update(self, new: int, total: int) -> None:
         from tqdm import tqdm
 
-        self.done += new
-        now = time.monotonic()
-        if now - self.reported >= REPORT_S:
-            self.reported, elapsed = now, now - self.started
-            unit = f" {self.unit}"
-            line = tqdm.format_meter(self.done, total, elapsed, 0, prefix=self.label, unit=unit)
-            log.info("%s", line)
+        self._label, self._unit, self._started = label, f" {unit}", time.monotonic()
+        self._done = self._total = 0
+        self._bar = tqdm(desc=label, unit=self._unit, disable=None)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="nq-progress", daemon=True)
+        self._thread.start()
+
+    def __call__(self, new: int, total: int) -> None:
+        """Adds what has just been completed.
+
+        Args:
+            new: units.
+            total: how many units there are, as far as it is known.
+        """
+        self._done, self._total = self._done + new, total
+        self._bar.total = total
+        self._bar.update(new)
+
+    def phase(self, text: str) -> None:
+        """Shows what goes on now in place of the label."""
+        self._label = text
+        self._bar.set_description_str(text, refresh=False)
+
+    def close(self) -> None:
+        """Ends the bar."""
+        self._ended.set()
+        self._thread.join()
+        self._bar.close()
+
+    def _beat(self) -> None:
+        """Refreshes the bar every second; without one logs a line every ``REPORT_S`` seconds."""
+        while not self._ended.wait(REPORT_S if self._bar.disable else 1.0):
+            if self._bar.disable:
+                log.info("%s", self._line())
+            else:
+                self._bar.refresh()
+
+    def _line(self) -> str:
+        from tqdm import tqdm
+
+        elapsed = time.monotonic() - self._started
+        if not self._done:
+            return f"{self._label}, {elapsed:.0f} s"
+        done = self._done, self._total
+        return tqdm.format_meter(*done, elapsed, 0, prefix=self._label, unit=self._unit)

@@ -22,7 +22,7 @@ from nq import checksums
 from nq.errors import DamagedError
 from nq.runs import phases
 from nq.runs.machine import machine, own_peak_bytes, tree_memory_bytes
-from nq.runs.phases import PhaseTimer
+from nq.runs.phases import OnPhase, PhaseTimer, no_report
 from nq.runs.score_store import TIMES
 from nq.runs.scoring import Scoring
 
@@ -72,12 +72,15 @@ class Measured:
 class Clock:
     """Measures one part of a run, from its creation until its block ends.
 
+    Args:
+        on_phase: receives the phases that begin.
+
     Attributes:
         timer: of the phases.
     """
 
-    def __init__(self) -> None:
-        self.timer = PhaseTimer()
+    def __init__(self, on_phase: OnPhase = no_report) -> None:
+        self.timer = PhaseTimer(on_phase=on_phase)
         self._started = time.time()
         self._reasons = (WARM,) if "tensorflow" in sys.modules else ()
         self._memory_bytes = 0

@@ -5,10 +5,26 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 TRIALS, LOAD, WAIT, READ = "trials_s", "load_s", "preprocess_wait_s", "read_s"
 PREDICT, POSTPROCESS, SCORE = "predict_s", "postprocess_s", "score_s"
+DESCRIPTIONS = {
+    TRIALS: "trying profiles",
+    LOAD: "loading the model",
+    WAIT: "preparing windows",
+    PREDICT: "computing windows",
+}
+"""What goes on in phases that can take long, for a progress bar."""
+FIRST = {PREDICT: "compiling, computing the first windows"}
+"""What goes on when such a phase begins for the first time."""
+
+OnPhase = Callable[[str], None]
+"""Receives the description of a phase when it begins."""
+
+
+def no_report(phase: str) -> None:
+    """Ignores phases."""
 
 
 class PhaseTimer:
@@ -21,12 +37,14 @@ class PhaseTimer:
 
     Args:
         phase: the first phase, which begins now.
+        on_phase: receives the phases that begin and have a description.
     """
 
-    def __init__(self, phase: str = LOAD) -> None:
+    def __init__(self, phase: str = LOAD, on_phase: OnPhase = no_report) -> None:
         self._ended: dict[str, float] = {}
         self._phase, self._since = phase, time.perf_counter()
-        self._lock = threading.Lock()
+        self._lock, self.on_phase = threading.Lock(), on_phase
+        self._report(phase)
 
     def enter(self, phase: str) -> str:
         """Ends the phase that goes on and begins another; returns the one that has ended."""
@@ -34,7 +52,13 @@ class PhaseTimer:
             now, ended = time.perf_counter(), self._phase
             self._ended[ended] = self._ended.get(ended, 0.0) + now - self._since
             self._phase, self._since = phase, now
-            return ended
+        self._report(phase)
+        return ended
+
+    def _report(self, phase: str) -> None:
+        if phase in DESCRIPTIONS:
+            words = DESCRIPTIONS if phase in self._ended else DESCRIPTIONS | FIRST
+            self.on_phase(words[phase])
 
     @contextlib.contextmanager
     def __call__(self, phase: str) -> Iterator[None]:

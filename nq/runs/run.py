@@ -28,7 +28,7 @@ from nq.runs import parity, record
 from nq.runs.clock import LOST, Clock, Measured, iso
 from nq.runs.evaluate import Evaluation, accepted_answers
 from nq.runs.job import Job
-from nq.runs.phases import POSTPROCESS, SCORE, TRIALS
+from nq.runs.phases import POSTPROCESS, SCORE, TRIALS, OnPhase, no_report
 from nq.runs.result import (
     DEAD_LETTERS,
     JOB,
@@ -61,6 +61,7 @@ def run(
     progress: RunProgress = no_progress,
     table_rows: int = 0,
     cache: bool = True,
+    on_phase: OnPhase = no_report,
 ) -> Result:
     """Answers all questions of a job and writes the answers, their scores and the metrics.
 
@@ -73,6 +74,7 @@ def run(
         progress: receives completed windows.
         table_rows: how many rows of the table of answers the result has.
         cache: whether the profile ``auto`` may take the choice of an earlier run, and keep its own.
+        on_phase: receives what goes on, in words, such as "loading the model".
 
     Returns:
         The folder of the run, its metrics and times.
@@ -84,7 +86,7 @@ def run(
             is missing; or profile and decision rule do not fit together.
     """
     check_argument(isinstance(job, Job), "job", job, "nq.Job(files=[…])")
-    with Clock() as clock, inputs.input_files(job.files) as files:
+    with Clock(on_phase) as clock, inputs.input_files(job.files) as files:
         job = replace(job, files=tuple(files))
         job.check_output()
         if job.profile == AUTO:
@@ -124,7 +126,7 @@ def _run_files(
                 formats=(),
                 against=None,
             )
-            other_folder = run_once(other, progress, track)
+            other_folder = run_once(other, progress, track, clock.timer.on_phase)
             if input_digests(result.folder) != input_digests(other_folder):
                 raise Error("the input files have changed between the two runs: run both again")
             difference = parity.compare(result.folder, other_folder)
@@ -135,7 +137,10 @@ def _run_files(
 
 
 def run_once(
-    job: Job, progress: RunProgress = no_progress, track: TrackingConfig | None = None
+    job: Job,
+    progress: RunProgress = no_progress,
+    track: TrackingConfig | None = None,
+    on_phase: OnPhase = no_report,
 ) -> Path:
     """Returns the folder of a run of ``job``, which is run only if there is none.
 
@@ -143,6 +148,7 @@ def run_once(
         job: without ``output``, so that its folder is named by all that its results depend on.
         progress: receives completed windows.
         track: where MLflow records the run if it is run.
+        on_phase: receives what goes on, in words.
     """
     folder = Plan.of(job).folder
     try:
@@ -152,7 +158,7 @@ def run_once(
         pass
     except DamagedError as error:
         log.warning("%s; the run is made again", error)
-    return run(job, track=track, progress=progress).folder
+    return run(job, track=track, progress=progress, on_phase=on_phase).folder
 
 
 class _Answers:

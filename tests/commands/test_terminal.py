@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -222,20 +223,27 @@ def test_in_a_pipe_a_bar_is_a_line_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal.log_to_stderr()
-    with terminal.progress_bar("predict", "windows") as update:
-        update(3, 10)
-        assert capsys.readouterr() == ("", "")
-        monkeypatch.setattr(terminal, "REPORT_S", 0)
-        update(2, 10)
-        update(5, 10)
-    out, err = capsys.readouterr()
-    lines = err.splitlines()
-    assert not out
-    assert [line.split(" [")[0] for line in lines] == [
-        "nq: predict:  50% 5/10",
-        "nq: predict: 100% 10/10",
-    ]
-    assert all(line.endswith(" windows/s]") for line in lines)
+    monkeypatch.setattr(terminal, "REPORT_S", 0.05)
+    lines: list[str] = []
+
+    def wait_for_line() -> None:
+        del lines[:]
+        while not lines:
+            lines[:] = capsys.readouterr().err.splitlines()
+
+    with terminal.progress_bar("predict", "windows") as bar:
+        bar.phase("loading the model")
+        wait_for_line()
+        assert re.fullmatch(r"nq: (predict|loading the model), \d+ s", lines[0])
+        bar.phase("computing windows")
+        bar(5, 10)
+        wait_for_line()
+        wait_for_line()
+        assert re.fullmatch(r"nq: computing windows:  50% 5/10 \[.* windows/s\]", lines[0])
+    monkeypatch.setattr(terminal, "REPORT_S", 60)
+    with terminal.progress_bar("predict", "windows") as bar:
+        bar(10, 10)
+    assert capsys.readouterr().err.count("predict") == 0
 
 
 @pytest.mark.parametrize("resumable", [True, False])

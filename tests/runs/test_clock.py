@@ -55,6 +55,18 @@ def test_a_block_that_fails_ends_its_phase() -> None:
     assert timer.enter("score_s") == "load_s"
 
 
+def test_a_run_says_what_goes_on(tiny_model: Path, tmp_path: Path) -> None:
+    """Before the first windows: where the time goes."""
+    phases: list[str] = []
+    job = make_job(tiny_model, tmp_path)
+    run(job, progress=lambda new, total: phases.append("windows"), on_phase=phases.append)
+    before = list(dict.fromkeys(phases[: phases.index("windows")]))
+    assert before[0] == "loading the model"
+    assert set(before[1:-1]) == {"preparing windows"}
+    assert before[-1] == "compiling, computing the first windows"
+    assert phases.count(before[-1]) == 1
+
+
 def test_parts_add_up() -> None:
     later = replace(PART, started=500.0, peak_memory_bytes=900, reasons=(CACHED, WARM))
     both = PART + later
