@@ -190,7 +190,7 @@ def test_a_profile_to_compare_with_is_checked_before_the_run(
     with pytest.raises(nq.Error, match="decision bert-joint has no decision margin"):
         nq.run(job)
     monkeypatch.setitem(extras.EXTRAS, "onnx", ("no_such_package",))
-    with pytest.raises(nq.Error, match=r"no_such_package is not installed: run pip .*nq\[onnx\]"):
+    with pytest.raises(nq.Error, match=r"no_such_package is not installed: run pip .*\[onnx\]"):
         nq.run(nq.Job(SAMPLE, against="onnx", root=tmp_path))
     assert not list(tmp_path.iterdir())
 

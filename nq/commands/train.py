@@ -110,8 +110,9 @@ def run(args: argparse.Namespace) -> int:
     )
     result = train(job, track=arguments.tracking_config(args))
     if args.json:
-        paths = {name: str(getattr(result, name)) for name in ("output", "dead_letter_file")}
-        terminal.print_json(dataclasses.asdict(result) | paths)
+        values = dataclasses.asdict(result) | {"output": str(result.output)}
+        del values["dead_letter_file"]
+        terminal.print_json(values)
     else:
         print(
             f"trained {result.steps} steps of {job.config.batch_size} of {result.windows} windows "

@@ -246,7 +246,7 @@ def test_strict_makes_a_bad_record_an_error(
     answer: Answer, tiny_model: Path, tmp_path: Path
 ) -> None:
     data = tmp_path / "bad.jsonl"
-    data.write_text("{}\n")
+    data.write_bytes(b"{}\n" + bundled_sample().read_bytes().splitlines()[0])
     done = answer("--data", data, "--model", tiny_model, "--strict")
     assert done.returncode == 1
     assert "bad record" in done.stderr

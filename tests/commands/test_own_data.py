@@ -158,7 +158,8 @@ def test_training_and_tuning_on_a_squad_file(
     data = own_data.write_squad(tmp_path / "own.json", *questions, {"id": "bad"})
     model = str(tmp_path / "model")
     command = ["train", "--data", str(data), "--init", str(tiny_model), "--output", model]
-    assert console([*command, "--no-track", "--epochs", "1", "--negatives", "0", *SMALL]) == 0
+    command += ["--no-track", "--epochs", "1", "--negatives", "0", "--batch-size", "4"]
+    assert console([*command, *SMALL]) == 0
     out = capsys.readouterr().out
     assert "1 bad record is in " in out and "missing field 'question'" in out
     assert console(["tune", "--data", str(data), "--model", model, "--json"]) == 0
