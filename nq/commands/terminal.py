@@ -268,4 +268,5 @@ class ProgressBar:
         if not self._done:
             return f"{self._label}, {elapsed:.0f} s"
         done = self._done, self._total
-        return tqdm.format_meter(*done, elapsed, 0, prefix=self._label, unit=self._unit)
+        meter: str = tqdm.format_meter(*done, elapsed, 0, prefix=self._label, unit=self._unit)
+        return meter

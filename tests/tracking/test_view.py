@@ -14,12 +14,12 @@ import pytest
 
 from nq.tracking import history, start, view
 from nq.tracking.store import how_to_compare
+from tests.chromium import CHROMIUM, needs_chromium
 from tests.tracking.mlflow_stores import FirstRuns, stored
 from tests.tracking.test_server import Server
 
 pytestmark = pytest.mark.slow  # importing MLflow takes seconds
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 PROFILES = {"baseline": 120.5, "mixed+grappler": 60.25, "xla": 90.125}
 COLUMNS = [
     *("params.`profile`", "metrics.`time/total_s`", "metrics.`time/windows_per_s`"),
@@ -139,7 +139,7 @@ def shown(address: str, folder: Path, *options: str) -> str:
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium to open the page")
+@needs_chromium
 def test_the_link_opens_the_table_with_its_columns_sorted_by_time(
     server: Server, tmp_path: Path
 ) -> None:

@@ -82,22 +82,24 @@ def check(example: Example, one: Tokenizer, other: Tokenizer, config: WindowConf
 
 
 @few
+def settings_for(tokenizer: Tokenizer) -> WindowConfig:
+    """Returns small windows in the mode that the tokenizer is for."""
+    compat = "ours" if type(tokenizer).__name__ == "WordPieceTokenizer" else "bert-joint"
+    return dataclasses.replace(SMALL, compat=compat)
+
+
 @given(pages(), st.booleans())
 def test_windows_between_bert_and_mpnet(
     pair: tuple[Tokenizer, Tokenizer], example: Example, reverse: bool
 ) -> None:
     one, other = reversed(pair) if reverse else pair
-    compat = "ours" if type(one).__name__ == "WordPieceTokenizer" else "bert-joint"
-    check(example, one, other, dataclasses.replace(SMALL, compat=compat))
+    check(example, one, other, settings_for(one))
 
 
-@pytest.mark.parametrize("compat", ["ours", "bert-joint"])
-def test_text_that_spells_special_pieces(pair: tuple[Tokenizer, Tokenizer], compat: str) -> None:
-    if (type(pair[0]).__name__ == "WordPieceTokenizer") != (compat == "ours"):
-        pytest.skip("of the other mode")
+def test_text_that_spells_special_pieces(pair: tuple[Tokenizer, Tokenizer]) -> None:
     question = "who [SEP] </s> ice"
     example = page("<P> [SEP] </s> <s> [CLS] [UNK] [MASK] [unused5] ice </P>", question)
-    check(example, *pair, dataclasses.replace(SMALL, compat=compat))
+    check(example, *pair, settings_for(pair[0]))
 
 
 def test_real_vocabularies(tmp_path: Path) -> None:
