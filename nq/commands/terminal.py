@@ -224,7 +224,8 @@ class ProgressBar:
     def __init__(self, label: str, unit: str) -> None:
         from tqdm import tqdm
 
-        self._label, self._unit, self._started = label, f" {unit}", time.monotonic()
+        self._all = self._label = label
+        self._unit, self._started = f" {unit}", time.monotonic()
         self._done = self._total = 0
         self._bar = tqdm(desc=label, unit=self._unit, disable=None)
         self._ended = threading.Event()
@@ -251,6 +252,7 @@ class ProgressBar:
         """Ends the bar."""
         self._ended.set()
         self._thread.join()
+        self._bar.set_description_str(self._all, refresh=False)
         self._bar.close()
 
     def _beat(self) -> None:
