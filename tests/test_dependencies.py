@@ -59,9 +59,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "nq.records",
         *("nq.evaluation", "nq.formats", "nq.tracking"),
         *("nq.preprocess", "nq.preprocess.tokenizers"),
-        *("nq.model", "nq.inference", "nq.postprocess", "nq.analysis", "nq.report.html"),
+        *("nq.model", "nq.inference", "nq.postprocess", "nq.analysis", "nq.analysis.html"),
     ),
-    "nq.report.html": (
+    "nq.analysis.html": (
         *("nq.analysis", "nq.evaluation", "nq.files", "nq.formats", "nq.records", "nq.text"),
     ),
     "nq.report": ("nq.formats", "nq.records", "nq.runs", "nq.text", "nq.tracking"),

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nq import folders
+from nq.analysis.html.overview import kind_views, view
+from nq.analysis.html.page import PageWriter, parts_folder, remove_parts
+from nq.analysis.html.questions import Question, Scored
 from nq.analysis.losses import STAGES, Case, Stage, judge
 from nq.analysis.summary import Analysis, analyse
 from nq.analysis.traits import SOURCE, TRAITS
@@ -16,9 +19,6 @@ from nq.evaluation.labels import Label
 from nq.evaluation.nq_eval import Decision
 from nq.formats.streams import shown
 from nq.records import Example, ExampleId, Source
-from nq.report.html.overview import kind_views, view
-from nq.report.html.page import PageWriter, parts_folder, remove_parts
-from nq.report.html.questions import Question, Scored
 from nq.runs.evaluate import gold_labels
 from nq.runs.finished import FinishedRun, case, read_folder
 from nq.runs.parity import same_answers

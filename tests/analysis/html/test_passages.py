@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nq.analysis.html.passages import MAX_CHARS, Blocks, Segment, marked, span_text, spell
 from nq.formats.pages import page_from_record
 from nq.records import Candidate, Example, Span
-from nq.report.html.passages import MAX_CHARS, Blocks, Segment, marked, span_text, spell
 from nq.report.page_text import span_text as page_text
 from tests.analysis.example_cases import FIRST, PAGE, SECOND, THIRD
 

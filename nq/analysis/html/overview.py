@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nq.analysis.html.charts import Curve, Plot, curve, phases, plot_of
 from nq.analysis.losses import MEANING, Outcome, Stage
 from nq.analysis.summary import KINDS, Analysis
 from nq.analysis.text import COUNTS, loss, notes, number
 from nq.evaluation.nq_eval import Decision
-from nq.report.html.charts import Curve, Plot, curve, phases, plot_of
 from nq.text import format_bytes
 
 F1 = {

@@ -9,6 +9,9 @@ from typing import Any
 
 import orjson
 
+from nq.analysis.html.overview import kind_views, view
+from nq.analysis.html.page import PageWriter
+from nq.analysis.html.questions import Question, Scored
 from nq.analysis.losses import Case, StageOutputs, judge, judgments
 from nq.analysis.summary import analyse
 from nq.analysis.traits import TRAITS, traits
@@ -18,9 +21,6 @@ from nq.evaluation.labels import Span as LabelSpan
 from nq.formats import nbest
 from nq.preprocess.contexts import contexts
 from nq.records import Alternative, Example, Prediction, Source, Span, YesNo
-from nq.report.html.overview import kind_views, view
-from nq.report.html.page import PageWriter
-from nq.report.html.questions import Question, Scored
 from nq.runs.evaluate import gold_labels
 from tests.analysis.example_cases import FIRST, NULL, SECOND, annotation, page
 

@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import orjson
 
+from nq.analysis.html.entries import entries
+from nq.analysis.html.questions import Question
 from nq.analysis.summary import NOT_STATED
 from nq.files import atomic_write
-from nq.report.html.entries import entries
-from nq.report.html.questions import Question
 
 MAX_PAGE_BYTES = 7 << 20
 """Bytes of details that a page holds itself."""
@@ -149,7 +149,7 @@ def render(view: Mapping[str, Any], scripts: Mapping[str, bytes], has_parts: boo
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    loader = PackageLoader("nq.report.html")
+    loader = PackageLoader("nq.analysis.html")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
