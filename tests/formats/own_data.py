@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ QUESTIONS: list[dict[str, Any]] = [
 
 def squad(*questions: Any, context: Any = CONTEXT) -> dict[str, Any]:
     """Returns a SQuAD document with one paragraph."""
-    paragraph = {"context": context, "qas": list(questions or QUESTIONS)}
+    paragraph = {"context": context, "qas": copy.deepcopy(list(questions or QUESTIONS))}
     return {"version": "v2.0", "data": [{"title": "Skerry Point", "paragraphs": [paragraph]}]}
 
 
