@@ -167,10 +167,13 @@ def has_sign(folder: Path, kind: Kind) -> bool:
 
 
 def _has_file(folder: Path, pattern: str, keys: tuple[str, ...]) -> bool:
-    return any(
-        path.is_file() and (not keys or _read_json(path).keys() >= set(keys))
-        for path in folder.glob(pattern)
-    )
+    try:
+        return any(
+            path.is_file() and (not keys or _read_json(path).keys() >= set(keys))
+            for path in folder.glob(pattern)
+        )
+    except FileNotFoundError:  # another command has removed the folder meanwhile
+        return False
 
 
 def _read_json(path: Path) -> dict[str, Any]:
