@@ -239,6 +239,9 @@ class ProgressBar:
             new: units.
             total: how many units there are, as far as it is known.
         """
+        if not self._done:  # so that the speed is that of the units alone
+            self._started = time.monotonic()
+            self._bar.unpause()
         self._done, self._total = self._done + new, total
         self._bar.total = total
         self._bar.update(new)
