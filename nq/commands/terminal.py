@@ -224,7 +224,7 @@ class ProgressBar:
     def __init__(self, label: str, unit: str) -> None:
         from tqdm import tqdm
 
-        self._all = self._label = label
+        self._label = self._shown = label
         self._unit, self._started = f" {unit}", time.monotonic()
         self._done = self._total = 0
         self._bar = tqdm(desc=label, unit=self._unit, disable=None)
@@ -248,14 +248,14 @@ class ProgressBar:
 
     def phase(self, text: str) -> None:
         """Shows what goes on now in place of the label."""
-        self._label = text
+        self._shown = text
         self._bar.set_description_str(text, refresh=False)
 
     def close(self) -> None:
         """Ends the bar."""
         self._ended.set()
         self._thread.join()
-        self._bar.set_description_str(self._all, refresh=False)
+        self._bar.set_description_str(self._label, refresh=False)
         self._bar.close()
 
     def _beat(self) -> None:
@@ -271,7 +271,7 @@ class ProgressBar:
 
         elapsed = time.monotonic() - self._started
         if not self._done:
-            return f"{self._label}, {elapsed:.0f} s"
+            return f"{self._shown}, {elapsed:.0f} s"
         done = self._done, self._total
-        meter: str = tqdm.format_meter(*done, elapsed, 0, prefix=self._label, unit=self._unit)
+        meter: str = tqdm.format_meter(*done, elapsed, 0, prefix=self._shown, unit=self._unit)
         return meter

@@ -10,14 +10,13 @@ import contextlib
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import TextIO
 
 from nq.formats import passages, questions, text_gold
 from nq.formats.fields import Record, RecordError
 from nq.formats.kinds import binary_kind
 from nq.formats.limits import LIMITS, RecordLimits
-from nq.formats.lines import BOM, DAMAGED, open_bytes
+from nq.formats.lines import BOM, DAMAGED, open_bytes, share_of
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 COLUMNS = (
@@ -76,9 +75,8 @@ def rows(
     limits: RecordLimits = LIMITS,
 ) -> Iterator[tuple[int, Record | RecordError]]:
     """Yields the rows of a file with the numbers of their lines; see ``parquet.rows``."""
-    worker, workers = share
     with _open(path, limits) as rows_of_file:
-        yield from islice(islice(iter(rows_of_file), limit), worker, None, workers)
+        yield from share_of(rows_of_file, share, limit)
 
 
 @contextlib.contextmanager

@@ -8,8 +8,8 @@ import io
 import itertools
 import re
 import zlib
-from collections.abc import Iterator
-from typing import IO, cast
+from collections.abc import Iterable, Iterator
+from typing import IO, TypeVar, cast
 
 import numpy as np
 import orjson
@@ -24,6 +24,8 @@ BUFFER_BYTES = 1 << 16
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 
+T = TypeVar("T")
+
 
 def rows(
     path: str,
@@ -32,9 +34,19 @@ def rows(
     limits: RecordLimits = LIMITS,
 ) -> Iterator[tuple[int, bytes | RecordError]]:
     """Yields the lines of a file that are not blank with their numbers; see ``parquet.rows``."""
+    return share_of(nonblank_lines(path, limits), share, limit)
+
+
+def share_of(records: Iterable[T], share: tuple[int, int], limit: int | None) -> Iterator[T]:
+    """Yields what one of several parallel readers reads of the records of a file.
+
+    Args:
+        records: all records.
+        share: ``(i, n)`` yields every n-th record, from the i-th on.
+        limit: the number of records after which to stop, those of all readers together.
+    """
     worker, workers = share
-    lines = itertools.islice(nonblank_lines(path, limits), limit)
-    return itertools.islice(lines, worker, None, workers)
+    return itertools.islice(itertools.islice(records, limit), worker, None, workers)
 
 
 def nonblank_lines(path: str, limits: RecordLimits) -> Iterator[tuple[int, bytes | RecordError]]:

@@ -19,7 +19,7 @@ import orjson
 
 from nq.formats.fields import Record, RecordError, check_type, get, optional_text
 from nq.formats.limits import LIMITS, RecordLimits
-from nq.formats.lines import nonblank_lines, parse_line
+from nq.formats.lines import nonblank_lines, parse_line, share_of
 from nq.formats.squad import questions_of
 
 MAX_LINES = 100
@@ -55,9 +55,7 @@ def rows(
     limits: RecordLimits = LIMITS,
 ) -> Iterator[tuple[int, Record | RecordError]]:
     """Yields the questions of a file with their numbers, from 1; see ``parquet.rows``."""
-    worker, workers = share
-    numbered = islice(enumerate(_questions(path, limits), 1), limit)
-    return islice(numbered, worker, None, workers)
+    return share_of(enumerate(_questions(path, limits), 1), share, limit)
 
 
 def _questions(path: str, limits: RecordLimits) -> Iterator[Record | RecordError]:

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 from nq.formats.fields import Record, RecordError, get, optional_text
 from nq.formats.limits import LIMITS, RecordLimits
-from nq.formats.lines import BOM, DAMAGED, open_bytes, parse_line
+from nq.formats.lines import BOM, DAMAGED, open_bytes, parse_line, share_of
 
 _SCALAR = rb"\"(?:[^\"\\]|\\.)*+\"|[\w.+-]++"
 _START = re.compile(
@@ -41,9 +40,7 @@ def rows(
     limits: RecordLimits = LIMITS,
 ) -> Iterator[tuple[int, Record | RecordError]]:
     """Yields the questions of a file with their numbers, from 1; see ``parquet.rows``."""
-    worker, workers = share
-    numbered = islice(enumerate(_questions(path, limits), 1), limit)
-    return islice(numbered, worker, None, workers)
+    return share_of(enumerate(_questions(path, limits), 1), share, limit)
 
 
 def _questions(path: str, limits: RecordLimits) -> Iterator[Record | RecordError]:

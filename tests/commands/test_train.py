@@ -309,7 +309,7 @@ def test_the_best_weights_on_held_out_questions_are_kept(
         (["--dev", "data.jsonl", "--evaluate-every", "0"], 2, "must be at least 1, got 0"),
         (["--dev", "missing.jsonl"], 1, "no file matches missing.jsonl"),
         (["--dev", "without.jsonl"], 1, "no annotations in without.jsonl: give annotated"),
-        (["--dev", "out/x.jsonl"], 1, "out"),
+        (["--dev", "out/x.jsonl"], 1, "no file matches out/x.jsonl"),
     ],
 )
 def test_held_out_questions_that_measure_nothing_are_one_line(
