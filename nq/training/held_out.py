@@ -19,6 +19,7 @@ from nq.config import DecisionConfig, WindowConfig
 from nq.errors import DamagedError
 from nq.formats import inputs
 from nq.formats.predictions import encode_prediction
+from nq.formats.questions import PageFolder
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation
 from nq.inference.network import Network
@@ -51,12 +52,14 @@ class HeldOutQuestions:
         files: annotated input files.
         tokenizer, windows: how pages become windows.
         network: the model in training; its present weights are measured.
+        pages: the pages that questions name.
     """
 
     files: Sequence[str]
     tokenizer: Tokenizer
     windows: WindowConfig
     network: Network
+    pages: PageFolder | None = None
 
     def measure(self) -> Figures:
         """Returns the figures ``MEASURED`` of the model.
@@ -86,14 +89,15 @@ class HeldOutQuestions:
         """
         bad = sum(not isinstance(item, Example) for item in self._items())
         if bad:
-            log.warning("%d bad records in the held-out files are skipped", bad)
+            log.warning("bad records of the held-out files, which are skipped: %d", bad)
         if not any(item.annotations for item in self._items() if isinstance(item, Example)):
             raise ValueError(
                 f"no annotations in {', '.join(self.files)}: give annotated questions to --dev"
             )
 
     def _items(self) -> Iterator[Any]:
-        return (item for file in self.files for _, item in inputs.read_records(file))
+        for file in self.files:
+            yield from (item for _, item in inputs.read_records(file, pages=self.pages))
 
     def _windows(self) -> Iterator[tuple[Example, Columns]]:
         for item in self._items():

@@ -146,7 +146,7 @@ def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingR
     ):
         inputs.check_files(files)
         inputs.check_records(files, job.limit, job.pages)
-        inputs.mention_unnamed_pages(files, job.pages)
+        inputs.mention_unnamed_pages((*files, *dev), job.pages)
         return _train(job, tuple(files), tuple(dev), card, track)
 
 
@@ -275,13 +275,14 @@ def _other_identity(
     job: TrainingJob, dev: Sequence[str], teacher: Teacher | None
 ) -> dict[str, Any]:
     """Returns what the result depends on besides ``identity``: teacher and held-out questions."""
-    from nq.formats.inputs import sha256
+    from nq.preprocess.request import Request
 
     identity: dict[str, Any] = {}
     if teacher:
         identity["teacher"] = {**teacher.identity, **job.distillation.to_dict()}
     if dev:
-        identity |= {"dev": [sha256(path) for path in dev], "evaluate_every": job.evaluate_every}
+        request = Request(tuple(dev), str(job.init), job.windows, pages=job.pages)
+        identity |= {"dev": request.description, "evaluate_every": job.evaluate_every}
     return identity
 
 
@@ -331,7 +332,7 @@ def _evaluations(
     from nq.training.held_out import BEST_WEIGHTS, Evaluations, HeldOutQuestions
     from nq.training.loop import STATE_FOLDER
 
-    questions = HeldOutQuestions(files, tokenizer, job.windows, network)
+    questions = HeldOutQuestions(files, tokenizer, job.windows, network, job.pages)
     questions.check()
     file = job.output / STATE_FOLDER / BEST_WEIGHTS
     return Evaluations(

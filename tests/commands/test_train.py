@@ -280,7 +280,7 @@ def test_the_best_weights_on_held_out_questions_are_kept(
     recipe += ["--save-every", "15", "--learning-rate", "5e-3", "--dropout", "0"]
     assert console(["train", *recipe, "--output", "whole", "--tracking-uri", "sqlite:///w.db"]) == 0
     out, err = capsys.readouterr()
-    assert err.count("1 bad records in the held-out files are skipped") == 1
+    assert err.count("bad records of the held-out files, which are skipped: 1") == 1
     whole = json.loads(out)
     figures = curve("sqlite:///w.db", name="dev/micro_f1")
     steps = whole["steps"]
@@ -310,6 +310,8 @@ def test_the_best_weights_on_held_out_questions_are_kept(
         (["--dev", "missing.jsonl"], 1, "no file matches missing.jsonl"),
         (["--dev", "without.jsonl"], 1, "no annotations in without.jsonl: give annotated"),
         (["--dev", "out/x.jsonl"], 1, "no file matches out/x.jsonl"),
+        (["--dev", "named.jsonl"], 1, "no annotations in named.jsonl: give annotated"),
+        (["--dev", "named.jsonl", "--pages", "pages", "--batch-size", "99"], 1, "one batch of 99"),
     ],
 )
 def test_held_out_questions_that_measure_nothing_are_one_line(
@@ -324,6 +326,10 @@ def test_held_out_questions_that_measure_nothing_are_one_line(
     monkeypatch.chdir(tmp_path)
     record = json.loads(bundled_sample().read_text(encoding="utf-8").splitlines()[0])
     Path("data.jsonl").write_text(json.dumps(record), encoding="utf-8")
+    Path("pages").mkdir()
+    Path("pages", "tower.txt").write_text("The tower was first lit in 1889.", encoding="utf-8")
+    named = {"question": "when was it lit", "page": "tower", "answers": ["1889"]}
+    Path("named.jsonl").write_text(json.dumps(named), encoding="utf-8")
     del record["annotations"]
     Path("without.jsonl").write_text(json.dumps(record), encoding="utf-8")
     recipe = ["--data", "data.jsonl", "--init", str(tiny_model), "--output", "out", "--no-track"]
