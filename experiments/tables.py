@@ -38,7 +38,7 @@ from nq.errors import Error
 ROOT = Path(__file__).parents[1]
 RESULTS = Path("experiments/results")
 BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-PACKAGES = ("nq", "tensorflow", "tensorflow-cpu", "keras", "numpy", "openvino", "onnxruntime")
+PACKAGES = ("nq-pipeline", "tensorflow", "tensorflow-cpu", "keras", "numpy", "openvino", "onnxruntime")
 KEYS = ("command", "date", "machine", "versions", "result")
 COMPARED = ("baseline", "mixed+buckets+openvino")
 PARTS = ("long", "short")
@@ -340,10 +340,10 @@ def tune(result: ResultFile) -> str:
             ("short answer F1", "short"),
         )
     ]
-    error = [
-        " / ".join(f"{result[f'odd_{part}_calibration_error{end}']:.3f}" for part in PARTS)
-        for end in ("", "_by_chance")
-    ]
+    error, by_chance, auc = (
+        " / ".join(f"{result[f'odd_{part}_{name}']:.3f}" for part in PARTS)
+        for name in ("calibration_error", "calibration_error_by_chance", "auc")
+    )
     return markdown(
         (
             f"{result['odd_examples']} examples",
@@ -356,8 +356,9 @@ def tune(result: ResultFile) -> str:
             "",
             f"{result['odd_yes_no_accuracy']:.3f}",
         ),
-        ("expected calibration error, long / short", error[0], ""),
-        ("expected error of a perfectly calibrated model on so few examples", error[1], ""),
+        ("expected calibration error, long / short", error, ""),
+        ("expected error of a perfectly calibrated model on so few examples", by_chance, ""),
+        ("area under the ROC curve: right against wrong answers, long / short", auc, ""),
     )
 
 

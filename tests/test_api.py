@@ -30,7 +30,7 @@ ANSWERS = {
     "when was it first lit": "4 May 1874",
     "who was the last keeper": "Tom Hale",
 }
-SAMPLE_METRICS = {"micro_f1": 0.742, "long-answer-f1": 0.877, "short-answer-f1": 0.576}
+SAMPLE_METRICS = {"micro_f1": 0.754, "long-answer-f1": 0.877, "short-answer-f1": 0.596}
 """Of the bundled model on the bundled sample; an answer more or less changes them by 0.01."""
 THREADS = 8
 

@@ -32,6 +32,8 @@ TUNE = {
         "long_calibration_error_by_chance": 0.063,
         "short_calibration_error": 0.067,
         "short_calibration_error_by_chance": 0.052,
+        "long_auc": 0.839,
+        "short_auc": 0.851,
         "yes_no_questions": 24,
         "yes_no_accuracy": 0.708,
     }.items()
