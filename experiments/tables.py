@@ -22,7 +22,6 @@ import datetime
 import importlib.metadata
 import json
 import os
-import platform
 import re
 import shlex
 import subprocess
@@ -32,13 +31,22 @@ from pathlib import Path
 from typing import Any
 
 from experiments.text_tables import markdown
+from nq import processor
 from nq.commands import arguments, terminal
 from nq.errors import Error
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path("experiments/results")
 BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-PACKAGES = ("nq-pipeline", "tensorflow", "tensorflow-cpu", "keras", "numpy", "openvino", "onnxruntime")
+PACKAGES = (
+    "nq-pipeline",
+    "tensorflow",
+    "tensorflow-cpu",
+    "keras",
+    "numpy",
+    "openvino",
+    "onnxruntime",
+)
 KEYS = ("command", "date", "machine", "versions", "result")
 COMPARED = ("baseline", "mixed+buckets+openvino")
 PARTS = ("long", "short")
@@ -198,11 +206,9 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
 def machine() -> str:
     """Returns a description of this machine: cores, processor, and its vector instructions."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    info = Path("/proc/cpuinfo")
-    text = info.read_text(encoding="utf-8") if info.is_file() else ""
-    model = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
-    flags = [flag for flag in ("avx2", "avx512_bf16", "avx512_vnni", "amx_bf16") if flag in text]
-    return ", ".join([f"{cores} cores of {model[1] if model else platform.machine()}", *flags])
+    known = processor.flags()
+    flags = [flag for flag in ("avx2", "avx512_bf16", "avx512_vnni", "amx_bf16") if flag in known]
+    return ", ".join([f"{cores} cores of {processor.name()}", *flags])
 
 
 def versions() -> dict[str, str]:

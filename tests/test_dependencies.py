@@ -22,6 +22,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "nq.errors": (),
     "nq.interruption": (),
     "nq.json_files": (),
+    "nq.processor": (),
     "nq.records": (),
     "nq.text": (),
     "nq.extras": ("nq.errors",),
@@ -51,12 +52,12 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("nq.postprocess", "nq.runs"),
     ),
     "nq.inference": (
-        *("nq.config", "nq.errors", "nq.extras", "nq.records", "nq.text"),
+        *("nq.config", "nq.errors", "nq.extras", "nq.processor", "nq.records", "nq.text"),
         *("nq.model", "nq.postprocess", "nq.preprocess.tokenizers"),
     ),
     "nq.runs": (
         *("nq", "nq.checksums", "nq.config", "nq.errors", "nq.files", "nq.folders"),
-        "nq.records",
+        *("nq.processor", "nq.records"),
         *("nq.evaluation", "nq.formats", "nq.tracking"),
         *("nq.preprocess", "nq.preprocess.tokenizers"),
         *("nq.model", "nq.inference", "nq.postprocess", "nq.analysis", "nq.analysis.html"),

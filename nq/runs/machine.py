@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 from collections import defaultdict
 from pathlib import Path
+
+from nq import processor
 
 PROC = Path("/proc")
 KIB = 1 << 10
@@ -14,12 +15,7 @@ KIB = 1 << 10
 
 def machine() -> str:
     """Returns the processor and the number of its cores that this process may use."""
-    try:
-        lines = (PROC / "cpuinfo").read_text(encoding="utf-8").splitlines()
-        processor = next(x for x in lines if x.startswith("model name")).partition(":")[2].strip()
-    except (OSError, StopIteration):
-        processor = platform.processor()
-    return f"{processor}, {len(os.sched_getaffinity(0))} cores"
+    return f"{processor.name()}, {len(os.sched_getaffinity(0))} cores"
 
 
 def tree_memory_bytes(root: int) -> int:

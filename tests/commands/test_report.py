@@ -20,6 +20,7 @@ from nq.config import DecisionConfig, RankingWeights
 from nq.runs.result import REPORT
 from nq.runs.score_store import KEYS
 from nq.tracking.store import import_mlflow
+from tests.terminal_output import without_progress
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = 8
@@ -97,7 +98,7 @@ def test_the_report_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_
     result = json.loads(process.stdout)
     logged = (tmp_path / "run" / REPORT).read_bytes()
     process = command("nq", "report", "run", "--json", folder=tmp_path)
-    assert (process.returncode, process.stderr) == (0, "")
+    assert (process.returncode, without_progress(process.stderr)) == (0, "")
     assert (tmp_path / "run" / REPORT).read_bytes() == logged
     report = json.loads(process.stdout)
     analysis = report["analysis"]

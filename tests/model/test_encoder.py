@@ -66,7 +66,7 @@ def test_ids_in_the_padding_change_nothing() -> None:
 def test_half_precision_stays_near_float32_and_masks_padding(dtype: str) -> None:
     exact, half = encode(encoder_model(), ROWS), encode(encoder_model(dtype=dtype), ROWS)
     errors = np.abs(half - exact)[ROWS["input_mask"] > 0]
-    largest, mean = (0.2, 0.02) if "bf" in dtype else (0.03, 0.003)
+    largest, mean = (0.4, 0.03) if "bf" in dtype else (0.03, 0.003)
     assert errors.max() < largest and 0 < errors.mean() < mean
     assert exact.std() > 1
 

@@ -18,7 +18,7 @@ from nq.tracking.store import ENVIRONMENT, absolute
 
 VARIABLES = {"MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_HTTP_REQUEST_TIMEOUT"}
 VARIABLES |= ENVIRONMENT.keys()
-QUICK_S = 5.0  # maximum delay by a store that fails, on a busy machine
+QUICK_S = 20.0  # maximum delay by a store that fails, on a busy machine; MLflow waits a minute
 
 COMMAND = """
 import sys

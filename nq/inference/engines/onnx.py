@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from nq import processor
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Step
 from nq.inference.engines.exported import with_reduction
@@ -65,7 +66,12 @@ class Engine:
         before = logging.root.manager.disable
         logging.disable(logging.WARNING)  # it recommends a step that is unnecessary here
         try:
-            quantize_dynamic(str(path), str(quantized), weight_type=QuantType.QInt8)
+            quantize_dynamic(
+                str(path),
+                str(quantized),
+                weight_type=QuantType.QInt8,
+                reduce_range=processor.saturates_int8_products(),
+            )
         finally:
             logging.disable(before)
         operations = {node.op_type for node in onnx.load(str(quantized)).graph.node}

@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from nq import processor
+from nq.errors import Error
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Step
 from nq.inference.engines.exported import with_reduction
 from nq.inference.profile import ProfileNotInForceError
 from nq.inference.scorer import Rows
 
+CAPABILITIES = "OPTIMIZATION_CAPABILITIES"
 HINTS = {"float32": "f32", "bfloat16": "bf16"}
 RUNTIME = {"float32": {"f32"}, "bfloat16": {"bf16"}, "int8": {"i8", "u8"}}
 PRODUCTS = ("FullyConnected", "MatMul")
@@ -40,6 +43,11 @@ class Engine:
         self.precision = "int8" if profile.changes.int8 else profile.precision("CPU")
         self._hint = HINTS[profile.precision("CPU")]
         self._core = openvino.Core()
+        if self._hint == "bf16" and "BF16" not in self._core.get_property("CPU", CAPABILITIES):
+            raise Error(
+                f"profile {profile}: this processor ({processor.name()}) has no bfloat16, "
+                "which OpenVINO needs: leave out mixed"
+            )
         self._converted: Any = None
 
     def compiled(self, shape: Shape) -> Step:
@@ -83,12 +91,16 @@ class Engine:
         ]
         with _quiet():
             import nncf
+            from nncf.quantization.advanced_parameters import AdvancedQuantizationParameters
 
+            halved = nncf.OverflowFix.ENABLE  # 7 bits of the weights are used
+            overflow_fix = halved if processor.saturates_int8_products() else None
             return nncf.quantize(
                 model,
                 nncf.Dataset(windows),
                 subset_size=len(windows),
                 model_type=nncf.ModelType.TRANSFORMER,
+                advanced_parameters=AdvancedQuantizationParameters(overflow_fix=overflow_fix),
                 ignored_scope=nncf.IgnoredScope(patterns=[NOT_IN_8_BITS]),
             )
 
