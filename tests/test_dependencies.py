@@ -53,7 +53,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "nq.inference": (
         *("nq.config", "nq.errors", "nq.extras", "nq.processor", "nq.records", "nq.text"),
-        *("nq.model", "nq.postprocess", "nq.preprocess.tokenizers"),
+        *("nq.model", "nq.postprocess", "nq.preprocess", "nq.preprocess.tokenizers"),
     ),
     "nq.runs": (
         *("nq", "nq.checksums", "nq.config", "nq.errors", "nq.files", "nq.folders"),

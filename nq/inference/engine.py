@@ -26,12 +26,14 @@ class Computation:
         profile: the optimizations.
         reduction: reduces the logits.
         calibration: returns windows of real data, for an engine that is calibrated.
+        threads: that compute one operation; by default as many as the engine chooses.
     """
 
     network: Network
     profile: Profile
     reduction: Reduction
     calibration: Callable[[], Rows] = dict
+    threads: int | None = None
 
 
 class Engine(Protocol):

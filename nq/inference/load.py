@@ -21,8 +21,11 @@ from nq.inference.rescore import RescoringScorer, exact_profile
 from nq.inference.scorer import Rows, Scorer
 from nq.inference.top_k import TopK
 from nq.model import checkpoint, joint
+from nq.model.cascade import ReaderModel
 from nq.postprocess.decision import RULES, check_rule
+from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Example, Features
 
 log = logging.getLogger(__name__)
@@ -56,6 +59,7 @@ class ModelLoader:
         calibration: returns windows of real data, on which an 8-bit engine is calibrated.
         reader: reads the blocks that this model ranks best, under the same profile.
         reduction: what leaves the device; by default what the decision needs.
+        threads: that compute one operation; by default as many as the engine chooses.
     """
 
     folder: Path
@@ -66,6 +70,7 @@ class ModelLoader:
     calibration: Callable[[], Rows]
     reader: ReaderLoader | None = None
     reduction: Reduction | None = None
+    threads: int | None = None
 
     def scorer(self, profile: Profile) -> Scorer:
         """Returns the model under a profile, wrapped for pruning and rescoring if it has them.
@@ -109,6 +114,7 @@ class ModelLoader:
             profile,
             self.reduction or TopK(rule.k, rule.text_only),
             self.calibration,
+            self.threads,
         )
         shape = Shape(self.batch_size, self.windows.max_seq_length)
         return Predictor(
@@ -127,3 +133,26 @@ class ModelLoader:
         if report.unexpected:
             log.info("tensors of the checkpoint without use: %s", ", ".join(report.unexpected))
         return Network(config, model)
+
+
+def reader_loader(
+    reader: ReaderModel,
+    batch_size: int,
+    calibration: Callable[[], Rows],
+    threads: int | None = None,
+) -> ReaderLoader:
+    """Returns the loader of a cascade's reader.
+
+    Args:
+        reader: its folder, its windows and the decision of both models.
+        batch_size: windows in a batch.
+        calibration, threads: see ``ModelLoader``.
+    """
+    tokenizer = load_tokenizer(reader.folder, reader.windows.compat)
+    settings = reader.windows, reader.decision, batch_size, calibration
+    model = ModelLoader(reader.folder, tokenizer, *settings, threads=threads)
+
+    def reader_features(example: Example) -> Features:
+        return features(example, tokenizer, reader.windows)
+
+    return ReaderLoader(model, reader_features, reader.decision)

@@ -65,12 +65,16 @@ class Counters:
     rescore_s: float = 0.0
     reader_s: float = 0.0
 
+    def __sub__(self, earlier: Counters) -> Counters:
+        """Returns what was done since ``earlier``, a copy of these counters."""
+        return Counters(**{n: x - getattr(earlier, n) for n, x in vars(self).items()})
+
 
 class Scorer(Protocol):
     """Scores the windows of whole examples.
 
     Attributes:
-        network: the model that is run.
+        network: the model that is run; ``None`` where other processes run it.
         counters: of this scorer and those that it wraps.
         precision: compute type of the matrix products.
         device: ``CPU`` or ``GPU``.
@@ -78,12 +82,14 @@ class Scorer(Protocol):
         part_batches: batches that one call should have at least, for efficiency.
     """
 
-    network: Network
     counters: Counters
     precision: str
     device: str
     batch_size: int
     part_batches: int
+
+    @property
+    def network(self) -> Network | None: ...
 
     def scores(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress

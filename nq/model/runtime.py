@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 from nq.errors import Error
 from nq.extras import DISTRIBUTION, install
@@ -16,12 +17,19 @@ from nq.extras import DISTRIBUTION, install
 INSTALL = f"{install('cpu')} (or '{DISTRIBUTION}[gpu]' for an NVIDIA GPU)"
 
 
-def import_tensorflow() -> ModuleType:
+def import_tensorflow(threads: int | None = None) -> ModuleType:
     """Imports TensorFlow without the lines that it prints at start-up.
 
+    Args:
+        threads: that compute one operation, in TensorFlow and OpenMP; by default as many as there
+            are cores, or as were set before.
+
     Raises:
-        Error: TensorFlow is not installed, or broken; the message says what to run.
+        Error: TensorFlow is not installed, or broken; the message says what to run. Or it runs
+            already with another number of threads.
     """
+    if threads is not None and "tensorflow" not in sys.modules:
+        os.environ.update(thread_environment(threads))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     try:
@@ -35,8 +43,41 @@ def import_tensorflow() -> ModuleType:
         raise Error(f"TensorFlow is broken ({error}): {INSTALL}") from error
     if not hasattr(tensorflow, "__version__"):  # an uninstallation can leave an empty folder
         raise Error(f"TensorFlow is not installed: {INSTALL}")
+    if threads is not None:
+        _set_threads(tensorflow, threads)
     module: ModuleType = tensorflow
     return module
+
+
+def thread_environment(threads: int) -> dict[str, str]:
+    """Returns the environment variables that libraries read for their threads when they start.
+
+    Args:
+        threads: that compute one operation; operations do not run beside each other.
+    """
+    return {
+        "TF_NUM_INTRAOP_THREADS": str(threads),
+        "TF_NUM_INTEROP_THREADS": "1",
+        "OMP_NUM_THREADS": str(threads),
+    }
+
+
+def _set_threads(tensorflow: Any, threads: int) -> None:
+    """Sets TensorFlow's threads and reads them back.
+
+    Raises:
+        Error: it has computed with another number already.
+    """
+    config = tensorflow.config.threading
+    with contextlib.suppress(RuntimeError):  # it has started
+        config.set_intra_op_parallelism_threads(threads)
+        config.set_inter_op_parallelism_threads(1)
+    actual = config.get_intra_op_parallelism_threads()
+    if actual != threads:
+        raise Error(
+            f"TensorFlow runs in this process with {actual or 'its own number of'} threads already "
+            f"and cannot change to {threads}: start a new process, or give instances=1"
+        )
 
 
 @contextlib.contextmanager

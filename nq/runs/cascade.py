@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from nq.formats import inputs
 from nq.inference.scorer import concatenate, feature_rows
+from nq.model.cascade import ReaderModel
 from nq.model.folder import weights_digest
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
-from nq.records import Columns, Example, Features
+from nq.records import Columns, Example
 from nq.runs.job import Job
 
 if TYPE_CHECKING:
@@ -40,21 +41,18 @@ def reader_loader(job: Job) -> ReaderLoader | None:
     reader = job.reader_model
     if reader is None:
         return None
-    from nq.inference.load import ModelLoader, ReaderLoader
+    from nq.inference import load
 
-    folder, windows, decision = reader.folder, reader.windows, reader.decision
-    tokenizer = load_tokenizer(folder, windows.compat)
+    return load.reader_loader(reader, job.batch_size, lambda: reader_calibration(job, reader))
 
-    def reader_features(example: Example) -> Features:
-        return features(example, tokenizer, windows)
 
-    def calibration() -> Columns:
-        readers = (inputs.read_records(path, pages=job.pages) for path in job.files)
-        records = (record for reader in readers for _, record in reader)
-        examples = islice((r for r in records if isinstance(r, Example)), CALIBRATION_EXAMPLES)
-        rows = concatenate([feature_rows(reader_features(example)) for example in examples])
-        step = -(-len(rows["window_ids"]) // CALIBRATION_WINDOWS)
-        return {name: column[::step] for name, column in rows.items()}
-
-    model = ModelLoader(folder, tokenizer, windows, decision, job.batch_size, calibration)
-    return ReaderLoader(model, reader_features, decision)
+def reader_calibration(job: Job, reader: ReaderModel) -> Columns:
+    """Returns windows of a job's first examples as the reader has them."""
+    tokenizer = load_tokenizer(reader.folder, reader.windows.compat)
+    readers = (inputs.read_records(path, pages=job.pages) for path in job.files)
+    records = (record for one in readers for _, record in one)
+    examples = islice((r for r in records if isinstance(r, Example)), CALIBRATION_EXAMPLES)
+    windows = [feature_rows(features(e, tokenizer, reader.windows)) for e in examples]
+    rows = concatenate(windows)
+    step = -(-len(rows["window_ids"]) // CALIBRATION_WINDOWS)
+    return {name: column[::step] for name, column in rows.items()}

@@ -48,6 +48,9 @@ class Engine:
 
         options = onnxruntime.SessionOptions()
         options.log_severity_level = ERRORS_ONLY
+        if self.computation.threads is not None:
+            options.intra_op_num_threads = self.computation.threads
+            options.inter_op_num_threads = 1
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.onnx"
             export(self.computation.network.model, path, ONNX)

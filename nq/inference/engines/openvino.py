@@ -20,6 +20,8 @@ from nq.inference.engines.exported import with_reduction
 from nq.inference.profile import ProfileNotInForceError
 from nq.inference.scorer import Rows
 
+log = logging.getLogger(__name__)
+
 CAPABILITIES = "OPTIMIZATION_CAPABILITIES"
 HINTS = {"float32": "f32", "bfloat16": "bf16"}
 RUNTIME = {"float32": {"f32"}, "bfloat16": {"bf16"}, "int8": {"i8", "u8"}}
@@ -49,6 +51,7 @@ class Engine:
                 "which OpenVINO needs: leave out mixed"
             )
         self._converted: Any = None
+        self._has_warned = False
 
     def compiled(self, shape: Shape) -> Step:
         """See ``nq.inference.engine.Engine.compiled``."""
@@ -57,9 +60,14 @@ class Engine:
             set_input(model, "input_mask", np.ones((shape.batch_size, shape.length), np.int32))
         names = [node.any_name for node in model.inputs]
         model.reshape({name: [shape.batch_size, shape.length] for name in names})
-        options = {"INFERENCE_PRECISION_HINT": self._hint, "PERFORMANCE_HINT": "LATENCY"}
+        options = {
+            "INFERENCE_PRECISION_HINT": self._hint,
+            "PERFORMANCE_HINT": "LATENCY",
+            **thread_options(self.computation.threads),
+        }
         compiled = self._core.compile_model(model, "CPU", options)
         self._check_in_force(compiled)
+        self._check_threads(compiled)
         outputs = {name: compiled.output(name) for name in OUTPUTS}
 
         def logits(rows: Rows) -> dict[str, Any]:
@@ -122,6 +130,25 @@ class Engine:
                 sorted(types),
                 " or ".join(sorted(expected)),
             )
+
+    def _check_threads(self, compiled: Any) -> None:
+        """Logs once if OpenVINO has other threads than those that it was told to have."""
+        expected = thread_options(self.computation.threads)
+        actual = {name: compiled.get_property(name) for name in expected}
+        if actual != expected and not self._has_warned:
+            self._has_warned = True
+            log.warning("OpenVINO does not take %s: it has %s", expected, actual)
+
+
+def thread_options(threads: int | None) -> dict[str, Any]:
+    """Returns OpenVINO's settings for so many threads; none for its own choice.
+
+    OpenVINO would bind its threads to cores of its choice; without that they stay on the cores of
+    the process.
+    """
+    if threads is None:
+        return {}
+    return {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "ENABLE_CPU_PINNING": False}
 
 
 def converted(model: Any) -> Any:

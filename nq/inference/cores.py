@@ -1,0 +1,64 @@
+"""Cores and threads: which instance runs on which cores, and what holds in a process."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+THREADS = Path("/proc/self/task")
+
+
+def available() -> tuple[int, ...]:
+    """Returns the numbers of the cores that this process may use, ascending."""
+    return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def divided(cores: tuple[int, ...], instances: int, threads: int) -> list[tuple[int, ...]]:
+    """Returns the cores of each instance, as many as it has threads.
+
+    They are disjoint as long as there are enough; then the first cores are shared.
+
+    Args:
+        cores: all of them.
+        instances: number of instances.
+        threads: of each instance.
+
+    >>> divided((0, 1, 2, 3), 2, 2), divided((4, 6), 3, 1), divided((4, 6), 1, 3)
+    ([(0, 1), (2, 3)], [(4,), (6,), (4,)], [(4, 6)])
+    """
+    numbers = [range(i * threads, (i + 1) * threads) for i in range(instances)]
+    return [tuple(sorted({cores[n % len(cores)] for n in some})) for some in numbers]
+
+
+def warn_if_too_few(instances: int, threads: int) -> None:
+    """Logs a warning if this process may use fewer cores than there are threads."""
+    wanted, there = instances * threads, len(available())
+    if wanted > there:
+        log.warning(
+            "%d instance%s of %d thread%s on %d core%s: they wait for each other; give fewer",
+            *(instances, "s" * (instances > 1), threads, "s" * (threads > 1)),
+            *(there, "s" * (there > 1)),
+        )
+
+
+def shown(cores: tuple[int, ...]) -> str:
+    """Returns cores in words.
+
+    >>> shown((3,)), shown((0, 1, 2, 7))
+    ('core 3', 'cores 0, 1, 2, 7')
+    """
+    return f"core{'s' if len(cores) > 1 else ''} {', '.join(map(str, cores))}"
+
+
+def threads_elsewhere(cores: tuple[int, ...]) -> int:
+    """Returns how many threads of this process may run on other cores too."""
+    elsewhere = 0
+    for path in THREADS.iterdir():
+        try:
+            elsewhere += not os.sched_getaffinity(int(path.name)) <= set(cores)
+        except ProcessLookupError:  # it has just ended
+            continue
+    return elsewhere
