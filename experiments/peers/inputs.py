@@ -17,8 +17,7 @@ from nq.errors import Error
 from nq.formats.tfrecord import decode_records, inference_shapes
 from nq.formats.tfrecord_file import read_records
 from nq.inference.batches import Shape, by_length
-from nq.inference.predictor import PART_BATCHES
-from nq.inference.scorer import concatenate
+from nq.inference.scorer import PART_BATCHES, concatenate
 from nq.model import checkpoint, joint
 from nq.model.convert import LoadedModel, write_hugging_face
 from nq.preprocess.prepare import Request, prepare

@@ -28,6 +28,7 @@ def parser() -> Parser:
             "nq answer --data dev.jsonl.gz --profile mixed+buckets+openvino+rescore",
             "nq answer --data 'dev/*.jsonl.gz' --model base --limit 100 --formats nbest",
             "nq answer --data dev.jsonl.gz --profile mixed+xla --against baseline",
+            "nq answer --data dev.jsonl.gz --instances auto",
         ),
         notes=arguments.PROFILES_HELP,
         resumable=True,
@@ -55,6 +56,7 @@ def parser() -> Parser:
         help="folder of runs and the windows that they share (default: runs)",
     )
     arguments.add_batch_size(parser)
+    arguments.add_instances(parser)
     arguments.add_limit(parser, "answer")
     arguments.add_workers(parser)
     parser.add_argument(
@@ -133,6 +135,8 @@ def answer(args: argparse.Namespace) -> int:
         reader=args.reader,
         read_blocks=args.read_blocks,
         pages=arguments.pages(args),
+        instances=args.instances,
+        threads=args.threads,
     )
     decision = replace(job.decision, rule=args.decision or job.decision.rule)
     job = replace(

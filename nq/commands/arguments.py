@@ -160,6 +160,28 @@ def add_workers(parser: argparse.ArgumentParser, note: str = "") -> None:
     parser.add_argument("--workers", type=positive, metavar="N", help=text)
 
 
+def add_instances(parser: argparse._ActionsContainer) -> None:
+    """Adds ``--instances`` and ``--threads``."""
+    parser.add_argument(
+        "--instances",
+        type=_instances,
+        metavar="N",
+        help="processes that share the windows, each on cores of its own; auto: as many as there "
+        "are cores for; default: this process alone",
+    )
+    parser.add_argument(
+        "--threads",
+        type=positive,
+        metavar="T",
+        help="threads of each instance, or of this process without --instances; default: those for "
+        "which there are cores; with --instances auto: 1",
+    )
+
+
+def _instances(text: str) -> int | str:
+    return text if text == AUTO else positive(text)
+
+
 def add_batch_size(parser: argparse.ArgumentParser) -> None:
     """Adds ``--batch-size``."""
     text = "windows in a batch (default: 16)"

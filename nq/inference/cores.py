@@ -16,6 +16,22 @@ def available() -> tuple[int, ...]:
     return tuple(sorted(os.sched_getaffinity(0)))
 
 
+def resolved(instances: int | str | None, threads: int | None) -> tuple[int | None, int | None]:
+    """Returns the numbers of instances and of their threads, with what was left open.
+
+    Args:
+        instances: a number, ``"auto"`` for as many as there are cores for, ``None`` for none.
+        threads: of each; by default those for which there are cores, or 1 with ``"auto"``.
+    """
+    total = len(available())
+    if instances is None:
+        return None, threads
+    if isinstance(instances, str):
+        threads = threads or 1
+        return max(1, total // threads), threads
+    return instances, threads or max(1, total // instances)
+
+
 def divided(cores: tuple[int, ...], instances: int, threads: int) -> list[tuple[int, ...]]:
     """Returns the cores of each instance, as many as it has threads.
 

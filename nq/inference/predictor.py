@@ -23,13 +23,12 @@ from nq.inference.batches import Batch, Shape
 from nq.inference.engine import Computation, Engine, Step, make_engine
 from nq.inference.engines.tensorflow import grappler_options
 from nq.inference.profile import Profile
-from nq.inference.scorer import COLUMNS, Counters, Progress, Rows, no_progress
+from nq.inference.scorer import COLUMNS, PART_BATCHES, Counters, Progress, Rows, no_progress
 from nq.records import Columns, Example, IntArray
 from nq.text import truncate
 
 log = logging.getLogger(__name__)
 
-PART_BATCHES = 16
 MAX_REASON_CHARS = 300
 
 

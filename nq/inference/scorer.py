@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 Rows = Mapping[str, IntArray]
 """Columns of windows: those of ``COLUMNS``, each int32 ``[B, L]``, and keys of the windows."""
 
+PART_BATCHES = 16
+"""Batches that a part should have at least, so that windows of similar length share one."""
 COLUMNS = ("input_ids", "input_mask", "segment_ids", "token_map")
 
 Progress = Callable[[int], None]
@@ -166,6 +168,51 @@ def concatenate(parts: Sequence[Columns]) -> Columns:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Whole examples whose windows are scored in one call.
+
+    Args:
+        examples: in the order of the input.
+        rows: all their windows.
+    """
+
+    examples: Sequence[Example]
+    rows: Columns
+
+    def scored(self, columns: Columns) -> Iterator[tuple[Example, Scores]]:
+        """Yields each example with its scores.
+
+        Args:
+            columns: what a scorer returned for the part.
+        """
+        pages = example_slices({**self.rows, **columns})
+        for example, page in zip(self.examples, pages, strict=True):
+            yield example, example_scores(columns, page)
+
+
+def parts(windows: Iterator[tuple[Example, Columns]], scorer: Scorer) -> Iterator[Part]:
+    """Yields examples as parts with as many windows as a scorer should have at least.
+
+    Args:
+        windows: each example with the rows of its windows.
+        scorer: will score them.
+    """
+    enough = scorer.part_batches * scorer.batch_size
+    examples: list[Example] = []
+    tables: list[Columns] = []
+    pending = 0
+    for example, rows in windows:
+        examples.append(example)
+        tables.append(rows)
+        pending += len(rows["window_ids"])
+        if pending >= enough:
+            yield Part(examples, concatenate(tables))
+            examples, tables, pending = [], [], 0
+    if examples:
+        yield Part(examples, concatenate(tables))
+
+
 def score_examples(
     scorer: Scorer, windows: Iterator[tuple[Example, Columns]], progress: Progress = no_progress
 ) -> Iterator[tuple[Example, Scores]]:
@@ -176,25 +223,5 @@ def score_examples(
         windows: each example with the rows of its windows.
         progress: receives completed windows.
     """
-    enough = scorer.part_batches * scorer.batch_size
-    examples: list[Example] = []
-    parts: list[Columns] = []
-    pending = 0
-    for example, rows in windows:
-        examples.append(example)
-        parts.append(rows)
-        pending += len(rows["window_ids"])
-        if pending >= enough:
-            yield from _score_part(scorer, examples, parts, progress)
-            examples, parts, pending = [], [], 0
-    if examples:
-        yield from _score_part(scorer, examples, parts, progress)
-
-
-def _score_part(
-    scorer: Scorer, examples: Sequence[Example], parts: Sequence[Columns], progress: Progress
-) -> Iterator[tuple[Example, Scores]]:
-    rows = concatenate(parts)
-    columns = scorer.scores(rows, examples, progress)
-    for example, page in zip(examples, example_slices({**rows, **columns}), strict=True):
-        yield example, example_scores(columns, page)
+    for part in parts(windows, scorer):
+        yield from part.scored(scorer.scores(part.rows, part.examples, progress))

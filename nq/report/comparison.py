@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from nq.report.summary import processes_line
 from nq.text import truncate, visible
 from nq.tracking import History, RecordedRun
 
@@ -80,10 +81,11 @@ def short_name(run: RecordedRun) -> str:
 
 
 def note(run: RecordedRun, show_machine: bool) -> str:
-    """Returns whether the speed of a run can be compared with others, and why not."""
+    """Returns whether the speed of a run can be compared with others, and on what it ran."""
     ended = [] if run.status == "FINISHED" else [f"the run is {run.status}"]
     machine = [f"on {run.machine}"] if show_machine and run.machine else []
-    return "; ".join([*filter(None, [run.speed_comparable]), *ended, *machine])
+    processes = filter(None, [processes_line(run.instances, run.threads)])
+    return "; ".join([*filter(None, [run.speed_comparable]), *processes, *ended, *machine])
 
 
 def number(value: float | None, digits: int) -> str:

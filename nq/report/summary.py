@@ -58,6 +58,8 @@ def summary(result: Result, dead_letters: Sequence[str] = ()) -> str:
 def _notes(result: Result) -> list[str]:
     """Returns a line for each thing that is not so in every run."""
     lines = []
+    if processes := processes_line(result.instances, result.threads):
+        lines.append(f"computed by {processes}")
     if result.unread_blocks:
         lines.append(unread_line(result.truncated_pages, result.unread_blocks))
     if "prune" in result.profile.split("+"):  # windows of repeated records are not computed either
@@ -78,6 +80,20 @@ def _notes(result: Result) -> list[str]:
         reasons = ", ".join(result.not_comparable)
         lines.append(f"the speed is not comparable with that of other runs: {reasons}")
     return lines
+
+
+def processes_line(instances: int | None, threads: int | None) -> str:
+    """Returns the numbers of instances and threads in words; empty if none was told.
+
+    >>> processes_line(2, 1), processes_line(None, 4), processes_line(None, None)
+    ('2 instances of 1 thread', '4 threads', '')
+    """
+    if threads is None:
+        return ""
+    of_threads = f"{threads} thread{'s' * (threads > 1)}"
+    if instances is None:
+        return of_threads
+    return f"{instances} instance{'s' * (instances > 1)} of {of_threads}"
 
 
 def _scores(result: Result) -> list[str]:

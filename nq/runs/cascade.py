@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,8 @@ def reader_loader(job: Job) -> ReaderLoader | None:
         return None
     from nq.inference import load
 
-    return load.reader_loader(reader, job.batch_size, lambda: reader_calibration(job, reader))
+    calibration = partial(reader_calibration, job, reader)
+    return load.reader_loader(reader, job.batch_size, calibration, job.threads)
 
 
 def reader_calibration(job: Job, reader: ReaderModel) -> Columns:

@@ -13,6 +13,7 @@ from nq.errors import check_argument, is_count
 from nq.formats import inputs, outputs
 from nq.formats.questions import PageFolder, list_pages
 from nq.formats.streams import shown
+from nq.inference import cores
 from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile
 from nq.model.cascade import ReaderModel, reader_model
 from nq.model.folder import folder_and_settings
@@ -48,6 +49,10 @@ class Job:
         reader_windows: how pages become windows of the reader; by default the settings of its
             folder.
         pages: the folder of the pages that questions name in their field ``page``.
+        instances: processes that share the windows, each on cores of its own; ``"auto"`` for as
+            many as there are cores for; ``None`` to compute in this process.
+        threads: threads of each instance, or of this process; by default those for which there are
+            cores, or 1 with ``"auto"``.
 
     Raises:
         ValueError: the profile or a format is unknown, an argument has the wrong type or is out of
@@ -72,6 +77,8 @@ class Job:
     reader: Path | None
     reader_windows: WindowConfig | None
     pages: PageFolder | None
+    instances: int | None
+    threads: int | None
 
     def __init__(
         self,
@@ -93,6 +100,8 @@ class Job:
         read_blocks: int | None = None,
         reader_windows: WindowConfig | None = None,
         pages: PageFolder | str | Path | None = None,
+        instances: int | str | None = None,
+        threads: int | None = None,
     ) -> None:
         own_decision = decision if reader is None else None
         folder, settings = folder_and_settings(model, windows, own_decision)
@@ -104,8 +113,12 @@ class Job:
             ("limit", 1 if limit is None else limit),
             ("workers", 1 if workers is None else workers),
             ("chunk_bytes", chunk_bytes),
+            ("threads", 1 if threads is None else threads),
         ):
             check_argument(is_count(number), name, number, "a whole number from 1 on")
+        is_valid = instances in (None, AUTO) or is_count(instances)
+        check_argument(is_valid, "instances", instances, f"a whole number from 1 on, or {AUTO!r}")
+        instances, threads = cores.resolved(instances, threads)
         values: dict[str, Any] = {
             "files": inputs.path_list("files", files),
             "model": folder,
@@ -124,6 +137,8 @@ class Job:
             "reader": second and second.folder,
             "reader_windows": second and second.windows,
             "pages": inputs.page_folder(pages),
+            "instances": instances,
+            "threads": threads,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -152,6 +167,12 @@ class Job:
         if reader is None or windows is None or not isinstance(decision, CascadeDecision):
             return None
         return ReaderModel(reader, windows, decision)
+
+    @property
+    def first_decision(self) -> DecisionConfig:
+        """The decision that the scores of the model are for; with a reader, that which ranks."""
+        reader = self.reader_model
+        return self.decision if reader is None else reader.decision.ranker
 
     def check_output(self) -> None:
         """Checks that the run may write where it is told to; reads no file and changes nothing.
@@ -192,6 +213,7 @@ class Job:
             "limit": self.limit,
             **reader,
             **pages,
+            **({} if self.threads is None else {"threads": self.threads}),
         }
 
     @classmethod

@@ -43,17 +43,39 @@ class PhaseTimer:
     def __init__(self, phase: str = LOAD, on_phase: OnPhase = no_report) -> None:
         self._ended: dict[str, float] = {}
         self._phase, self._since = phase, time.perf_counter()
+        self._beside: str | None = None
         self._lock, self.on_phase = threading.Lock(), on_phase
         self._report(phase)
 
     def enter(self, phase: str) -> str:
         """Ends the phase that goes on and begins another; returns the one that has ended."""
         with self._lock:
-            now, ended = time.perf_counter(), self._phase
-            self._ended[ended] = self._ended.get(ended, 0.0) + now - self._since
-            self._phase, self._since = phase, now
-        self._report(phase)
+            self._end_phase()
+            ended, self._phase = self._phase, phase
+        if self._beside is None:
+            self._report(phase)
         return ended
+
+    def cover(self, phase: str | None) -> None:
+        """Gives all time to one phase, whatever others begin and end, until ``None`` is given.
+
+        It is for work of other processes, beside which this one reads and decides.
+        """
+        with self._lock:
+            self._end_phase()
+            before, self._beside = self._beside, phase
+        if phase is not None and phase != before:
+            self._report(phase)
+
+    @property
+    def _counted(self) -> str:
+        """The phase that time is given to."""
+        return self._phase if self._beside is None else self._beside
+
+    def _end_phase(self) -> None:
+        now, phase = time.perf_counter(), self._counted
+        self._ended[phase] = self._ended.get(phase, 0.0) + now - self._since
+        self._since = now
 
     def _report(self, phase: str) -> None:
         if phase in DESCRIPTIONS:
@@ -73,5 +95,6 @@ class PhaseTimer:
     def seconds(self) -> dict[str, float]:
         """Seconds of each phase so far, with those of the one that goes on."""
         with self._lock:
-            now = self._ended.get(self._phase, 0.0) + time.perf_counter() - self._since
-            return {**self._ended, self._phase: now}
+            phase = self._counted
+            now = self._ended.get(phase, 0.0) + time.perf_counter() - self._since
+            return {**self._ended, phase: now}

@@ -133,7 +133,7 @@ def choose_profile(
     Returns:
         The profile, and whether profiles had to be tried.
     """
-    import_tensorflow()
+    import_tensorflow(job.threads)
     from nq.inference.engines.tensorflow import device
 
     key, windows = choices.key(job, device()), job.requests()[0].key
@@ -205,7 +205,7 @@ class _Trials:
     def all(self) -> list[Trial]:
         """Returns the trials of all candidates; the fastest have run several rounds."""
         from nq.inference.engines.tensorflow import device
-        from nq.inference.predictor import PART_BATCHES
+        from nq.inference.scorer import PART_BATCHES
 
         with self._chunks.open_windows(0) as reader:
             rows = reader.some_rows(PART_BATCHES * self._job.batch_size, TRIAL_WINDOWS)

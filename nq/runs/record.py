@@ -70,6 +70,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
             "precision": result.precision,
             "batch_size": job.batch_size,
             "limit": job.limit,
+            **_processes(job),
             "model": job.model.name,
             **reader,
             **{f"decision.{k}": v for k, v in decision.items()},
@@ -101,6 +102,12 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     others = (outputs.FORMATS[name].FILE for name in job.formats)
     tracked.artifacts([result.folder / name for name in (*files, *others)])
     _record_report(tracked, result)
+
+
+def _processes(job: Job) -> dict[str, int]:
+    """Returns the params that tell how many instances and threads there were, where it was told."""
+    params = {tracking.view.INSTANCES: job.instances, tracking.view.THREADS: job.threads}
+    return {name: number for name, number in params.items() if number is not None}
 
 
 def _record_report(tracked: tracking.Run, result: Result) -> None:

@@ -90,6 +90,9 @@ class Result:
         metrics: of the official evaluation; empty without gold.
         time: seconds of each phase in all parts, which add up to ``total_s``; and
             ``preprocess_s``, the work of the preprocessing, which goes on beside other phases.
+            What instances count themselves (``compile_s``, ``warmup_s``, ``rescore_s``,
+            ``reader_s``) is the mean of the instances, and all that the run does while one of them
+            computes is ``predict_s``.
         run_id: of the MLflow run, if there is one.
         rows: the first answers as a table.
         parity: the comparison with another run, if one was required.
@@ -102,6 +105,8 @@ class Result:
         started_at, ended_at: start of the first part and end of the last one, ISO 8601 in UTC.
         parts: in how many processes the run was computed; more than one if it was resumed.
         machine: processor and number of cores.
+        instances: processes that computed the windows; ``None`` if it was that of the run.
+        threads: of each of them; ``None`` for those that TensorFlow and engines choose.
         not_comparable: why the speed cannot be compared with that of other runs.
     """
 
@@ -136,6 +141,8 @@ class Result:
     ended_at: str = ""
     parts: int = 1
     machine: str = ""
+    instances: int | None = None
+    threads: int | None = None
     not_comparable: tuple[str, ...] = ()
     how_to_compare: str | None = None
 

@@ -101,7 +101,7 @@ def _with_profile(job: Job, clock: Clock, cache: bool) -> Job:
     from nq.runs.profile_choice import choose_profile
 
     check_models(job)
-    import_tensorflow()
+    import_tensorflow(job.threads)
     with clock.timer(TRIALS):
         profile, tried = choose_profile(job, cache=cache)
     if tried:
@@ -245,6 +245,8 @@ def _run(
             ended_at=iso(ended),
             parts=measured.parts,
             machine=measured.machine,
+            instances=job.instances,
+            threads=job.threads,
             not_comparable=measured.reasons,
         )
         with atomic_write(folder / METRICS) as file:

@@ -16,6 +16,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,24 @@ def _load(path: Path) -> Columns:
     return columns
 
 
+@dataclass(frozen=True, eq=False)
+class SplitPart:
+    """A part whose examples are in the store or are to be computed.
+
+    Args:
+        rows: windows of all examples.
+        keys: of all examples, in order.
+        stored: the columns of those in the store.
+        new_rows, new: windows and examples that are to be computed.
+    """
+
+    rows: Rows
+    keys: Sequence[ExampleKey]
+    stored: Mapping[ExampleKey, Columns]
+    new_rows: Rows
+    new: Sequence[Example]
+
+
 class StoringScorer(ScorerWrapper):
     """Scores examples that are not in a store and writes them to it; takes the others from it.
 
@@ -254,9 +273,21 @@ class StoringScorer(ScorerWrapper):
     ) -> Columns:
         """See ``Scorer.scores``; the rows must have ``example_keys``."""
         with self.timer(PREDICT):
-            return self._scores(rows, examples, progress)
+            part = self.split(rows, examples, progress)
+            computed: Columns = {}
+            if part.new:
+                computed = self.inner.scores(part.new_rows, part.new, progress)
+            return self.complete(part, computed)
 
-    def _scores(self, rows: Rows, examples: Sequence[Example], progress: Progress) -> Columns:
+    def split(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> SplitPart:
+        """Returns which examples of a part are to be computed, with the scores of the others.
+
+        Args:
+            rows, examples: see ``scores``.
+            progress: receives the number of windows that are in the store.
+        """
         pages = example_slices(rows)
         keys: list[ExampleKey] = [
             tuple(rows["example_keys"][page.start].tolist()) for page in pages
@@ -265,16 +296,28 @@ class StoringScorer(ScorerWrapper):
             for key, page in zip(keys, pages, strict=True):
                 self.store.discard_other(key, int(rows[DIGESTS][page.start]))
         new = [n for n, key in enumerate(keys) if key not in self.store]
-        stored = sum(page.stop - page.start for page in pages)
-        if new:
-            part = concatenate([{c: x[pages[n]] for c, x in rows.items()} for n in new])
-            stored -= len(part["window_ids"])
-            columns = self.inner.scores(part, [examples[n] for n in new], progress)
-            self.store.write(part, columns)
+        # The columns are read now, since another part may discard those of a part that changed.
+        known = {key: self.store.columns(key) for key in keys if key in self.store}
+        stored = sum(p.stop - p.start for p, key in zip(pages, keys, strict=True) if key in known)
         self.stored_windows += stored
         progress(stored)
-        if len(new) < len(keys):
-            columns = concatenate([self.store.columns(key) for key in keys])
+        tables = [{name: column[pages[n]] for name, column in rows.items()} for n in new]
+        new_rows = concatenate(tables) if tables else {}
+        return SplitPart(rows, keys, known, new_rows, [examples[n] for n in new])
+
+    def complete(self, part: SplitPart, computed: Columns) -> Columns:
+        """Stores what was computed of a part; returns the columns of the whole part.
+
+        Args:
+            part: made by ``split``.
+            computed: the scores of its new examples.
+        """
+        columns, rows = computed, part.rows
+        if part.new:
+            self.store.write(part.new_rows, computed)
+        if part.stored:
+            tables = (part.stored.get(key) or self.store.columns(key) for key in part.keys)
+            columns = concatenate(list(tables))
         if RESCORED in columns:
             scored = example_slices({**rows, **columns})
             self.rescored_examples += sum(bool(columns[RESCORED][page.start]) for page in scored)

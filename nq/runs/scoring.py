@@ -18,7 +18,10 @@ import orjson
 from nq import folders
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
-from nq.inference.scorer import score_examples
+from nq.inference import cores
+from nq.inference.instances import InstanceDiedError, InstancePool
+from nq.inference.scorer import PART_BATCHES, Scorer, score_examples
+from nq.inference.spec import ScorerSpec
 from nq.model import checkpoint
 from nq.model.cascade import check_reader
 from nq.model.folder import weights_digest
@@ -40,9 +43,10 @@ from nq.records import (
     Scores,
     Source,
 )
-from nq.runs.cascade import reader_identity, reader_loader
+from nq.runs.cascade import reader_calibration, reader_identity, reader_loader
 from nq.runs.job import Job
 from nq.runs.phases import READ, WAIT, PhaseTimer
+from nq.runs.pipeline import score_in_instances
 from nq.runs.result import UNFINISHED_SCORES
 from nq.runs.score_store import DIGESTS, ScoreStore, StoringScorer
 from nq.runs.window_reader import WindowReader
@@ -135,8 +139,15 @@ class Scoring:
         for number, request in enumerate(self.requests):
             with self.chunks.open_windows(number) as reader:
                 windows = self._windows(request, self.chunks[number], reader, seen)
-                yield from score_examples(self.scorer, windows, self._on_windows)
+                yield from self._scored(windows)
             request.check_unchanged()
+
+    def _scored(
+        self, windows: Iterator[tuple[Example, Columns]]
+    ) -> Iterator[tuple[Example, Scores]]:
+        if isinstance(pool := self.scorer.inner, InstancePool):
+            return score_in_instances(self.scorer, pool, windows, self._on_windows)
+        return score_examples(self.scorer, windows, self._on_windows)
 
     def _windows(
         self, request: Request, chunk: Prepared, reader: WindowReader, seen: set[ExampleId]
@@ -237,6 +248,7 @@ class Plan:
             "batch_size": job.batch_size,
             "positions": [rule.k, rule.text_only],
             **reader_identity(job),
+            **({} if job.threads is None else {"threads": job.threads}),
             **({"decision": decision} if job.optimizations.needs_margin else {}),
         }
         text = orjson.dumps([scores, decision], option=orjson.OPT_SORT_KEYS)
@@ -270,9 +282,27 @@ def open_scoring(
         prefetch(work, job.workers) as prepared,
     ):
         chunks = Chunks(prepared, work, job.workers, timer)
-        scorer = model_loader(job, chunks).scorer(job.optimizations)
-        store = ScoreStore.open(plan.folder / UNFINISHED_SCORES, plan.scores)
-        yield Scoring(requests, chunks, StoringScorer(scorer, store, timer), timer, progress)
+        with _open_scorer(job, chunks) as scorer:
+            store = ScoreStore.open(plan.folder / UNFINISHED_SCORES, plan.scores)
+            yield Scoring(requests, chunks, StoringScorer(scorer, store, timer), timer, progress)
+
+
+@contextlib.contextmanager
+def _open_scorer(job: Job, chunks: Chunks) -> Iterator[Scorer]:
+    """Loads the model of a job, in this process or in its instances, which end with the block."""
+    if job.instances is None:
+        if job.threads is not None:
+            cores.warn_if_too_few(1, job.threads)
+        yield model_loader(job, chunks).scorer(job.optimizations)
+        return
+    try:
+        with InstancePool(scorer_spec(job, chunks), job.instances, job.threads or 1) as pool:
+            yield pool
+    except InstanceDiedError as error:
+        raise InstanceDiedError(
+            f"{error}: run the same command again to resume, with fewer instances if the memory "
+            "was full"
+        ) from error
 
 
 def check_job(job: Job) -> None:
@@ -306,18 +336,33 @@ def check_models(job: Job) -> None:
 
 def model_loader(job: Job, chunks: Chunks) -> Any:
     """Returns the ``ModelLoader`` of a job's model and its reader; imports TensorFlow."""
-    import_tensorflow()
+    import_tensorflow(job.threads)
     from nq.inference.load import ModelLoader
-    from nq.inference.predictor import PART_BATCHES
 
-    def calibration() -> Columns:
-        with chunks.open_windows(0) as reader:
-            return reader.some_rows(PART_BATCHES * job.batch_size, CALIBRATION_WINDOWS)
+    tokenizer = load_tokenizer(job.model, job.windows.compat)
+    settings = job.windows, job.first_decision, job.batch_size, lambda: _calibration(job, chunks)
+    return ModelLoader(job.model, tokenizer, *settings, reader_loader(job), threads=job.threads)
 
-    tokenizer, reader = load_tokenizer(job.model, job.windows.compat), job.reader_model
-    decision = job.decision if reader is None else reader.decision.ranker
-    settings = job.windows, decision, job.batch_size, calibration
-    return ModelLoader(job.model, tokenizer, *settings, reader_loader(job))
+
+def scorer_spec(job: Job, chunks: Chunks) -> ScorerSpec:
+    """Returns the description of a job's scorer, from which other processes make it."""
+    reader, calibrated = job.reader_model, job.optimizations.changes.int8
+    return ScorerSpec(
+        job.model,
+        job.windows,
+        job.first_decision,
+        job.batch_size,
+        job.optimizations,
+        reader,
+        calibration=_calibration(job, chunks) if calibrated else {},
+        reader_calibration=reader_calibration(job, reader) if calibrated and reader else {},
+    )
+
+
+def _calibration(job: Job, chunks: Chunks) -> Columns:
+    """Returns windows of a job on which an 8-bit engine is calibrated."""
+    with chunks.open_windows(0) as reader:
+        return reader.some_rows(PART_BATCHES * job.batch_size, CALIBRATION_WINDOWS)
 
 
 def prepare_first_chunk(job: Job, timer: PhaseTimer) -> Chunks:

@@ -35,6 +35,8 @@ class RecordedRun:
         status: ``FINISHED`` or, if it has not ended well, another one of MLflow.
         started: in seconds since 1970.
         run_id: of MLflow.
+        instances: processes that computed the windows; ``None`` if it was that of the run.
+        threads: of each of them; ``None`` if that was left to the libraries.
     """
 
     name: str
@@ -49,6 +51,8 @@ class RecordedRun:
     status: str
     started: float
     run_id: str
+    instances: int | None = None
+    threads: int | None = None
 
     @classmethod
     def of(cls, run: Any) -> RecordedRun | None:
@@ -60,6 +64,10 @@ class RecordedRun:
         if peak_mb is None and OLD_NAMES[view.PEAK_MB] in metrics:
             peak_mb = metrics[OLD_NAMES[view.PEAK_MB]] / MIB
         changed = metrics.get(view.CHANGED)
+        params = run.data.params
+        processes = (
+            int(params[n]) if n in params else None for n in (view.INSTANCES, view.THREADS)
+        )
         return cls(
             run.info.run_name or "",
             run.data.params[view.PROFILE],
@@ -73,6 +81,7 @@ class RecordedRun:
             run.info.status,
             run.info.start_time / 1000,
             run.info.run_id,
+            *processes,
         )
 
 
