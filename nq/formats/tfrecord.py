@@ -15,7 +15,7 @@ A record is a serialized ``tf.train.Example`` of int64 lists:
     start_positions, end_positions, answer_types [1]
     (a type of -1 marks a window without a target, for a training with a teacher only)
 
-Encoding works on all windows of an example at once and needs no TensorFlow.
+Both directions work on many windows at once and need no TensorFlow.
 Wire format: https://protobuf.dev/programming-guides/encoding/ and
 tensorflow/core/example/{example,feature}.proto.
 """
@@ -23,6 +23,7 @@ tensorflow/core/example/{example,feature}.proto.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -139,12 +140,72 @@ def training_shapes(length: int) -> dict[str, list[int]]:
 
 
 def decode_records(records: Sequence[bytes], shapes: Mapping[str, list[int]]) -> Columns:
-    """Returns these features of serialized records as int32 arrays ``[N, *shape]``.
+    """Returns these features of records of ``encode_records`` as int32 arrays ``[N, *shape]``.
 
-    TensorFlow parses the records; it is imported here.
+    Args:
+        records: whose int64 lists are packed, as those of TensorFlow are.
+        shapes: the shape of each feature; other features of a record are ignored.
+
+    Raises:
+        ValueError: a record lacks a feature, or has it in another shape.
     """
-    import tensorflow as tf
+    parsed = [_packed_features(record) for record in records]
+    columns: Columns = {}
+    for name, shape in shapes.items():
+        packed = [features.get(name.encode(), b"") for features in parsed]
+        try:
+            rows = unpack_varints(packed, math.prod(shape))
+        except ValueError as error:
+            raise ValueError(f"feature {name} of a record: {error}") from error
+        columns[name] = rows.astype(np.int32).reshape(len(parsed), *shape)
+    return columns
 
-    features = {name: tf.io.FixedLenFeature(shape, tf.int64) for name, shape in shapes.items()}
-    parsed = tf.io.parse_example(list(records), features)
-    return {name: value.numpy().astype(np.int32) for name, value in parsed.items()}
+
+def _packed_features(record: bytes) -> dict[bytes, bytes]:
+    """Returns the packed int64 list of each feature of a record, by name."""
+    result = {}
+    for _, features in _fields(record):
+        for _, entry in _fields(features):
+            by_number = dict(_fields(entry))
+            kinds = dict(_fields(by_number.get(2, b"")))
+            result[by_number[1]] = dict(_fields(kinds.get(3, b""))).get(1, b"")
+    return result
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yields number and payload of each field of a message whose fields are length-delimited."""
+    at = 0
+    while at < len(data):
+        number, at, length, shift = data[at] >> 3, at + 1, 0, 0
+        while True:
+            byte = data[at]
+            at += 1
+            length |= (byte & 0x7F) << shift
+            shift += _VARINT_BITS
+            if byte < 0x80:
+                break
+        yield number, data[at : at + length]
+        at += length
+
+
+def unpack_varints(rows: Sequence[bytes], width: int) -> IntArray:
+    """Returns the int64 values ``[n, width]`` of packed rows; the inverse of ``pack_varints``.
+
+    Raises:
+        ValueError: a row has another number of values.
+
+    >>> unpack_varints(pack_varints(np.array([[3, -1], [300, 0]])), 2).tolist()
+    [[3, -1], [300, 0]]
+    """
+    data = np.frombuffer(b"".join(rows), np.uint8)
+    ends = np.flatnonzero(data < 0x80)
+    row_ends = np.cumsum([len(row) for row in rows], dtype=np.int64) - 1
+    if len(ends) != len(rows) * width or not np.array_equal(ends[width - 1 :: width], row_ends):
+        raise ValueError(f"expected {width} values in each of {len(rows)} rows")
+    if len(data) == len(ends):  # one byte each
+        return data.astype(np.int64).reshape(-1, width)
+    lengths = np.diff(ends, prepend=-1)
+    starts = ends - lengths + 1
+    shifts = _VARINT_BITS * (np.arange(len(data)) - np.repeat(starts, lengths))
+    bits = (data & 0x7F).astype(np.uint64) << shifts.astype(np.uint64)
+    return np.bitwise_or.reduceat(bits, starts).view(np.int64).reshape(-1, width)

@@ -22,6 +22,7 @@ from nq.formats.tfrecord import (
     inference_shapes,
     pack_varints,
     training_shapes,
+    unpack_varints,
 )
 from nq.preprocess.features import features, training_features
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -104,6 +105,40 @@ def test_records_are_the_bytes_of_tensorflows_deterministic_encoder(values: IntA
 def test_varints_are_those_of_protobuf(row: list[int]) -> None:
     (packed,) = pack_varints(np.array([row], np.int64))
     assert packed == tf.train.Int64List(value=row).SerializeToString()[2 if row else 0 :]
+
+
+@settings(max_examples=50)
+@given(values=matrices)
+def test_unpacked_varints_are_the_packed_ones(values: IntArray) -> None:
+    packed = pack_varints(values)
+    np.testing.assert_array_equal(unpack_varints(packed, values.shape[1]), values)
+
+
+@pytest.mark.parametrize(
+    "packed", [[b"\1", b"\1\2"], [b"\1\2\3", b"\1"], [b"\1\2", b""], [b"\1\x80", b"\1\2"]]
+)
+def test_rows_of_another_width_are_an_error(packed: list[bytes]) -> None:
+    with pytest.raises(ValueError, match="expected 2 values in each of 2 rows"):
+        unpack_varints(packed, 2)
+
+
+@settings(max_examples=50)
+@given(values=matrices, training=st.booleans())
+def test_records_are_decoded_as_tensorflow_decodes_them(values: IntArray, training: bool) -> None:
+    records = list(encode_records(some_features(values, training=training), SOURCE))
+    shapes = (training_shapes if training else inference_shapes)(values.shape[1])
+    features = {name: tf.io.FixedLenFeature(shape, tf.int64) for name, shape in shapes.items()}
+    expected = tf.io.parse_example(records, features)
+    columns = decode_records(records, shapes)
+    assert columns.keys() == expected.keys()
+    for name, column in columns.items():
+        np.testing.assert_array_equal(column, expected[name].numpy().astype(np.int32))
+
+
+def test_a_record_without_a_feature_is_an_error() -> None:
+    (record,) = encode_records(some_features(np.ones((1, 4), np.int64)), SOURCE)
+    with pytest.raises(ValueError, match="feature answer_types of a record"):
+        decode_records([record], {"answer_types": []})
 
 
 def test_an_example_without_windows_has_no_records() -> None:
