@@ -48,6 +48,14 @@ class InstanceDiedError(Error):
     """The process of an instance has ended although nobody told it to."""
 
 
+class _NotLoadedError(Exception):
+    """An instance cannot load its model, for this reason."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
 @dataclass(eq=False)
 class _Task:
     """What is to be scored.
@@ -250,13 +258,12 @@ class _Instance:
             except (EOFError, OSError) as error:
                 reason = _ending(self.process.wait()) if self.process else f"did not start: {error}"
                 self._after_death(InstanceDiedError(f"{self.name} {reason}"))
-            except Exception as error:  # the model cannot be loaded
+            except _NotLoadedError as error:
                 if not self.ready.done():
-                    self._give_up(error)
+                    self._give_up(error.reason)
                     break
-                self._after_death(
-                    InstanceDiedError(f"{self.name} cannot be started again: {error}")
-                )
+                text = f"{self.name} cannot be started again: {error.reason}"
+                self._after_death(InstanceDiedError(text))
         self._fail_task(Error(CLOSED))
 
     def _start(self) -> None:
@@ -264,7 +271,7 @@ class _Instance:
 
         Raises:
             EOFError, OSError: it died, or cannot be started.
-            Exception: the model cannot be loaded.
+            _NotLoadedError: the model cannot be loaded.
         """
         spec = self.pool.spec
         ours, theirs = socket.socketpair()
@@ -285,7 +292,7 @@ class _Instance:
         self._connection.send(Start(spec, logging.getLogger("nq").getEffectiveLevel()))
         ready = self._receive()
         if isinstance(ready, Failure):
-            raise ready.exception()
+            raise _NotLoadedError(ready.exception())
         if not self.ready.done():
             self.ready.set_result(ready)
 

@@ -7,7 +7,7 @@ import importlib.metadata
 import logging
 import os
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import orjson
@@ -31,17 +31,29 @@ DISTRIBUTIONS = (
 
 @dataclass(frozen=True)
 class Choice:
-    """A profile that trials have chosen.
+    """A profile that trials have chosen; ``str`` gives it in words.
 
     Args:
         profile: its name.
         pages: on how many whole pages pruning was tried.
         windows: digest of the windows of the job for which it was chosen.
+        instances: of one thread each, if these are faster than one process.
     """
 
     profile: str
     pages: int = 0
     windows: str = ""
+    instances: int | None = None
+
+    def __str__(self) -> str:
+        by = "" if self.instances is None else f", {self.instances} instances of 1 thread"
+        return f"{self.profile}{by}"
+
+    def of(self, job: Job) -> Job:
+        """Returns a job with what was chosen."""
+        if self.instances is None:
+            return replace(job, profile=self.profile)
+        return replace(job, profile=self.profile, instances=self.instances, threads=1)
 
 
 def cache_file() -> Path:
@@ -66,6 +78,7 @@ def key(job: Job, device: str) -> str:
         job.windows.max_seq_length,
         job.batch_size,
         job.decision.rule,
+        [job.instances, job.threads],
     ]
     return hashlib.sha256(orjson.dumps(depends, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 

@@ -41,6 +41,14 @@ def tree_memory_bytes(root: int) -> int:
     return total * os.sysconf("SC_PAGE_SIZE")
 
 
+def available_memory_bytes() -> int:
+    """Returns the memory that new processes can use, 0 if unknown."""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = (PROC / "meminfo").read_text(encoding="utf-8").splitlines()
+        return KIB * int(next(x for x in lines if x.startswith("MemAvailable")).split()[1])
+    return 0
+
+
 def own_peak_bytes() -> int:
     """Returns the largest resident memory of this process since its start, 0 if unknown.
 

@@ -6,6 +6,8 @@
    change of the machine's speed affects all; the median of its rounds is the speed of a profile.
 3. The winner answers whole pages of the job, with and without ``prune``. Pruning is added if it is
    faster and changes no answer.
+4. If the job tells nothing about instances, one for each core scores the first windows without
+   ``prune``. They are chosen if they are faster than one process (``nq.runs.instance_choice``).
 
 The choice is kept for this machine, model, versions and window shape, and the next run takes it
 without a trial; not if other programs kept the machine busy. ``int8`` is never tried: name it, with
@@ -27,16 +29,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nq.errors import Error
+from nq.inference import cores
 from nq.inference.profile import BASELINE, Profile
-from nq.inference.scorer import Rows, score_examples
+from nq.inference.scorer import PART_BATCHES, Rows, score_examples
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import check_rule, decide
 from nq.records import Columns, Example
 from nq.runs import choices
 from nq.runs.choices import PAGES, Choice
+from nq.runs.instance_choice import InstancesTrial, try_instances
 from nq.runs.job import Job
 from nq.runs.phases import PhaseTimer
-from nq.runs.scoring import model_loader, prepare_first_chunk, read_request
+from nq.runs.scoring import model_loader, prepare_first_chunk, read_request, scorer_spec
 
 if TYPE_CHECKING:
     from nq.inference.predictor import Predictor
@@ -122,8 +126,8 @@ class PruningTrial:
 
 def choose_profile(
     job: Job, tolerance: float = TOLERANCE, cache: bool = True
-) -> tuple[Profile, bool]:
-    """Returns the profile for ``job``, whose own profile is ignored, and logs the trials.
+) -> tuple[Choice, bool]:
+    """Returns the choice for ``job``, whose own profile is ignored, and logs the trials.
 
     Args:
         job: with files, model and windows.
@@ -131,7 +135,7 @@ def choose_profile(
         cache: whether to take the choice of an earlier run, and to keep this one.
 
     Returns:
-        The profile, and whether profiles had to be tried.
+        The choice, and whether profiles had to be tried.
     """
     import_tensorflow(job.threads)
     from nq.inference.engines.tensorflow import device
@@ -140,16 +144,16 @@ def choose_profile(
     known = choices.read(key, windows) if cache else None
     if known:
         where = f"kept in {choices.cache_file()}; --no-cache tries again"
-        log.info("profile auto: %s, chosen by an earlier trial (%s)", known.profile, where)
-        return Profile.parse(known.profile), False
+        log.info("profile auto: %s, chosen by an earlier trial (%s)", known, where)
+        return known, False
     busy = _busy()
     choice = _tried(job, tolerance, windows)
-    log.info("profile auto: %s", choice.profile)
+    log.info("profile auto: %s", choice)
     if cache and busy:
         log.info("the choice is not kept for later runs: %s", busy)
     elif cache and choices.write(key, choice):
         log.info("the choice is kept for later runs in %s", choices.cache_file())
-    return Profile.parse(choice.profile), True
+    return choice, True
 
 
 def _tried(job: Job, tolerance: float, windows: str) -> Choice:
@@ -166,14 +170,28 @@ def _tried(job: Job, tolerance: float, windows: str) -> Choice:
     for outcome in outcomes:
         log.info("  %s", outcome)
     best = max((o for o in outcomes if not o.rejected), key=lambda o: o.windows_per_s)
+    instances = _tried_instances(trial, best.profile)
     try:
         pruning = trial.pruning(best.profile)
     except (Error, ArithmeticError) as error:
         log.info("  prune: %s", error)
-        return Choice(best.profile, PAGES, windows)
+        return Choice(best.profile, PAGES, windows, instances)
     log.info("  %s", pruning)
     name = pruning.profile if pruning.accepted else best.profile
-    return Choice(name, pruning.pages, windows)
+    return Choice(name, pruning.pages, windows, instances)
+
+
+def _tried_instances(trial: _Trials, best: str) -> int | None:
+    """Returns the number of instances that are faster than one process, ``None`` for none."""
+    if not trial.leaves_instances_open:
+        return None
+    try:
+        outcome = trial.instances(best)
+    except (Error, ArithmeticError) as error:
+        log.info("  instances: %s", error)
+        return None
+    log.info("  %s: %s", best, outcome)
+    return outcome.instances if outcome.accepted else None
 
 
 def _busy() -> str:
@@ -205,10 +223,8 @@ class _Trials:
     def all(self) -> list[Trial]:
         """Returns the trials of all candidates; the fastest have run several rounds."""
         from nq.inference.engines.tensorflow import device
-        from nq.inference.scorer import PART_BATCHES
 
-        with self._chunks.open_windows(0) as reader:
-            rows = reader.some_rows(PART_BATCHES * self._job.batch_size, TRIAL_WINDOWS)
+        rows = self._rows()
         outcomes: dict[str, Trial] = {}
         for name in (BASELINE, *CANDIDATES[device()]):
             outcomes[name] = self._first(name, rows)
@@ -221,6 +237,31 @@ class _Trials:
         self._finalists.clear()
         gc.collect()  # graphs and their layers reference each other, with all frozen weights
         return list(outcomes.values())
+
+    def _rows(self) -> Rows:
+        """Returns the first windows of the job."""
+        with self._chunks.open_windows(0) as reader:
+            return reader.some_rows(PART_BATCHES * self._job.batch_size, TRIAL_WINDOWS)
+
+    @property
+    def leaves_instances_open(self) -> bool:
+        """Whether instances are possible, and the job tells nothing about them."""
+        from nq.inference.engines.tensorflow import device
+
+        told = self._job.instances is not None or self._job.threads is not None
+        return not told and device() == "CPU" and len(cores.available()) > 1
+
+    def instances(self, best: str) -> InstancesTrial:
+        """Returns how fast instances of a profile without pruning and rescoring are.
+
+        Raises:
+            Error: they need too much memory, or cannot be started.
+        """
+        profile, rows = Profile.parse(best), self._rows()
+        predictor = self._loader.predictor(profile)
+        predictor.scores(rows)
+        spec = scorer_spec(replace(self._job, profile=profile), self._chunks)
+        return try_instances(replace(spec, reader=None), predictor, rows)
 
     def _first(self, name: str, rows: Rows) -> Trial:
         """Returns the first trial of a profile; that of baseline must come before others."""

@@ -97,16 +97,16 @@ def run(
 
 
 def _with_profile(job: Job, clock: Clock, cache: bool) -> Job:
-    """Returns a job with the profile that ``auto`` chooses."""
+    """Returns a job with what ``auto`` chooses."""
     from nq.runs.profile_choice import choose_profile
 
     check_models(job)
     import_tensorflow(job.threads)
     with clock.timer(TRIALS):
-        profile, tried = choose_profile(job, cache=cache)
+        choice, tried = choose_profile(job, cache=cache)
     if tried:
         clock.note("trials of profiles")
-    return replace(job, profile=profile)
+    return choice.of(job)
 
 
 def _run_files(

@@ -48,6 +48,23 @@ def test_phases_add_up_at_every_moment() -> None:
     assert timer.enter("score_s") == "load_s"
 
 
+def test_a_phase_of_other_processes_covers_those_of_this_one() -> None:
+    reported: list[str] = []
+    timer = PhaseTimer("load_s", reported.append)
+    timer.cover("predict_s")
+    timer.cover("predict_s")
+    with timer("preprocess_wait_s"):
+        before = timer.seconds
+        assert timer.enter("preprocess_wait_s") == "preprocess_wait_s"
+    assert set(before) == {"load_s", "predict_s"}
+    assert timer.seconds["predict_s"] > before["predict_s"]
+    timer.cover(None)
+    assert set(timer.seconds) == {"load_s", "predict_s"}
+    assert timer.seconds["predict_s"] == timer.seconds["predict_s"]
+    assert timer.enter("score_s") == "load_s"
+    assert reported == ["loading the model", "compiling, computing the first windows"]
+
+
 def test_a_block_that_fails_ends_its_phase() -> None:
     timer = PhaseTimer("load_s")
     with pytest.raises(ValueError, match="broken"), timer("read_s"):

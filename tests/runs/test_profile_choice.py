@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,9 +14,12 @@ import pytest
 
 from nq import checksums, extras
 from nq.bundle import bundled_sample
+from nq.errors import Error
+from nq.inference import cores
 from nq.inference.profile import AUTO
-from nq.runs import choices, profile_choice
+from nq.runs import choices, instance_choice, profile_choice
 from nq.runs.choices import PAGES, Choice
+from nq.runs.instance_choice import InstancesTrial
 from nq.runs.job import Job
 from nq.runs.profile_choice import PruningTrial
 from nq.runs.run import run
@@ -28,6 +32,7 @@ def job(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jo
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))  # others may use the machine
     monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", ("grappler+buckets", "mixed+buckets"))
+    monkeypatch.setattr(cores, "available", lambda: (0,))  # no instances are tried
     return Job([bundled_sample()], tiny_model, AUTO, batch_size=4, root=tmp_path, limit=3)
 
 
@@ -77,6 +82,45 @@ def test_the_choice_is_kept_for_later_runs(
     before = file.read_bytes()
     assert profile_choice.choose_profile(job, cache=False)[1]
     assert file.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_instances_are_tried_and_kept_if_they_are_faster(
+    job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(profile_choice, "CANDIDATES", {"CPU": ()})
+    monkeypatch.setattr(cores, "available", lambda: (0, 0))
+    monkeypatch.setattr(instance_choice, "GAIN", 0.0)
+    caplog.set_level(logging.INFO)
+    first, tried = profile_choice.choose_profile(job)
+    assert tried and first.instances == 2
+    assert re.search(
+        r"baseline: 2 instances of 1 thread: [\d.]+ windows/s, one process: [\d.]+ win", caplog.text
+    )
+    assert f"profile auto: {first.profile}, 2 instances of 1 thread" in caplog.text
+    chosen = first.of(job)
+    assert (str(chosen.profile), chosen.instances, chosen.threads) == (first.profile, 2, 1)
+    assert profile_choice.choose_profile(job) == (first, False)
+    (kept,) = checksums.read_json(choices.cache_file()).values()
+    assert kept["instances"] == 2
+
+
+def test_instances_are_not_tried_without_memory_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instance_choice, "available_memory_bytes", lambda: 1 << 20)
+    with pytest.raises(Error, match=r"instances may need .* of memory that are free: not tried"):
+        instance_choice._check_memory(2)
+
+
+@pytest.mark.parametrize(("speeds", "accepted"), [((10.0, 10.4), False), ((10.0, 11.0), True)])
+def test_instances_must_be_worth_their_memory(speeds: tuple[float, float], accepted: bool) -> None:
+    assert InstancesTrial(2, speeds).accepted == accepted
+
+
+def test_numbers_that_the_user_gives_are_not_tried(job: Job) -> None:
+    plain = replace(job, profile="baseline")
+    given = replace(plain, instances=2, threads=1), replace(plain, threads=1)
+    assert len({choices.key(one, "CPU") for one in (plain, *given)}) == 3
+    assert Choice("mixed").of(replace(job, instances=3, threads=2)).instances == 3
 
 
 def test_a_damaged_file_is_ignored_and_replaced(job: Job) -> None:

@@ -1,0 +1,179 @@
+"""Processes that score beside each other: the same bytes, cores of their own, and their deaths."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from concurrent.futures import CancelledError
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import psutil
+import pytest
+import tensorflow as tf
+
+from nq.bundle import bundled_sample
+from nq.errors import DamagedError, Error
+from nq.formats import inputs
+from nq.inference import cores
+from nq.inference.instance import _failure
+from nq.inference.instances import InstanceDiedError, InstancePool
+from nq.inference.profile import Profile, ProfileNotInForceError
+from nq.inference.scorer import Part, feature_rows
+from nq.inference.spec import ScorerSpec
+from nq.model.checkpoint import load_settings
+from nq.preprocess.features import features
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.records import Columns
+
+BATCH, PAGES = 2, 3
+OPTIMIZED = "prune+buckets+openvino"
+
+
+@pytest.fixture(scope="module")
+def spec(tiny_model: Path) -> ScorerSpec:
+    settings = load_settings(tiny_model)
+    return ScorerSpec(tiny_model, settings.windows, settings.decision, BATCH, Profile())
+
+
+@pytest.fixture(scope="module")
+def some_parts(spec: ScorerSpec) -> list[Part]:
+    """Parts of one example each."""
+    tokenizer = load_tokenizer(spec.folder, spec.windows.compat)
+    examples = islice(inputs.read_examples(bundled_sample()), PAGES)
+    pages = ((e, feature_rows(features(e, tokenizer, spec.windows))) for e in examples)
+    return [Part([example], rows) for example, rows in pages]
+
+
+def n_windows(part: Part) -> int:
+    return len(part.rows["window_ids"])
+
+
+def assert_same_bytes(some: list[Columns], others: list[Columns]) -> None:
+    for one, other in zip(some, others, strict=True):
+        assert one.keys() == other.keys()
+        assert all(one[name].tobytes() == other[name].tobytes() for name in one)
+
+
+@pytest.mark.slow
+def test_instances_compute_the_bytes_of_one_process_on_cores_of_their_own(
+    spec: ScorerSpec, some_parts: list[Part], caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = replace(spec, profile=Profile.parse(OPTIMIZED))
+    scorer = replace(spec, threads=1).scorer()
+    expected = [scorer.scores(part.rows, part.examples) for part in some_parts]
+    count = min(2, len(cores.available()))
+    with InstancePool(spec, count, 1) as pool:
+        progress: list[int] = []
+        futures = [pool.submit(p.rows, p.examples, progress.append) for p in some_parts]
+        assert_same_bytes([future.result() for future in futures], expected)
+        assert sum(progress) == sum(map(n_windows, some_parts))
+        assert len(set(pool.cores)) == count and (pool.device, pool.precision) == ("CPU", "float32")
+        processes = [psutil.Process(pid) for pid in pool.processes()]
+        for process, own in zip(processes, pool.cores, strict=True):
+            threads = [psutil.Process(thread.id) for thread in process.threads()]
+            assert {tuple(thread.cpu_affinity()) for thread in threads} == {own}
+            assert process.environ()["TF_NUM_INTRAOP_THREADS"] == "1"
+        assert 0 < pool.counters.computed_windows == scorer.counters.computed_windows
+        assert pool.counters.compile_s > 0
+    assert not any(process.is_running() for process in processes)
+    with pytest.raises(Error, match="closed"):
+        pool.submit(some_parts[0].rows, some_parts[0].examples)
+    assert not caplog.records
+
+
+@pytest.mark.slow
+def test_what_a_dead_instance_scored_may_fail_and_the_instance_comes_back(
+    spec: ScorerSpec, some_parts: list[Part], caplog: pytest.LogCaptureFixture
+) -> None:
+    part, *others = some_parts
+    caplog.set_level(logging.WARNING)
+    with InstancePool(spec, 1, 1, restarts=None, resubmit=False) as pool:
+        expected = pool.scores(part.rows, part.examples)
+        bad = {name: column for name, column in part.rows.items() if name != "input_ids"}
+        with pytest.raises(KeyError, match="input_ids"):
+            pool.scores(bad, part.examples)
+        (pid,) = pool.processes()
+
+        def kill(windows: int) -> None:
+            os.kill(pid, signal.SIGKILL)
+
+        killed = pool.submit(part.rows, part.examples, kill)
+        waiting = [pool.submit(one.rows, one.examples) for one in (part, *others)]
+        assert waiting[-1].cancel()
+        with pytest.raises(InstanceDiedError, match=r"instance 1 of 1 \(core \d+\) was killed by"):
+            killed.result()
+        assert_same_bytes([waiting[0].result()], [expected])
+        with pytest.raises(CancelledError):
+            waiting[-1].result()
+        assert pool.processes() != [pid]
+    (record,) = caplog.records
+    assert record.getMessage().endswith("was killed by SIGKILL: it is started again")
+
+
+@pytest.mark.slow
+def test_a_model_that_cannot_be_loaded_is_the_error_of_the_one_process(
+    spec: ScorerSpec, tmp_path: Path
+) -> None:
+    with pytest.raises(FileNotFoundError, match=str(tmp_path)):
+        InstancePool(replace(spec, folder=tmp_path), 1, 1)
+
+
+def test_threads_without_cores_of_their_own_are_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    total = len(cores.available())
+    cores.warn_if_too_few(total, 1)
+    assert not caplog.records
+    cores.warn_if_too_few(total + 1, 2)
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"{total + 1} instances of 2 threads on {total} core")
+
+
+@pytest.mark.parametrize(
+    ("instances", "threads", "expected"),
+    [
+        (None, None, (None, None)),
+        (None, 3, (None, 3)),
+        ("auto", None, (8, 1)),
+        ("auto", 3, (2, 3)),
+        ("auto", 9, (1, 9)),
+        (2, None, (2, 4)),
+        (9, None, (9, 1)),
+        (3, 3, (3, 3)),
+    ],
+)
+def test_numbers_that_are_left_open_fit_the_cores(
+    monkeypatch: pytest.MonkeyPatch,
+    instances: int | str | None,
+    threads: int | None,
+    expected: tuple[int | None, int | None],
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    assert cores.resolved(instances, threads) == expected
+
+
+def test_threads_of_this_process_on_other_cores_are_counted() -> None:
+    assert cores.threads_elsewhere(cores.available()) == 0
+    assert cores.threads_elsewhere(()) == len(list(cores.THREADS.iterdir()))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (DamagedError("cut off"), DamagedError),
+        (ProfileNotInForceError(Profile(), "what", 1, 2), Error),
+        (FloatingPointError("not finite"), FloatingPointError),
+        (UnicodeDecodeError("utf-8", b"", 0, 1, "bad"), UnicodeError),
+        (tf.errors.InternalError(None, None, "broken"), Exception),
+        (MemoryError(), MemoryError),
+    ],
+)
+def test_an_exception_keeps_its_text_and_its_nearest_known_class(
+    error: Exception, kind: type[Exception]
+) -> None:
+    raised = _failure(error).exception()
+    assert type(raised) is kind and str(raised) == str(error)
+    assert type(error).__name__ in raised.__notes__[0]

@@ -1,0 +1,193 @@
+"""Runs by several instances: the bytes of one, whatever dies, and a resumed run fills every gap."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from nq.bundle import bundled_sample
+from nq.inference.instances import MODULE, InstanceDiedError
+from nq.runs.job import Job
+from nq.runs.result import KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES, Result
+from nq.runs.run import run
+from nq.runs.scoring import RunProgress
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 60.0
+KILLED = """
+import sys
+from pathlib import Path
+from tests.runs.test_pipeline import run_until_killed
+run_until_killed(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+IN_PROCESS = """
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+import nq
+from tests.runs.test_pipeline import make_job
+job = make_job(Path(sys.argv[1]), Path(sys.argv[2]), None)
+result = nq.run(job)
+names = Counter(path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm"))
+print(result.resumed_windows, names["tf_Compute"])
+try:
+    nq.run(nq.Job(job.files, job.model, output=sys.argv[2] + "-2", threads=2))
+except nq.Error as error:
+    print(error)
+"""
+
+
+def make_job(model: Path, output: Path, instances: int | None) -> Job:
+    """Returns a job whose parts are pages, each in many batches."""
+    files = [bundled_sample()]
+    return Job(files, model, batch_size=1, output=output, limit=8, instances=instances, threads=1)
+
+
+def instances() -> list[psutil.Process]:
+    """The instances of this process."""
+    return [p for p in psutil.Process().children() if MODULE in p.cmdline()]
+
+
+def kill_at(*moments: int) -> RunProgress:
+    """Returns a progress that kills an instance whenever so many windows are completed."""
+    completed, left = 0, list(moments)
+
+    def progress(windows: int, total: int) -> None:
+        nonlocal completed
+        completed += windows
+        if left and completed >= left[0]:
+            left.pop(0)
+            instances()[0].kill()
+
+    return progress
+
+
+def parts(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.npz"))}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """The run of one instance."""
+    output = tmp_path_factory.mktemp("undisturbed")
+    return run(replace(make_job(tiny_model, output, 1), keep_scores=True))
+
+
+@pytest.mark.slow
+def test_a_dead_instance_is_started_again_and_nothing_changes(
+    tiny_model: Path, tmp_path: Path, undisturbed: Result, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = replace(make_job(tiny_model, tmp_path / "run", 2), keep_scores=True)
+    completed: list[int] = []
+    kill = kill_at(100)
+
+    def progress(windows: int, total: int) -> None:
+        completed.append(windows)
+        kill(windows, total)
+
+    result = run(job, progress=progress)
+    (record,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
+    assert re.fullmatch(r"instance [12] of 2 \(core \d\) was .* again", record.getMessage())
+    assert not instances()
+    expected = undisturbed.folder
+    assert (result.folder / PREDICTIONS).read_bytes() == (expected / PREDICTIONS).read_bytes()
+    assert parts(result.folder / KEPT_SCORES) == parts(expected / KEPT_SCORES) != {}
+    assert sum(completed) == result.windows == undisturbed.windows
+    assert result.read_windows == undisturbed.read_windows
+    phases = {n: s for n, s in result.time.items() if n not in ("total_s", "preprocess_s")}
+    assert sum(phases.values()) == pytest.approx(result.time["total_s"], rel=0.02)
+    assert min(phases.values()) >= 0
+    metrics = json.loads((result.folder / METRICS).read_text(encoding="utf-8"))
+    assert (metrics["instances"], metrics["threads"]) == (2, 1)
+    assert result.peak_memory_bytes > undisturbed.peak_memory_bytes  # of both instances
+
+
+def run_until_killed(model: Path, output: Path) -> None:
+    """Answers by two instances until SIGKILL; prints their processes; runs in a process."""
+    completed = 0
+
+    def kill(windows: int, total: int) -> None:
+        nonlocal completed
+        completed += windows
+        if completed > total * 2 // 3:
+            Path(f"{output}.pids").write_text(" ".join(str(p.pid) for p in instances()))
+            assert "tensorflow" not in sys.modules
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    run(make_job(model, output, 2), progress=kill)
+
+
+@pytest.mark.slow
+def test_runs_that_die_resume_with_any_number_of_instances(
+    tiny_model: Path, tmp_path: Path, undisturbed: Result
+) -> None:
+    """An instance dies twice, then the run itself, and a part in the middle is lost."""
+    output = tmp_path / "run"
+    with pytest.raises(InstanceDiedError, match=r"1 of 1 \(core .*SIGKILL.* again to resume"):
+        run(make_job(tiny_model, output, 1), progress=kill_at(1, 2))
+    assert not instances()
+    paths = str(tiny_model), str(output)
+    killed = [sys.executable, "-c", KILLED, *paths]
+    assert subprocess.run(killed, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    pids = [int(pid) for pid in Path(f"{output}.pids").read_text().split()]
+    wait_until(lambda: not any(map(psutil.pid_exists, pids)))
+    stored = parts(output / UNFINISHED_SCORES)
+    assert len(pids) == 2 and len(stored) > 2
+    (output / UNFINISHED_SCORES / list(stored)[1]).unlink()
+    in_process = [sys.executable, "-c", IN_PROCESS, *paths]
+    done = subprocess.run(in_process, cwd=ROOT, capture_output=True, text=True, check=True)
+    first, error = done.stdout.splitlines()
+    resumed, threads = map(int, first.split())
+    assert 0 < resumed < undisturbed.windows and threads == 1
+    assert "with 1 threads already and cannot change to 2" in error
+    expected = (undisturbed.folder / PREDICTIONS).read_bytes()
+    assert (output / PREDICTIONS).read_bytes() == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"instances": 0}, "instances is 0: expected a whole number from 1 on, or 'auto'"),
+        ({"instances": True}, "instances is True"),
+        ({"instances": "two"}, "instances is 'two'"),
+        ({"threads": -1}, "threads is -1: expected a whole number from 1 on"),
+        ({"threads": "auto"}, "threads is 'auto'"),
+    ],
+)
+def test_bad_numbers_are_errors(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Job([bundled_sample()], **values)
+
+
+def test_scores_depend_on_threads_and_not_on_instances(tiny_model: Path, tmp_path: Path) -> None:
+    from nq.runs.scoring import Plan
+
+    plain = Job([bundled_sample()], tiny_model, root=tmp_path)
+    one, two, four = (
+        Plan.of(replace(plain, instances=n, threads=t)) for n, t in ((1, 1), (2, 1), (1, 4))
+    )
+    assert one.scores == two.scores and one.folder == two.folder
+    assert len({Plan.of(plain).folder, one.folder, four.folder}) == 3
+    assert Job.from_dict(one.job.to_dict()).threads == 1
+    assert "threads" not in plain.to_dict()
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
