@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -59,19 +60,25 @@ def make_job(model: Path, output: Path, instances: int | None) -> Job:
 
 def instances() -> list[psutil.Process]:
     """The instances of this process."""
-    return [p for p in psutil.Process().children() if MODULE in p.cmdline()]
+    return [p for p in psutil.Process().children() if is_instance(p)]
 
 
-def kill_at(*moments: int) -> RunProgress:
-    """Returns a progress that kills an instance whenever so many windows are completed."""
-    completed, left = 0, list(moments)
+def is_instance(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+        return MODULE in process.cmdline()
+    return False
+
+
+def killing(deaths: int) -> RunProgress:
+    """Returns a progress that kills so many instances, each when windows are completed."""
+    killed: set[int] = set()
 
     def progress(windows: int, total: int) -> None:
-        nonlocal completed
-        completed += windows
-        if left and completed >= left[0]:
-            left.pop(0)
-            instances()[0].kill()
+        for process in instances():
+            if len(killed) < deaths and process.pid not in killed:
+                killed.add(process.pid)
+                process.kill()
+                return
 
     return progress
 
@@ -93,7 +100,7 @@ def test_a_dead_instance_is_started_again_and_nothing_changes(
 ) -> None:
     job = replace(make_job(tiny_model, tmp_path / "run", 2), keep_scores=True)
     completed: list[int] = []
-    kill = kill_at(100)
+    kill = killing(1)
 
     def progress(windows: int, total: int) -> None:
         completed.append(windows)
@@ -138,7 +145,7 @@ def test_runs_that_die_resume_with_any_number_of_instances(
     """An instance dies twice, then the run itself, and a part in the middle is lost."""
     output = tmp_path / "run"
     with pytest.raises(InstanceDiedError, match=r"1 of 1 \(core .*SIGKILL.* again to resume"):
-        run(make_job(tiny_model, output, 1), progress=kill_at(1, 2))
+        run(make_job(tiny_model, output, 1), progress=killing(2))
     assert not instances()
     paths = str(tiny_model), str(output)
     killed = [sys.executable, "-c", KILLED, *paths]
