@@ -57,7 +57,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "nq.runs": (
         *("nq", "nq.checksums", "nq.config", "nq.errors", "nq.files", "nq.folders"),
-        *("nq.processor", "nq.records"),
+        *("nq.processor", "nq.records", "nq.text"),
         *("nq.evaluation", "nq.formats", "nq.tracking"),
         *("nq.preprocess", "nq.preprocess.tokenizers"),
         *("nq.model", "nq.inference", "nq.postprocess", "nq.analysis", "nq.analysis.html"),

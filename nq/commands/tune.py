@@ -30,6 +30,7 @@ def parser() -> Parser:
     arguments.add_reader(parser)
     arguments.add_profile(parser)
     arguments.add_batch_size(parser)
+    arguments.add_instances(parser)
     parser.add_argument(
         "--keep-scores",
         action="store_true",
@@ -64,6 +65,8 @@ def tune(args: argparse.Namespace) -> int:
             reader,
             args.read_blocks,
             arguments.pages(args),
+            args.instances,
+            args.threads,
         )
     terminal.print_result(figures, args.json)
     return 0

@@ -7,78 +7,29 @@ however that ends, and a terminal's Ctrl-C reaches that process alone.
 
 from __future__ import annotations
 
-import logging
-import os
-import queue
-import signal
-import socket
-import subprocess
-import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection
-from typing import Any, Self
+from dataclasses import replace
+from typing import Self
 
 from nq.errors import Error
 from nq.inference import cores
-from nq.inference.messages import Failure, LogLine, Ready, Score, Scored, Start, Windows
-from nq.inference.scorer import Counters, Progress, Rows, no_progress
+from nq.inference.instance_thread import (
+    CLOSED,
+    Instance,
+    InstanceDiedError,
+    PoolState,
+    Task,
+)
+from nq.inference.messages import Score
+from nq.inference.scorer import Progress, Rows, no_progress
 from nq.inference.spec import ScorerSpec
-from nq.model.runtime import thread_environment
-from nq.preprocess import python_path
 from nq.records import Columns, Example
 
-log = logging.getLogger(__name__)
+__all__ = ["InstanceDiedError", "InstancePool"]
 
-MODULE = "nq.inference.instance"
-POLL_S = 0.5
-"""Seconds after which the death of an instance without work is noticed."""
 END_S = 3.0
-BACKOFF_S, MAX_BACKOFF_S = 0.5, 30.0
-CLOSED = "the pool of instances is closed"
-LINES = 100
-"""So many lines of the instances are remembered, so that each is logged once for all of them."""
-
-
-class InstanceDiedError(Error):
-    """The process of an instance has ended although nobody told it to."""
-
-
-class _NotLoadedError(Exception):
-    """An instance cannot load its model, for this reason."""
-
-    def __init__(self, reason: Exception) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
-
-
-@dataclass(eq=False)
-class _Task:
-    """What is to be scored.
-
-    Args:
-        part: is sent to an instance.
-        progress: receives completed windows.
-        future: receives the columns.
-        completed: windows that ``progress`` has received.
-        begun: whether an instance has received the part.
-    """
-
-    part: Score
-    progress: Progress
-    future: Future[Columns] = field(default_factory=Future)
-    completed: int = 0
-    begun: bool = False
-
-    def report(self, completed: int) -> None:
-        """Reports completed windows; a second instance completes those of the first one again."""
-        if completed > self.completed:
-            self.progress(completed - self.completed)
-            self.completed = completed
 
 
 class InstancePool:
@@ -116,17 +67,11 @@ class InstancePool:
         restarts: int | None = 1,
         resubmit: bool = True,
     ) -> None:
-        self.spec, self.threads = replace(spec, threads=threads), threads
-        self.restarts, self.resubmit = restarts, resubmit
-        self.counters = Counters()
         cores.warn_if_too_few(instances, threads)
         self.cores = cores.divided(cores.available(), instances, threads)
-        self.tasks: queue.Queue[_Task | None] = queue.Queue()
-        self.closed = threading.Event()
-        self._lines: deque[LogLine] = deque(maxlen=LINES)
-        self._lock = threading.Lock()
-        self._error: Error | None = None
-        self._instances = [_Instance(self, number) for number in range(instances)]
+        self._state = PoolState(replace(spec, threads=threads), self.cores, restarts, resubmit)
+        self.counters = self._state.counters
+        self._instances = [Instance(self._state, number) for number in range(instances)]
         try:
             (first, *_) = [instance.ready.result() for instance in self._instances]
         except BaseException:
@@ -150,11 +95,8 @@ class InstancePool:
         Raises:
             Error: the pool is closed, or an instance died too often.
         """
-        task = _Task(Score(rows, examples), progress)
-        with self._lock:
-            if self._error is not None or self.closed.is_set():
-                raise self._error or Error(CLOSED)
-            self.tasks.put(task)
+        task = Task(Score(rows, examples), progress)
+        self._state.put(task)
         return task.future
 
     def scores(
@@ -169,10 +111,10 @@ class InstancePool:
 
     def close(self) -> None:
         """Ends the instances; what they have not scored fails."""
-        self.fail_all(Error(CLOSED))
-        self.closed.set()
+        self._state.fail_all(Error(CLOSED))
+        self._state.closed.set()
         for instance in self._instances:
-            self.tasks.put(None)
+            self._state.tasks.put(None)
             instance.terminate()
         end = time.monotonic() + END_S
         for instance in self._instances:
@@ -183,209 +125,3 @@ class InstancePool:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    def fail_all(self, error: Error) -> None:
-        """Makes everything that waits, and all that comes, fail."""
-        with self._lock:
-            self._error = self._error or error
-            while not self.tasks.empty():
-                task = self.tasks.get()
-                if task is not None and task.future.set_running_or_notify_cancel():
-                    task.future.set_exception(self._error)
-
-    def count(self, done: Counters) -> None:
-        """Adds what an instance has done to the counters."""
-        with self._lock:
-            for name, value in vars(done).items():
-                share = value / len(self) if name.endswith("_s") else value
-                setattr(self.counters, name, getattr(self.counters, name) + share)
-
-    def log_once(self, line: LogLine) -> None:
-        """Logs a line of an instance, unless another one has logged it."""
-        with self._lock:
-            is_new = line not in self._lines
-            self._lines.append(line)
-        if is_new:
-            logging.getLogger(line.name).log(line.level, "%s", line.text)
-
-
-class _Instance:
-    """One process, with a thread that sends it tasks of the pool, one at a time.
-
-    Args:
-        pool: has the tasks.
-        number: from 0 on.
-
-    Attributes:
-        ready: receives what the process reports once its model is loaded for the first time.
-        process: the process that runs now; ``None`` before the first one.
-    """
-
-    def __init__(self, pool: InstancePool, number: int) -> None:
-        self.pool, self.cores = pool, pool.cores[number]
-        self.name = f"instance {number + 1} of {len(pool)} ({cores.shown(self.cores)})"
-        self.ready: Future[Ready] = Future()
-        self.process: subprocess.Popen[bytes] | None = None
-        self._connection: Connection[Any, Any]
-        self._starting = threading.Lock()
-        self._task: _Task | None = None
-        self._deaths = 0
-        self._thread = threading.Thread(target=self._run, name=f"nq-instance-{number}", daemon=True)
-        self._thread.start()
-
-    def terminate(self) -> None:
-        """Tells the process to end."""
-        with self._starting:
-            if self.process is not None:
-                self.process.terminate()
-
-    def join(self, end: float) -> None:
-        """Waits for the process until the moment ``end``, kills it then, and ends the thread."""
-        if self.process is not None:
-            try:
-                self.process.wait(max(0.0, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        self._thread.join()
-
-    def _run(self) -> None:
-        """Works until the pool is closed or the process has died too often."""
-        while not self.pool.closed.is_set():
-            try:
-                self._start()
-                self._work()
-            except (EOFError, OSError) as error:
-                reason = _ending(self.process.wait()) if self.process else f"did not start: {error}"
-                self._after_death(InstanceDiedError(f"{self.name} {reason}"))
-            except _NotLoadedError as error:
-                if not self.ready.done():
-                    self._give_up(error.reason)
-                    break
-                text = f"{self.name} cannot be started again: {error.reason}"
-                self._after_death(InstanceDiedError(text))
-        self._fail_task(Error(CLOSED))
-
-    def _start(self) -> None:
-        """Starts a process and waits until it has loaded its model.
-
-        Raises:
-            EOFError, OSError: it died, or cannot be started.
-            _NotLoadedError: the model cannot be loaded.
-        """
-        spec = self.pool.spec
-        ours, theirs = socket.socketpair()
-        self._connection = Connection(ours.detach())
-        with self._starting, theirs:
-            if self.pool.closed.is_set():
-                return
-            self.process = None
-            self.process = subprocess.Popen(
-                # -P: no module of the working folder
-                [sys.executable, "-P", "-m", MODULE, *map(str, (theirs.fileno(), *self.cores))],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env={**os.environ, **thread_environment(self.pool.threads), **_path()},
-                start_new_session=True,  # a terminal sends Ctrl-C to all processes of a session
-            )
-        self._connection.send(Start(spec, logging.getLogger("nq").getEffectiveLevel()))
-        ready = self._receive()
-        if isinstance(ready, Failure):
-            raise _NotLoadedError(ready.exception())
-        if not self.ready.done():
-            self.ready.set_result(ready)
-
-    def _work(self) -> None:
-        """Scores tasks until the pool is closed.
-
-        Raises:
-            EOFError, OSError: the process died.
-        """
-        while not self.pool.closed.is_set():
-            self._task = self._task or self._next()
-            if self._task is None:
-                return
-            self._task.begun = True
-            self._connection.send(self._task.part)
-            answer = self._receive()
-            task, self._task = self._task, None
-            if isinstance(answer, Failure):
-                task.future.set_exception(answer.exception())
-                continue
-            self.pool.count(answer.counters)
-            self._check_threads(answer)
-            task.future.set_result(answer.columns)
-            if self.pool.restarts is None:
-                self._deaths = 0
-
-    def _next(self) -> _Task | None:
-        """Returns the next task, as soon as there is one; ``None`` once the pool is closed."""
-        while True:
-            try:
-                task = self.pool.tasks.get(timeout=POLL_S)
-            except queue.Empty:
-                if self.process is None or self.process.poll() is not None:
-                    raise EOFError from None
-                continue
-            if task is None or task.future.set_running_or_notify_cancel():
-                return task
-
-    def _receive(self) -> Any:
-        """Returns the next message that is neither progress nor a line for the log."""
-        while True:
-            message = self._connection.recv()
-            if isinstance(message, Windows):
-                if self._task is not None:
-                    self._task.report(message.completed)
-            elif isinstance(message, LogLine):
-                self.pool.log_once(message)
-            else:
-                return message
-
-    def _check_threads(self, scored: Scored) -> None:
-        if scored.threads_elsewhere:
-            text = "the engine has threads that may run on cores of other instances"
-            self.pool.log_once(LogLine(__name__, logging.WARNING, text))
-
-    def _after_death(self, error: InstanceDiedError) -> None:
-        """Decides what becomes of the instance and of its task, and waits before it starts."""
-        pool, self._deaths = self.pool, self._deaths + 1
-        if pool.closed.is_set():
-            return
-        if pool.restarts is not None and self._deaths > pool.restarts:
-            self._give_up(InstanceDiedError(f"{error}, after {self._deaths - 1} restarts"))
-            pool.closed.wait()
-            return
-        if self._task is not None and self._task.begun and not pool.resubmit:
-            self._fail_task(error)
-        log.warning("%s: it is started again", error)
-        if pool.restarts is None:
-            pool.closed.wait(min(MAX_BACKOFF_S, BACKOFF_S * 2 ** (self._deaths - 1)))
-
-    def _give_up(self, error: Exception) -> None:
-        """Makes the task of the instance fail, and all other tasks of the pool."""
-        self._fail_task(error)
-        if not self.ready.done():
-            self.ready.set_exception(error)
-        self.pool.fail_all(error if isinstance(error, Error) else Error(str(error)))
-
-    def _fail_task(self, error: Exception) -> None:
-        if self._task is not None:
-            self._task.future.set_exception(error)
-            self._task = None
-
-
-def _path() -> dict[str, str]:
-    return {"PYTHONPATH": python_path()}
-
-
-def _ending(code: int) -> str:
-    """Returns how a process ended, in words.
-
-    >>> _ending(-9), _ending(1)
-    ('was killed by SIGKILL', 'ended with exit code 1')
-    """
-    if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"

@@ -91,6 +91,8 @@ class _Pipeline:
         while (columns := self._pending[0].columns) is None:
             self.progress(self._events.get())
             self._store()
+        while not self._events.empty():  # the windows of a part are reported before its scores
+            self.progress(self._events.get())
         first = self._pending.popleft()
         self._cover()
         return first.part.scored(columns)

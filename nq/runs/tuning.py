@@ -70,6 +70,8 @@ def tune(
     reader: Path | None = None,
     read_blocks: int | None = None,
     pages: PageFolder | None = None,
+    instances: int | str | None = None,
+    threads: int | None = None,
 ) -> dict[str, Any]:
     """Fits the decision on the even half of the data, writes it into the model folder, and
     measures it on the odd half.
@@ -86,6 +88,7 @@ def tune(
         reader: folder of the model that reads the blocks that ``model`` ranks best.
         read_blocks: how many blocks of a page; by default those of the present decision.
         pages: the pages that questions name.
+        instances, threads: see ``Job``.
 
     Returns:
         The thresholds, and the figures of the odd half by name.
@@ -105,6 +108,8 @@ def tune(
             reader=reader,
             read_blocks=read_blocks,
             pages=pages,
+            instances=instances,
+            threads=threads,
         )
         job = replace(job, decision=_not_tuned(job.decision))
         job.check_output()

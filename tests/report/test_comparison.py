@@ -77,6 +77,9 @@ def test_what_cannot_be_compared_is_said() -> None:
     assert comparison.note(killed, True) == "no: resumed; the run is KILLED; on two"
     assert "on two" in comparison.table(history(killed, FAST), [killed, FAST])
     assert "on one" not in comparison.table(history(*ALL), ALL)
+    several = replace(RUN, instances=2, threads=1)
+    assert comparison.note(several, False) == "yes; 2 instances of 1 thread"
+    assert comparison.note(replace(RUN, threads=2), False) == "yes; 2 threads"
 
 
 def test_names_cannot_control_the_terminal() -> None:

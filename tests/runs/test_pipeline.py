@@ -20,7 +20,8 @@ import psutil
 import pytest
 
 from nq.bundle import bundled_sample
-from nq.inference.instances import MODULE, InstanceDiedError
+from nq.inference.instance_thread import MODULE
+from nq.inference.instances import InstanceDiedError
 from nq.runs.job import Job
 from nq.runs.result import KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES, Result
 from nq.runs.run import run

@@ -31,7 +31,7 @@ COLUMNS = [
 def record(store: str, profile: str, total_s: float, experiment: str | None = None) -> Any:
     with start(store, experiment, f"{profile} · dev", profile=profile, system_metrics=False) as run:
         run.open(started=1e9)
-        run.params({view.PROFILE: profile, "batch_size": 16})
+        run.params({view.PROFILE: profile, "batch_size": 16, view.INSTANCES: 2, view.THREADS: 1})
         run.tags({view.SPEED_COMPARABLE: "yes", view.MACHINE: "one, 2 cores"})
         figures = {view.TOTAL_S: total_s, view.WINDOWS_PER_S: 20, view.MICRO_F1: 0.5}
         run.metrics({**figures, view.PEAK_MB: 700.5, view.CHANGED: 3, "time/load_s": 5.0})
@@ -65,6 +65,7 @@ def test_recorded_runs_are_listed(store: str) -> None:
     assert (run.name, run.micro_f1, run.changed, run.peak_mb) == ("xla · dev", 0.5, 3, 700.5)
     assert (run.machine, run.speed_comparable) == ("one, 2 cores", "yes")
     assert (run.status, run.started) == ("FINISHED", 1e9)
+    assert (run.instances, run.threads) == (2, 1)
     assert listed.how_to_open == how_to_compare(store, stored(other).info.experiment_id)
 
 
@@ -75,6 +76,7 @@ def test_a_run_of_an_earlier_version_is_listed(store: str) -> None:
     (listed,) = history(store, "old").runs
     assert (listed.total_s, listed.windows_per_s, listed.peak_mb) == (5.0, 3.0, 2.0)
     assert (listed.micro_f1, listed.changed, listed.speed_comparable) == (None, None, "")
+    assert (listed.instances, listed.threads) == (None, None)
 
 
 @pytest.mark.parametrize(
