@@ -62,9 +62,10 @@ class _Channel:
 
     def _read(self) -> None:
         try:
-            while True:
-                self._received.put(self._connection.recv())
-        except (EOFError, OSError):
+            with contextlib.suppress(EOFError, OSError):
+                while True:
+                    self._received.put(self._connection.recv())
+        finally:
             _end()
 
     def receive(self) -> Any:

@@ -137,7 +137,7 @@ class Engine:
         actual = {name: compiled.get_property(name) for name in expected}
         if actual != expected and not self._has_warned:
             self._has_warned = True
-            log.warning("OpenVINO does not take %s: it has %s", expected, actual)
+            log.warning("OpenVINO ignores its threads: found %s, expected %s", actual, expected)
 
 
 def thread_options(threads: int | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import openvino
 import pytest
 from openvino import Node
 
+from nq.inference.batches import Shape
 from nq.inference.engine import Computation
 from nq.inference.engines.openvino import Engine, converted, set_input, split_products
 from nq.inference.network import Network
@@ -91,3 +92,17 @@ def test_a_constant_mask_is_folded_away() -> None:
     assert "Convert" in kinds[0] and "Convert" not in kinds[1]  # of the mask to a float
     for name, value in outputs[0].items():
         np.testing.assert_allclose(outputs[1][name], value, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_threads_that_openvino_does_not_take_are_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    network = Network(tiny_models.SHAPE, tiny_models.model())
+    profile, top_k = Profile.parse("openvino"), TopK(2, True)
+    engine = Engine(Computation(network, profile, top_k, threads=10_000))
+    for batch_size in (1, 2):
+        engine.compiled(Shape(batch_size, LENGTH))
+    (record,) = caplog.records
+    assert "OpenVINO ignores its threads: found {" in record.getMessage()
+    assert "'INFERENCE_NUM_THREADS': 10000" in record.getMessage()
