@@ -165,7 +165,7 @@ def add_instances(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--instances",
         type=_instances,
-        metavar="N",
+        metavar="N|auto",
         help="processes that share the windows, each on cores of its own; auto: as many as there "
         "are cores for; default: this process alone",
     )
@@ -179,7 +179,14 @@ def add_instances(parser: argparse._ActionsContainer) -> None:
 
 
 def _instances(text: str) -> int | str:
-    return text if text == AUTO else positive(text)
+    if text == AUTO:
+        return text
+    try:
+        int(text)
+    except ValueError:
+        message = f"must be a whole number, or {AUTO}, got {text!r}"
+        raise argparse.ArgumentTypeError(message) from None
+    return positive(text)
 
 
 def add_batch_size(parser: argparse.ArgumentParser) -> None:

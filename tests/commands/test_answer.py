@@ -358,3 +358,21 @@ def test_a_run_with_sentencepiece(tmp_path: Path) -> None:
     result = run(job)
     assert (result.examples, len(predictions(result))) == (3, 3)
     assert result.metrics
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--instances", "0", "must be at least 1, got 0"),
+        ("--instances", "-2", "must be at least 1, got -2"),
+        ("--instances", "all", "must be a whole number, or auto, got 'all'"),
+        ("--threads", "0", "must be at least 1, got 0"),
+        ("--threads", "auto", "must be a whole number, got 'auto'"),
+    ],
+)
+def test_bad_numbers_of_processes_are_errors_of_usage(
+    option: str, value: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([option, value]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"nq answer: error: argument {option}: {message}")
