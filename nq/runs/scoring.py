@@ -115,7 +115,7 @@ class Scoring:
         chunks: the prepared windows.
         scorer: computes scores and stores them.
         timer: gets the time of reading.
-        progress: receives completed windows.
+        progress: receives completed windows, in the first iteration.
 
     Attributes:
         duplicates: records with the id of an earlier one, which are not answered.
@@ -132,6 +132,7 @@ class Scoring:
         self.requests, self.chunks, self.scorer = requests, chunks, scorer
         self.duplicates: list[DeadLetter] = []
         self._timer, self._progress = timer, progress
+        self._is_complete = False
 
     def __iter__(self) -> Iterator[tuple[Example, Scores]]:
         self.duplicates.clear()
@@ -141,6 +142,7 @@ class Scoring:
                 windows = self._windows(request, self.chunks[number], reader, seen)
                 yield from self._scored(windows)
             request.check_unchanged()
+        self._is_complete = True
 
     def _scored(
         self, windows: Iterator[tuple[Example, Columns]]
@@ -183,7 +185,8 @@ class Scoring:
             )
 
     def _on_windows(self, windows: int) -> None:
-        self._progress(windows, self.chunks.total("windows"))
+        if not self._is_complete:
+            self._progress(windows, self.chunks.total("windows"))
 
 
 def _check_digest(

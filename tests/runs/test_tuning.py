@@ -43,8 +43,15 @@ def tune_without(tiny_model: Path, tmp_path: Path) -> Tune:
         job = Job(
             [file], tiny_model, "baseline", decision=DecisionConfig(), output=tmp_path / "run"
         )
-        with open_scoring(Plan.of(job), PhaseTimer()) as scoring:
-            return tuning.tune_decision(scoring, job.decision)
+        completed: list[int] = []
+
+        def progress(windows: int, total: int) -> None:
+            completed.append(windows)
+
+        with open_scoring(Plan.of(job), PhaseTimer(), progress) as scoring:
+            tuned = tuning.tune_decision(scoring, job.decision)
+            assert sum(completed) == scoring.chunks.total("windows")
+            return tuned
 
     return tune_without
 
