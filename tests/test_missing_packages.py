@@ -12,6 +12,7 @@ import pytest
 
 import nq
 from nq.runs.result import PREDICTIONS
+from tests.terminal_output import without_progress
 
 ROOT = Path(__file__).parent.parent
 
@@ -126,8 +127,9 @@ def test_a_command_without_a_package_prints_one_line(
     code += "sys.exit(console(sys.argv[1:]))"
     done = run_without(packages, code, tmp_path, *arguments)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("nq: error: ") and message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    stderr = without_progress(done.stderr)
+    assert stderr.startswith("nq: error: ") and message in stderr
+    assert len(stderr.splitlines()) == 1
 
 
 @pytest.mark.slow
@@ -137,5 +139,5 @@ def test_without_mlflow_a_run_is_not_recorded(tiny_model: Path, tmp_path: Path) 
     done = run_without("mlflow", code, tmp_path, *arguments)
     assert done.returncode == 0
     assert json.loads(done.stdout)["run_id"] is None
-    assert len(done.stderr.splitlines()) == 1
+    assert len(without_progress(done.stderr).splitlines()) == 1
     assert "pip install 'nq-pipeline[mlflow]'" in done.stderr
