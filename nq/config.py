@@ -37,7 +37,8 @@ class Settings:
         for f in fields(self):  # type: ignore[arg-type]
             value, expected = getattr(self, f.name), hints[f.name]
             kinds = (int, float) if expected is float else expected
-            if isinstance(value, bool) or not isinstance(value, kinds):
+            wrong_bool = isinstance(value, bool) and expected is not bool
+            if wrong_bool or not isinstance(value, kinds):
                 kind = getattr(expected, "__name__", expected)
                 raise ValueError(f"{f.name} is {value!r:.80}: expected a value of type {kind}")
             if isinstance(value, float) and math.isnan(value):
@@ -401,10 +402,12 @@ class TrackingConfig(Settings):
         uri: tracking store or server; by default MLFLOW_TRACKING_URI, then
             ``sqlite:///mlflow.db``.
         experiment: by default MLFLOW_EXPERIMENT_NAME, then ``nq``.
+        log_model: whether the run has its model, which MLflow can load and serve.
     """
 
     uri: str | None = None
     experiment: str | None = None
+    log_model: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """The optional packages of nq: which extra installs them and whether they are installed."""
 
+import importlib.metadata
 import importlib.util
 
+from nq import __version__
 from nq.errors import Error
 
 EXTRAS = {
@@ -24,6 +26,20 @@ def missing(extra: str) -> tuple[str, ...]:
     No package is imported.
     """
     return tuple(name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None)
+
+
+def tensorflow_extra() -> str:
+    """Returns the extra that installs the TensorFlow that is installed: ``cpu`` or ``gpu``."""
+    try:
+        importlib.metadata.version("tensorflow-cpu")
+    except importlib.metadata.PackageNotFoundError:
+        return "gpu"
+    return "cpu"
+
+
+def requirement(*extras: str) -> str:
+    """Returns the requirement of this version of nq with extras, as pip reads it."""
+    return f"{DISTRIBUTION}[{','.join(extras)}]=={__version__}"
 
 
 def install(*extras: str) -> str:

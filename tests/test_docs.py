@@ -38,7 +38,13 @@ PAGES = {
 README = PAGES["README.md"]
 ALL_PAGES = "\n".join(PAGES.values())
 MAX_README_LINES = 150
-OPTIONS_OF_OTHERS = {"--backend-store-uri", "--exclude-editable", "--runner"}
+OPTIONS_OF_OTHERS = {
+    "--backend-store-uri",
+    "--env-manager",
+    "--exclude-editable",
+    "--port",
+    "--runner",
+}
 FORWARDED_TO = {"experiments.sweep": "nq answer"}  # options that the command does not know
 NOT_PYTHON = ("nq.json", "nq.models")
 SESSION = re.compile(r"\$ cat lighthouse.txt\n(.*?)\n\$ nq (ask .*?)\n(.*?)\n\$", re.DOTALL)

@@ -95,7 +95,7 @@ def parser() -> Parser:
     arguments.add_settings(decision, DecisionConfig, exclude=("rule",), show_default=False)
     windows = parser.add_argument_group("windows; default: the settings of the model folder")
     arguments.add_settings(windows, WindowConfig, show_default=False)
-    arguments.add_tracking(parser)
+    arguments.add_tracking(parser, logs_model=True)
     arguments.add_common(parser)
     return parser
 
@@ -157,7 +157,8 @@ def answer(args: argparse.Namespace) -> int:
     if args.json:
         sizes = {"run_bytes": result.run_bytes, "windows_bytes": result.windows_bytes}
         compared = {"parity": parity.to_dict()} if parity else {}
-        terminal.print_json(result.to_dict() | sizes | compared)
+        logged = {"model_uri": result.model_uri} if args.log_model else {}
+        terminal.print_json(result.to_dict() | sizes | compared | logged)
     else:
         print(summary(result, dead_letter_lines(result.folder / DEAD_LETTERS)))
     if job.reader_model is not None:

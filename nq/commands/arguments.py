@@ -262,12 +262,15 @@ def add_common(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_tracking(parser: argparse.ArgumentParser, records: bool = True) -> None:
+def add_tracking(
+    parser: argparse.ArgumentParser, records: bool = True, logs_model: bool = False
+) -> None:
     """Adds the options of MLflow's store.
 
     Args:
         parser: of a command.
         records: whether the command records a run.
+        logs_model: whether the run may have its model.
     """
     group = parser.add_argument_group("tracking")
     group.add_argument(
@@ -281,8 +284,21 @@ def add_tracking(parser: argparse.ArgumentParser, records: bool = True) -> None:
     )
     if records:
         group.add_argument("--no-track", action="store_true", help="do not record the run")
+    if logs_model:
+        group.add_argument(
+            "--log-model",
+            action="store_true",
+            help="record the model with the run, so that mlflow models serve answers with it",
+        )
 
 
 def tracking_config(args: argparse.Namespace) -> TrackingConfig | None:
-    """Returns where the run is recorded; ``None`` with ``--no-track``."""
-    return None if args.no_track else TrackingConfig(args.tracking_uri, args.experiment)
+    """Returns where the run is recorded; ``None`` with ``--no-track``.
+
+    Raises:
+        UsageError: a model is to be logged, but no run.
+    """
+    logs_model = getattr(args, "log_model", False)
+    if args.no_track and logs_model:
+        raise UsageError("--log-model needs a recorded run: leave --no-track out")
+    return None if args.no_track else TrackingConfig(args.tracking_uri, args.experiment, logs_model)

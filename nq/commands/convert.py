@@ -20,10 +20,12 @@ def parser() -> Parser:
     parser = Parser(
         prog="nq convert",
         description="Converts a model folder of any kind (this project's, Hugging Face's, Google's "
-        "BERT and BERT-Joint, the 2020 port's) to this project's or Hugging Face's, or exports it.",
+        "BERT and BERT-Joint, the 2020 port's) to this project's, Hugging Face's or MLflow's, or "
+        "exports it.",
         examples=(
             "nq convert bert_joint my_model",
             "nq convert small small_onnx --to onnx",
+            "nq convert my_model my_mlflow_model --to mlflow",
             "nq convert my_model my_model_8_bits --store int8 --shard-mb 50",
         ),
     )
@@ -35,8 +37,8 @@ def parser() -> Parser:
         "--to",
         choices=FORMATS,
         default="nq",
-        help="what to write: this project's folder, one that transformers loads, a SavedModel or "
-        "an ONNX file (default: nq)",
+        help="what to write: this project's folder, one that transformers loads, a SavedModel, "
+        "an ONNX file, or a model that mlflow models serve answers with (default: nq)",
     )
     arguments.add_storage(parser)
     arguments.add_common(parser)

@@ -76,7 +76,7 @@ def parser() -> Parser:
         metavar="P",
         help="optimizations of the teacher (default: the fastest without rounding); see below",
     )
-    arguments.add_tracking(parser)
+    arguments.add_tracking(parser, logs_model=True)
     arguments.add_common(parser)
     return parser
 

@@ -41,7 +41,18 @@ def decode_page(data: bytes, name: str) -> Page:
     """
     with naming(name):
         LIMITS.check(bytes=len(data))
-    text = decode_text(data, name)
+    return page_of(decode_text(data, name), name)
+
+
+def page_of(text: str, name: str) -> Page:
+    """Returns the page of plain text or HTML, told apart by the suffix of ``name``, or by content.
+
+    Raises:
+        ValueError: The text has no words, or is too large.
+
+    >>> page_of("<p>It <b>rains</b>.</p>", "the page").example.tokens
+    ['<P>', 'It', 'rains', '.', '</P>']
+    """
     is_html = name.lower().endswith(HTML_SUFFIXES) or (
         not name.lower().endswith(TEXT_SUFFIXES) and _LOOKS_LIKE_HTML.search(text)
     )

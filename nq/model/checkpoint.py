@@ -21,6 +21,7 @@ from nq.model import names, quantize, safetensors_file
 from nq.model.families import encode_config, layout_of
 from nq.model.fill import TYPE_HEAD, LoadReport, fill
 from nq.model.folder import (
+    CARD,
     CONFIG,
     WEIGHTS,
     ModelSettings,
@@ -35,6 +36,7 @@ from nq.model.folder import (
 from nq.preprocess.tokenizers.base import Tokenizer
 
 __all__ = [
+    "CARD",
     "CONFIG",
     "WEIGHTS",
     "LoadReport",
@@ -55,7 +57,6 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-CARD = "README.md"
 PADDING_ROWS = 64  # embedding tables are often padded to a multiple of it
 
 

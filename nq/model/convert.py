@@ -75,7 +75,8 @@ def convert(
         source: model folder of any kind.
         target: folder to write, which must be empty or not exist.
         to: ``nq`` for a folder of this project, ``hf`` for one that ``transformers`` loads,
-            ``savedmodel`` or ``onnx`` for an export.
+            ``savedmodel`` or ``onnx`` for an export, ``mlflow`` for a model that MLflow loads and
+            serves.
         storage: how the weights are stored; by default as float32 in one file.
 
     Raises:
@@ -138,6 +139,15 @@ def _write_nq(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None
     checkpoint.save(folder, loaded.model, config, tokenizer, settings, card, storage, missing)
 
 
+def _write_mlflow(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None:
+    from nq.tracking.model import PackagedModel, save_model
+
+    with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
+        model = Path(temporary) / "model"
+        _write_nq(loaded, model, storage)
+        save_model(PackagedModel({model.name: model}), folder)
+
+
 def write_hugging_face(
     loaded: LoadedModel, folder: Path, storage: StorageConfig | None = None
 ) -> None:
@@ -177,4 +187,5 @@ FORMATS = {
     "onnx": Format(
         lambda loaded, folder, _: export(loaded.model, folder / ONNX_FILE, ONNX), extra="onnx"
     ),
+    "mlflow": Format(_write_mlflow, extra="mlflow", storage=("store", "shard_mb")),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +24,13 @@ from nq.model import names, registry, safetensors_file, tf_checkpoint
 from nq.model.families import decode_config, layout_of
 from nq.model.shapes import check_length
 from nq.model.tensors import CheckpointTensors
+from nq.preprocess.tokenizers.load import NAMES as TOKENIZERS
 
 CONFIG, TF_CONFIG, SETTINGS = registry.CONFIG, registry.TF_CONFIG, "nq.json"
 WEIGHTS, INDEX = safetensors_file.WEIGHTS, safetensors_file.INDEX
+CARD = "README.md"
+OTHERS = (CONFIG, TF_CONFIG, SETTINGS, CARD, *TOKENIZERS, "merges.txt", "tokenizer_config.json")
+"""Files that a model folder may have besides its weights."""
 SHARD = re.compile(r"[^/\\\x00-\x1f]{1,200}\.safetensors")
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 CONVERT_PICKLE = (
@@ -163,6 +168,27 @@ def _shards(index: Path) -> list[Path]:
             f"{'is' if len(missing) == 1 else 'are'} missing: copy or download them"
         )
     return [index.parent / shard for shard in shards]
+
+
+def copy_model(source: Path, target: Path, settings: ModelSettings | None = None) -> None:
+    """Copies the files of a model, and nothing else that its folder may hold.
+
+    Args:
+        source: model folder of any kind.
+        target: folder to make.
+        settings: of the copy; by default those of the source.
+
+    Raises:
+        FileNotFoundError, ValueError: as ``weight_files``.
+        OSError: a file cannot be read or written.
+    """
+    others = [source / name for name in (*OTHERS, INDEX) if (source / name).is_file()]
+    paths = [*weight_files(source), *others]
+    target.mkdir(parents=True)
+    for path in paths:
+        shutil.copyfile(path, target / path.name)
+    if settings is not None:
+        save_settings(target, settings)
 
 
 def weights_digest(folder: str | Path) -> str:

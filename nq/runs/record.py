@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import tempfile
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from nq import tracking
 from nq.config import TrackingConfig
 from nq.formats import outputs
 from nq.formats.streams import shown
+from nq.inference.profile import ENGINE_EXTRAS
+from nq.model.folder import ModelSettings, copy_model, load_settings, weights_digest
 from nq.runs.job import Job
 from nq.runs.parity import Parity
 from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, Result, input_digests
@@ -108,6 +111,34 @@ def _processes(job: Job) -> dict[str, int]:
     """Returns the params that tell how many instances and threads there were, where it was told."""
     params = {tracking.view.INSTANCES: job.instances, tracking.view.THREADS: job.threads}
     return {name: number for name, number in params.items() if number is not None}
+
+
+def log_model(tracked: tracking.Run, job: Job) -> str | None:
+    """Logs the models of a job with their settings; returns their URI, ``None`` if it failed."""
+    if not tracked.available:
+        return None
+    engine = job.optimizations.changes.engine
+    with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
+        names = ("model",) if job.reader is None else ("model", "reader")
+        models = {name: Path(temporary) / name for name in names}
+        _copy_models(job, *models.values())
+        packaged = tracking.PackagedModel(
+            models, str(job.profile), (engine,) if engine in ENGINE_EXTRAS else ()
+        )
+        return tracked.log_model(packaged)
+
+
+def _copy_models(job: Job, model: Path, reader: Path | None = None) -> None:
+    """Copies the models of a job into new folders; the copies have the settings of the job."""
+    second = job.reader_model
+    if second is None or reader is None:
+        copy_model(job.model, model, ModelSettings(job.windows, job.decision))
+        return
+    own = ModelSettings(job.windows, load_settings(job.model).decision)
+    copy_model(job.model, model, own)
+    cascades = {weights_digest(model): second.decision}
+    decision = load_settings(second.folder).decision
+    copy_model(second.folder, reader, ModelSettings(second.windows, decision, cascades))
 
 
 def _record_report(tracked: tracking.Run, result: Result) -> None:

@@ -107,6 +107,7 @@ class Result:
         machine: processor and number of cores.
         instances: processes that computed the windows; ``None`` if it was that of the run.
         threads: of each of them; ``None`` for those that TensorFlow and engines choose.
+        model_uri: MLflow's URI of the model that the run has, if it was required.
         not_comparable: why the speed cannot be compared with that of other runs.
     """
 
@@ -145,6 +146,7 @@ class Result:
     threads: int | None = None
     not_comparable: tuple[str, ...] = ()
     how_to_compare: str | None = None
+    model_uri: str | None = None
 
     @property
     def resumed(self) -> bool:
@@ -161,7 +163,7 @@ class Result:
         """Returns what ``metrics.json`` contains, as JSON values."""
         hidden = (
             *("folder", "rows", "parity", "how_to_open", "how_to_compare"),
-            *("run_bytes", "windows_bytes", "not_comparable"),
+            *("run_bytes", "windows_bytes", "not_comparable", "model_uri"),
         )
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
         speed = {"speed_comparable": self.speed_comparable}

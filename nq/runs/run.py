@@ -116,6 +116,8 @@ def _run_files(
     with record.tracked_run(job, track) as tracked:
         result = _run(job, clock, tracked, progress, table_rows)
         record.record(tracked, job, result)
+        if track is not None and track.log_model:
+            result = replace(result, model_uri=record.log_model(tracked, job))
         if job.against is not None:
             other = replace(
                 job,
@@ -126,7 +128,8 @@ def _run_files(
                 formats=(),
                 against=None,
             )
-            other_folder = run_once(other, progress, track, clock.timer.on_phase)
+            plain = track and replace(track, log_model=False)
+            other_folder = run_once(other, progress, plain, clock.timer.on_phase)
             if input_digests(result.folder) != input_digests(other_folder):
                 raise Error("the input files have changed between the two runs: run both again")
             difference = parity.compare(result.folder, other_folder)

@@ -17,6 +17,7 @@ from typing import Any
 
 from nq.text import truncate
 from nq.tracking import store, view
+from nq.tracking.model import PackagedModel, log_model
 from nq.tracking.process import has_ended, identity
 from nq.tracking.values import run_tags, safe_name
 from nq.tracking.view import DEFAULT_EXPERIMENT
@@ -294,6 +295,18 @@ class Run:
                 method(run_id, str(path), folder)
 
         self._call("copy the artifacts", copy, self.limits.upload_s)
+
+    def log_model(self, model: PackagedModel) -> str | None:
+        """Logs a model with the run; returns its URI, ``None`` if it is not recorded."""
+        _, info, _ = self._wait()
+
+        def write(client: Any, run_id: str) -> str:
+            return log_model(client, info.experiment_id, run_id, model)
+
+        uri: str | None = self._call("log the model", write, self.limits.upload_s)
+        if uri:
+            log.info("the run has its model: mlflow models serve -m %s --env-manager local", uri)
+        return uri
 
     def failed(self, reason: str) -> None:
         """Lets the run end as FAILED; its page shows the reason."""

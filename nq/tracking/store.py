@@ -31,6 +31,7 @@ ENVIRONMENT = {
     "DO_NOT_TRACK": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # failures are reported here, in one line
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "true",
     "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL": "3",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -108,6 +109,8 @@ def import_mlflow() -> None:
         os.environ.setdefault(key, value)
     # MLflow itself uses what SQLAlchemy warns of
     warnings.filterwarnings("ignore", "The ``noload`` loader", DeprecationWarning)
+    # MLflow warns of type hints in its own code when it is imported
+    warnings.filterwarnings("ignore", ".*Any type hint is inferred as AnyType", UserWarning)
     importlib.import_module("mlflow.store.tracking.sqlalchemy_store")
     for name in ("mlflow", "alembic", "urllib3.connectionpool"):
         logging.getLogger(name).setLevel(os.environ["MLFLOW_LOGGING_LEVEL"].upper())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -105,7 +106,7 @@ class TrainingResult:
     ``steps`` includes those before an interruption, ``loss`` is the mean of the last
     ``FINAL_STEPS`` steps, ``train_s`` the seconds of training and saving, and ``unread_blocks`` the
     blocks beyond ``max_contexts``, of ``truncated_pages`` pages. ``best`` has the step and the
-    figures of the evaluation whose weights are kept.
+    figures of the evaluation whose weights are kept; ``model_uri`` is MLflow's URI of the model.
     """
 
     output: Path
@@ -119,6 +120,7 @@ class TrainingResult:
     loss: float
     train_s: float
     best: dict[str, float] | None = None
+    model_uri: str | None = None
 
 
 def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingResult:
@@ -199,12 +201,15 @@ def _train(
     report = checkpoint.fill(model, tensors, table)
     del tensors
     missing = ", ".join(report.missing) or "nothing"
-    text = "%d examples, %d windows; not in the checkpoint: %s"
-    log.info(text, prepared.examples, prepared.windows, missing)
-    params = _params(job, files, dev, teacher)
-    settings = track or TrackingConfig()
-    own = {**identity(model, data, config), **_other_identity(job, dev, teacher)}
-    state = TrainingState(work, own)
+    log.info(
+        "%d examples, %d windows; not in the checkpoint: %s",
+        prepared.examples,
+        prepared.windows,
+        missing,
+    )
+    params, settings = _params(job, files, dev, teacher), track or TrackingConfig()
+    content = {**identity(model, data, config), **_other_identity(job, dev, teacher)}
+    state = TrainingState(work, content)
     with tracking.start(
         uri=settings.uri,
         experiment=settings.experiment,
@@ -226,9 +231,10 @@ def _train(
         progress.record(losses)
         loss = float(np.mean(losses[LOSS][-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
-    checkpoint.save(
-        job.output, model, shape, tokenizer, checkpoint.ModelSettings(windows), card, job.storage
-    )
+        own = checkpoint.ModelSettings(windows)
+        checkpoint.save(job.output, model, shape, tokenizer, own, card, job.storage)
+        train_s = time.perf_counter() - started
+        model_uri = _log_model(run, job.output) if settings.log_model else None
     return TrainingResult(
         output=job.output,
         examples=prepared.examples,
@@ -239,9 +245,20 @@ def _train(
         truncated_pages=prepared.truncated_pages,
         unread_blocks=prepared.unread_blocks,
         loss=loss,
-        train_s=time.perf_counter() - started,
+        train_s=train_s,
         best=evaluations.best if evaluations else None,
+        model_uri=model_uri,
     )
+
+
+def _log_model(run: tracking.Run, output: Path) -> str | None:
+    """Logs the model of a training; returns its URI, ``None`` if it is not recorded."""
+    from nq.model.folder import copy_model
+
+    with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
+        folder = Path(temporary) / "model"
+        copy_model(output, folder)  # not the windows and the state beside it
+        return run.log_model(tracking.PackagedModel({folder.name: folder}))
 
 
 def _unfinished_run(folder: Path, content: Mapping[str, Any]) -> Path:

@@ -1,0 +1,1 @@
+"""Answers questions over HTTP: our own server, and the model that MLflow serves."""

@@ -1,0 +1,100 @@
+"""The model that MLflow loads and serves: one row for each question, one answer for each row.
+
+MLflow copies this file into every model that ``nq.tracking.model`` saves and runs the copy to load
+the model ("models from code"). No other module imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import mlflow
+import pandas as pd
+from mlflow.exceptions import MlflowException
+from mlflow.pyfunc import PythonModel, PythonModelContext
+
+if TYPE_CHECKING:
+    from nq.reader import Reader
+
+COLUMNS = ("question", "page")
+DEFAULT_TOP = 3
+
+
+class AnswerModel(PythonModel):
+    """A model that answers questions about pages.
+
+    Its artifacts are a model folder, ``model``, and with a second model ``reader``. Its
+    configuration has the ``profile``, ``None`` for the default one.
+    """
+
+    def load_context(self, context: PythonModelContext) -> None:
+        """Loads the model and, if there is one, its reader."""
+        from nq.reader import load
+
+        profile = (context.model_config or {}).get("profile")
+        options = {} if profile is None else {"profile": profile}
+        reader = context.artifacts.get("reader")
+        self.reader: Reader = load(context.artifacts["model"], reader=reader, **options)
+
+    def predict(
+        self,
+        context: PythonModelContext,
+        model_input: pd.DataFrame,
+        params: dict[str, Any] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Returns the answer to each row, with the fields of ``nq ask --json``.
+
+        Args:
+            context: unused.
+            model_input: columns ``question`` and ``page``, which is text or HTML, and optionally
+                ``top``, the number of runners-up.
+            params: unused.
+
+        Raises:
+            MlflowException: a column is missing, or a value is not as expected.
+        """
+        del context, params
+        missing = [name for name in COLUMNS if name not in model_input.columns]
+        if missing:
+            found = ", ".join(map(str, model_input.columns)) or "none"
+            raise _invalid(
+                f"no column {' and no column '.join(missing)}: found {found}; expected question, "
+                "page and optionally top"
+            )
+        rows = model_input.to_dict("records")
+        return [self._answer(number, row) for number, row in enumerate(rows, 1)]
+
+    def _answer(self, number: int, row: Mapping[Any, Any]) -> dict[str, Any]:
+        """Returns the answer to one row, whose number begins with 1."""
+        from nq.formats.documents import page_of
+        from nq.report.answer import to_dict
+
+        for name in COLUMNS:
+            if not isinstance(row[name], str):
+                raise _invalid(f"row {number}: {name} is {row[name]!r:.80}: expected a text")
+        top = _top(row.get("top"), number)
+        try:
+            answer = self.reader.ask(row["question"], page_of(row["page"], "the page"), top)
+        except ValueError as error:
+            raise _invalid(f"row {number}: {error}") from error
+        return to_dict(answer)
+
+
+def _top(value: Any, number: int) -> int:
+    """Returns the number of runners-up; a table has NaN where a row gives none."""
+    if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
+        return DEFAULT_TOP
+    if isinstance(value, bool | str) or value != int(value) or value < 0:
+        raise _invalid(f"row {number}: top is {value!r:.80}: expected a whole number from 0 on")
+    return int(value)
+
+
+def _invalid(reason: str) -> MlflowException:
+    """Returns the error of a request that cannot be answered, with its reason in one line."""
+    from nq.text import visible
+
+    return MlflowException.invalid_parameter_value(visible(" ".join(reason.split())))
+
+
+mlflow.models.set_model(AnswerModel())

@@ -1,0 +1,290 @@
+"""The model that MLflow loads and serves: saved, logged with a run, loaded, asked over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nq
+from nq import extras
+from nq.commands.main import console
+from nq.formats.documents import page_of
+from nq.report.answer import to_dict
+from nq.runs.record import _copy_models
+from nq.tracking.store import ENVIRONMENT, import_mlflow
+from tests.nq_records import simplified, write_lines
+from tests.tracking.mlflow_stores import free_port
+
+pytestmark = pytest.mark.slow  # importing MLflow takes seconds
+
+ROOT = Path(__file__).parents[2]
+HTML = "<h1>Lake</h1><p>The lake is <b>deep</b> and old.</p><ul><li>it is the moon</li></ul>"
+ROWS: list[dict[str, Any]] = [
+    {"question": "is the lake deep", "page": "The lake is old.\n\nIt is deep.", "top": 0},
+    {"question": "what is old", "page": HTML},
+]
+START_S = 120.0
+
+
+def convert(*arguments: object) -> int:
+    return console(["convert", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def saved(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mlflow") / "saved"
+    assert convert(tiny_model, folder, "--to", "mlflow") == 0
+    return folder
+
+
+def load(uri: str | Path) -> Any:
+    import_mlflow()
+    import mlflow.pyfunc
+
+    return mlflow.pyfunc.load_model(str(uri))
+
+
+@pytest.fixture(scope="module")
+def loaded(saved: Path) -> Any:
+    return load(saved)
+
+
+def expected(model: Path) -> list[dict[str, Any]]:
+    """Returns the answers of the Python API."""
+    with nq.load(model) as reader:
+        return [
+            to_dict(reader.ask(row["question"], page_of(row["page"], "it"), row.get("top", 3)))
+            for row in ROWS
+        ]
+
+
+def test_it_answers_as_the_python_api_does(loaded: Any, tiny_model: Path) -> None:
+    answers = expected(tiny_model)
+    assert [len(answer["runners_up"]) for answer in answers] == [0, 1]
+    assert loaded.predict(ROWS) == answers
+    import pandas as pd
+
+    assert loaded.predict(pd.DataFrame(ROWS)) == answers
+    assert loaded.predict(pd.DataFrame(ROWS[1:])) == answers[1:]
+    text, place = ROWS[1]["page"], answers[1]["runners_up"][0]["long_answer"]
+    assert text[place["start_char"] : place["end_char"]] == place["text"] == "it is the moon"
+
+
+def test_its_description_is_complete(saved: Path, loaded: Any) -> None:
+    inputs = loaded.metadata.signature.inputs.input_names()
+    assert inputs == ["question", "page", "top"]
+    (example,) = json.loads((saved / "input_example.json").read_text("utf-8"))
+    (answer,) = loaded.predict([example])
+    assert set(loaded.metadata.signature.outputs.input_names()) == answer.keys()
+    requirements = (saved / "requirements.txt").read_text("utf-8").splitlines()
+    assert f"nq-pipeline[cpu,mlflow]=={nq.__version__}" in requirements
+    assert {path.name for path in (saved / "artifacts" / "model").iterdir()} == {
+        *("README.md", "config.json", "model.safetensors", "nq.json"),
+        *("tokenizer_config.json", "vocab.txt"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"question": "who"}, "no column page: found question; expected question, page and"),
+        ({"page": "the lake"}, "no column question: found page;"),
+        ({"question": " ", "page": "the lake"}, "row 1: question is ' ': expected a text that"),
+        ({"question": None, "page": "the lake"}, "row 1: question is None: expected a text"),
+        ({"question": "who", "page": "\n\n"}, "row 1: the page has no text"),
+        ({"question": "who", "page": "a", "top": -1}, "row 1: top is -1: expected a whole"),
+        ({"question": "who", "page": "a", "top": 0.5}, "row 1: top is 0.5: expected a whole"),
+        ({"question": "who", "page": "a", "top": "b"}, "row 1: top is 'b': expected a whole"),
+    ],
+)
+def test_bad_rows_are_refused_in_one_line(loaded: Any, row: dict[str, Any], message: str) -> None:
+    from mlflow.exceptions import MlflowException
+
+    with pytest.raises(MlflowException) as caught:
+        loaded.predict([row])
+    assert caught.value.message.startswith(message)
+    assert "\n" not in caught.value.message
+    assert caught.value.get_http_status_code() == 400
+
+
+@pytest.fixture(scope="module")
+def served(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real server of the model."""
+    port, log = free_port(), tmp_path_factory.mktemp("serve") / "log.txt"
+    command = [sys.executable, "-m", "mlflow", "models", "serve", "--model-uri", str(saved)]
+    command += ["--env-manager", "local", "--host", "127.0.0.1", "--port", str(port)]
+    # MLflow starts uvicorn by its name
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT), "PATH": path},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    address, deadline = f"http://127.0.0.1:{port}", time.monotonic() + START_S
+    try:
+        while True:
+            assert process.poll() is None, log.read_text("utf-8")
+            assert time.monotonic() < deadline, log.read_text("utf-8")
+            try:
+                urllib.request.urlopen(f"{address}/ping", timeout=5).close()
+                break
+            except OSError:
+                time.sleep(0.3)
+        yield address
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+        process.wait(30)
+
+
+def post(address: str, body: Any) -> Any:
+    request = urllib.request.Request(
+        f"{address}/invocations",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.load(response)
+
+
+def test_mlflow_serves_it(served: str, tiny_model: Path) -> None:
+    assert post(served, {"inputs": ROWS}) == {"predictions": expected(tiny_model)}
+    for rows, reason in (
+        ([{"question": "", "page": "the lake"}], "row 1: question is ''"),
+        ([{"question": "who"}], "no column page"),
+    ):
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            post(served, {"inputs": rows})
+        with caught.value as error:
+            assert error.code == 400
+            assert reason in json.load(error)["message"].splitlines()[-1]
+
+
+def test_what_cannot_be_converted_is_said_in_one_line(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").touch()
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "config.json").write_text('{"model_type": "gpt2"}')
+    for source, target, reason in (
+        (tmp_path / "nowhere", tmp_path / "new", "no model in"),
+        (tmp_path / "foreign", tmp_path / "new", "gpt2"),
+        (tiny_model, tmp_path / "full", "is not empty: choose a new folder"),
+    ):
+        assert convert(source, target, "--to", "mlflow") == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("nq: error: ") and reason in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["foreign", "full"]
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_lines(tmp_path / "data.jsonl", [simplified(n, words=40) for n in (1, 2)])
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database for all runs, because MLflow takes seconds to create one."""
+    return tmp_path_factory.mktemp("store") / "mlflow.db"
+
+
+@pytest.fixture
+def store(database: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    uri = f"sqlite:///{database}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    return uri
+
+
+def test_a_run_has_the_model_with_its_settings(
+    data: Path,
+    store: str,
+    tiny_model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    import mlflow
+
+    paths = ["--data", data, "--model", tiny_model, "--output", tmp_path / "run"]
+    options = ["--profile", "baseline", "--doc-stride", "5", "--log-model", "--json"]
+    assert console(["answer", *map(str, paths), *options]) == 0
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert f"mlflow models serve -m {result['model_uri']} --env-manager local" in captured.err
+    mlflow.set_tracking_uri(store)
+    try:
+        model = load(result["model_uri"])
+        by_run = load(f"runs:/{result['run_id']}/nq")
+        outputs = mlflow.get_run(result["run_id"]).outputs.model_outputs
+    finally:
+        mlflow.set_tracking_uri(None)
+    assert [f"models:/{output.model_id}" for output in outputs] == [result["model_uri"]]
+    assert by_run.metadata.model_id == model.metadata.model_id
+    reader = model.unwrap_python_model().reader
+    assert (str(reader.profile), reader.windows.doc_stride) == ("baseline", 5)
+    with nq.load(tiny_model, profile="baseline", windows=reader.windows) as same:
+        page = page_of(ROWS[0]["page"], "it")
+        assert model.predict(ROWS[:1]) == [to_dict(same.ask(ROWS[0]["question"], page, 0))]
+
+
+def test_a_training_has_its_model(
+    data: Path, store: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import mlflow
+
+    paths = ["--data", data, "--init", tiny_model, "--output", tmp_path / "new"]
+    sizes = "--max-seq-length 32 --doc-stride 8 --max-query-length 8 --epochs 1 --batch-size 2"
+    assert console(["train", *map(str, paths), *sizes.split(), "--log-model", "--json"]) == 0
+    uri = json.loads(capsys.readouterr().out)["model_uri"]
+    mlflow.set_tracking_uri(store)
+    try:
+        answers = load(uri).predict(ROWS)
+    finally:
+        mlflow.set_tracking_uri(None)
+    assert answers == expected(tmp_path / "new")
+
+
+def test_a_model_with_a_reader_keeps_the_decision_of_both(
+    tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
+) -> None:
+    job = nq.Job([nq.bundled_sample()], tiny_model, reader=tiny_mpnet, read_blocks=2)
+    _copy_models(job, tmp_path / "model", tmp_path / "reader")
+    copied = nq.Job([nq.bundled_sample()], tmp_path / "model", reader=tmp_path / "reader")
+    assert (copied.decision, copied.windows) == (job.decision, job.windows)
+    assert copied.reader_windows == job.reader_windows
+
+
+@pytest.mark.parametrize("command", ["answer", "train"])
+def test_a_model_needs_a_recorded_run(
+    command: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--init", "small", "--output", str(tmp_path / "new")] * (command == "train")
+    options += ["--data", str(data), "--log-model", "--no-track"]
+    assert console([command, *options]) == 2
+    assert "--log-model needs a recorded run" in capsys.readouterr().err
+
+
+def test_without_mlflow_the_conversion_names_the_extra(
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(extras.EXTRAS, "mlflow", ("no_such_package",))
+    assert convert(tiny_model, tmp_path / "new", "--to", "mlflow") == 1
+    assert "run pip install 'nq-pipeline[mlflow]'" in capsys.readouterr().err
