@@ -9,7 +9,7 @@ time, with compilation; the steady speed is the median of all rounds. Every run 
 baseline, so that the table shows changed answers beside changed times.
 
 The table is printed, written to ``sweep.json`` and drawn in ``sweep.png`` in ``--output``. MLflow
-gets one run per profile, all with the same tag ``sweep``.
+gets one run per profile, all with the same tag ``study``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments import study
 from experiments.text_tables import markdown
 from nq import folders, tracking
 from nq.commands import arguments, terminal
@@ -42,14 +43,7 @@ BEYOND_THESIS = (
     "mixed+buckets+openvino+int8",
     "mixed+buckets+prune+openvino+int8",
 )
-SWEEP = folders.Kind(
-    name="sweep",
-    what="a sweep",
-    lock=".nq-sweep.lock",
-    holder="another sweep",
-    files=r"sweep\.(?:json|png)",
-    signs=({"sweep.json": ("rounds", "rows")}, {"*/job.json": ("job", "request")}),
-)
+NAME, ROUNDS = "sweep", 3
 
 
 @dataclass(frozen=True)
@@ -99,16 +93,13 @@ def parser() -> argparse.ArgumentParser:
         metavar="P",
         help="default: the eight profiles of the thesis, and later ones that are installed",
     )
-    parser.add_argument("--rounds", type=arguments.positive, default=3, metavar="N")
-    parser.add_argument("--output", type=Path, default=Path("runs/sweep"), metavar="DIR")
-    arguments.add_tracking(parser)
-    arguments.add_common(parser)
+    study.add_options(parser, NAME, ROUNDS)
     return parser
 
 
 def sweep(args: argparse.Namespace) -> int:
     """Runs the command."""
-    with folders.hold(args.output, SWEEP, find_files(args.data)):
+    with folders.hold(args.output, STUDY.kind, find_files(args.data)):
         return _sweep(args)
 
 
@@ -125,18 +116,10 @@ def _sweep(args: argparse.Namespace) -> int:
                 runs[name].append(answer(name, common))
                 bar(1, args.rounds * len(names))
     rows = [summarize(name, runs[name], runs[BASELINE]) for name in names]
-    result = {"rows": [asdict(row) for row in rows]}
-    text = json.dumps({"rounds": args.rounds, **result}, indent=2)
-    (args.output / "sweep.json").write_text(text + "\n", encoding="utf-8")
-    plot(rows, args.output / "sweep.png")
-    if not args.no_track:
-        _record(args, rows, started)
-    if args.json:
-        terminal.print_json(result)
-    else:
-        print(table(rows), end="")
-        print(f"written to {args.output}/sweep.json and sweep.png")
-    return 0
+    (args.output / f"{NAME}.json").unlink(missing_ok=True)  # runs are resumed, not rows
+    results = study.Results.of(STUDY, args)
+    results.add(*map(asdict, rows))
+    return study.finish(STUDY, args, results, started)
 
 
 def installed(wanted: Sequence[Profile]) -> list[str]:
@@ -253,28 +236,6 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def _record(args: argparse.Namespace, rows: Sequence[Row], started: float) -> None:
-    """Records one MLflow run per profile, all with the same tag and with the time of the sweep."""
-    ended = time.time()
-    name = f"sweep {time.strftime('%Y-%m-%d %H:%M:%S')}"
-    for row in rows:
-        with tracking.start(
-            uri=args.tracking_uri,
-            experiment=args.experiment,
-            name=f"{row.profile} · sweep",
-            profile=row.profile,
-            source="experiments.sweep",
-            tags={"sweep": name, tracking.view.SPEED_COMPARABLE: "yes"},
-            system_metrics=False,
-        ) as run:
-            run.open(started=started)
-            run.end_at(ended)
-            run.params({tracking.view.PROFILE: row.profile, "rounds": args.rounds})
-            run.metrics(metrics(row))
-            if row is rows[0]:
-                run.artifacts([args.output / "sweep.json", args.output / "sweep.png"])
-
-
 def metrics(row: Row) -> dict[str, float | None]:
     """Returns the metrics of a profile under the names that runs of ``nq answer`` use."""
     phases = {name: s for name, s in row.phases.items() if s or name in ("predict_s", "total_s")}
@@ -289,6 +250,21 @@ def metrics(row: Row) -> dict[str, float | None]:
         tracking.view.CHANGED: row.changed,
         "parity/max_drift": row.max_drift,
     }
+
+
+def _rows(rows: Sequence[study.Row]) -> list[Row]:
+    return [Row(**row) for row in rows]
+
+
+STUDY = study.Study(
+    NAME,
+    table=lambda rows: table(_rows(rows)),
+    plot=lambda rows, path: plot(_rows(rows), path),
+    title=lambda row: str(row["profile"]),
+    params=lambda row: {tracking.view.PROFILE: row["profile"]},
+    metrics=lambda row: metrics(Row(**row)),
+    profile=lambda row: str(row["profile"]),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,0 +1,76 @@
+"""The machine that a study was measured on."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16")
+PACKAGES = (
+    *("nq-pipeline", "tensorflow", "tensorflow-cpu", "keras", "numpy"),
+    *("openvino", "onnxruntime", "torch", "transformers"),
+)
+SYSTEM = Path("/sys/devices/system")
+
+
+def describe() -> dict[str, Any]:
+    """Returns processor, its flags for matrix products, topology and versions, as JSON values."""
+    info = Path("/proc/cpuinfo")
+    text = info.read_text(encoding="utf-8") if info.is_file() else ""
+    model = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    words = re.search(r"^flags\s*: (.+)$", text, re.MULTILINE)
+    known = words[1].split() if words else []
+    return {
+        "processor": model[1] if model else platform.processor(),
+        "flags": [f for f in known if f.startswith("amx_") or f in FLAGS],
+        "topology": topology(),
+        "python": platform.python_version(),
+        "versions": versions(),
+    }
+
+
+def topology() -> dict[str, int]:
+    """Returns how many cores this process may use, and threads, sockets and NUMA nodes of them."""
+    cpus = sorted(os.sched_getaffinity(0))
+    places = [_place(cpu) for cpu in cpus]
+    return {
+        "threads": len(cpus),
+        "cores": len(set(places)),
+        "sockets": len({socket for socket, _ in places}),
+        "numa_nodes": len(list((SYSTEM / "node").glob("node[0-9]*"))) or 1,
+    }
+
+
+def _place(cpu: int) -> tuple[str, str]:
+    """Returns socket and core of a hardware thread."""
+    folder = SYSTEM / f"cpu/cpu{cpu}/topology"
+    try:
+        return (
+            (folder / "physical_package_id").read_text(encoding="ascii").strip(),
+            (folder / "core_id").read_text(encoding="ascii").strip(),
+        )
+    except OSError:  # the system does not say, as in some containers
+        return "0", str(cpu)
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions of the packages in ``PACKAGES`` that are installed."""
+    installed = {}
+    for name in PACKAGES:
+        try:
+            installed[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return installed
+
+
+def in_words(machine: Mapping[str, Any]) -> str:
+    """Returns the description in one line."""
+    places = machine["topology"]
+    counts = f"{places['cores']} cores ({places['threads']} threads) of {machine['processor']}"
+    return ", ".join([counts, *machine["flags"]])

@@ -1,0 +1,90 @@
+"""The statistics of the studies against slower truths."""
+
+from __future__ import annotations
+
+import statistics
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.intervals import (
+    CONFIRMED,
+    DROPPED,
+    REFUTED,
+    UNDECIDED,
+    Interval,
+    interval,
+    kept,
+    overall,
+    ratios,
+    rotated,
+    verdict,
+)
+
+NUMBERS = st.floats(0.01, 100)
+
+
+@given(st.integers(1, 6), st.integers(1, 3))
+def test_each_item_is_at_each_place_equally_often(n_items: int, times: int) -> None:
+    orders = [rotated(range(n_items), number) for number in range(n_items * times)]
+    assert all(sorted(order) == list(range(n_items)) for order in orders)
+    for place in range(n_items):
+        assert sorted(order[place] for order in orders) == sorted([*range(n_items)] * times)
+
+
+@pytest.mark.parametrize("values", [(4.0, 1.0, 2.0), (0.9, 1.0, 1.1, 1.05, 3.0)])
+def test_the_interval_is_that_of_all_possible_resamples(values: tuple[float, ...]) -> None:
+    medians = [statistics.median(some) for some in product(values, repeat=len(values))]
+    low, high = np.quantile(medians, [0.05, 0.95], method="inverted_cdf")
+    found = interval(values)
+    assert found.median == statistics.median(values)
+    assert (found.low, found.high) == pytest.approx((low, high))
+
+
+@given(st.lists(NUMBERS, min_size=2, max_size=10))
+def test_the_interval_is_within_the_values_and_around_their_median(values: list[float]) -> None:
+    found = interval(values)
+    ordered = [min(values), found.low, found.median, found.high, max(values)]
+    assert ordered == pytest.approx(sorted(ordered))  # the ends are interpolated, thus rounded
+    assert interval(values) == found
+
+
+def test_one_round_decides_nothing() -> None:
+    assert verdict(interval([5.0]), above=1) == UNDECIDED
+    assert str(interval([5.0])) == "5.00"
+
+
+@given(NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
+def test_a_verdict_is_that_of_every_value_of_the_interval(
+    low: float, high: float, inside: float, above: float, below: float
+) -> None:
+    low, high = sorted((low, high))
+    points = [low, high, *np.linspace(low, high, 50), min(max(inside, low), high)]
+    agree = [above < point < below for point in points]
+    found = verdict(Interval(statistics.mean((low, high)), low, high), above, below)
+    if found == CONFIRMED:
+        assert all(agree)
+    elif found == REFUTED:
+        assert not any(agree)
+    else:
+        assert not all(agree)
+
+
+@given(st.lists(st.sampled_from([CONFIRMED, REFUTED, UNDECIDED]), min_size=1))
+def test_one_row_refutes_and_all_confirm(verdicts: list[str]) -> None:
+    expected = UNDECIDED
+    if any(text == REFUTED for text in verdicts):
+        expected = REFUTED
+    elif all(text == CONFIRMED for text in verdicts):
+        expected = CONFIRMED
+    assert overall(verdicts) == overall([*verdicts, "source only"]) == expected
+
+
+def test_ratios_are_those_of_the_rounds_that_count() -> None:
+    assert DROPPED == 2
+    assert ratios([9, 9, 2, 6], [1, 1, 1, 2]) == [2, 3]
+    assert ratios([4.0], [2.0]) == [2]
+    assert list(kept([1, 2])) == [2]
