@@ -1,0 +1,381 @@
+"""Several models in one process, one after the other, in asyncio, in threads, or in processes.
+
+    python -m experiments.concurrency
+    python -m experiments.concurrency --shapes bundled --lengths 128 --engines tensorflow --most 4
+    python -m experiments.concurrency --quick
+
+Tests the claims of Badretdinov and Zaichenko, "Performance of approaches to running several BERT
+models in parallel on a GPU" (Belarusian-Russian University), on a CPU: N models compute one full
+window each. The approaches of a cell (shape, length, engine, N) are measured in the same rounds;
+before, each is loaded in a process of its own to read its peak memory. An interrupted study
+continues with the rows that are missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import functools
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from experiments import concurrency_report as report
+from experiments import study, units
+from experiments.concurrency_report import ASYNCIO, BUDGET, MEASURED, PROCESSES, SYNC, THREADS
+from experiments.intervals import rotated
+from experiments.workloads import PACKAGES, SHAPES, Model, Step, Workload, missing
+from nq import folders
+from nq.commands import arguments, terminal
+from nq.runs.machine import own_peak_bytes
+
+ENGINES = ("tensorflow", "tensorflow-eager", "openvino")
+LENGTHS, SHORT = (32, 128, 512), 32
+WITHOUT_SHORT = ("openvino",)
+"""Engines without the shortest length: the claim about it is about TensorFlow's two modes."""
+MOST, MIB = 8, 1 << 20
+QUICK: dict[str, Any] = {"shapes": ["tiny"], "lengths": [32], "engines": ["tensorflow"], "most": 2}
+OWN, SHARED, MEMORY = "own", "shared", "memory"
+IN_PROCESS = (SYNC, ASYNCIO, THREADS)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a unit loads.
+
+    Args:
+        workload: what a model computes.
+        count: number of models.
+        shared: whether all are one model.
+        budget_mb: resident memory beyond which no further model is loaded.
+    """
+
+    workload: Workload
+    count: int
+    shared: bool
+    budget_mb: float
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a unit has loaded.
+
+    Args:
+        models: how many; fewer than asked for if the budget is reached.
+        cores: the sets of cores that its threads may use.
+    """
+
+    models: int
+    cores: list[list[int]]
+
+
+def load(task: Task) -> tuple[Loaded, units.Work]:
+    """Loads the models of a unit; its commands are approaches, and ``MEMORY``."""
+    wanted = 1 if task.shared else task.count
+    models = _within_budget(task, wanted)
+    complete = len(models) == wanted
+    count = task.count if complete else 0
+    steps = [models[0 if task.shared else i].step() for i in range(count)]
+    executor = ThreadPoolExecutor(task.count)  # the default one may have fewer threads
+    loop = functools.cache(asyncio.new_event_loop)
+    run: dict[str, Callable[[], Any]] = {
+        SYNC: lambda: one_after_the_other(steps),
+        ASYNCIO: lambda: in_asyncio(steps, loop(), executor),
+        THREADS: lambda: in_threads(steps),
+        MEMORY: lambda: own_peak_bytes() / MIB,
+    }
+    loaded = Loaded(task.count if complete else len(models), units.thread_cores())
+    return loaded, lambda command: run[command]()
+
+
+def _within_budget(task: Task, wanted: int) -> list[Model]:
+    """Returns so many models, or fewer if one more would go beyond the budget."""
+    models, growth_mb = [Model(task.workload)], 0.0
+    while len(models) < wanted:
+        before_mb = own_peak_bytes() / MIB
+        if before_mb + growth_mb > task.budget_mb:
+            break
+        models.append(Model(task.workload))
+        growth_mb = own_peak_bytes() / MIB - before_mb  # the first one also loads libraries
+    return models
+
+
+def one_after_the_other(steps: Sequence[Step]) -> tuple[float, float]:
+    """Runs all steps in this thread; returns its seconds, twice."""
+    started = time.perf_counter()
+    for step in steps:
+        step()
+    seconds = time.perf_counter() - started
+    return seconds, seconds
+
+
+def in_threads(steps: Sequence[Step]) -> tuple[float, float]:
+    """Runs each step in a new thread.
+
+    Returns:
+        The seconds from before the threads start, and from when the wait for them begins.
+    """
+    started = time.perf_counter()
+    threads = [threading.Thread(target=step) for step in steps]
+    for thread in threads:
+        thread.start()
+    waiting = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    ended = time.perf_counter()
+    return ended - started, ended - waiting
+
+
+def in_asyncio(
+    steps: Sequence[Step], loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor
+) -> tuple[float, float]:
+    """Runs each step in an executor, as one task each, which are awaited together.
+
+    Args:
+        steps: the steps.
+        loop: runs the tasks.
+        executor: has a thread for each step.
+
+    Returns:
+        The seconds from before the tasks are made, and from when the wait for them begins.
+    """
+
+    async def task(step: Step) -> None:
+        await loop.run_in_executor(executor, step)
+
+    async def all_tasks() -> float:
+        tasks = [asyncio.ensure_future(task(step)) for step in steps]
+        waiting = time.perf_counter()
+        await asyncio.gather(*tasks)
+        return waiting
+
+    started = time.perf_counter()
+    waiting = loop.run_until_complete(all_tasks())
+    ended = time.perf_counter()
+    return ended - started, ended - waiting
+
+
+class Cell:
+    """One shape, length, engine and N: its approaches, measured together.
+
+    Args:
+        workload: what one model computes, with all cores.
+        count: N.
+        memory_mb: budget of all processes together.
+        rounds: number of rounds.
+    """
+
+    def __init__(self, workload: Workload, count: int, memory_mb: float, rounds: int) -> None:
+        self.workload, self.count = workload, count
+        self.memory_mb, self.rounds = memory_mb, rounds
+        self.cores = sorted(os.sched_getaffinity(0))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Measures all approaches; returns their rows."""
+        groups = [((name,), OWN) for name in (*IN_PROCESS, PROCESSES)]
+        rows = [row for group in (*groups, (IN_PROCESS, SHARED)) for row in self._loaded(*group)]
+        self._time([row for row in rows if row["status"] == MEASURED])
+        return rows
+
+    def _loaded(self, approaches: Sequence[str], weights: str) -> list[dict[str, Any]]:
+        """Returns rows with the peak memory of approaches, measured in processes of their own."""
+        with self._units(approaches[0], weights) as (group, loaded):
+            models = sum(one.models for one in loaded)
+            if models == self.count:
+                for name in approaches:
+                    _round(name, group)
+            memory_mb = sum(unit.ask(MEMORY) for unit in group)
+        fits = models == self.count and memory_mb <= self.memory_mb
+        values = {
+            **key(self.workload, self.count),
+            **{"weights": weights, "models": models, "memory_mb": memory_mb},
+            **{"cores": [one.cores for one in loaded], "status": MEASURED if fits else BUDGET},
+        }
+        empty: list[dict[str, Any]] = [{"seconds": [], "source_seconds": []} for _ in approaches]
+        return [
+            {**values, "approach": name, **lists}
+            for name, lists in zip(approaches, empty, strict=True)
+        ]
+
+    def _time(self, rows: list[dict[str, Any]]) -> None:
+        """Measures the rounds of the rows that fit into the budget together, in place."""
+        timed, left_mb = [], self.memory_mb
+        with contextlib.ExitStack() as stack:
+            groups: dict[tuple[bool, str], list[units.Unit]] = {}
+            for row in rows:
+                group = row["approach"] == PROCESSES, row["weights"]
+                if group not in groups:
+                    if row["memory_mb"] > left_mb:
+                        row["status"] = BUDGET
+                        continue
+                    left_mb -= row["memory_mb"]
+                    approach = row["approach"], row["weights"]
+                    groups[group], _ = stack.enter_context(self._units(*approach))
+                timed.append((row, groups[group]))
+            for number in range(self.rounds if timed else 0):
+                for row, some in rotated(timed, number):
+                    seconds, source = _round(row["approach"], some)
+                    row["seconds"].append(seconds)
+                    row["source_seconds"].append(source)
+
+    @contextlib.contextmanager
+    def _units(
+        self, approach: str, weights: str
+    ) -> Iterator[tuple[list[units.Unit], list[Loaded]]]:
+        """Starts the processes of an approach: one with all cores, or N pinned ones.
+
+        Of N pinned ones only the first is started if all would go beyond the budget.
+        """
+        with contextlib.ExitStack() as stack:
+
+            def start(task: Task, cores: Sequence[int]) -> units.Unit:
+                settings = units.thread_settings(len(cores))
+                return stack.enter_context(units.started(load, task, cores, settings))
+
+            if approach != PROCESSES:
+                task = Task(self.workload, self.count, weights == SHARED, self.memory_mb)
+                unit = start(task, self.cores)
+                yield [unit], [unit.receive()]
+                return
+            shares = units.shares(self.cores, self.count)
+            workload = replace(self.workload, threads=len(shares[0]))
+            task = Task(workload, 1, False, self.memory_mb)
+            group = [start(task, shares[0])]
+            loaded = [group[0].receive()]
+            if self.count * group[0].ask(MEMORY) <= self.memory_mb:
+                group += [start(task, cores) for cores in shares[1:]]
+                loaded += [unit.receive() for unit in group[1:]]
+            yield group, loaded
+
+
+def _round(approach: str, group: Sequence[units.Unit]) -> tuple[float, float]:
+    """Returns the seconds of one round, by both clocks."""
+    if approach != PROCESSES:
+        seconds: tuple[float, float] = group[0].ask(approach)
+        return seconds
+    started = time.perf_counter()
+    for unit in group:
+        unit.send(SYNC)
+    for unit in group:
+        unit.receive()
+    passed = time.perf_counter() - started
+    return passed, passed
+
+
+def key(workload: Workload, count: int) -> dict[str, Any]:
+    """Returns what names a cell in the results."""
+    return {
+        "shape": workload.shape,
+        "length": workload.length,
+        "engine": workload.engine,
+        "n": count,
+    }
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.concurrency",
+        description="Computes one window by each of N models: one after the other, in asyncio, in "
+        "threads, or in N pinned processes. Windows and weights are random.",
+    )
+    parser.add_argument(
+        "--shapes", nargs="+", choices=SHAPES, default=["bundled", "base", "rembert"], metavar="S"
+    )
+    parser.add_argument(
+        "--lengths", nargs="+", type=arguments.positive, default=list(LENGTHS), metavar="L"
+    )
+    parser.add_argument(
+        "--engines", nargs="+", choices=PACKAGES, default=list(ENGINES), metavar="E"
+    )
+    parser.add_argument(
+        "--most",
+        type=arguments.positive,
+        default=MOST,
+        metavar="N",
+        help=f"largest number of models; all from 1 on are measured (default: {MOST})",
+    )
+    parser.add_argument(
+        "--memory-gb",
+        type=float,
+        default=round(0.6 * _memory_gb(), 1),
+        metavar="X",
+        help="resident memory of all processes at most, in 2^30 bytes (default here: %(default)s)",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="try the command: a tiny model, N up to 2"
+    )
+    study.add_options(parser, report.STUDY.name)
+    return parser
+
+
+def _memory_gb() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+
+
+def workloads(args: argparse.Namespace) -> list[Workload]:
+    """Returns the workloads of the grid that can run here; says which cannot."""
+    cores = len(os.sched_getaffinity(0))
+    engines = []
+    for engine in args.engines:
+        if reason := missing(engine):
+            print(f"nq: {engine} left out: {reason}", file=sys.stderr)
+        else:
+            engines.append(engine)
+    return [
+        Workload(shape, engine, length, threads=cores)
+        for shape in args.shapes
+        for length in args.lengths
+        for engine in engines
+        if not (length == SHORT and engine in WITHOUT_SHORT)
+    ]
+
+
+def concurrency(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    if args.quick:
+        vars(args).update(QUICK)
+    started = time.time()
+    with folders.hold(args.output, report.STUDY.kind, []):
+        results = study.Results.of(report.STUDY, args, memory_gb=args.memory_gb)
+        grid = workloads(args)
+        with terminal.progress_bar("concurrency", "cells") as bar:
+            for workload in grid:
+                _series(workload, args, results, lambda: bar(1, len(grid) * args.most))
+        return study.finish(report.STUDY, args, results, started)
+
+
+def _series(
+    workload: Workload,
+    args: argparse.Namespace,
+    results: study.Results,
+    done: Callable[[], None],
+) -> None:
+    """Measures a workload for N = 1, 2, … until the memory of all approaches ends."""
+    reached = False
+    for count in range(1, args.most + 1):
+        found = results.find(key(workload, count))
+        if found is None and not reached:
+            results.add(*Cell(workload, count, 1024 * args.memory_gb, args.rounds).rows())
+        own = [
+            row
+            for row in results.rows
+            if row["weights"] == OWN and key(workload, count).items() <= row.items()
+        ]
+        reached = reached or all(row["status"] == BUDGET for row in own)
+        done()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    return terminal.run(concurrency, parser(), argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

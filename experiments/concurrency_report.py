@@ -1,0 +1,269 @@
+"""Table, plot, metrics and verdicts of ``experiments.concurrency``, from its rows alone."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.intervals import (
+    CONFIRMED,
+    NOT_TESTABLE,
+    REFUTED,
+    UNDECIDED,
+    Interval,
+    interval,
+    kept,
+    overall,
+    ratios,
+    verdict,
+)
+from experiments.study import Row, Study
+from experiments.text_tables import markdown
+
+SYNC, ASYNCIO, THREADS, PROCESSES = "sync", "asyncio", "threads", "processes"
+MEASURED, BUDGET = "measured", "budget reached"
+OWN = "own"
+SOURCE = {
+    SYNC: (
+        *(1162, 2393, 3535, 4847, 6234, 7512, 8611, 10213, 10853, 12412),
+        *(13322, 15629, 16204, 17313, 18014, 19724, 20289, 22466, 23500),
+    ),
+    ASYNCIO: (
+        *(1238, 2290, 3144, 5776, 9879, 12965, 14471, 17297, 20210, 23320),
+        *(26363, 28720, 30790, 33227, 36067, 39550, 41876, 45015),
+    ),
+    THREADS: (
+        *(1180, 2355, 3319, 4826, 6336, 7527, 8950, 10855, 12764, 15439),
+        *(17803, 19769, 22660, 26509, 31320, 36482, 39581, 42895),
+    ),
+}
+"""The source's times of N = 1, 2, … RemBERT models on an RTX 6000 Ada, in 10^-5 s.
+
+The longer series ends with 19 models; the others ran out of memory there. The unit is taken to be
+seconds, which the source does not say.
+"""
+MEMORY_NOISE = 0.02
+"""Share by which the peak memory of equal runs differs."""
+HEAD = (
+    *("shape", "length", "engine", "N", "approach", "s", "x sync [90 %]", "s, source's clock"),
+    *("peak MB", "source x sync", "sync is faster"),
+)
+
+
+def source_ratio(approach: str, count: int) -> float | None:
+    """Returns the source's time of N models by an approach, as a multiple of sync's.
+
+    >>> round(source_ratio("asyncio", 3), 2), source_ratio("asyncio", 19)
+    (0.89, None)
+    """
+    times = SOURCE.get(approach, ())
+    return times[count - 1] / SOURCE[SYNC][count - 1] if count <= len(times) else None
+
+
+def against_sync(row: Row, rows: Sequence[Row]) -> Interval | None:
+    """Returns a row's time ÷ that of sync with its own weights in the same rounds."""
+    cell = _cell(row)
+    for other in rows:
+        is_sync = (other["approach"], other["weights"]) == (SYNC, OWN)
+        if is_sync and _cell(other) == cell and other["seconds"] and row["seconds"]:
+            return interval(ratios(row["seconds"], other["seconds"]))
+    return None
+
+
+def _cell(row: Row) -> tuple[Any, ...]:
+    return row["shape"], row["length"], row["engine"], row["n"]
+
+
+def _is_sync(row: Row) -> bool:
+    return (row["approach"], row["weights"]) == (SYNC, OWN)
+
+
+def _name(row: Row) -> str:
+    return str(row["approach"]) + ("" if row["weights"] == OWN else ", one copy")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Returns the rows and the verdicts of the claims as two Markdown tables."""
+    lines = [_cells(row, rows) for row in rows]
+    return f"{markdown(HEAD, *lines)}\n{markdown(('claim', 'engine', 'verdict'), *claims(rows))}"
+
+
+def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
+    ratio = against_sync(row, rows)
+    source = source_ratio(row["approach"], row["n"]) if row["weights"] == OWN else None
+    timed = bool(row["seconds"])
+    return (
+        *(row["shape"], str(row["length"]), row["engine"], str(row["n"]), _name(row)),
+        f"{statistics.median(kept(row['seconds'])):.4g}" if timed else str(row["status"]),
+        "" if ratio is None else str(ratio),
+        f"{statistics.median(kept(row['source_seconds'])):.4g}" if timed else "",
+        f"{row['memory_mb']:.0f}",
+        "" if source is None else f"{source:.2f}",
+        "" if ratio is None or _is_sync(row) else verdict(ratio, above=1),
+    )
+
+
+def claims(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
+    """Returns the source's claims with a verdict for each engine."""
+    result = []
+    for engine in dict.fromkeys(row["engine"] for row in rows):
+        some = [row for row in rows if row["engine"] == engine]
+        result += [
+            ("sync is the fastest at every N", engine, fastest(some)),
+            ("the gap to sync grows with N", engine, gap_grows(some)),
+            ("the same holds for all shapes", engine, same_for_all_shapes(some)),
+            ("sync needs the least memory", engine, least_memory(some)),
+            ("sync fits the most models", engine, most_models(some)),
+            ("asyncio ÷ threads at the largest N (no claim)", engine, asyncio_by_threads(some)),
+        ]
+    return result
+
+
+def _rivals(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row["weights"] == OWN and row["approach"] in (ASYNCIO, THREADS)]
+
+
+def fastest(rows: Sequence[Row]) -> str:
+    """Returns whether asyncio and threads are slower than sync in all rows with several models."""
+    measured = (against_sync(row, rows) for row in _rivals(rows) if row["n"] > 1)
+    return overall(verdict(ratio, above=1) for ratio in measured if ratio is not None)
+
+
+def gap_grows(rows: Sequence[Row]) -> str:
+    """Returns whether time ÷ sync is higher at the largest N than at the smallest above 1."""
+    verdicts = []
+    series: dict[tuple[Any, ...], list[Row]] = {}
+    for row in _rivals(rows):
+        if row["n"] > 1 and against_sync(row, rows) is not None:
+            series.setdefault((row["shape"], row["length"], row["approach"]), []).append(row)
+    for some in series.values():
+        few, many = min(some, key=lambda row: row["n"]), max(some, key=lambda row: row["n"])
+        if few["n"] < many["n"]:
+            growth = _quotients(many, few, rows)
+            verdicts.append(verdict(interval(growth), above=1))
+    return overall(verdicts)
+
+
+def _quotients(many: Row, few: Row, rows: Sequence[Row]) -> list[float]:
+    """Returns time ÷ sync of one row, divided by that of another, for each round."""
+    of_sync = {_cell(row): row["seconds"] for row in rows if _is_sync(row)}
+    both = [ratios(row["seconds"], of_sync[_cell(row)]) for row in (many, few)]
+    return [a / b for a, b in zip(*both, strict=True)]
+
+
+def same_for_all_shapes(rows: Sequence[Row]) -> str:
+    """Returns whether the verdict on the fastest approach is the same for all shapes."""
+    shapes = dict.fromkeys(row["shape"] for row in rows)
+    verdicts = {fastest([row for row in rows if row["shape"] == shape]) for shape in shapes}
+    if len(shapes) < 2 or NOT_TESTABLE in verdicts:
+        return NOT_TESTABLE
+    if {CONFIRMED, REFUTED} <= verdicts:
+        return REFUTED
+    return UNDECIDED if UNDECIDED in verdicts else CONFIRMED
+
+
+def least_memory(rows: Sequence[Row]) -> str:
+    """Returns whether no other approach had less peak memory, apart from noise."""
+    own_mb = {_cell(row): row["memory_mb"] for row in rows if _is_sync(row)}
+    pairs = [
+        (row["memory_mb"], own_mb[_cell(row)]) for row in _rivals(rows) if _cell(row) in own_mb
+    ]
+    if not pairs:
+        return NOT_TESTABLE
+    less = any(other < (1 - MEMORY_NOISE) * sync for other, sync in pairs)
+    return REFUTED if less else CONFIRMED
+
+
+def most_models(rows: Sequence[Row]) -> str:
+    """Returns whether sync fits as many models into the budget as others, where it was reached."""
+    verdicts = []
+    for shape, length in dict.fromkeys((row["shape"], row["length"]) for row in rows):
+        some = [r for r in rows if (r["shape"], r["length"], r["weights"]) == (shape, length, OWN)]
+        if any(row["models"] < row["n"] for row in some):
+            most = {
+                name: max((r["models"] for r in some if r["approach"] == name), default=0)
+                for name in (SYNC, ASYNCIO, THREADS)
+            }
+            verdicts.append(CONFIRMED if most[SYNC] == max(most.values()) else REFUTED)
+    return overall(verdicts)
+
+
+def asyncio_by_threads(rows: Sequence[Row]) -> str:
+    """Returns asyncio's time ÷ threads' at the largest N, of each shape and length."""
+    rivals = [row for row in _rivals(rows) if row["seconds"]]
+    texts = []
+    for shape, length in dict.fromkeys((row["shape"], row["length"]) for row in rivals):
+        some = [row for row in rivals if (row["shape"], row["length"]) == (shape, length)]
+        most = max(row["n"] for row in some)
+        seconds = {row["approach"]: row["seconds"] for row in some if row["n"] == most}
+        if len(seconds) == 2:
+            quotient = interval(ratios(seconds[ASYNCIO], seconds[THREADS]))
+            texts.append(f"{shape} {length}: {quotient}")
+    return "; ".join(texts) or NOT_TESTABLE
+
+
+def plot(rows: Sequence[Row], path: Path) -> None:
+    """Draws seconds and memory over N; dotted are the source's ratios times our sync."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    panels = list(dict.fromkeys((row["shape"], row["length"], row["engine"]) for row in rows))
+    figure = Figure(figsize=(3.2 * len(panels), 6), layout="constrained")
+    grid = figure.subplots(2, len(panels), squeeze=False)
+    for column, panel in enumerate(panels):
+        some = [r for r in rows if (r["shape"], r["length"], r["engine"]) == panel]
+        for color, name in enumerate(dict.fromkeys(map(_name, some))):
+            line = [row for row in some if _name(row) == name]
+            timed = [row for row in line if row["seconds"]]
+            medians = [statistics.median(kept(row["seconds"])) for row in timed]
+            style = {"color": f"C{color}", "marker": "."}
+            grid[0][column].plot([r["n"] for r in timed], medians, label=name, **style)
+            grid[1][column].plot([r["n"] for r in line], [r["memory_mb"] for r in line], **style)
+            _plot_source(grid[0][column], name, timed, some, f"C{color}")
+        grid[0][column].set_title(f"{panel[0]}, {panel[1]} pieces\n{panel[2]}", fontsize="medium")
+        grid[1][column].set_xlabel("models")
+        for axes in (grid[0][column], grid[1][column]):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    grid[0][0].set_ylabel("seconds for one window of each model")
+    grid[1][0].set_ylabel("peak memory, MB")
+    grid[0][0].legend(fontsize="small")
+    figure.savefig(path, dpi=120)
+
+
+def _plot_source(
+    axes: Any, name: str, timed: Sequence[Row], some: Sequence[Row], color: str
+) -> None:
+    sync = {
+        r["n"]: statistics.median(kept(r["seconds"])) for r in some if _is_sync(r) and r["seconds"]
+    }
+    points = [
+        (row["n"], ratio * sync[row["n"]])
+        for row in timed
+        if row["n"] in sync and (ratio := source_ratio(name, row["n"])) is not None
+    ]
+    if points and name != SYNC:
+        axes.plot(*zip(*points, strict=True), color=color, linestyle=":")
+
+
+def metrics(row: Row) -> dict[str, float | None]:
+    """Returns the metrics of a row's MLflow run."""
+    timed = kept(row["seconds"])
+    return {
+        "time/median_s": statistics.median(timed) if timed else None,
+        "time/mean_s": statistics.fmean(timed) if timed else None,
+        "memory/peak_mb": row["memory_mb"],
+    }
+
+
+STUDY = Study(
+    "concurrency",
+    table=table,
+    plot=plot,
+    title=lambda row: f"{row['shape']} {row['length']} {row['engine']} {row['n']} {_name(row)}",
+    params=lambda row: {
+        name: row[name] for name in ("shape", "length", "engine", "n", "approach", "weights")
+    },
+    metrics=metrics,
+)

@@ -1,0 +1,180 @@
+"""Processes that the studies measure: pinned, with their environment from the first import on.
+
+A unit loads what it measures and then waits at a pipe: each command that it receives is one timed
+step. A unit starts with the affinity and the environment that it is to have, because TensorFlow,
+OpenVINO and ONNX Runtime read both once, when they are imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from nq.errors import Error
+
+END_TIMEOUT_S = 10
+KILLED = "the process was killed, probably out of memory: give a lower --memory-gb"
+CPU_ONLY = {
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "KERAS_BACKEND": "tensorflow",
+}
+
+Work = Callable[[Any], Any]
+"""What a unit does with a command; it returns the reply."""
+Load = Callable[[Any], tuple[Any, Work]]
+"""Loads what a unit measures, by its task; returns the first reply, and its work."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The reply of a unit that failed, with the reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """A process that measures.
+
+    Args:
+        process: the process.
+        pipe: our end of the pipe to it.
+    """
+
+    process: BaseProcess
+    pipe: Connection
+
+    def send(self, command: Any) -> None:
+        """Lets the unit begin with a command."""
+        with contextlib.suppress(OSError):  # the process has ended: ``receive`` has the reason
+            self.pipe.send(command)
+
+    def receive(self) -> Any:
+        """Returns the next reply.
+
+        Raises:
+            Error: the unit failed, or its process has ended.
+        """
+        try:
+            reply = self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join(END_TIMEOUT_S)
+            code = self.process.exitcode
+            killed = code == -signal.SIGKILL
+            reply = Failed(KILLED if killed else f"the process ended with exit code {code}")
+        if isinstance(reply, Failed):
+            raise Error(reply.reason)
+        return reply
+
+    def ask(self, command: Any) -> Any:
+        """Returns the reply to a command; see ``receive``."""
+        self.send(command)
+        return self.receive()
+
+
+def thread_settings(threads: int) -> dict[str, str]:
+    """Returns the environment in which all libraries compute with so many threads."""
+    names = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    return {**dict.fromkeys(names, str(threads)), "TF_NUM_INTEROP_THREADS": "1"}
+
+
+def shares(cores: Collection[int], instances: int) -> list[list[int]]:
+    """Returns the cores of each instance: disjoint, or one each in turn if there are too few.
+
+    >>> shares([0, 1, 2, 3], 2), shares([0, 1], 3)
+    ([[0, 1], [2, 3]], [[0], [1], [0]])
+    """
+    each, ordered = len(cores) // instances, sorted(cores)
+    if not each:
+        return [[ordered[i % len(ordered)]] for i in range(instances)]
+    return [ordered[i * each : (i + 1) * each] for i in range(instances)]
+
+
+@contextlib.contextmanager
+def started(
+    load: Load,
+    task: Any,
+    cores: Collection[int] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Unit]:
+    """Starts a unit, which ends with the block; its first reply is still to be received.
+
+    Args:
+        load: a function of a module.
+        task: its argument.
+        cores: that the process may use; by default those of this process.
+        environment: of the process, besides that of this one.
+    """
+    context = multiprocessing.get_context("spawn")
+    parent, child = context.Pipe()
+    process = context.Process(target=_serve, args=(child, load, task), daemon=True)
+    with _environment({**CPU_ONLY, **(environment or {})}), _affinity(cores):
+        process.start()  # it inherits both
+    child.close()
+    try:
+        yield Unit(process, parent)
+        with contextlib.suppress(OSError):
+            parent.send(None)
+        process.join(END_TIMEOUT_S)
+    finally:
+        parent.close()
+        if process.is_alive():
+            process.kill()
+        process.join()
+        process.close()
+
+
+def _serve(pipe: Connection, load: Load, task: Any) -> None:
+    """Runs in the process of a unit: replies to each command until there is none."""
+    with contextlib.suppress(OSError):  # the system kills it first if memory runs out
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    try:
+        reply, work = load(task)
+        pipe.send(reply)
+        while (command := pipe.recv()) is not None:
+            pipe.send(work(command))
+    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+        return  # the study has ended
+    except Exception as error:
+        traceback.print_exc()
+        pipe.send(Failed(f"{type(error).__name__}: {' '.join(str(error).split())}"))
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextlib.contextmanager
+def _affinity(cores: Collection[int]) -> Iterator[None]:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores or before)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def thread_cores() -> list[list[int]]:
+    """Returns the different sets of cores that threads of this process may use, read back."""
+    sets = set()
+    for folder in Path("/proc/self/task").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # the thread has just ended
+            sets.add(tuple(sorted(os.sched_getaffinity(int(folder.name)))))
+    return sorted(map(list, sets))

@@ -1,0 +1,244 @@
+"""What the studies compute: full windows of random pieces, by a model of random weights.
+
+The time of a full window depends on shapes alone, so that neither trained weights nor real text are
+needed. A step computes one batch and returns when its logits are in memory.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nq import extras
+from nq.config import ModelConfig
+
+_REMBERT = {
+    "vocab_size": 250300,
+    "hidden_size": 1152,
+    "num_attention_heads": 18,
+    "intermediate_size": 4608,
+    "embedding_size": 256,
+    "model_type": "rembert",
+}
+SHAPES = {
+    "tiny": ModelConfig(
+        vocab_size=100,
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=16,
+    ),
+    "bundled": ModelConfig(
+        hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536
+    ),
+    "base": ModelConfig(),
+    "rembert": ModelConfig(num_hidden_layers=32, **_REMBERT),  # type: ignore[arg-type]
+    "rembert-8": ModelConfig(num_hidden_layers=8, **_REMBERT),  # type: ignore[arg-type]
+}
+"""Models of the studies; ``tiny`` is for trying a command."""
+PACKAGES = {
+    "tensorflow": (),
+    "tensorflow-bfloat16": (),
+    "tensorflow-eager": (),
+    "openvino": ("openvino",),
+    "onnx": ("onnx", "onnxruntime", "tf2onnx"),
+    "torch": ("torch", "transformers"),
+}
+"""Engines, each with the packages that it needs besides TensorFlow."""
+HINTS = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+K = 20
+"""Positions that a step keeps of each window, as for answers."""
+
+Step = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What one step computes.
+
+    Args:
+        shape: a key of ``SHAPES``.
+        engine: a key of ``PACKAGES``.
+        length: pieces of a window.
+        batch: windows of a step.
+        threads: that compute it.
+    """
+
+    shape: str
+    engine: str
+    length: int
+    batch: int = 1
+    threads: int = 1
+
+    @property
+    def config(self) -> ModelConfig:
+        """The shape of the encoder."""
+        return SHAPES[self.shape]
+
+
+def missing(engine: str) -> str:
+    """Returns what to install for an engine; empty if all is installed."""
+    names = [name for name in PACKAGES[engine] if importlib.util.find_spec(name) is None]
+    extra = {"openvino": "openvino", "onnx": "onnx"}.get(engine, "peers")
+    return f"{' and '.join(names)} not installed: {extras.install(extra)}" if names else ""
+
+
+class Model:
+    """A model with weights of its own, of which several steps may be made.
+
+    Args:
+        workload: what a step computes.
+        seed: of the weights.
+    """
+
+    def __init__(self, workload: Workload, seed: int = 0) -> None:
+        self._make = {
+            "tensorflow": _graph,
+            "tensorflow-bfloat16": _graph,
+            "tensorflow-eager": _eager,
+            "openvino": _openvino,
+            "onnx": _onnx,
+            "torch": _torch,
+        }[workload.engine](workload, seed)
+        self.step()()  # compiles, and fills caches
+
+    def step(self) -> Step:
+        """Returns a step that may run beside others of this model."""
+        return self._make()
+
+
+def rows(workload: Workload, seed: int = 0) -> dict[str, Any]:
+    """Returns a batch of full windows of random pieces."""
+    import numpy as np
+
+    draw, size = np.random.default_rng(seed), (workload.batch, workload.length)
+    pos = np.broadcast_to(np.arange(workload.length, dtype=np.int32), size)
+    return {
+        "input_ids": draw.integers(0, workload.config.vocab_size, size).astype(np.int32),
+        "input_mask": np.ones(size, np.int32),
+        "segment_ids": np.minimum(pos // 8, 1).astype(np.int32),
+        "token_map": pos.copy(),
+    }
+
+
+def _network(workload: Workload, seed: int, policy: str = "float32") -> Any:
+    from nq.model.runtime import import_tensorflow
+
+    import_tensorflow()
+    from nq.inference.network import Network
+    from nq.model import joint
+
+    return Network(workload.config, joint.build(workload.config, dtype=policy, seed=seed))
+
+
+def _graph(workload: Workload, seed: int) -> Callable[[], Step]:
+    """The traced graph with Grappler's rewrites, as the default profile runs it."""
+    from nq.inference.profile import Profile
+
+    profile = Profile.parse("mixed+grappler" if "bfloat16" in workload.engine else "grappler")
+    network = _network(workload, seed, profile.policy("CPU"))
+    from nq.inference.batches import Shape
+    from nq.inference.engine import Computation
+    from nq.inference.engines.tensorflow import Engine, grappler_options
+    from nq.inference.top_k import TopK
+
+    batch = rows(workload)
+    with grappler_options(profile.changes.grappler):
+        computation = Computation(network, profile, TopK(K, text_only=False))
+        compiled = Engine(computation).compiled(Shape(workload.batch, workload.length))
+        compiled(batch)  # Grappler rewrites the graph at its first call, under these options
+
+    def step() -> None:
+        compiled(batch)
+
+    return lambda: step
+
+
+def _eager(workload: Workload, seed: int) -> Callable[[], Step]:
+    """The layers one after the other, each operation from Python, as PyTorch's default is."""
+    model, inputs = _network(workload, seed).model, rows(workload)
+    del inputs["token_map"]
+
+    def step() -> None:
+        for logits in model(inputs, training=False).values():
+            logits.numpy()
+
+    return lambda: step
+
+
+def _openvino(workload: Workload, seed: int) -> Callable[[], Step]:
+    network = _network(workload, seed)
+    import openvino
+
+    from nq.inference.engines.openvino import converted, split_products
+
+    model = converted(network.model)
+    split_products(model)
+    names = [node.any_name for node in model.inputs]
+    model.reshape({name: [workload.batch, workload.length] for name in names})
+    options = {**HINTS, "NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": workload.threads}
+    compiled = openvino.Core().compile_model(model, "CPU", {**options, "ENABLE_CPU_PINNING": False})
+    batch = rows(workload)
+    inputs = {name: batch[name] for name in names}
+
+    def make() -> Step:
+        request = compiled.create_infer_request()  # one alone may not run twice at once
+
+        def step() -> None:
+            request.infer(inputs, share_inputs=True)
+
+        return step
+
+    return make
+
+
+def _onnx(workload: Workload, seed: int) -> Callable[[], Step]:
+    import tempfile
+    from pathlib import Path
+
+    network = _network(workload, seed)
+    import onnxruntime
+
+    from nq.model.export import ONNX, export
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 3, workload.threads
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        export(network.model, path, ONNX)
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"]
+        )
+    batch = rows(workload)
+    inputs = {node.name: batch[node.name] for node in session.get_inputs()}
+
+    def step() -> None:
+        session.run(None, inputs)
+
+    return lambda: step
+
+
+def _torch(workload: Workload, seed: int) -> Callable[[], Step]:
+    """The model of ``transformers`` of the same shape, which has the span head only."""
+    import torch
+    import transformers
+
+    from nq.model.families import encode_config
+
+    torch.set_num_threads(workload.threads)
+    torch.manual_seed(seed)
+    values = encode_config(workload.config)
+    config = transformers.AutoConfig.for_model(**{"model_type": values.pop("model_type"), **values})
+    model = transformers.AutoModelForQuestionAnswering.from_config(config).eval()
+    batch = rows(workload)
+    names = {"input_ids": "input_ids", "token_type_ids": "segment_ids"}
+    names["attention_mask"] = "input_mask"
+    inputs = {name: torch.from_numpy(batch[own]).long() for name, own in names.items()}
+
+    def step() -> None:
+        with torch.inference_mode():
+            model(**inputs)
+
+    return lambda: step

@@ -1,0 +1,57 @@
+"""Units without a model, so that tests of the studies start their processes in a moment."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+from experiments import units
+from experiments.concurrency import MEMORY, Loaded, Task
+from experiments.workloads import Workload
+
+MODEL_MB = 100.0
+
+
+def concurrency(task: Task) -> tuple[Loaded, units.Work]:
+    """Stands in for ``experiments.concurrency.load``: each model takes 100 MB."""
+    wanted = 1 if task.shared else task.count
+    models = min(wanted, max(1, int(task.budget_mb // MODEL_MB)))
+
+    def work(command: str) -> Any:
+        return models * MODEL_MB if command == MEMORY else (0.25, 0.125)
+
+    return Loaded(task.count if models == wanted else models, units.thread_cores()), work
+
+
+def scaling(workload: Workload) -> tuple[list[list[int]], units.Work]:
+    """Stands in for ``experiments.scaling.load``."""
+    return units.thread_cores(), lambda command: workload.batch / workload.threads
+
+
+def dispatch(task: tuple[Workload, tuple[int, ...]]) -> tuple[None, units.Work]:
+    """Stands in for ``experiments.scaling_dispatch.load``: a piece takes 10 µs."""
+
+    def work(length: int) -> float:
+        assert length in task[1]
+        time.sleep(length * 1e-5)
+        return length * 1e-5
+
+    return None, work
+
+
+def failing(task: object) -> tuple[None, units.Work]:
+    """Fails when it is loaded."""
+    raise ValueError(f"no\nmodel {task}")
+
+
+def ending(task: object) -> tuple[None, units.Work]:
+    """Ends its process at the first command."""
+    return None, sys.exit
+
+
+def environment(names: list[str]) -> tuple[Any, units.Work]:
+    """Replies with its environment, its cores, and the heavy libraries that it has imported."""
+    heavy = [name for name in ("tensorflow", "openvino", "torch") if name in sys.modules]
+    return ({name: os.environ.get(name) for name in names}, units.thread_cores(), heavy), str

@@ -1,0 +1,82 @@
+"""Processes of the studies: what they start with, how they fail, how models are loaded in them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments import units
+from experiments.workloads import PACKAGES, SHAPES, Model, Workload, missing, rows
+from nq.errors import Error
+from tests.experiments import light_units
+
+
+@given(st.sets(st.integers(0, 100), min_size=1), st.integers(1, 12))
+def test_instances_have_disjoint_cores_as_long_as_there_are_enough(
+    cores: set[int], instances: int
+) -> None:
+    shares = units.shares(cores, instances)
+    assert len(shares) == instances
+    assert all(share and set(share) <= cores for share in shares)
+    assert len({len(share) for share in shares}) == 1
+    if len(cores) >= instances:
+        assert sum(map(len, shares)) == len(set().union(*shares))
+
+
+def test_a_unit_starts_with_its_cores_and_its_environment() -> None:
+    (first, *_) = before = sorted(os.sched_getaffinity(0))
+    settings, names = units.thread_settings(3), ["TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"]
+    with units.started(light_units.environment, names, [first], settings) as unit:
+        values, cores, heavy = unit.receive()
+        assert unit.ask("hello") == "hello"
+    assert values == dict.fromkeys(names, "3")
+    assert (cores, heavy) == ([[first]], [])
+    assert sorted(os.sched_getaffinity(0)) == before
+    assert os.environ.get("TF_NUM_INTRAOP_THREADS") != "3"
+
+
+def test_a_unit_that_fails_says_why_in_one_line() -> None:
+    with (
+        units.started(light_units.failing, "x") as unit,
+        pytest.raises(Error, match=r"^ValueError: no model x$"),
+    ):
+        unit.receive()
+
+
+def test_a_unit_that_ends_is_an_error() -> None:
+    with units.started(light_units.ending, None) as unit:
+        unit.receive()
+        with pytest.raises(Error, match="the process ended with exit code 3"):
+            unit.ask(3)
+
+
+def test_the_shapes_have_the_weights_that_the_studies_name() -> None:
+    def weights(name: str) -> int:
+        config = SHAPES[name]
+        hidden, inner = config.hidden_size, config.intermediate_size
+        layer = 4 * hidden * (hidden + 1) + 2 * hidden * inner + hidden + inner + 4 * hidden
+        return config.num_hidden_layers * layer + config.vocab_size * config.table_width
+
+    assert round(weights("rembert") / 1e6) == 574
+    assert SHAPES["rembert-8"].num_hidden_layers == 8
+    bundled = SHAPES["bundled"]
+    assert (bundled.num_hidden_layers, bundled.hidden_size) == (6, 384)
+
+
+def test_windows_are_full_and_of_the_vocabulary() -> None:
+    batch = rows(Workload("tiny", "tensorflow", 16, batch=3))
+    assert {column.shape for column in batch.values()} == {(3, 16)}
+    assert batch["input_mask"].all() and batch["input_ids"].max() < SHAPES["tiny"].vocab_size
+
+
+# torch after TensorFlow in one process may crash; the study has one engine in each process
+@pytest.mark.parametrize("engine", [name for name in PACKAGES if name != "torch"])
+@pytest.mark.slow
+def test_two_steps_of_one_model_run_in_every_engine(engine: str) -> None:
+    assert not missing(engine)
+    model = Model(Workload("tiny", engine, 16))
+    for step in (model.step(), model.step()):
+        step()
