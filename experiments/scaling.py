@@ -1,0 +1,277 @@
+"""Cores, instances and dispatch: how one model uses a machine best.
+
+    python -m experiments.scaling --data ../shared/data/pages
+    python -m experiments.scaling --parts threads engines --shapes bundled --lengths 32 512
+    python -m experiments.scaling --quick
+
+Tests the claims of Funtowicz, "Scaling up BERT-like model inference on modern CPU, part 1" (Hugging
+Face). Each instance is a process of its own, pinned to its cores before anything is imported. What
+is compared runs in the same rounds; a barrier starts the instances of a row together. An
+interrupted study continues with the groups that are missing.
+
+Parts: ``threads`` (one instance, more and more threads), ``engines`` (all engines with all cores),
+``instances`` (a batch of 8 divided among instances, pinned and not), ``copies`` (a second instance
+on the other half of the cores), ``dispatch`` (requests of mixed lengths at 50 % and 80 % of the
+capacity).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experiments import scaling_dispatch as dispatch
+from experiments import scaling_report as report
+from experiments import study, units
+from experiments.intervals import rotated
+from experiments.scaling_report import COPIES, DISPATCH, ENGINES, INSTANCES, THREADS
+from experiments.workloads import PACKAGES, SHAPES, Model, Workload, missing
+from nq import folders
+from nq.bundle import bundled_sample
+from nq.commands import arguments, terminal
+from nq.formats.inputs import find_files
+
+PARTS = (THREADS, ENGINES, INSTANCES, COPIES, DISPATCH)
+LENGTHS, TOTAL_BATCH, REQUESTS = (32, 128, 512), 8, 60
+QUICK: dict[str, Any] = {
+    "shapes": ["tiny"],
+    "lengths": [32],
+    "engines": ["tensorflow"],
+    "requests": 20,
+}
+
+Instance = tuple[Workload, tuple[int, ...]]
+"""What an instance computes, and the cores that it may use."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row: instances that compute at the same time.
+
+    Args:
+        instances: each with its cores.
+        pinned: whether the cores of the instances are disjoint.
+    """
+
+    instances: tuple[Instance, ...]
+    pinned: bool = True
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What the row says of it."""
+        workload, _ = self.instances[0]
+        return {
+            "engine": workload.engine,
+            "instances": len(self.instances),
+            "threads": workload.threads,
+            "batch": workload.batch,
+            "pinned": self.pinned,
+        }
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are measured in the same rounds; the first is the one to compare with.
+
+    Args:
+        part: of the study.
+        shape, length: of all rows.
+        name: what else the rows have in common.
+        variants: the rows.
+    """
+
+    part: str
+    shape: str
+    length: int
+    name: str
+    variants: tuple[Variant, ...]
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What names the group in the results."""
+        values = {"part": self.part, "shape": self.shape, "length": self.length}
+        return {**values, "group": self.name}
+
+
+def load(workload: Workload) -> tuple[list[list[int]], units.Work]:
+    """Loads an instance; a command is one step, whose reply is its seconds."""
+    step = Model(workload).step()
+
+    def timed(command: object) -> float:
+        started = time.perf_counter()
+        step()
+        return time.perf_counter() - started
+
+    return units.thread_cores(), timed
+
+
+def measure(group: Group, rounds: int) -> list[dict[str, Any]]:
+    """Measures the rows of a group in rotating order."""
+    rows: list[dict[str, Any]] = []
+    with contextlib.ExitStack() as stack:
+        running = []
+        for variant in group.variants:
+            some = [
+                stack.enter_context(
+                    units.started(load, workload, cores, units.thread_settings(workload.threads))
+                )
+                for workload, cores in variant.instances
+            ]
+            cores = [unit.receive() for unit in some]
+            windows = sum(workload.batch for workload, _ in variant.instances)
+            values = {"reference": variant is group.variants[0], "windows": windows}
+            lists = {"cores": cores, "seconds": [], "latencies": []}
+            rows.append({**group.key, **variant.values, **values, **lists})
+            running.append((rows[-1], some))
+        for number in range(rounds):
+            for row, some in rotated(running, number):
+                started = time.perf_counter()
+                for unit in some:
+                    unit.send(True)
+                row["latencies"].append([unit.receive() for unit in some])
+                row["seconds"].append(time.perf_counter() - started)
+    return rows
+
+
+def groups(args: argparse.Namespace, engines: Sequence[str], cores: Sequence[int]) -> list[Group]:
+    """Returns the groups of all parts but ``dispatch``."""
+    result = []
+    for shape in args.shapes:
+        for length in args.lengths:
+            make = functools.partial(_variant, shape, length, cores)
+            every = {
+                ENGINES: [("all", [make(engine, 1, len(cores)) for engine in engines])],
+                THREADS: [(e, _thread_variants(make, e, len(cores))) for e in engines],
+                INSTANCES: [(e, _instance_variants(make, e, len(cores))) for e in engines],
+                COPIES: [(e, _copy_variants(make, e, len(cores))) for e in engines],
+            }
+            for part in PARTS:
+                for name, variants in every.get(part, []) if part in args.parts else []:
+                    if len(variants) > 1:
+                        result.append(Group(part, shape, length, name, tuple(variants)))
+    return result
+
+
+def _variant(
+    shape: str,
+    length: int,
+    cores: Sequence[int],
+    engine: str,
+    instances: int,
+    threads: int,
+    batch: int = 1,
+    pinned: bool = True,
+) -> Variant:
+    """Returns instances of so many threads each; more threads than cores share all cores."""
+    workload = Workload(shape, engine, length, batch, threads)
+    disjoint = instances * threads <= len(cores)
+    places = units.shares(cores[: instances * threads] if disjoint else cores, instances)
+    chosen = [tuple(places[i]) if pinned else tuple(cores) for i in range(instances)]
+    return Variant(tuple((workload, place) for place in chosen), pinned)
+
+
+def _thread_variants(make: Callable[..., Variant], engine: str, cores: int) -> list[Variant]:
+    """One instance with all cores, then with 1, 2, 4, … threads, and with twice as many."""
+    powers = [2**i for i in range(cores.bit_length()) if 2**i < cores]
+    return [make(engine, 1, threads) for threads in (cores, *powers, 2 * cores)]
+
+
+def _instance_variants(make: Callable[..., Variant], engine: str, cores: int) -> list[Variant]:
+    """A batch of 8 by one instance, then by N, pinned and not; also by more than the cores."""
+    counts = [n for n in (2, 4, 8) if cores % n == 0]
+    counts += [n for n in (2, 4, 8) if n > cores][:1]
+    variants = [make(engine, 1, cores, TOTAL_BATCH)]
+    for n in counts:
+        for pinned in (True, False):
+            variants.append(make(engine, n, max(1, cores // n), TOTAL_BATCH // n, pinned))
+    return variants
+
+
+def _copy_variants(make: Callable[..., Variant], engine: str, cores: int) -> list[Variant]:
+    """One instance with half of the cores, then another one on the other half; with 4, a quarter.
+
+    Each computes a window of its own.
+    """
+    variants = [make(engine, n, cores // 2) for n in (1, 2) if cores >= 2]
+    return [*variants, *([make(engine, 4, cores // 4)] if cores >= 4 else [])]
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.scaling",
+        description="Measures one model with more and more threads, divided into instances, and "
+        "under requests of mixed lengths. Windows and weights are random; --data gives the "
+        "lengths of the requests.",
+    )
+    arguments.add_data(parser, required=False, note="; default: the bundled sample")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
+    parser.add_argument(
+        "--shapes", nargs="+", choices=SHAPES, default=["bundled", "base"], metavar="S"
+    )
+    parser.add_argument(
+        "--lengths", nargs="+", type=arguments.positive, default=list(LENGTHS), metavar="L"
+    )
+    engines = [name for name in PACKAGES if name != "tensorflow-eager"]
+    parser.add_argument("--engines", nargs="+", choices=PACKAGES, default=engines, metavar="E")
+    parser.add_argument(
+        "--requests",
+        type=arguments.positive,
+        default=REQUESTS,
+        metavar="N",
+        help=f"of a round of the part dispatch (default: {REQUESTS})",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="try the command: a tiny model and one engine"
+    )
+    study.add_options(parser, report.STUDY.name)
+    return parser
+
+
+def _installed(names: Sequence[str]) -> Iterator[str]:
+    for name in names:
+        if reason := missing(name):
+            print(f"nq: {name} left out: {reason}", file=sys.stderr)
+        else:
+            yield name
+
+
+def scaling(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    if args.quick:
+        vars(args).update(QUICK)
+    started = time.time()
+    files = find_files(args.data or [bundled_sample()])
+    with folders.hold(args.output, report.STUDY.kind, files):
+        results = study.Results.of(report.STUDY, args, requests=args.requests)
+        engines, cores = list(_installed(args.engines)), sorted(os.sched_getaffinity(0))
+        some = groups(args, engines, cores)
+        pairs = [(s, e) for s in args.shapes for e in engines if DISPATCH in args.parts]
+        with terminal.progress_bar("scaling", "groups") as bar:
+            for group in some:
+                if results.find(group.key) is None:
+                    results.add(*measure(group, args.rounds))
+                bar(1, len(some) + len(pairs))
+            lengths = dispatch.real_lengths(files) if pairs else ()
+            for shape, engine in pairs:
+                served = dispatch.Dispatch(shape, engine, tuple(cores), lengths, args.requests)
+                if results.find(served.key) is None:
+                    results.add(*served.rows(args.rounds))
+                bar(1, len(some) + len(pairs))
+        return study.finish(report.STUDY, args, results, started)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    return terminal.run(scaling, parser(), argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

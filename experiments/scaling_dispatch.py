@@ -1,0 +1,226 @@
+"""The part ``dispatch`` of ``experiments.scaling``: requests of mixed lengths, several policies.
+
+Requests arrive independently of whether earlier ones are answered ("open loop"), at seeded moments
+and with lengths as in real pages. A policy is a set of instances and the queue in which each length
+waits. The latency of a request is the time from its arrival to its answer, the wait included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from typing import Any
+
+from experiments import units
+from experiments.intervals import rotated
+from experiments.scaling_report import DISPATCH, ONE, QUEUE, SPLIT
+from experiments.workloads import Model, Workload
+
+CLASSES = (32, 128, 384, 512)
+"""Lengths that windows are padded to."""
+LONG = 384
+"""Pieces from which on a window is long; the source gives such windows cores of their own."""
+LOADS = (0.5, 0.8)
+"""Shares of the capacity at which requests arrive."""
+CALIBRATION = 3
+
+
+@dataclass(frozen=True)
+class Request:
+    """One window to compute.
+
+    Args:
+        arrival_s: seconds after the start.
+        length: one of ``CLASSES``.
+    """
+
+    arrival_s: float
+    length: int
+
+
+def real_lengths(files: Sequence[str]) -> tuple[int, ...]:
+    """Returns the class of each window of the pages in files, by the bundled model's tokenizer."""
+    import dataclasses
+
+    from nq.bundle import bundled_model
+    from nq.formats.inputs import read_examples
+    from nq.model.folder import load_settings
+    from nq.preprocess.features import features
+    from nq.preprocess.tokenizers.load import load_tokenizer
+
+    tokenizer = load_tokenizer(bundled_model())
+    own = load_settings(bundled_model()).windows
+    windows = dataclasses.replace(own, max_seq_length=CLASSES[-1])
+    pieces: list[int] = []
+    for file in files:
+        for example in read_examples(file):
+            pieces += features(example, tokenizer, windows).input_mask.sum(axis=1).tolist()
+    return tuple(next(c for c in CLASSES if n <= c) for n in pieces)
+
+
+def requests(lengths: Sequence[int], count: int, per_s: float, seed: int) -> list[Request]:
+    """Returns requests whose gaps are exponentially distributed.
+
+    Args:
+        lengths: to draw from.
+        count: number of requests.
+        per_s: requests that arrive per second on average.
+        seed: of moments and lengths.
+    """
+    import numpy as np
+
+    draw = np.random.default_rng(seed)
+    arrivals = np.cumsum(draw.exponential(1 / per_s, count)).tolist()
+    chosen = draw.choice(np.asarray(lengths), count).tolist()
+    return [Request(*pair) for pair in zip(arrivals, chosen, strict=True)]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Instances, and the queue of each.
+
+    Args:
+        name: of the policy.
+        cores: of each instance.
+        queues: of each instance: the number of the queue that it takes requests from.
+        long_queue: number of the queue of long windows; others wait in queue 0.
+    """
+
+    name: str
+    cores: tuple[tuple[int, ...], ...]
+    queues: tuple[int, ...]
+    long_queue: int = 0
+
+    def queue_of(self, request: Request) -> int:
+        """Returns the queue in which a request waits."""
+        return self.long_queue if request.length >= LONG else 0
+
+
+def policies(cores: Sequence[int]) -> list[Policy]:
+    """Returns one instance, one queue of all instances, and instances divided by length."""
+    single = tuple((core,) for core in cores)
+    half = max(1, len(cores) // 2)
+    result = [Policy(ONE, (tuple(cores),), (0,)), Policy(QUEUE, single, (0,) * len(single))]
+    if len(cores) > 1:
+        parts = tuple(cores[:half]), tuple(cores[half:])
+        result.append(Policy(SPLIT, parts, (0, 1), long_queue=1))
+    return result
+
+
+def load(task: tuple[Workload, tuple[int, ...]]) -> tuple[None, units.Work]:
+    """Loads an instance with one model for each length; a command is a length."""
+    import dataclasses
+
+    workload, lengths = task
+    steps = {
+        length: Model(dataclasses.replace(workload, length=length)).step() for length in lengths
+    }
+
+    def work(length: int) -> float:
+        started = time.perf_counter()
+        steps[length]()
+        return time.perf_counter() - started
+
+    return None, work
+
+
+def serve(policy: Policy, group: Sequence[units.Unit], incoming: Sequence[Request]) -> list[float]:
+    """Sends requests to the instances when they arrive; returns the latency of each, in order."""
+    queues: list[deque[int]] = [deque() for _ in range(max(policy.queues) + 1)]
+    busy: dict[int, int] = {}
+    latencies = [0.0] * len(incoming)
+    arrived, started = 0, time.perf_counter()
+    pipes = {unit.pipe: number for number, unit in enumerate(group)}
+    while arrived < len(incoming) or busy or any(queues):
+        now = time.perf_counter() - started
+        while arrived < len(incoming) and incoming[arrived].arrival_s <= now:
+            queues[policy.queue_of(incoming[arrived])].append(arrived)
+            arrived += 1
+        for number, unit in enumerate(group):
+            queue = queues[policy.queues[number]]
+            if number not in busy and queue:
+                busy[number] = queue.popleft()
+                unit.send(incoming[busy[number]].length)
+        timeout = incoming[arrived].arrival_s - now if arrived < len(incoming) else None
+        for pipe in wait([group[n].pipe for n in busy], timeout):
+            number = pipes[pipe]  # type: ignore[index]
+            group[number].receive()
+            request = busy.pop(number)
+            latencies[request] = time.perf_counter() - started - incoming[request].arrival_s
+    return latencies
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """The policies of one shape and engine, measured in the same rounds.
+
+    Args:
+        shape, engine: of the model.
+        cores: of the machine.
+        lengths: of windows, to draw from.
+        count: requests of a round.
+    """
+
+    shape: str
+    engine: str
+    cores: tuple[int, ...]
+    lengths: tuple[int, ...]
+    count: int
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What names it in the results."""
+        return {"part": DISPATCH, "shape": self.shape, "length": 0, "group": self.engine}
+
+    def rows(self, rounds: int) -> list[dict[str, Any]]:
+        """Measures all policies at all loads."""
+        with contextlib.ExitStack() as stack:
+            running = []
+            for policy in policies(self.cores):
+                group = [stack.enter_context(self._unit(cores)) for cores in policy.cores]
+                for unit in group:
+                    unit.receive()
+                running.append((policy, group))
+            per_s = self._capacity(running[0][1][0])
+            pairs = [(load, *pair) for load in LOADS for pair in running]
+            rows = [self._row(load, policy, load * per_s) for load, policy, _ in pairs]
+            for number in range(rounds):
+                for row, (load, policy, group) in rotated(
+                    list(zip(rows, pairs, strict=True)), number
+                ):
+                    incoming = requests(self.lengths, self.count, load * per_s, number)
+                    latencies = serve(policy, group, incoming)
+                    row["latencies"].append(latencies)
+                    row["classes"].append([request.length for request in incoming])
+                    ends = [r.arrival_s + s for r, s in zip(incoming, latencies, strict=True)]
+                    row["seconds"].append(max(ends))
+        return rows
+
+    def _unit(self, cores: tuple[int, ...]) -> contextlib.AbstractContextManager[units.Unit]:
+        workload = Workload(self.shape, self.engine, 0, threads=len(cores))
+        classes = tuple(sorted(set(self.lengths)))
+        settings = units.thread_settings(len(cores))
+        return units.started(load, (workload, classes), cores, settings)
+
+    def _capacity(self, unit: units.Unit) -> float:
+        """Returns the requests per second that one instance with all cores computes."""
+        shares: Mapping[int, float] = {
+            length: self.lengths.count(length) / len(self.lengths) for length in set(self.lengths)
+        }
+        mean_s = 0.0
+        for length, share in shares.items():
+            mean_s += share * min(unit.ask(length) for _ in range(CALIBRATION))
+        return 1 / mean_s
+
+    def _row(self, load: float, policy: Policy, per_s: float) -> dict[str, Any]:
+        return {
+            **self.key,
+            **{"engine": self.engine, "policy": policy.name, "load": load, "per_s": per_s},
+            **{"instances": len(policy.cores), "threads": len(policy.cores[0]), "batch": 1},
+            **{"pinned": True, "reference": policy.name == ONE, "windows": self.count},
+            **{"seconds": [], "latencies": [], "classes": []},
+        }

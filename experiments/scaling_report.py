@@ -1,0 +1,315 @@
+"""Table, plots, metrics and verdicts of ``experiments.scaling``, from its rows alone."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.intervals import (
+    CONFIRMED,
+    NOT_TESTABLE,
+    REFUTED,
+    Interval,
+    interval,
+    kept,
+    overall,
+    ratios,
+    verdict,
+)
+from experiments.machine import topology
+from experiments.study import Row, Study
+from experiments.text_tables import markdown
+
+THREADS, ENGINES, INSTANCES = "threads", "engines", "instances"
+COPIES, DISPATCH = "copies", "dispatch"
+ONE, QUEUE, SPLIT = "one instance", "one queue", "split by length"
+SHORT, MIDDLE, LONG = 32, 128, 512
+SOURCE_INSTANCES = {MIDDLE: 4}
+"""The source's best number of instances for a batch of 8, by length."""
+SAME, LINEAR = 1.1, 0.9
+"""Latencies that differ by less are the same; a throughput of this share of N times is linear."""
+PRICES = {48: 4.848, 8: 0.808}
+"""The source's prices in $/h, by cores."""
+HEAD = (
+    *("part", "shape", "length", "engine", "N x threads", "batch", "pinned"),
+    *("latency max s", "p95 s", "windows/s", "x one instance [90 %]", "source's choice"),
+)
+
+
+def largest(row: Row) -> list[float]:
+    """Returns the largest latency of each round, in seconds."""
+    return [max(latencies) for latencies in row["latencies"]]
+
+
+def p95(row: Row, length: int | None = None) -> list[float]:
+    """Returns the 95th percentile of the latencies of each round, in seconds.
+
+    Args:
+        row: of any part.
+        length: of dispatched requests, only those of this length; rounds without any are left out.
+    """
+    import numpy as np
+
+    rounds = row["latencies"]
+    if length is not None:
+        rounds = [
+            [s for s, own in zip(some, classes, strict=True) if own == length]
+            for some, classes in zip(rounds, row["classes"], strict=True)
+        ]
+    return [float(np.percentile(some, 95)) for some in rounds if some]
+
+
+def windows_per_s(row: Row) -> float:
+    """Returns the median throughput of all instances together."""
+    return float(statistics.median(row["windows"] / s for s in kept(row["seconds"])))
+
+
+def reference(row: Row, rows: Sequence[Row]) -> Row | None:
+    """Returns the row that another one of its group is compared with."""
+    names = ("part", "shape", "length", "group", "load")
+    for other in rows:
+        if other["reference"] and all(other.get(name) == row.get(name) for name in names):
+            return other
+    return None
+
+
+def speed_up(row: Row, rows: Sequence[Row]) -> Interval | None:
+    """Returns a row's throughput ÷ that of its reference; for dispatch, its p95 latency ÷."""
+    other = reference(row, rows)
+    if other is None:
+        return None
+    if row["part"] == DISPATCH:
+        return interval(ratios(p95(row), p95(other)))
+    factor = row["windows"] / other["windows"]
+    return interval([factor * value for value in ratios(other["seconds"], row["seconds"])])
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Returns the rows and the verdicts of the claims as two Markdown tables."""
+    return (
+        f"{markdown(HEAD, *(_cells(row, rows) for row in rows))}\n"
+        f"{markdown(('claim', 'verdict'), *claims(rows))}"
+    )
+
+
+def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
+    ratio = speed_up(row, rows)
+    is_dispatch = row["part"] == DISPATCH
+    part = f"{row['policy']}, load {row['load']:.0%}" if is_dispatch else row["part"]
+    shape = f"{row['instances']} x {row['threads']}"
+    return (
+        *(part, row["shape"], str(row["length"] or "mixed"), row["engine"], shape),
+        *(str(row["batch"]), "yes" if row["pinned"] else "no"),
+        f"{statistics.median(kept(largest(row))):.4g}",
+        f"{statistics.median(kept(p95(row))):.4g}",
+        f"{windows_per_s(row):.4g}",
+        "" if ratio is None else f"{ratio}{' (p95)' * is_dispatch}",
+        _choice(row),
+    )
+
+
+def _choice(row: Row) -> str:
+    if row["part"] == INSTANCES and SOURCE_INSTANCES.get(row["length"]) == row["instances"]:
+        return "this"
+    return "this" if row.get("policy") == SPLIT else ""
+
+
+def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Returns the source's claims, by its letters, with their verdicts."""
+    return [
+        ("(a) PyTorch is faster than TensorFlow", torch_first(rows)),
+        ("(b) a second hardware thread does not help", hardware_threads(rows)),
+        ("(c) 32 and 128 pieces: one socket; 512: both", sockets(rows)),
+        ("(c, here) all threads against half of them", halves(rows)),
+        ("(d) a second instance: the same latency", copies(rows, latency=True)),
+        ("(d) a second instance: twice the throughput", copies(rows, latency=False)),
+        ("(e) a batch of 8: more instances are faster than one", instances(rows)),
+        ("(e) the best number of instances", best_instances(rows)),
+        ("(f) dispatch by length lowers the p95 latency", dispatch(rows, SPLIT)),
+        ("(f, here) one queue of all instances lowers it", dispatch(rows, QUEUE)),
+        ("(g) 48 cores cost 6 times as much as 8", arithmetic(rows)),
+    ]
+
+
+def _part(rows: Sequence[Row], part: str) -> list[Row]:
+    return [row for row in rows if row["part"] == part]
+
+
+def _verdicts(rows: Iterable[Row], every: Sequence[Row], test: Callable[[Interval], str]) -> str:
+    found = (speed_up(row, every) for row in rows)
+    return overall(test(ratio) for ratio in found if ratio is not None)
+
+
+def torch_first(rows: Sequence[Row]) -> str:
+    """Returns whether torch has more windows/s than TensorFlow in float32, in all groups."""
+    verdicts = []
+    some = _part(rows, ENGINES)
+    for row in some:
+        for other in some:
+            same = (row["shape"], row["length"]) == (other["shape"], other["length"])
+            if same and (row["engine"], other["engine"]) == ("torch", "tensorflow"):
+                quotient = interval(ratios(other["seconds"], row["seconds"]))
+                verdicts.append(verdict(quotient, above=1))
+    return overall(verdicts)
+
+
+def hardware_threads(rows: Sequence[Row]) -> str:
+    """Returns whether all hardware threads are no faster than one of each core."""
+    places = topology()
+    if places["threads"] == places["cores"]:
+        return NOT_TESTABLE
+    some = [row for row in _part(rows, THREADS) if row["threads"] == places["cores"]]
+    return _verdicts(some, rows, lambda ratio: verdict(ratio, above=1 / SAME))
+
+
+def sockets(rows: Sequence[Row]) -> str:
+    """Returns whether short windows are faster on one of two sockets, and long ones on both."""
+    places = topology()
+    if places["sockets"] != 2:
+        return NOT_TESTABLE
+    half = [r for r in _part(rows, THREADS) if 2 * r["threads"] == places["threads"]]
+    short = [row for row in half if row["length"] in (SHORT, MIDDLE)]
+    long = [row for row in half if row["length"] == LONG]
+    return overall(
+        [
+            _verdicts(short, rows, lambda ratio: verdict(ratio, above=1)),
+            _verdicts(long, rows, lambda ratio: verdict(ratio, below=1)),
+        ]
+    )
+
+
+def halves(rows: Sequence[Row]) -> str:
+    """Returns how much faster all threads are than half of them, by length."""
+    texts = []
+    for row in _part(rows, THREADS):
+        other = reference(row, rows)
+        if other is not None and 2 * row["threads"] == other["threads"]:
+            gain = interval(ratios(row["seconds"], other["seconds"]))
+            texts.append(f"{row['shape']} {row['length']} {row['engine']}: {gain}")
+    return "; ".join(texts) or NOT_TESTABLE
+
+
+def copies(rows: Sequence[Row], latency: bool) -> str:
+    """Returns whether a second instance on other cores keeps the latency, or doubles the speed."""
+    verdicts = []
+    for row in _part(rows, COPIES):
+        other = reference(row, rows)
+        if other is None or row["instances"] != 2:
+            continue
+        if latency:
+            growth = interval(ratios(largest(row), largest(other)))
+            verdicts.append(verdict(growth, below=SAME))
+        else:
+            gain = speed_up(row, rows)
+            verdicts.append(NOT_TESTABLE if gain is None else verdict(gain, above=2 * LINEAR))
+    return overall(verdicts)
+
+
+def instances(rows: Sequence[Row]) -> str:
+    """Returns whether the best number of instances is faster than one, in all groups."""
+    best = _best(rows)
+    return _verdicts(best, rows, lambda ratio: verdict(ratio, above=1))
+
+
+def _best(rows: Sequence[Row]) -> list[Row]:
+    """Returns the fastest row with several instances of each group."""
+    several = [row for row in _part(rows, INSTANCES) if row["instances"] > 1]
+    names = dict.fromkeys((row["shape"], row["length"], row["group"]) for row in several)
+    return [
+        max(
+            (r for r in several if (r["shape"], r["length"], r["group"]) == name),
+            key=windows_per_s,
+        )
+        for name in names
+    ]
+
+
+def best_instances(rows: Sequence[Row]) -> str:
+    """Returns the fastest number of instances, one included, of each group."""
+    texts = []
+    for row in _best(rows):
+        other = reference(row, rows)
+        one = other is not None and windows_per_s(other) >= windows_per_s(row)
+        best = "1" if one else f"{row['instances']}{'' if row['pinned'] else ', not pinned'}"
+        texts.append(f"{row['shape']} {row['length']} {row['engine']}: {best}")
+    return "; ".join(texts) or NOT_TESTABLE
+
+
+def dispatch(rows: Sequence[Row], policy: str) -> str:
+    """Returns whether a policy has a lower p95 latency than one instance, at all loads."""
+    some = [row for row in _part(rows, DISPATCH) if row["policy"] == policy]
+    return _verdicts(some, rows, lambda ratio: verdict(ratio, below=1))
+
+
+def arithmetic(rows: Sequence[Row]) -> str:
+    """Returns whether the prices say so, and windows per second and core with 1 and all threads."""
+    right = abs(PRICES[48] / PRICES[8] - 6) < 0.005
+    texts = [f"{CONFIRMED if right else REFUTED} (arithmetic)"]
+    for row in _part(rows, THREADS):
+        if row["reference"] or row["threads"] == 1:
+            each = windows_per_s(row) / row["threads"]
+            name = f"{row['shape']} {row['length']} {row['engine']}, {row['threads']} threads"
+            texts.append(f"{name}: {each:.3g} windows/(s core)")
+    return "; ".join(texts)
+
+
+def plot(rows: Sequence[Row], path: Path) -> None:
+    """Draws latency over threads, throughput over instances, and p95 by length of dispatch."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 4.5), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    _lines(left, _part(rows, THREADS), "threads", lambda r: statistics.median(kept(largest(r))))
+    left.set(xlabel="threads", ylabel="latency of one window, s", yscale="log")
+    pinned = [row for row in _part(rows, INSTANCES) if row["pinned"]]
+    _lines(middle, pinned, "instances", windows_per_s)
+    middle.set(xlabel="pinned instances of a batch of 8", ylabel="windows/s", yscale="log")
+    for row in _part(rows, DISPATCH):
+        classes = sorted({length for some in row["classes"] for length in some})
+        points = [(n, statistics.median(p95(row, n))) for n in classes]
+        label = f"{row['shape']} {row['engine']}, {row['policy']}, {row['load']:.0%}"
+        right.plot(*zip(*points, strict=True), marker=".", label=label)
+    right.set(xlabel="pieces of a window", ylabel="p95 latency, s", yscale="log")
+    for axes in (left, middle, right):
+        if axes.lines:
+            axes.legend(fontsize="xx-small")
+    figure.savefig(path, dpi=120)
+
+
+def _lines(axes: Any, rows: Sequence[Row], x: str, y: Callable[[Row], float]) -> None:
+    for name in dict.fromkeys((r["shape"], r["length"], r["engine"]) for r in rows):
+        some = [row for row in rows if (row["shape"], row["length"], row["engine"]) == name]
+        points = sorted((row[x], y(row)) for row in some)
+        axes.plot(*zip(*points, strict=True), marker=".", label=" ".join(map(str, name)))
+
+
+def metrics(row: Row) -> dict[str, float | None]:
+    """Returns the metrics of a row's MLflow run."""
+    return {
+        "time/windows_per_s": windows_per_s(row),
+        "time/latency_max_s": statistics.median(kept(largest(row))),
+        "time/latency_p95_s": statistics.median(kept(p95(row))),
+    }
+
+
+def title(row: Row) -> str:
+    """Returns the name of a row's MLflow run."""
+    what = row.get("policy") or row["part"]
+    size = f"{row['instances']} x {row['threads']}"
+    return f"{what} {row['shape']} {row['length'] or 'mixed'} {row['engine']} {size}"
+
+
+PARAMS = ("part", "shape", "length", "engine", "instances", "threads", "batch", "pinned")
+STUDY = Study(
+    "scaling",
+    table=table,
+    plot=plot,
+    title=title,
+    params=lambda row: {
+        **{name: row[name] for name in PARAMS},
+        **{name: row[name] for name in ("policy", "load") if name in row},
+    },
+    metrics=metrics,
+)
