@@ -90,6 +90,22 @@ def table(rows: Sequence[Row]) -> str:
     return f"{markdown(HEAD, *lines)}\n{markdown(('claim', 'engine', 'verdict'), *claims(rows))}"
 
 
+def summary(rows: Sequence[Row]) -> str:
+    """Returns the verdicts, and the rows of 2, 4 and the most models with weights of their own."""
+    most: dict[tuple[Any, ...], int] = {}
+    for row in rows:
+        series = row["shape"], row["length"], row["engine"]
+        most[series] = max(row["n"], most.get(series, 0))
+    chosen = [
+        row
+        for row in rows
+        if row["weights"] == OWN
+        and row["n"] in (2, 4, most[row["shape"], row["length"], row["engine"]])
+    ]
+    lines = [_cells(row, rows) for row in chosen]
+    return f"{markdown(('claim', 'engine', 'verdict'), *claims(rows))}\n{markdown(HEAD, *lines)}"
+
+
 def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     ratio = against_sync(row, rows)
     source = source_ratio(row["approach"], row["n"]) if row["weights"] == OWN else None

@@ -31,6 +31,7 @@ from experiments import scaling_dispatch as dispatch
 from experiments import scaling_report as report
 from experiments import study, units
 from experiments.intervals import rotated
+from experiments.machine import topology
 from experiments.scaling_report import COPIES, DISPATCH, ENGINES, INSTANCES, THREADS
 from experiments.workloads import PACKAGES, SHAPES, Model, Workload, missing
 from nq import folders
@@ -126,7 +127,10 @@ def measure(group: Group, rounds: int) -> list[dict[str, Any]]:
             ]
             cores = [unit.receive() for unit in some]
             windows = sum(workload.batch for workload, _ in variant.instances)
-            values = {"reference": variant is group.variants[0], "windows": windows}
+            values = {
+                **{"reference": variant is group.variants[0], "windows": windows},
+                "topology": topology(),
+            }
             lists = {"cores": cores, "seconds": [], "latencies": []}
             rows.append({**group.key, **variant.values, **values, **lists})
             running.append((rows[-1], some))

@@ -22,8 +22,8 @@ from experiments.workloads import Model, Workload
 
 CLASSES = (32, 128, 384, 512)
 """Lengths that windows are padded to."""
-LONG = 384
-"""Pieces from which on a window is long; the source gives such windows cores of their own."""
+LONG = 512
+"""The class of long windows, to which the source gives cores of their own."""
 LOADS = (0.5, 0.8)
 """Shares of the capacity at which requests arrive."""
 CALIBRATION = 3

@@ -18,7 +18,6 @@ from experiments.intervals import (
     ratios,
     verdict,
 )
-from experiments.machine import topology
 from experiments.study import Row, Study
 from experiments.text_tables import markdown
 
@@ -94,6 +93,24 @@ def table(rows: Sequence[Row]) -> str:
     )
 
 
+def summary(rows: Sequence[Row]) -> str:
+    """Returns the verdicts, and of each group the row to compare with and the best other one."""
+    chosen = []
+    for row in rows:
+        if row["reference"]:
+            others = [r for r in rows if not r["reference"] and reference(r, rows) is row]
+            chosen += [row, *sorted(others, key=_rank)[:1]]
+    return (
+        f"{markdown(('claim', 'verdict'), *claims(rows))}\n"
+        f"{markdown(HEAD, *(_cells(row, rows) for row in chosen))}"
+    )
+
+
+def _rank(row: Row) -> float:
+    """Returns a number that is lower for a better row of a group."""
+    return statistics.median(p95(row)) if row["part"] == DISPATCH else -windows_per_s(row)
+
+
 def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     ratio = speed_up(row, rows)
     is_dispatch = row["part"] == DISPATCH
@@ -157,19 +174,21 @@ def torch_first(rows: Sequence[Row]) -> str:
 
 def hardware_threads(rows: Sequence[Row]) -> str:
     """Returns whether all hardware threads are no faster than one of each core."""
-    places = topology()
-    if places["threads"] == places["cores"]:
-        return NOT_TESTABLE
-    some = [row for row in _part(rows, THREADS) if row["threads"] == places["cores"]]
+    some = [
+        row
+        for row in _part(rows, THREADS)
+        if row["threads"] == row["topology"]["cores"] < row["topology"]["threads"]
+    ]
     return _verdicts(some, rows, lambda ratio: verdict(ratio, above=1 / SAME))
 
 
 def sockets(rows: Sequence[Row]) -> str:
     """Returns whether short windows are faster on one of two sockets, and long ones on both."""
-    places = topology()
-    if places["sockets"] != 2:
-        return NOT_TESTABLE
-    half = [r for r in _part(rows, THREADS) if 2 * r["threads"] == places["threads"]]
+    half = [
+        row
+        for row in _part(rows, THREADS)
+        if row["topology"]["sockets"] == 2 and 2 * row["threads"] == row["topology"]["threads"]
+    ]
     short = [row for row in half if row["length"] in (SHORT, MIDDLE)]
     long = [row for row in half if row["length"] == LONG]
     return overall(

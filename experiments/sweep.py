@@ -27,7 +27,7 @@ from typing import Any
 
 from experiments import study
 from experiments.text_tables import markdown
-from nq import folders, tracking
+from nq import extras, folders, tracking
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.formats.inputs import find_files
@@ -106,6 +106,7 @@ def sweep(args: argparse.Namespace) -> int:
 def _sweep(args: argparse.Namespace) -> int:
     """Runs the profiles; the caller holds the output folder."""
     started = time.time()
+    extras.require("plots")  # not after hours of measuring
     names = installed(args.profiles or [*profiles(THESIS), *map(Profile.parse, BEYOND_THESIS)])
     common = ["--data", *args.data, "--root", str(args.output), "--json", "--no-track"]
     common += ["--against", BASELINE, *args.unknown]

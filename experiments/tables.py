@@ -296,6 +296,20 @@ def sweep(result: ResultFile) -> str:
     return table([Row(**row) for row in result["rows"]])
 
 
+def concurrency(result: ResultFile) -> str:
+    """Returns the summary of ``python -m experiments.concurrency --json``."""
+    from experiments.concurrency_report import summary
+
+    return summary(result["rows"])
+
+
+def scaling(result: ResultFile) -> str:
+    """Returns the summary of ``python -m experiments.scaling --json``."""
+    from experiments.scaling_report import summary
+
+    return summary(result["rows"])
+
+
 def changes(result: ResultFile) -> str:
     """Returns the table of a sweep without its times, for runs on a machine that was in use."""
     baseline = result["rows"][0]
@@ -386,6 +400,8 @@ SOURCES: dict[str, Callable[[Path], str]] = {
 KINDS: dict[str, Callable[[ResultFile], str]] = {
     "sweep": sweep,
     "changes": changes,
+    "concurrency": concurrency,
+    "scaling": scaling,
     "decisions": decisions,
     "peers": peers,
     "tune": tune,

@@ -83,9 +83,13 @@ class Unit:
 
 
 def thread_settings(threads: int) -> dict[str, str]:
-    """Returns the environment in which all libraries compute with so many threads."""
-    names = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    return {**dict.fromkeys(names, str(threads)), "TF_NUM_INTEROP_THREADS": "1"}
+    """Returns the environment in which all libraries compute with so many threads.
+
+    TensorFlow has as many threads for operations that may run at once, as by default: with one of
+    them the models of several threads would wait for each other.
+    """
+    names = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
+    return dict.fromkeys((*names, "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
 
 
 def shares(cores: Collection[int], instances: int) -> list[list[int]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -44,13 +46,14 @@ def test_the_source_has_the_ratios_that_it_derives() -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_every_approach_runs_each_step_once(count: int) -> None:
     runs: list[int] = []
-    steps = [lambda i=i: runs.append(i) for i in range(count)]
+    steps = [functools.partial(runs.append, i) for i in range(count)]
     executor, loop = ThreadPoolExecutor(count), asyncio.new_event_loop()
-    for run in (
+    approaches: list[Callable[[], tuple[float, float]]] = [
         lambda: concurrency.one_after_the_other(steps),
         lambda: concurrency.in_threads(steps),
         lambda: concurrency.in_asyncio(steps, loop, executor),
-    ):
+    ]
+    for run in approaches:
         total, waiting = run()
         assert 0 <= waiting <= total
         assert sorted(runs) == list(range(count))
@@ -89,6 +92,7 @@ def test_the_largest_number_of_models_is_that_within_the_budget() -> None:
     rows.append(row("asyncio", 3, 3.0))
     assert report.most_models(rows) == REFUTED
     assert "| budget reached |" in report.table(rows)
+    assert report.summary(rows).count("| base | 128 |") == len(rows)
 
 
 def test_a_cell_has_all_approaches_in_the_same_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,4 +159,4 @@ def test_a_real_unit_stops_at_its_budget() -> None:
     assert loaded.models == 1
     loaded, work = concurrency.load(Task(TINY, 3, shared=True, budget_mb=1.0))
     assert loaded.models == 3
-    assert work(concurrency.THREADS)[0] > 0
+    assert work(report.THREADS)[0] > 0

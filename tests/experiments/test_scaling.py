@@ -16,6 +16,7 @@ from experiments import scaling_dispatch as dispatch
 from experiments import scaling_report as report
 from experiments.intervals import CONFIRMED, NOT_TESTABLE, REFUTED
 from experiments.scaling import Group
+from experiments.workloads import Workload
 from nq.bundle import bundled_sample
 from tests.experiments import light_units
 
@@ -25,6 +26,7 @@ def row(part: str, seconds: float, reference: bool = False, **more: Any) -> Any:
     return {
         **{"part": part, "shape": "base", "length": 128, "group": "tensorflow"},
         **{"engine": "tensorflow", "instances": 1, "threads": 2, "batch": 1, "pinned": True},
+        "topology": {"threads": 2, "cores": 2, "sockets": 1, "numa_nodes": 1},
         **{"reference": reference, "windows": 1, "seconds": [seconds] * 5},
         **{"latencies": [[seconds]] * 5, **more},
     }
@@ -85,9 +87,15 @@ def test_verdicts_by_hand() -> None:
     rows[7]["latencies"] = [[1.0, 2.0]] * 5
     assert report.copies(rows, latency=True) == REFUTED
     assert report.dispatch(rows, report.SPLIT) == NOT_TESTABLE
+    assert report.hardware_threads(rows) == report.sockets(rows) == NOT_TESTABLE
+    for values in rows:
+        values["topology"] = {"threads": 2, "cores": 1, "sockets": 2, "numa_nodes": 2}
+    assert report.hardware_threads(rows) == REFUTED  # 1.5 times as fast
+    assert report.sockets(rows) == REFUTED
     assert dict(report.claims(rows))["(g) 48 cores cost 6 times as much as 8"].startswith(
         "confirmed (arithmetic); base 128 tensorflow, 2 threads: 0.5 windows/(s core)"
     )
+    assert report.summary(rows).count("| instances |") == 2
     assert "| instances | base | 128 | tensorflow | 4 x 2 | 2 |" in report.table(rows)
 
 
@@ -169,9 +177,7 @@ def test_a_real_group() -> None:
     (group, *_) = [group for group in groups(2, "--parts", "copies") if group.name == "tensorflow"]
     tiny = [
         scaling.Variant(
-            tuple(
-                (scaling.Workload("tiny", "tensorflow", 16, 1, 1), (0,)) for _ in variant.instances
-            )
+            tuple((Workload("tiny", "tensorflow", 16, 1, 1), (0,)) for _ in variant.instances)
         )
         for variant in group.variants
     ]

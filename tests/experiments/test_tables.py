@@ -13,6 +13,7 @@ from experiments import tables
 from experiments.sweep import Row
 from nq.errors import Error
 from nq.inference.profile import OPTIMIZATIONS
+from tests.experiments import test_concurrency, test_scaling
 
 ROW = Row(
     "mixed", 23.1, 19.04, -0.339, 37.2, 1.9, 0.44031, 0.0167, 0.24, 972.4, {"predict_s": 19.0}
@@ -108,6 +109,19 @@ def test_other_kinds(root: Path) -> None:
     )
     assert "| 40 | 23 | 7 |\n" in tables.table("match_pages", root)
     assert "| `roberta` | `RobertaForQuestionAnswering` |\n" in tables.table("families", root)
+
+
+def test_studies_show_their_verdicts_and_some_rows(root: Path) -> None:
+    times = [("sync", 2.0), ("threads", 3.0)]
+    save(root, "concurrency_cpu", {"rows": [test_concurrency.row(a, 2, s) for a, s in times]})
+    text = tables.table("concurrency_cpu", root)
+    assert "| sync is the fastest at every N | tensorflow | confirmed |\n" in text
+    assert "| base | 128 | tensorflow | 2 | threads | 3 | 1.50 [1.50, 1.50] |" in text
+    rows = [test_scaling.row("engines", 1.0, True), test_scaling.row("engines", 2.0)]
+    rows[1]["engine"] = "torch"
+    save(root, "scaling_cpu", {"rows": rows})
+    text = tables.table("scaling_cpu", root)
+    assert "| (a) PyTorch is faster than TensorFlow | refuted |\n" in text
 
 
 def test_results_of_the_readme_come_from_several_files(root: Path) -> None:
