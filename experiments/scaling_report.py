@@ -154,6 +154,11 @@ def _part(rows: Sequence[Row], part: str) -> list[Row]:
     return [row for row in rows if row["part"] == part]
 
 
+def _shown(rows: Sequence[Row]) -> list[Row]:
+    """Returns the rows whose figures stand beside a claim: TensorFlow's, or all without it."""
+    return [row for row in rows if row["engine"] == "tensorflow"] or list(rows)
+
+
 def _verdicts(rows: Iterable[Row], every: Sequence[Row], test: Callable[[Interval], str]) -> str:
     found = (speed_up(row, every) for row in rows)
     return overall(test(ratio) for ratio in found if ratio is not None)
@@ -200,9 +205,9 @@ def sockets(rows: Sequence[Row]) -> str:
 
 
 def halves(rows: Sequence[Row]) -> str:
-    """Returns how much faster all threads are than half of them, by length."""
+    """Returns how much faster all threads are than half of them, of some rows."""
     texts = []
-    for row in _part(rows, THREADS):
+    for row in _shown(_part(rows, THREADS)):
         other = reference(row, rows)
         if other is not None and 2 * row["threads"] == other["threads"]:
             gain = interval(ratios(row["seconds"], other["seconds"]))
@@ -246,9 +251,9 @@ def _best(rows: Sequence[Row]) -> list[Row]:
 
 
 def best_instances(rows: Sequence[Row]) -> str:
-    """Returns the fastest number of instances, one included, of each group."""
+    """Returns the fastest number of instances, one included, of some groups."""
     texts = []
-    for row in _best(rows):
+    for row in _shown(_best(rows)):
         other = reference(row, rows)
         one = other is not None and windows_per_s(other) >= windows_per_s(row)
         best = "1" if one else f"{row['instances']}{'' if row['pinned'] else ', not pinned'}"
@@ -263,10 +268,10 @@ def dispatch(rows: Sequence[Row], policy: str) -> str:
 
 
 def arithmetic(rows: Sequence[Row]) -> str:
-    """Returns whether the prices say so, and windows per second and core with 1 and all threads."""
+    """Returns whether the prices say so, and windows per second and core of some rows."""
     right = abs(PRICES[48] / PRICES[8] - 6) < 0.005
     texts = [f"{CONFIRMED if right else REFUTED} (arithmetic)"]
-    for row in _part(rows, THREADS):
+    for row in _shown(_part(rows, THREADS)):
         if row["reference"] or row["threads"] == 1:
             each = windows_per_s(row) / row["threads"]
             name = f"{row['shape']} {row['length']} {row['engine']}, {row['threads']} threads"
@@ -277,6 +282,7 @@ def arithmetic(rows: Sequence[Row]) -> str:
 def plot(rows: Sequence[Row], path: Path) -> None:
     """Draws latency over threads, throughput over instances, and p95 by length of dispatch."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(13, 4.5), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
@@ -292,6 +298,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
         right.plot(*zip(*points, strict=True), marker=".", label=label)
     right.set(xlabel="pieces of a window", ylabel="p95 latency, s", yscale="log")
     for axes in (left, middle, right):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if axes.lines:
             axes.legend(fontsize="xx-small")
     figure.savefig(path, dpi=120)
