@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from nq import processor
 
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16")
 PACKAGES = (
@@ -20,14 +21,10 @@ SYSTEM = Path("/sys/devices/system")
 
 def describe() -> dict[str, Any]:
     """Returns processor, its flags for matrix products, topology and versions, as JSON values."""
-    info = Path("/proc/cpuinfo")
-    text = info.read_text(encoding="utf-8") if info.is_file() else ""
-    model = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
-    words = re.search(r"^flags\s*: (.+)$", text, re.MULTILINE)
-    known = words[1].split() if words else []
+    known = sorted(processor.flags())
     return {
-        "processor": model[1] if model else platform.processor(),
-        "flags": [f for f in known if f.startswith("amx_") or f in FLAGS],
+        "processor": processor.name(),
+        "flags": [flag for flag in known if flag.startswith("amx_") or flag in FLAGS],
         "topology": topology(),
         "python": platform.python_version(),
         "versions": versions(),
