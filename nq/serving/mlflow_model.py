@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from nq.reader import Reader
 
 COLUMNS = ("question", "page")
-DEFAULT_TOP = 3
 
 
 class AnswerModel(PythonModel):
@@ -73,21 +72,21 @@ class AnswerModel(PythonModel):
         for name in COLUMNS:
             if not isinstance(row[name], str):
                 raise _invalid(f"row {number}: {name} is {row[name]!r:.80}: expected a text")
-        top = _top(row.get("top"), number)
+        options = _options(row.get("top"), number)
         try:
-            answer = self.reader.ask(row["question"], page_of(row["page"], "the page"), top)
+            answer = self.reader.ask(row["question"], page_of(row["page"], "the page"), **options)
         except ValueError as error:
             raise _invalid(f"row {number}: {error}") from error
         return to_dict(answer)
 
 
-def _top(value: Any, number: int) -> int:
-    """Returns the number of runners-up; a table has NaN where a row gives none."""
+def _options(value: Any, number: int) -> dict[str, int]:
+    """Returns the number of runners-up as an option; a table has NaN where a row gives none."""
     if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
-        return DEFAULT_TOP
+        return {}
     if isinstance(value, bool | str) or value != int(value) or value < 0:
         raise _invalid(f"row {number}: top is {value!r:.80}: expected a whole number from 0 on")
-    return int(value)
+    return {"top": int(value)}
 
 
 def _invalid(reason: str) -> MlflowException:
