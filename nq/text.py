@@ -21,6 +21,15 @@ def truncate(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
+def one_line(text: str) -> str:
+    """Returns a text as one line of valid Unicode, with single blanks between its words.
+
+    >>> one_line("  who built   it ")
+    'who built it'
+    """
+    return " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Returns the end of an error message with the known name that resembles another most.
 

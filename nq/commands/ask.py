@@ -15,7 +15,7 @@ from nq.commands.parser import IntermixedParser
 from nq.config import WindowConfig
 from nq.formats import pages
 from nq.formats.limits import LIMITS
-from nq.text import visible
+from nq.text import one_line, visible
 
 if TYPE_CHECKING:
     from nq.reader import Reader
@@ -112,15 +112,10 @@ def _question_and_path(args: argparse.Namespace) -> tuple[str | None, str]:
         raise terminal.UsageError(
             f"expected a question in quotes and a page, found {len(args.words)} arguments"
         )
-    question = _one_line(args.words[0])
+    question = one_line(args.words[0])
     if not question:
         raise terminal.UsageError("the question is empty")
     return question, args.words[1] if len(args.words) == 2 else STDIN
-
-
-def _one_line(question: str) -> str:
-    """Returns the question as one line of valid Unicode."""
-    return " ".join(question.encode("utf-8", "replace").decode("utf-8").split())
 
 
 def _read_page(path: str, record: str | None) -> Page:
@@ -136,7 +131,7 @@ def _read_page(path: str, record: str | None) -> Page:
 def _questions() -> Iterator[str]:
     """Yields the questions of standard input, one per line, until it ends."""
     for line in _typed() if sys.stdin.isatty() else sys.stdin:
-        if question := _one_line(line):
+        if question := one_line(line):
             yield question
         else:
             print(f"nq: {HINT}", file=sys.stderr)
