@@ -10,7 +10,7 @@ from typing import Any
 
 from nq.formats.predictions import char_span
 from nq.records import Alternative, Page, Prediction, Span, YesNo
-from nq.report.page_text import MARKS, span_line, span_text
+from nq.report.page_text import MARKS, place_in_text, span_line, span_text
 from nq.text import truncate, visible
 
 MAX_WIDTH, MAX_LINES = 100, 16
@@ -142,13 +142,16 @@ def to_dict(answer: Answer) -> dict[str, Any]:
     """Returns the answer as JSON values.
 
     Spans are half-open ranges of the page's tokens and, where the page is the user's own text, of
-    the characters in it.
+    the characters in it. Short answers have their characters in the text of the long answer too
+    (``start_in_long``, ``end_in_long``), -1 where they are not in it.
     """
     return {
         "question": answer.question,
         "answer": answer.text,
         "yes_no_answer": str(answer.yes_no),
-        "short_answers": [_span(answer.page, span) for span in answer.short_spans],
+        "short_answers": [
+            {**_span(answer.page, span), **_place(answer, span)} for span in answer.short_spans
+        ],
         "short_probability": answer.short_probability,
         "long_answer": _span(answer.page, answer.long_span) if answer.long_span else None,
         "long_probability": answer.long_probability,
@@ -180,6 +183,13 @@ def _percent(probability: float | None) -> str:
 def _span(page: Page, span: Span) -> dict[str, Any]:
     tokens = {"start_token": span.start, "end_token": span.end}
     return {"text": span_text(page, span), **tokens, **char_span(span, page.example.original)}
+
+
+def _place(answer: Answer, short: Span) -> dict[str, int]:
+    """Returns where a short answer is in the text of the long one, -1 if it is not in it."""
+    place = answer.long_span and place_in_text(answer.page, answer.long_span, short)
+    start, end = place or (-1, -1)
+    return {"start_in_long": start, "end_in_long": end}
 
 
 def _row(other: Answer) -> str:

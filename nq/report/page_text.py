@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from nq.records import Page, Span
 
 MARKS = ("»", "«")
+PRIVATE_USE = range(0xF0000, 0xFFFFE)
+"""Code points without a character of their own, more than a page's text of one block has."""
 
 
 def span_text(
@@ -35,3 +37,18 @@ def span_text(
 def span_line(page: Page, span: Span) -> str:
     """Returns the text of a span in one line."""
     return span_text(page, span).replace("\n", " ")
+
+
+def place_in_text(page: Page, span: Span, short: Span) -> tuple[int, int] | None:
+    """Returns the characters of an answer in ``span_text(page, span)``, as a half-open range.
+
+    It is ``None`` where the answer is not inside the span, or has no text there.
+    """
+    text = span_text(page, span)
+    unused = (mark for mark in map(chr, PRIVATE_USE) if mark not in text)
+    marks = next(unused), next(unused)
+    marked = span_text(page, span, [short], marks)
+    start, end = (marked.find(mark) for mark in marks)
+    if start < 0 or marked.replace(marks[0], "").replace(marks[1], "") != text:
+        return None
+    return start, end - 1

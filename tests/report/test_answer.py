@@ -116,6 +116,31 @@ def test_of_a_long_block_the_lines_around_the_answer_are_shown() -> None:
     assert "word0 " in render(make(Prediction(0, block, 0.9), (), 0, page))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "He met \U000f0000 Ada Brenn, \U000f0001 there.",
+        "He  met\n Ada   Brenn's  friend",
+        "Ada Brenn",
+        "\u05e9\u05dc\u05d5\u05dd Ada\u00a0Brenn \U0001f600",
+    ],
+)
+def test_the_place_of_a_short_answer_in_the_text_of_the_long_one(text: str) -> None:
+    page = page_from_text(text)
+    tokens, (block,) = page.example.tokens, page.example.candidates
+    short = Span(tokens.index("Ada"), tokens.index("Brenn") + 1)
+    (answer,) = to_dict(make(Prediction(0, block.span, 0.9, (short,), 0.8), page=page))[
+        "short_answers"
+    ]
+    long = to_dict(make(Prediction(0, block.span, 0.9, (short,), 0.8), page=page))["long_answer"]
+    assert long["text"][answer["start_in_long"] : answer["end_in_long"]] == "Ada Brenn"
+
+
+def test_a_short_answer_outside_of_the_long_one_has_no_place_in_it() -> None:
+    (answer,) = to_dict(make(Prediction(0, SECOND, 0.9, (ADA,), 0.8)))["short_answers"]
+    assert (answer["start_in_long"], answer["end_in_long"]) == (-1, -1)
+
+
 def test_json() -> None:
     values = json.loads(json.dumps(to_dict(make(BOTH, top=1))))
     assert values["question"] == "who"
@@ -123,7 +148,7 @@ def test_json() -> None:
     assert values["short_answers"] == [
         {
             **{"text": "Ada Brenn", "start_token": 1, "end_token": 3},
-            **{"start_char": 0, "end_char": 9},
+            **{"start_char": 0, "end_char": 9, "start_in_long": 0, "end_in_long": 9},
         }
     ]
     assert values["long_answer"]["text"] == "Ada Brenn (1840) designed the tower."
