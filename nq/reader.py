@@ -5,27 +5,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument, is_count
-from nq.formats import inputs
 from nq.formats.pages import with_question
 from nq.inference.profile import DEFAULT_PROFILE, Profile
-from nq.inference.scorer import Scorer, concatenate, feature_rows, score_examples
-from nq.model import checkpoint
-from nq.model.cascade import check_reader, mention_untuned, reader_model
-from nq.model.folder import folder_and_settings
+from nq.inference.scorer import Scorer, feature_rows, score_examples
 from nq.model.runtime import import_tensorflow
-from nq.postprocess.decision import RankedPrediction, check_reader_rule, check_rule, decide
+from nq.model_setup import find_model
+from nq.postprocess.decision import RankedPrediction, decide
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import Columns, Example, Features, Page, Prediction
+from nq.records import Columns, Example, Page, Prediction
 from nq.report.answer import Answer, make_answer
 
 if TYPE_CHECKING:
@@ -89,8 +83,7 @@ class Reader:
         _check_page(page)
         check_argument(is_count(top, 0), "top", top, "a whole number from 0 on")
         (decision,) = self._decisions([with_question(page, question)])
-        n_best = decision.alternatives(top + 1) or ()
-        return make_answer(question, page, decision.prediction, n_best, top)
+        return answer_of(question, page, decision, top)
 
     def predict(self, examples: Iterable[Example]) -> Iterator[Prediction]:
         """Returns an iterator over one prediction per example, in order.
@@ -151,6 +144,12 @@ class Reader:
             yield example, feature_rows(windows)
 
 
+def answer_of(question: str, page: Page, decision: RankedPrediction, top: int) -> Answer:
+    """Returns a decision in words, with at most ``top`` alternatives."""
+    n_best = decision.alternatives(top + 1) or ()
+    return make_answer(question, page, decision.prediction, n_best, top)
+
+
 def _check_page(page: Page) -> None:
     expected = "one from nq.read_page(FILE), nq.page_from_text(TEXT) or nq.page_from_html(HTML)"
     check_argument(isinstance(page, Page), "page", page, expected)
@@ -184,43 +183,6 @@ def load(
         Error: a package or the model is not installed, or the profile does not fit the decision
             rule.
     """
-    profile = Profile.of(profile)
-    check_argument(is_count(batch_size), "batch_size", batch_size, "a whole number from 1 on")
-    own_decision = decision if reader is None else None
-    folder, settings = folder_and_settings(model, windows, own_decision)
-    second = reader_model(folder, settings, reader, None, decision, read_blocks)
-    rule = second.decision.rule if second else settings.decision.rule
-    check_rule(rule, profile.needs_margin)
-    profile.require()
-    checkpoint.check(folder, settings.windows)
-    if second:
-        check_reader_rule(rule)
-        check_reader(folder, second)
+    spec = find_model(model, profile, windows, decision, batch_size, reader, read_blocks)
     import_tensorflow()
-    if second is None:
-        return Reader(_loader(folder, settings.windows, settings.decision, batch_size), profile)
-    from nq.inference.load import ReaderLoader
-
-    model_of_reader = _loader(second.folder, second.windows, second.decision, batch_size)
-
-    def reader_features(example: Example) -> Features:
-        return features(example, model_of_reader.tokenizer, second.windows)
-
-    mention_untuned(folder, second)
-    loader = _loader(folder, settings.windows, second.decision.ranker, batch_size)
-    with_reader = ReaderLoader(model_of_reader, reader_features, second.decision)
-    return Reader(replace(loader, reader=with_reader), profile)
-
-
-def _loader(
-    folder: Path, windows: WindowConfig, decision: DecisionConfig, batch_size: int
-) -> ModelLoader:
-    from nq.inference.load import ModelLoader
-
-    tokenizer = load_tokenizer(folder, windows.compat)
-
-    def calibration() -> Columns:
-        sample = inputs.read_examples(bundled_sample())
-        return concatenate([feature_rows(features(e, tokenizer, windows)) for e in sample])
-
-    return ModelLoader(folder, tokenizer, windows, decision, batch_size, calibration)
+    return Reader(spec.loader(), spec.profile)

@@ -67,10 +67,15 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("nq.analysis", "nq.evaluation", "nq.files", "nq.formats", "nq.records", "nq.text"),
     ),
     "nq.report": ("nq.formats", "nq.records", "nq.runs", "nq.text", "nq.tracking"),
-    "nq.reader": (
+    "nq.model_setup": (
         *("nq.bundle", "nq.config", "nq.errors", "nq.records", "nq.formats"),
         *("nq.preprocess", "nq.preprocess.tokenizers"),
-        *("nq.model", "nq.inference", "nq.postprocess", "nq.report"),
+        *("nq.model", "nq.inference", "nq.postprocess"),
+    ),
+    "nq.reader": (
+        *("nq.config", "nq.errors", "nq.records", "nq.formats"),
+        *("nq.preprocess", "nq.preprocess.tokenizers"),
+        *("nq.model", "nq.inference", "nq.postprocess", "nq.model_setup", "nq.report"),
     ),
     "nq.serving": ("nq.formats", "nq.reader", "nq.report", "nq.text"),
     "nq.commands": (

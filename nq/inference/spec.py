@@ -48,9 +48,15 @@ class ScorerSpec:
         Raises:
             FileNotFoundError, ValueError, Error: see ``ModelLoader.scorer``.
         """
-        return self._loader().scorer(self.profile)
+        return self.loader().scorer(self.profile)
 
-    def _loader(self) -> ModelLoader:
+    @property
+    def scorer_decision(self) -> DecisionConfig:
+        """The decision that the scores of ``scorer`` are for: with a reader that of both models."""
+        return self.decision if self.reader is None else self.reader.decision
+
+    def loader(self) -> ModelLoader:
+        """Returns what makes the scorer; imports TensorFlow."""
         from nq.inference.load import ModelLoader, reader_loader
 
         reader = None
