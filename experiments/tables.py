@@ -18,6 +18,7 @@ A command that prints these five keys itself may be redirected into the file ins
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import importlib.metadata
 import json
@@ -261,6 +262,17 @@ def api(root: Path) -> str:
     return markdown(("name", "purpose"), *rows)
 
 
+def serve(root: Path) -> str:
+    """Returns the table of the options of ``nq serve`` that are its own."""
+    from nq.config import ServeConfig
+
+    options = dataclasses.fields(ServeConfig)
+    rows = (
+        (f"`--{f.name.replace('_', '-')}`", f.metadata["help"], str(f.default)) for f in options
+    )
+    return markdown(("option", "effect", "default"), *rows)
+
+
 def results(root: Path) -> str:
     """Returns the README's table: quality and speed in one figure each, of several results."""
     tuned, matched = (read_result(name, root)["result"] for name in ("tune_dev", "match_pages"))
@@ -390,12 +402,20 @@ def match(result: ResultFile) -> str:
     )
 
 
+def serving(result: ResultFile) -> str:
+    """Returns the table of ``python -m experiments.serving --json``."""
+    from experiments.serving.__main__ import table
+
+    return table(dict(result))
+
+
 SOURCES: dict[str, Callable[[Path], str]] = {
     "profiles": profiles,
     "families": families,
     "limits": limits,
     "api": api,
     "results": results,
+    "serve": serve,
 }
 KINDS: dict[str, Callable[[ResultFile], str]] = {
     "sweep": sweep,
@@ -406,6 +426,7 @@ KINDS: dict[str, Callable[[ResultFile], str]] = {
     "peers": peers,
     "tune": tune,
     "match": match,
+    "serving": serving,
 }
 
 

@@ -411,6 +411,48 @@ class TrackingConfig(Settings):
 
 
 @dataclass(frozen=True)
+class ServeConfig(Settings):
+    """How ``nq serve`` serves a model.
+
+    Attributes:
+        MAX_TOP: the largest number of runners-up that a client may ask for.
+    """
+
+    MAX_TOP: ClassVar[int] = 100
+
+    host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 is every network of the machine")
+    port: int = option(8000, "port to listen on; 0 takes a free one")
+    workers: int = option(1, "processes with a model each, pinned to cores of their own")
+    batch_size: int = option(8, "windows in a batch, which may be of several clients")
+    queue: int = option(
+        64, "requests that are read, wait or are computed at once; one more is answered with 503"
+    )
+    timeout: float = option(
+        30.0, "seconds for a request, of /v1/predict for a record; 504 says that it was too slow"
+    )
+    max_body_mb: int = option(
+        16, "MB (10^6 bytes) of a request, of /v1/predict of a line; 413 says that it is too large"
+    )
+    max_windows: int = option(512, "windows that a page may have; 422 says that it has more")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check(bool(self.host), "host is empty: expected an address, such as 127.0.0.1")
+        _check(0 <= self.port <= 65535, f"port must be from 0 to 65535, got {self.port}")
+        for name in ("workers", "batch_size", "queue", "max_body_mb", "max_windows"):
+            value = getattr(self, name)
+            _check(value >= 1, f"{name} must be at least 1, got {value}")
+        _check(
+            0 < self.timeout < math.inf, f"timeout must be above 0 and finite, got {self.timeout}"
+        )
+
+    @property
+    def max_body_bytes(self) -> int:
+        """The largest request in bytes."""
+        return self.max_body_mb * 10**6
+
+
+@dataclass(frozen=True)
 class TrainConfig(Settings):
     """How a model is trained."""
 

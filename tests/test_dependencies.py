@@ -77,13 +77,18 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("nq.preprocess", "nq.preprocess.tokenizers"),
         *("nq.model", "nq.inference", "nq.postprocess", "nq.model_setup", "nq.report"),
     ),
-    "nq.serving": ("nq.formats", "nq.reader", "nq.report", "nq.text"),
+    "nq.serving": (
+        *("nq", "nq.config", "nq.errors", "nq.interruption", "nq.records", "nq.text"),
+        *("nq.formats", "nq.preprocess", "nq.preprocess.tokenizers"),
+        *("nq.inference", "nq.postprocess", "nq.reader", "nq.report"),
+    ),
     "nq.commands": (
         *("nq", "nq.bundle", "nq.config", "nq.errors", "nq.evaluation", "nq.extras", "nq.files"),
         "nq.folders",
         "nq.interruption",
         *("nq.records", "nq.text", "nq.formats", "nq.preprocess", "nq.model", "nq.training"),
         *("nq.inference", "nq.runs", "nq.tracking", "nq.report", "nq.reader", "nq.analysis"),
+        *("nq.model_setup", "nq.serving"),
     ),
     "nq.__main__": ("nq.commands",),
     "nq.answer": ("nq.commands",),
@@ -92,6 +97,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "nq.convert": ("nq.commands",),
     "nq.preprocess.__main__": ("nq.commands",),
     "nq.runs.__main__": ("nq.commands",),
+    "nq.serve": ("nq.commands",),
     "nq.train": ("nq.commands",),
     "nq.tune": ("nq.commands",),
 }
@@ -104,6 +110,12 @@ HEAVY = {
     "keras": ("nq",),
     "apache_beam": ("nq.preprocess.beam",),
     "mlflow": ("nq.tracking", "nq.serving"),
+    "fastapi": ("nq.serving",),
+    "fastapi_offline": ("nq.serving",),
+    "prometheus_client": ("nq.serving",),
+    "pydantic": ("nq.serving",),
+    "starlette": ("nq.serving",),
+    "uvicorn": ("nq.serving",),
 }
 """Maps each heavy library to the packages that may import it."""
 MODULES = {

@@ -83,7 +83,11 @@ def test_the_distribution_of_nq_has_no_other_models(tmp_path: Path) -> None:
     (wheel,), (sdist,) = (list((tmp_path / "dist").glob(name)) for name in ("*.whl", "*.tar.gz"))
     with zipfile.ZipFile(wheel) as archive, tarfile.open(sdist) as source:
         names = [*archive.namelist(), *source.getnames()]
-    for member in ("nq/model/registry.py", "nq/analysis/html/templates/report.js"):
+    for member in (
+        "nq/model/registry.py",
+        "nq/analysis/html/templates/report.js",
+        "nq/serving/page/page.js",
+    ):
         assert sum(name.endswith(member) for name in names) == 2
     assert not [name for name in names if "nq_model" in name or "models/" in name]
 

@@ -40,9 +40,9 @@ ALL_PAGES = "\n".join(PAGES.values())
 MAX_README_LINES = 150
 OPTIONS_OF_OTHERS = {
     "--backend-store-uri",
+    "--data-binary",
     "--env-manager",
     "--exclude-editable",
-    "--port",
     "--runner",
 }
 FORWARDED_TO = {"experiments.sweep": "nq answer"}  # options that the command does not know

@@ -110,6 +110,9 @@ def test_a_missing_package_is_an_error_that_names_the_extra(
             ["ask", "who", "-", "--profile", "onnx"],
             "run pip install 'nq-pipeline[onnx]'",
         ),
+        ("fastapi", ["serve"], "run pip install 'nq-pipeline[serve]'"),
+        ("prometheus_client", ["serve"], "run pip install 'nq-pipeline[serve]'"),
+        ("tensorflow", ["serve", "--port", "0"], "pip install 'nq-pipeline[cpu]'"),
         ("tensorflow", ["answer", "--no-track"], "pip install 'nq-pipeline[cpu]'"),
         ("tensorflow", ["ask", "who", "-"], "pip install 'nq-pipeline[cpu]'"),
         (

@@ -12,6 +12,7 @@ from nq import __version__
 COMMANDS = {
     "answer": "answer a file of questions, score the answers, record the run",
     "ask": "ask a question about a page of your own: text, HTML or a record",
+    "serve": "answer questions over HTTP, with a page to ask them in a browser",
     "preprocess": "turn questions and pages into TFRecords of windows",
     "train": "train a model, starting from any BERT encoder",
     "convert": "turn a checkpoint of any kind into ours, or export a model",

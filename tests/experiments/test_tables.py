@@ -47,6 +47,11 @@ PEER = {
     "drift": 0.0,
     "memory_mb": 900.4,
 }
+SERVING = {
+    **{"clients": 16, "one_per_s": 2.0, "many_per_s": 9.0, "gain": 4.5},
+    **{"alone_s": 0.4, "load_p95_s": 0.7, "p95_ratio": 1.75},
+    **{"requests": 1000, "good": 667, "crashes": 0, "lost": 0, "memory_ratio": 1.002},
+}
 MATCH = {"questions": 40, "answered_in_short": 23, "matched": 7, "share": 0.175}
 
 
@@ -108,6 +113,12 @@ def test_other_kinds(root: Path) -> None:
         "peers_base", root
     )
     assert "| 40 | 23 | 7 |\n" in tables.table("match_pages", root)
+    save(root, "serving_small", SERVING)
+    assert "| ratio | 4.50x | at least 2.5 |\n" in tables.table("serving_small", root)
+    assert "| answers lost of 667 | 0 | at most 0 |\n" in tables.table("serving_small", root)
+    assert "| `--port` | port to listen on; 0 takes a free one | 8000 |" in tables.table(
+        "serve", root
+    )
     assert "| `roberta` | `RobertaForQuestionAnswering` |\n" in tables.table("families", root)
 
 

@@ -1,0 +1,100 @@
+"""``nq serve``: answers questions over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from nq import extras
+from nq.commands import arguments, terminal
+from nq.commands.parser import Parser
+from nq.config import ServeConfig, WindowConfig
+from nq.errors import Error
+
+log = logging.getLogger(__name__)
+
+TOKEN = "NQ_TOKEN"
+LOCAL = ("127.", "localhost", "::1")
+NOTES = (
+    f"The environment variable {TOKEN} makes every client send it as a bearer token.\n"
+    "SIGTERM or Ctrl-C ends the server when the accepted requests are answered, a second one at "
+    "once."
+)
+
+
+def parser() -> Parser:
+    """Returns the parser of the command."""
+    parser = Parser(
+        prog="nq serve",
+        description="Answers questions over HTTP: a page at /, POST /v1/ask and /v1/predict, "
+        "GET /healthz, /readyz, /metrics, and a description of them at /docs.",
+        examples=(
+            "nq serve",
+            "nq serve --model base --workers 2 --port 8080",
+            f"{TOKEN}=secret nq serve --host 0.0.0.0",
+        ),
+        notes=f"{NOTES}\n\n{arguments.PROFILES_HELP}",
+    )
+    arguments.add_model(parser)
+    arguments.add_reader(parser)
+    arguments.add_profile(parser)
+    arguments.add_settings(parser, ServeConfig)
+    windows = parser.add_argument_group("windows; default: the settings of the model folder")
+    arguments.add_settings(windows, WindowConfig, show_default=False)
+    arguments.add_common(parser)
+    return parser
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    config = arguments.settings(ServeConfig, args)
+    token = _token(config)
+    extras.require("serve")
+    from nq.model.registry import BUNDLED, model_folder
+    from nq.model_setup import find_model
+    from nq.serving.server import serve as serve_model
+
+    model = model_folder(args.model)
+    spec = find_model(
+        model,
+        args.profile,
+        arguments.window_settings(args, model),
+        None,
+        config.batch_size,
+        args.reader,
+        args.read_blocks,
+    )
+
+    def on_ready(url: str) -> None:
+        name = args.model or BUNDLED
+        log.info("%s under %s answers at %s; Ctrl-C ends it", name, args.profile, url)
+        if args.json:
+            terminal.print_json({"url": url, "pid": os.getpid()})
+            sys.stdout.flush()
+
+    serve_model(spec, config, token, on_ready)
+    return 0
+
+
+def _token(config: ServeConfig) -> str | None:
+    """Returns the token that clients must send; logs a warning where anyone may ask.
+
+    Raises:
+        Error: the token is empty.
+    """
+    token = os.environ.get(TOKEN)
+    if token is not None and not token.strip():
+        raise Error(f"{TOKEN} is empty: give it a value, or unset it to let everyone ask")
+    if token is None and not config.host.startswith(LOCAL):
+        log.warning(
+            "everyone who reaches %s may ask: set %s, or listen on 127.0.0.1", config.host, TOKEN
+        )
+    return token and token.strip()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    return terminal.run(serve, parser(), argv)

@@ -1,0 +1,138 @@
+"""What every request passes: the token, the limit of requests, security headers, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nq.config import ServeConfig
+from nq.serving.metrics import Metrics
+
+ANSWERING = ("/v1/ask", "/v1/predict")
+PAGE = ("/", "/page.css", "/page.js")
+DOCS = ("/docs", "/openapi.json")
+PROBES = ("/healthz", "/readyz")
+ENDPOINTS = (*ANSWERING, *PAGE, *DOCS, *PROBES, "/metrics")
+ASSETS = "/docs-assets"
+OPEN = {*PAGE, *DOCS, *PROBES}
+"""Paths that need no token: they tell nothing that is not in this package."""
+RETRY_AFTER_S = "1"
+GONE = 499
+"""Status in the metrics of a request whose client had gone before the answer."""
+
+_STRICT = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+POLICIES = {
+    "/": f"{_STRICT}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:",
+    "/docs": f"{_STRICT}; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "connect-src 'self'; img-src 'self' data:",
+}
+"""Content-Security-Policy by path; of others ``_STRICT``."""
+
+
+class SlowClientError(Exception):
+    """A client does not read its answer."""
+
+
+class Gate:
+    """Refuses requests without the token or beyond the limit, and counts all of them.
+
+    Args:
+        app: answers the others.
+        config: limits.
+        metrics: counts.
+        token: which clients must send; ``None`` for no token.
+        is_ready: tells whether questions can be answered.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        config: ServeConfig,
+        metrics: Metrics,
+        token: str | None,
+        is_ready: Callable[[], bool],
+    ) -> None:
+        self._app, self._config, self._metrics, self._is_ready = app, config, metrics, is_ready
+        self._token = None if token is None else token.encode()
+        self._requests = 0
+        metrics.in_progress.set_function(lambda: self._requests)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), GONE
+        path = scope["path"]
+
+        async def send_in_time(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                _add_headers(message, path)
+            try:
+                await asyncio.wait_for(send(message), self._config.timeout)
+            except TimeoutError:
+                raise SlowClientError from None
+
+        try:
+            await self._answer(scope, receive, send_in_time)
+        except SlowClientError:
+            pass  # uvicorn closes the connection
+        finally:
+            endpoint = path if path in ENDPOINTS else "other"
+            self._metrics.requests.labels(endpoint, status).inc()
+            self._metrics.seconds.labels(endpoint).observe(time.perf_counter() - started)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if not (self._token is None or _is_open(path) or self._has_token(scope)):
+            header = {"WWW-Authenticate": 'Bearer realm="nq"'}
+            text = "a token is needed: send the header Authorization: Bearer TOKEN"
+            await refusal(401, text, header)(scope, receive, send)
+        elif path not in ANSWERING or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+        elif not self._is_ready():
+            text, header = "the model is not loaded yet", {"Retry-After": RETRY_AFTER_S}
+            await refusal(503, text, header)(scope, receive, send)
+        elif self._requests >= self._config.queue:
+            text = f"{self._requests} requests are waiting or computed already: send it again later"
+            await refusal(503, text, {"Retry-After": RETRY_AFTER_S})(scope, receive, send)
+        else:
+            self._requests += 1
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._requests -= 1
+
+    def _has_token(self, scope: Scope) -> bool:
+        """Returns whether a request has the token, in a time that does not tell how much of it."""
+        header = Headers(scope=scope).get("authorization", "")
+        scheme, _, token = header.partition(" ")
+        sent = token.strip().encode("latin-1")
+        return scheme.lower() == "bearer" and hmac.compare_digest(sent, self._token or b"")
+
+
+def refusal(
+    status: int, error: str, headers: MutableMapping[str, str] | None = None
+) -> JSONResponse:
+    """Returns an answer that says in one sentence why there is no other one."""
+    return JSONResponse({"error": error}, status, headers)
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN or path.startswith(f"{ASSETS}/")
+
+
+def _add_headers(message: MutableMapping[str, Any], path: str) -> None:
+    headers = MutableHeaders(raw=message.setdefault("headers", []))
+    headers["Content-Security-Policy"] = POLICIES.get(path, _STRICT)
+    headers["X-Content-Type-Options"] = "nosniff"
+    headers["Referrer-Policy"] = "no-referrer"
+    headers.setdefault("Cache-Control", "no-cache" if path in PAGE else "no-store")

@@ -1,0 +1,137 @@
+"""What a client sends to ``POST /v1/ask`` and what it gets, and errors in one sentence."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from nq.config import ServeConfig
+from nq.formats.limits import LIMITS
+from nq.text import truncate, visible
+
+MAX_ERROR_CHARS = 300
+
+
+class AskRequest(BaseModel):
+    """A question about a page."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={
+            "example": {
+                "question": "when was it automated",
+                "page": "The lighthouse was first lit in 1874.\n\nIt was automated in 1986.",
+            }
+        },
+    )
+
+    question: Annotated[str, Field(description="a question in the model's language")]
+    page: Annotated[str, Field(description="plain text with blank lines, or HTML")]
+    format: Annotated[
+        Literal["auto", "text", "html"],
+        Field(description="what the page is; auto decides it by the page's content"),
+    ] = "auto"
+    top: Annotated[int, Field(ge=0, le=ServeConfig.MAX_TOP, description="number of runners-up")] = 3
+
+
+class TextSpan(BaseModel):
+    """A part of the page: its text, its tokens, and its characters in the page that was sent."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str
+    start_token: int
+    end_token: int
+    start_char: int
+    end_char: int
+
+
+class ShortSpan(TextSpan):
+    """A short answer, with its characters in the text of the long answer; -1 if not in it."""
+
+    start_in_long: int
+    end_in_long: int
+
+
+class RunnerUp(BaseModel):
+    """Another block of the page with its best short answer."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    answer: str | None
+    short_probability: float | None
+    long_answer: TextSpan | None
+    long_probability: float | None
+
+
+class AskAnswer(BaseModel):
+    """The answer to a question about a page; the same object as ``nq ask --json`` prints."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    question: str
+    answer: Annotated[str | None, Field(description="yes, no, or text of the page")]
+    yes_no_answer: Literal["YES", "NO", "NONE"]
+    short_answers: list[ShortSpan]
+    short_probability: float | None
+    long_answer: TextSpan | None
+    long_probability: float | None
+    runners_up: list[RunnerUp]
+
+
+class Problem(BaseModel):
+    """Why there is no answer."""
+
+    error: Annotated[str, Field(description="one sentence")]
+
+
+def parse_request(data: bytes) -> AskRequest:
+    """Returns the request in the body of ``POST /v1/ask``.
+
+    Raises:
+        ValueError: the body is not JSON, or a field is missing or wrong; the text says which.
+
+    >>> parse_request(b'{"question": "who", "page": "It rains.", "top": "3"}')
+    Traceback (most recent call last):
+    ValueError: top: input should be a valid integer; found a text
+    """
+    try:
+        request = AskRequest.model_validate_json(data)
+    except ValidationError as error:
+        raise ValueError(_sentence(error)) from None
+    LIMITS.check(question_characters=len(request.question))
+    if not request.question.strip():
+        raise ValueError("question: it is empty; expected a question")
+    return request
+
+
+def _sentence(error: ValidationError) -> str:
+    """Returns what is wrong with a body, without what the client sent."""
+    first, *others = error.errors(include_url=False, include_context=False)
+    message = str(first["msg"])
+    if first["type"] == "json_invalid":
+        reason = message.removeprefix("Invalid JSON: ")
+        return truncate(visible(f"the body is not JSON: {reason}"), MAX_ERROR_CHARS)
+    name = ".".join(map(str, first["loc"]))
+    more = "; other fields are wrong too" if others else ""
+    text = f"{name}: {message[0].lower()}{message[1:]}" if name else f"the body: {message}"
+    return truncate(visible(text + _found(first) + more), MAX_ERROR_CHARS)
+
+
+def _found(error: Any) -> str:
+    kind = _KINDS.get(type(error["input"]))
+    is_about_type = error["type"].endswith(("_type", "_parsing"))
+    return f"; found {kind}" if kind and is_about_type else ""
+
+
+_KINDS = {
+    str: "a text",
+    int: "a number",
+    float: "a number",
+    bool: "true or false",
+    list: "an array",
+    dict: "an object",
+    type(None): "null",
+}
