@@ -1,0 +1,175 @@
+"""Tests the pages of the server in a real browser."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+import nq
+from tests.chromium import Browser, browser, needs_chromium
+from tests.serving.running import RunningServer, ask_body
+
+pytestmark = [needs_chromium, pytest.mark.browser, pytest.mark.slow]
+QUESTION = "who designed the lighthouse"
+TEXT = """😀 The lighthouse stands on a rock off the northern coast. It was designed by the engineer
+Ada Brenn and first lit on 4 May 1874.
+
+The last keeper, Tom Hale (born 1931), moved to the mainland in 1986."""
+MARKUP = TEXT.replace("rock", "rock</script><script>window.hit = 1</script>").replace(
+    "first lit", "<img src=x onerror='window.hit = 1'> first lit"
+)
+HTML = (
+    '<meta charset="iso-8859-2"><h1>Łódź</h1><p>The lighthouse was designed by Ada <b>Brönn</b>'
+    " &amp; first lit in 1874.</p><script>window.hit = 1</script><p>Tom Hale was its keeper.</p>"
+)
+PHONE = 390
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server with the bundled model: the tiny one answers nothing in words."""
+    options = ["--batch-size", "1", "--max-windows", "60"]
+    running = RunningServer(tmp_path_factory.mktemp("server"), nq.bundled_model(), *options)
+    try:
+        yield running.wait()
+        assert running.stop() == 0
+    finally:
+        running.kill()
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("profile")) as one:
+        yield one
+
+
+@pytest.fixture
+def tab(chromium: Browser, server: RunningServer) -> Browser:
+    """The page at /, freshly opened."""
+    chromium.messages.clear()
+    chromium.urls.clear()
+    chromium.size(1000)
+    chromium.open(f"{server.url}/")
+    return chromium
+
+
+def ask(tab: Browser, page: str, question: str = QUESTION) -> None:
+    """Fills in the form as a person does, and waits for the result."""
+    tab.run(
+        f"page.value = {json.dumps(page)}; page.dispatchEvent(new Event('input'));"
+        f"question.value = {json.dumps(question)}; result.replaceChildren()"
+    )
+    tab.run("document.getElementById('ask').click()")
+    tab.wait_for("result.children.length && !document.getElementById('ask').disabled")
+
+
+def texts(tab: Browser, selector: str) -> list[str]:
+    found: list[str] = tab.run(
+        f"[...document.querySelectorAll({json.dumps(selector)})].map(e => e.textContent)"
+    )
+    return found
+
+
+def answered(client: httpx.Client, page: str, **others: Any) -> dict[str, Any]:
+    """Returns the answer of the server, which is in words."""
+    body = ask_body(QUESTION, page, top=5, **others)
+    answer: dict[str, Any] = client.post("/v1/ask", json=body).json()
+    assert "Ada" in answer["answer"]
+    return answer
+
+
+def check_shown(tab: Browser, answer: dict[str, Any]) -> None:
+    """Checks that the tab shows an answer, marked in its paragraph."""
+    long = answer["long_answer"]["text"]
+    assert texts(tab, "blockquote") == [long]
+    characters = list(long)
+    marks = [
+        "".join(characters[span["start_in_long"] : span["end_in_long"]])
+        for span in answer["short_answers"]
+    ]
+    assert texts(tab, "blockquote mark") == marks == [s["text"] for s in answer["short_answers"]]
+    (headline,) = texts(tab, ".answer")
+    assert headline.startswith(f"{answer['answer']} ") and headline.endswith("%")
+    names = [other["answer"] or "no short answer" for other in answer["runners_up"]]
+    assert texts(tab, "li b") == names
+
+
+def test_a_person_asks_and_sees_the_answer_in_its_paragraph(
+    tab: Browser, client: httpx.Client, server: RunningServer
+) -> None:
+    answer = answered(client, TEXT)
+    ask(tab, TEXT)
+    check_shown(tab, answer)
+    assert tab.messages == []
+    assert all(url.startswith((server.url, "data:")) for url in tab.urls)
+
+
+def test_markup_in_a_text_is_shown_and_not_obeyed(tab: Browser, client: httpx.Client) -> None:
+    answer = answered(client, MARKUP, format="text")
+    ask(tab, MARKUP)
+    check_shown(tab, answer)
+    assert "<script>window.hit = 1</script>" in texts(tab, "blockquote")[0]
+    assert tab.run("window.hit === undefined")
+    assert tab.run("document.querySelectorAll('#result img, #result script').length") == 0
+
+
+def test_a_dropped_html_file_is_read(tab: Browser, client: httpx.Client) -> None:
+    answer = answered(client, HTML, format="html")
+    data = base64.b64encode(HTML.encode("iso-8859-2")).decode()
+    tab.run(
+        "const data = new DataTransfer();"
+        f"const bytes = Uint8Array.from(atob('{data}'), c => c.charCodeAt(0));"
+        "data.items.add(new File([bytes], 'lake.html'));"
+        "document.dispatchEvent(new DragEvent('drop', {dataTransfer: data, cancelable: true}));"
+        "1"
+    )
+    tab.wait_for("page.value.length > 0")
+    assert tab.run("page.value") == HTML
+    assert tab.run("format") == "html"
+    assert texts(tab, "#size")[0].startswith("lake.html, ")
+    tab.run(f"question.value = {json.dumps(QUESTION)}; result.replaceChildren()")
+    tab.run("document.getElementById('ask').click()")
+    tab.wait_for("result.children.length && !document.getElementById('ask').disabled")
+    check_shown(tab, answer)
+    assert tab.run("window.hit === undefined")
+
+
+def test_an_error_is_shown_in_words(tab: Browser) -> None:
+    ask(tab, "lake deep " * 6000)
+    assert "windows, the limit is 60" in texts(tab, ".problem")[0]
+    ask(tab, TEXT)
+    assert texts(tab, ".problem") == []
+
+
+@pytest.mark.parametrize("width", [PHONE, 1000])
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_fits_and_follows_the_color_scheme(
+    width: int, dark: bool, tab: Browser, client: httpx.Client
+) -> None:
+    tab.size(width, dark=dark)
+    ask(tab, f"{TEXT} {'x' * 300}")
+    assert tab.run("document.documentElement.scrollWidth") <= width
+    background = tab.run("getComputedStyle(document.body).backgroundColor")
+    first = int(background.removeprefix("rgb(").split(",")[0])
+    assert (first < 60) == dark
+
+
+def test_the_example_of_the_page_can_be_asked(tab: Browser) -> None:
+    tab.run("document.getElementById('example').click()")
+    assert tab.run("page.value.includes('lighthouse') && question.value.length > 0")
+
+
+def test_the_description_at_docs_needs_no_network(tab: Browser, server: RunningServer) -> None:
+    tab.open(f"{server.url}/docs")
+    tab.wait_for("document.querySelectorAll('.opblock').length >= 5")
+    paths = texts(tab, ".opblock-summary-path")
+    assert {"/v1/ask", "/v1/predict", "/healthz", "/readyz", "/metrics"} <= {
+        path.replace("\u200b", "") for path in paths
+    }
+    assert all(url.startswith((server.url, "data:")) for url in tab.urls)
+    assert not [message for message in tab.messages if "Content Security Policy" in message]
