@@ -1,0 +1,1 @@
+"""Measures ``nq serve``: throughput, latency, and a mixture of good and broken requests."""

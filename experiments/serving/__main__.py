@@ -1,0 +1,181 @@
+"""Measures ``nq serve`` on this machine.
+
+    python -m experiments.serving
+    python -m experiments.serving --profile mixed+openvino --workers 2 --json
+
+One server is started; its clients run on the same machine and take a part of its cores. Pages are
+short: the first blocks of the pages of the bundled questions.
+
+1. Throughput: one client asks in a loop, then several at once, in turn.
+2. Latency: questions arrive at random times, half as many as the server can answer.
+3. Endurance: requests of which a third is broken, too large or cut off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from experiments.serving.load import closed_loop, open_loop, percentile, repeated, short_pages
+from experiments.serving.process import ServerProcess, running_server
+from experiments.serving.soak import Soak, soak
+from experiments.text_tables import markdown
+from nq.bundle import bundled_sample
+from nq.commands import arguments, terminal
+from nq.config import ServeConfig
+
+log = logging.getLogger("nq.experiments")
+
+LOAD = 0.5
+SERVER = ("workers", "batch_size", "queue", "timeout", "max_body_mb", "max_windows")
+TARGETS = {
+    "gain": (2.5, "at least"),
+    "p95_ratio": (2.0, "at most"),
+    "crashes": (0, "at most"),
+    "lost": (0, "at most"),
+    "memory_ratio": (1.05, "at most"),
+}
+"""Maps figures to what they should be."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.serving",
+        description="Measures throughput, latency and endurance of nq serve on this machine.",
+        epilog=arguments.PROFILES_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    arguments.add_model(parser)
+    arguments.add_reader(parser)
+    arguments.add_profile(parser)
+    arguments.add_settings(parser, ServeConfig, only=SERVER)
+    for name, default, text in (
+        ("clients", 16, "clients at once"),
+        ("questions", 64, "questions of a round of throughput"),
+        ("rounds", 3, "rounds of throughput"),
+        ("arrivals", 200, "questions for the latency"),
+        ("requests", 1000, "requests of the endurance test"),
+        ("seed", 1, "of the times of arrival"),
+    ):
+        parser.add_argument(
+            f"--{name}",
+            type=arguments.positive,
+            default=default,
+            metavar="N",
+            help=f"{text} (default: {default})",
+        )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write the figures as JSON too")
+    arguments.add_common(parser)
+    return parser
+
+
+def measure(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    config = arguments.settings(ServeConfig, args)
+    bodies = short_pages([str(bundled_sample())])
+    with running_server(_options(args, config)) as server:
+        figures = asyncio.run(_figures(server, bodies, args, config))
+    if args.output:
+        args.output.write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2) + b"\n")
+    if args.json:
+        terminal.print_json(figures)
+    else:
+        print(table(figures), end="")
+    return 0
+
+
+def _options(args: argparse.Namespace, config: ServeConfig) -> list[str]:
+    """Returns the options of the server."""
+    options = ["--profile", str(args.profile)]
+    for name in ("model", "reader", "read_blocks"):
+        value = getattr(args, name)
+        options += [f"--{name.replace('_', '-')}", str(value)] if value is not None else []
+    for name in SERVER:
+        options += [f"--{name.replace('_', '-')}", str(getattr(config, name))]
+    return options
+
+
+async def _figures(
+    server: ServerProcess,
+    bodies: Sequence[dict[str, Any]],
+    args: argparse.Namespace,
+    config: ServeConfig,
+) -> dict[str, Any]:
+    """Returns all figures of a server; seconds end in ``_s``."""
+    one, many, alone = list[float](), list[float](), list[float]()
+    some = list(repeated(bodies, args.questions))
+    await closed_loop(server.url, some[: args.clients], args.clients)
+    for number in range(args.rounds):
+        log.info("throughput: round %d of %d", number + 1, args.rounds)
+        per_s, latencies = await closed_loop(server.url, some, 1)
+        one.append(per_s)
+        alone += latencies
+        many.append((await closed_loop(server.url, some, args.clients))[0])
+    capacity, alone_s = statistics.median(many), statistics.median(alone)
+    log.info("latency at %.1f questions/s", LOAD * capacity)
+    arrivals = list(repeated(bodies, args.arrivals))
+    latencies = await open_loop(server.url, arrivals, LOAD * capacity, args.seed)
+    log.info("endurance: %d requests", args.requests)
+    endured = await soak(server, bodies, args.requests, config.max_body_bytes)
+    return {
+        "profile": str(args.profile),
+        "server": {name: getattr(config, name) for name in SERVER},
+        "clients": args.clients,
+        "one_per_s": statistics.median(one),
+        "many_per_s": capacity,
+        "gain": statistics.median(m / o for m, o in zip(many, one, strict=True)),
+        "alone_s": alone_s,
+        "load_p50_s": percentile(latencies, 50),
+        "load_p95_s": percentile(latencies, 95),
+        "p95_ratio": percentile(latencies, 95) / alone_s,
+        **_endurance(endured),
+        "rounds": {"one_per_s": one, "many_per_s": many},
+    }
+
+
+def _endurance(endured: Soak) -> dict[str, Any]:
+    return {**vars(endured), "memory_ratio": endured.last_mb / endured.first_mb}
+
+
+def table(figures: dict[str, Any]) -> str:
+    """Returns the figures as Markdown, with what they should be."""
+    f = figures
+    rows = [
+        ("one client in a loop, questions/s", f"{f['one_per_s']:.2f}", ""),
+        (f"{f['clients']} clients at once, questions/s", f"{f['many_per_s']:.2f}", ""),
+        ("ratio", f"{f['gain']:.2f}x", "gain"),
+        ("one question alone, median", f"{f['alone_s']:.3f} s", ""),
+        ("p95 at half of the capacity", f"{f['load_p95_s']:.3f} s", ""),
+        ("ratio to one question alone", f"{f['p95_ratio']:.2f}x", "p95_ratio"),
+        (f"crashes in {f['requests']} requests", str(f["crashes"]), "crashes"),
+        (f"answers lost of {f['good']}", str(f["lost"]), "lost"),
+        ("memory of the last 100 to the first 100", f"{f['memory_ratio']:.3f}x", "memory_ratio"),
+    ]
+    return markdown(
+        ("figure", "value", "should be"),
+        *((text, value, _should_be(name)) for text, value, name in rows),
+    )
+
+
+def _should_be(name: str) -> str:
+    if not name:
+        return ""
+    target, kind = TARGETS[name]
+    return f"{kind} {target:g}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    return terminal.run(measure, parser(), argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

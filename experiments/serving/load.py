@@ -1,0 +1,96 @@
+"""Clients that ask a server: one after the other, several at once, or as people come."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import httpx
+import numpy as np
+
+from nq.formats import inputs
+from nq.records import Example
+
+BLOCKS, MAX_WORDS = 2, 80
+TIMEOUT_S = 120.0
+
+Body = dict[str, Any]
+"""A request of ``/v1/ask``."""
+
+
+def short_pages(files: Sequence[str]) -> list[Body]:
+    """Returns a request for each question of some files, with the first blocks of its page."""
+    examples = inputs.read_examples(files, skip_bad=True)
+    return [{"question": e.question, "page": _short_page(e), "format": "text"} for e in examples]
+
+
+def _short_page(example: Example) -> str:
+    blocks = [candidate.span for candidate in example.candidates if candidate.top_level]
+    texts = (" ".join(example.text(span).split()[:MAX_WORDS]) for span in blocks)
+    return "\n\n".join(itertools.islice(filter(None, texts), BLOCKS))
+
+
+def client(url: str) -> httpx.AsyncClient:
+    """Returns a client of a server with as many connections as are needed."""
+    limits = httpx.Limits(max_connections=None)
+    return httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S, limits=limits, trust_env=False)
+
+
+async def ask(http: httpx.AsyncClient, body: Body) -> float:
+    """Asks a question; returns the seconds that it took.
+
+    Raises:
+        httpx.HTTPError: there is no answer.
+    """
+    started = time.perf_counter()
+    response = await http.post("/v1/ask", json=body)
+    response.raise_for_status()
+    return time.perf_counter() - started
+
+
+async def closed_loop(url: str, bodies: Sequence[Body], clients: int) -> tuple[float, list[float]]:
+    """Has some clients ask all questions, each the next one when it has its answer.
+
+    Returns:
+        Questions per second, and the seconds of each question.
+    """
+    left, latencies = iter(bodies), list[float]()
+
+    async def work(http: httpx.AsyncClient) -> None:
+        for body in left:
+            latencies.append(await ask(http, body))
+
+    async with client(url) as http:
+        started = time.perf_counter()
+        await asyncio.gather(*(work(http) for _ in range(clients)))
+        return len(bodies) / (time.perf_counter() - started), latencies
+
+
+async def open_loop(url: str, bodies: Sequence[Body], per_s: float, seed: int) -> list[float]:
+    """Asks all questions at random times that do not depend on the answers (Poisson arrivals).
+
+    Returns:
+        The seconds of each question.
+    """
+    draw, tasks = random.Random(seed), list[asyncio.Task[float]]()
+    async with client(url) as http:
+        due = time.perf_counter()
+        for body in bodies:
+            due += draw.expovariate(per_s)
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            tasks.append(asyncio.create_task(ask(http, body)))
+        return list(await asyncio.gather(*tasks))
+
+
+def repeated(bodies: Sequence[Body], count: int) -> Iterator[Body]:
+    """Yields so many requests, again from the first one when they have ended."""
+    return itertools.islice(itertools.cycle(bodies), count)
+
+
+def percentile(latencies: Sequence[float], percent: float) -> float:
+    """Returns a percentile of seconds."""
+    return float(np.percentile(latencies, percent))

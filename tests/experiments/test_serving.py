@@ -1,0 +1,52 @@
+"""Tests the measurement of the server with few requests of the tiny model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import nq
+from experiments.serving.__main__ import TARGETS, main, table
+from experiments.serving.load import repeated, short_pages
+
+
+def test_short_pages_are_the_first_blocks_of_real_pages() -> None:
+    bodies = short_pages([str(nq.bundled_sample())])
+    assert len(bodies) == 40
+    for body in bodies:
+        page = nq.page_from_text(body["page"])
+        assert 1 <= sum(c.top_level for c in page.example.candidates) <= 2
+        assert body["question"].strip()
+    assert [body["question"] for body in repeated(bodies[:2], 3)] == [
+        bodies[i]["question"] for i in (0, 1, 0)
+    ]
+
+
+@pytest.mark.slow
+def test_the_command_measures_a_server(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "serving.json"
+    options = ["--model", str(tiny_model), "--profile", "baseline", "--max-body-mb", "1"]
+    options += ["--clients", "4", "--questions", "8", "--rounds", "1", "--arrivals", "8"]
+    assert main([*options, "--requests", "60", "--json", "--output", str(output)]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures == json.loads(output.read_bytes())
+    assert (figures["requests"], figures["good"]) == (60, 40)
+    assert figures["crashes"] == figures["lost"] == figures["misjudged"] == 0
+    assert min(figures[name] for name in ("one_per_s", "many_per_s", "alone_s", "load_p95_s")) > 0
+    assert figures["gain"] == pytest.approx(figures["many_per_s"] / figures["one_per_s"])
+    assert figures["memory_ratio"] == pytest.approx(figures["last_mb"] / figures["first_mb"])
+    text = table(figures)
+    assert text.count("at least") + text.count("at most") == len(TARGETS)
+
+
+def test_a_server_that_does_not_start_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--model", str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith("nq: error: the server has not started: nq: error: no ")
