@@ -102,13 +102,14 @@ def signature() -> Any:
     from mlflow.models import ModelSignature
     from mlflow.types.schema import AnyType, Array, ColSpec, DataType, Object, Property, Schema
 
-    span = Object(
-        [
-            Property("text", DataType.string),
-            *(Property(f"{end}_token", DataType.long) for end in ("start", "end")),
-            *(Property(f"{end}_char", DataType.long, False) for end in ("start", "end")),
-        ]
-    )
+    ends = ("start", "end")
+    properties = [
+        Property("text", DataType.string),
+        *(Property(f"{end}_token", DataType.long) for end in ends),
+        *(Property(f"{end}_char", DataType.long, False) for end in ends),
+    ]
+    span = Object(properties)
+    short = Object([*properties, *(Property(f"{end}_in_long", DataType.long) for end in ends)])
     probabilities = ("short_probability", "long_probability")
     other = Object(
         [
@@ -124,7 +125,7 @@ def signature() -> Any:
         ColSpec(DataType.string, "question"),
         ColSpec(DataType.string, "answer", False),
         ColSpec(DataType.string, "yes_no_answer"),
-        ColSpec(Array(span), "short_answers"),
+        ColSpec(Array(short), "short_answers"),
         ColSpec(span, "long_answer", False),
         *(ColSpec(DataType.double, name, False) for name in probabilities),
         ColSpec(Array(other), "runners_up"),
