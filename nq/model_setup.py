@@ -15,7 +15,7 @@ from nq.formats import inputs
 from nq.inference.profile import Profile
 from nq.inference.scorer import concatenate, feature_rows
 from nq.inference.spec import ScorerSpec
-from nq.model.cascade import check_reader, mention_untuned, reader_model
+from nq.model.cascade import check_reader, reader_model
 from nq.model.folder import check, folder_and_settings
 from nq.postprocess.decision import check_reader_rule, check_rule
 from nq.preprocess.features import features
@@ -53,7 +53,6 @@ def find_model(
     if second:
         check_reader_rule(rule)
         check_reader(folder, second)
-        mention_untuned(folder, second)
         own = second.decision.ranker
     spec = ScorerSpec(folder, settings.windows, own, batch_size, profile, second)
     return _calibrated(spec) if profile.changes.int8 else spec
