@@ -11,6 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from nq.commands import terminal
 from tests import tiny_models
 
 # Triton compiles for GPUs; importing it after TensorFlow's XLA has compiled crashes the process,
@@ -32,13 +33,20 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
-    """A command that a test runs in this process sets up logging; the next test has its own."""
+    """A command that a test runs in this process sets up logging; the next test has its own.
+
+    A fixture of a wider scope may have run one before.
+    """
     ours, root = logging.getLogger("nq"), logging.getLogger()
-    before = list(root.handlers), root.level, ours.level
+
+    def reset() -> None:
+        root.handlers[:] = [h for h in root.handlers if type(h).__module__ != terminal.__name__]
+        root.setLevel(logging.WARNING)
+        ours.setLevel(logging.NOTSET)
+
+    reset()
     yield
-    root.handlers[:] = before[0]
-    root.setLevel(before[1])
-    ours.setLevel(before[2])
+    reset()
 
 
 @pytest.fixture(scope="session")
