@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,10 @@ def _place(cpu: int) -> tuple[str, str]:
         return "0", str(cpu)
 
 
-def versions() -> dict[str, str]:
-    """Returns the versions of the packages in ``PACKAGES`` that are installed."""
+def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
+    """Returns the versions of those of some packages that are installed, by name."""
     installed = {}
-    for name in PACKAGES:
+    for name in packages:
         try:
             installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

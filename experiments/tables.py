@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import datetime
-import importlib.metadata
 import json
 import os
 import re
@@ -31,6 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.machine import versions
 from experiments.text_tables import markdown
 from nq import processor
 from nq.commands import arguments, terminal
@@ -198,7 +198,7 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
         ) from error
     path = root / RESULTS / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    values = (shlex.join(command), date, machine(), versions(), result)
+    values = (shlex.join(command), date, machine(), versions(PACKAGES), result)
     text = json.dumps(dict(zip(KEYS, values, strict=True)), indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
     return path
@@ -210,17 +210,6 @@ def machine() -> str:
     known = processor.flags()
     flags = [flag for flag in ("avx2", "avx512_bf16", "avx512_vnni", "amx_bf16") if flag in known]
     return ", ".join([f"{cores} cores of {processor.name()}", *flags])
-
-
-def versions() -> dict[str, str]:
-    """Returns the versions of the packages in ``PACKAGES`` that are installed."""
-    installed = {}
-    for name in PACKAGES:
-        try:
-            installed[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return installed
 
 
 def profiles(root: Path) -> str:
