@@ -1,4 +1,4 @@
-"""Processes that the studies measure: pinned, with their environment from the first import on.
+"""Processes that experiments measure, with cores and environment from the first import on.
 
 A unit loads what it measures and then waits at a pipe: each command that it receives is one timed
 step. A unit starts with the affinity and the environment that it is to have, because TensorFlow,
@@ -22,7 +22,7 @@ from typing import Any
 from nq.errors import Error
 
 END_TIMEOUT_S = 10
-KILLED = "the process was killed, probably out of memory: give a lower --memory-gb"
+KILLED = "the process was killed, probably out of memory: measure fewer models at once"
 CPU_ONLY = {
     "CUDA_VISIBLE_DEVICES": "-1",
     "TF_CPP_MIN_LOG_LEVEL": "2",
@@ -110,6 +110,7 @@ def started(
     task: Any,
     cores: Collection[int] = (),
     environment: Mapping[str, str] | None = None,
+    log: Path | None = None,
 ) -> Iterator[Unit]:
     """Starts a unit, which ends with the block; its first reply is still to be received.
 
@@ -118,10 +119,11 @@ def started(
         task: its argument.
         cores: that the process may use; by default those of this process.
         environment: of the process, besides that of this one.
+        log: file for all that the process prints, by C++ code too; by default it is shown.
     """
     context = multiprocessing.get_context("spawn")
     parent, child = context.Pipe()
-    process = context.Process(target=_serve, args=(child, load, task), daemon=True)
+    process = context.Process(target=_serve, args=(child, load, task, log), daemon=True)
     with _environment({**CPU_ONLY, **(environment or {})}), _affinity(cores):
         process.start()  # it inherits both
     child.close()
@@ -138,8 +140,10 @@ def started(
         process.close()
 
 
-def _serve(pipe: Connection, load: Load, task: Any) -> None:
+def _serve(pipe: Connection, load: Load, task: Any, log: Path | None) -> None:
     """Runs in the process of a unit: replies to each command until there is none."""
+    if log:
+        _redirect_output(log)
     with contextlib.suppress(OSError):  # the system kills it first if memory runs out
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     try:
@@ -152,6 +156,12 @@ def _serve(pipe: Connection, load: Load, task: Any) -> None:
     except Exception as error:
         traceback.print_exc()
         pipe.send(Failed(f"{type(error).__name__}: {' '.join(str(error).split())}"))
+
+
+def _redirect_output(log: Path) -> None:
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-PROGRESS = re.compile(r"^nq: .*(/s\]|, \d+ s)\n", re.MULTILINE)
+PROGRESS = re.compile(r"^nq: .*(/s\]|s/ \w+\]|, \d+ s)\n", re.MULTILINE)
 """The line that a slow phase prints every ten seconds where stderr is no terminal."""
 
 

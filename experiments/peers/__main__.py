@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.peers.flops import peaks, window_gflop
+from experiments.peers.measure import Measured, measure
 from experiments.peers.models import BASELINE, PEERS, Peer
-from experiments.peers.processes import Worker, measure
 from experiments.peers.report import Measurement, Report, rows, table
 from nq import folders
 from nq.commands import arguments, terminal
@@ -115,10 +115,10 @@ def _report(args: argparse.Namespace, files: Sequence[str], folder: Path) -> Rep
     installed, skipped = available([PEERS[name] for name in PEERS if name in args.peers])
     before = peaks()
     with terminal.progress_bar("peers", "rounds") as bar:
-        workers = measure(installed, task, args.rounds, None if args.verbose else folder, bar)
+        results = measure(installed, task, args.rounds, None if args.verbose else folder, bar)
     after, gflop = peaks(), window_gflop(load_config(model), length)
     best = {name: max(before[name], after[name]) for name in before}
-    measurements = measured(workers)
+    measurements = measured(results)
     return Report(
         args.shape or model.name,
         length,
@@ -128,7 +128,7 @@ def _report(args: argparse.Namespace, files: Sequence[str], folder: Path) -> Rep
         best,
         rows(measurements, gflop, best),
         skipped,
-        {str(worker.peer): worker.failure for worker in workers if worker.failure},
+        {str(x.peer): x.failure for x in results if x.failure},
         _versions(installed),
     )
 
@@ -140,15 +140,15 @@ def available(peers: Sequence[Peer]) -> tuple[list[Peer], dict[str, str]]:
     return [BASELINE, *installed], missing
 
 
-def measured(workers: Sequence[Worker]) -> list[Measurement]:
+def measured(peers: Sequence[Measured]) -> list[Measurement]:
     """Returns the measurements of the peers that did not fail, the baseline first.
 
     Raises:
         Error: the baseline failed.
     """
-    if workers[0].failure:
-        raise Error(f"{workers[0].peer}: {workers[0].failure}")
-    return [Measurement(w.peer, w.ready, w.seconds) for w in workers if w.ready]
+    if peers[0].failure:
+        raise Error(f"{peers[0].peer}: {peers[0].failure}")
+    return [Measurement(p.peer, p.ready, p.seconds) for p in peers if p.ready]
 
 
 def _versions(peers: Sequence[Peer]) -> dict[str, str]:

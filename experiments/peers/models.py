@@ -8,7 +8,6 @@ windows.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -121,15 +120,7 @@ PEERS = {
 }
 
 
-@contextlib.contextmanager
-def loaded(peer: Peer, task: Task) -> Iterator[tuple[str, Run]]:
-    """Loads a peer's model; yields its compute type and its run."""
-    with LOADERS[peer.maker](task, peer.variant) as run:
-        yield run
-
-
-@contextlib.contextmanager
-def _nq(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
+def _nq(task: Task, variant: str) -> tuple[str, Run]:
     """Loads a predictor that returns the logits of all positions, not only of the best."""
     import_tensorflow()
     from nq.config import DecisionConfig
@@ -156,7 +147,7 @@ def _nq(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
     def run() -> FloatArray:
         return all_logits(predictor.scores(rows))
 
-    yield predictor.precision, run
+    return predictor.precision, run
 
 
 def all_logits(scores: Mapping[str, Any]) -> FloatArray:
@@ -169,8 +160,7 @@ def all_logits(scores: Mapping[str, Any]) -> FloatArray:
     return logits
 
 
-@contextlib.contextmanager
-def _transformers(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
+def _transformers(task: Task, variant: str) -> tuple[str, Run]:
     import torch
 
     model = _pretrained(task, torch.bfloat16 if variant == "bfloat16" else torch.float32)
@@ -178,15 +168,14 @@ def _transformers(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
         model = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
 
     def compute(batch: Mapping[str, Any]) -> list[Any]:
-        outputs = model(**{name: torch.from_numpy(x) for name, x in batch.items()})
+        with torch.inference_mode():
+            outputs = model(**{name: torch.from_numpy(x) for name, x in batch.items()})
         return [logits.float().numpy() for logits in outputs]
 
-    with torch.inference_mode():
-        yield variant, _over_batches(compute, task)
+    return variant, _over_batches(compute, task)
 
 
-@contextlib.contextmanager
-def _onnxruntime(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
+def _onnxruntime(task: Task, variant: str) -> tuple[str, Run]:
     import onnxruntime
     import torch
     from onnxruntime.quantization import QuantType, quantize_dynamic
@@ -215,11 +204,10 @@ def _onnxruntime(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
         logits: list[Any] = session.run(outputs, dict(batch))
         return logits
 
-    yield variant, _over_batches(compute, task)
+    return variant, _over_batches(compute, task)
 
 
-@contextlib.contextmanager
-def _openvino(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
+def _openvino(task: Task, variant: str) -> tuple[str, Run]:
     import openvino
     import torch
 
@@ -245,15 +233,16 @@ def _openvino(task: Task, variant: str) -> Iterator[tuple[str, Run]]:
         outputs = compiled(dict(batch), share_inputs=True)
         return [outputs[0], outputs[1]]
 
-    yield variant, _over_batches(compute, task)
+    return variant, _over_batches(compute, task)
 
 
-LOADERS: Mapping[str, Callable[[Task, str], contextlib.AbstractContextManager[tuple[str, Run]]]] = {
+LOADERS: Mapping[str, Callable[[Task, str], tuple[str, Run]]] = {
     "nq": _nq,
     "transformers": _transformers,
     "onnxruntime": _onnxruntime,
     "openvino": _openvino,
 }
+"""Each loads a variant of a library; returns its compute type and its run."""
 
 
 def read_rows(path: Path) -> dict[str, IntArray]:

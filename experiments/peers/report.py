@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from experiments.peers.measure import Ready
 from experiments.peers.models import Peer
-from experiments.peers.processes import Ready
 from nq.text import grid
 
 HEAD = (

@@ -14,8 +14,8 @@ import pytest
 
 from experiments.peers import __main__ as command
 from experiments.peers.flops import peaks, window_gflop
+from experiments.peers.measure import Ready, measure
 from experiments.peers.models import BASELINE, LOADERS, PEERS, Peer, Task, all_logits
-from experiments.peers.processes import Ready, measure
 from experiments.peers.report import Measurement, Report, rows, table
 from nq.config import ModelConfig, WindowConfig
 from nq.errors import Error
