@@ -30,7 +30,7 @@ from experiments import concurrency_report as report
 from experiments import study, units
 from experiments.concurrency_report import ASYNCIO, BUDGET, MEASURED, PROCESSES, SYNC, THREADS
 from experiments.intervals import rotated
-from experiments.workloads import PACKAGES, SHAPES, Model, Step, Workload, missing
+from experiments.workloads import ENGINE_PACKAGES, SHAPES, Model, Step, Workload, missing
 from nq import folders
 from nq.commands import arguments, terminal
 from nq.runs.machine import own_peak_bytes
@@ -292,7 +292,7 @@ def parser() -> argparse.ArgumentParser:
         "--lengths", nargs="+", type=arguments.positive, default=list(LENGTHS), metavar="L"
     )
     parser.add_argument(
-        "--engines", nargs="+", choices=PACKAGES, default=list(ENGINES), metavar="E"
+        "--engines", nargs="+", choices=ENGINE_PACKAGES, default=list(ENGINES), metavar="E"
     )
     parser.add_argument(
         "--most",

@@ -33,7 +33,7 @@ from experiments import study, units
 from experiments.intervals import rotated
 from experiments.machine import topology
 from experiments.scaling_report import COPIES, DISPATCH, ENGINES, INSTANCES, THREADS
-from experiments.workloads import PACKAGES, SHAPES, Model, Workload, missing
+from experiments.workloads import ENGINE_PACKAGES, SHAPES, Model, Workload, missing
 from nq import folders
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
@@ -223,8 +223,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--lengths", nargs="+", type=arguments.positive, default=list(LENGTHS), metavar="L"
     )
-    engines = [name for name in PACKAGES if name != "tensorflow-eager"]
-    parser.add_argument("--engines", nargs="+", choices=PACKAGES, default=engines, metavar="E")
+    engines = [name for name in ENGINE_PACKAGES if name != "tensorflow-eager"]
+    parser.add_argument(
+        "--engines", nargs="+", choices=ENGINE_PACKAGES, default=engines, metavar="E"
+    )
     parser.add_argument(
         "--requests",
         type=arguments.positive,

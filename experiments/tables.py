@@ -4,10 +4,9 @@
     python -m experiments.tables --check    # exits with 1 if a file is out of date
     python -m experiments.tables --record sweep_60 -- python -m experiments.sweep … --json
 
-A table is between ``<!-- table: NAME -->`` and ``<!-- end -->``. The names in ``SOURCES`` are
-tables of the code. Every other name is a result file, ``experiments/results/NAME.json``, whose kind
-is the part of its name before the first underscore (see ``KINDS``). ``--record`` runs a command
-that prints one JSON object on stdout and writes such a file:
+A table is between ``<!-- table: NAME -->`` and ``<!-- end -->``. NAME is a table of the code or a
+result file (``experiments.table_sources``). ``--record`` runs a command that prints one JSON object
+on stdout and writes such a file:
 
     {"command": "python -m experiments.sweep …", "date": "2026-11-22",
      "machine": "2 cores of …", "versions": {"keras": "3.15.0", …}, "result": {…}}
@@ -18,41 +17,22 @@ A command that prints these five keys itself may be redirected into the file ins
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import datetime
 import json
-import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from experiments.machine import versions
-from experiments.text_tables import markdown
-from nq import processor
+from experiments import machine
+from experiments.table_sources import KEYS, KINDS, RESULTS, SOURCES, kind_of, read_result
 from nq.commands import arguments, terminal
 from nq.errors import Error
 
 ROOT = Path(__file__).parents[1]
-RESULTS = Path("experiments/results")
 BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-PACKAGES = (
-    "nq-pipeline",
-    "tensorflow",
-    "tensorflow-cpu",
-    "keras",
-    "numpy",
-    "openvino",
-    "onnxruntime",
-)
-KEYS = ("command", "date", "machine", "versions", "result")
-COMPARED = ("baseline", "mixed+buckets+openvino")
-PARTS = ("long", "short")
-
-ResultFile = Mapping[str, Any]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -129,43 +109,10 @@ def table(name: str, root: Path) -> str:
     data = read_result(name, root)
     installed = ", ".join(f"{package} {version}" for package, version in data["versions"].items())
     return (
-        f"{KINDS[_kind(name)](data['result'])}\n"
+        f"{KINDS[kind_of(name)](data['result'])}\n"
         f"Measured on {data['date']} with {data['machine']} ({installed}):\n\n"
         f"```\n{data['command']}\n```\n"
     )
-
-
-def _kind(name: str) -> str:
-    kind = name.partition("_")[0]
-    if kind not in KINDS:
-        known = ", ".join((*SOURCES, *(f"{kind}_NAME" for kind in KINDS)))
-        raise Error(f"unknown table {name!r}; known are {known}")
-    return kind
-
-
-def read_result(name: str, root: Path) -> ResultFile:
-    """Returns the content of a result file.
-
-    Raises:
-        Error: the file is missing, or it is not a result of the kind in its name.
-    """
-    kind = _kind(name)
-    path = root / RESULTS / f"{name}.json"
-    if not path.is_file():
-        raise Error(
-            f"{RESULTS}/{name}.json is missing: run python -m experiments.tables --record {name} "
-            "-- COMMAND with the command that measures it"
-        )
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        data = {key: values[key] for key in KEYS}
-        KINDS[kind](data["result"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise Error(
-            f"{RESULTS}/{name}.json is not a result of the kind {kind!r} with the keys "
-            f"{', '.join(KEYS)} ({type(error).__name__}: {error}); record it again"
-        ) from error
-    return data
 
 
 def record(name: str, command: Sequence[str], root: Path) -> Path:
@@ -182,7 +129,7 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
     Raises:
         Error: the command fails, or prints something else or a result of another kind.
     """
-    kind = _kind(name)
+    kind = kind_of(name)
     date = datetime.date.today().isoformat()
     executable = sys.executable if command[0].startswith("python") else command[0]
     process = subprocess.run([executable, *command[1:]], stdout=subprocess.PIPE, check=False)
@@ -198,225 +145,12 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
         ) from error
     path = root / RESULTS / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    values = (shlex.join(command), date, machine(), versions(PACKAGES), result)
+    measured_on = machine.describe()
+    origin = (machine.in_words(measured_on), measured_on["versions"])
+    values = (shlex.join(command), date, *origin, result)
     text = json.dumps(dict(zip(KEYS, values, strict=True)), indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
     return path
-
-
-def machine() -> str:
-    """Returns a description of this machine: cores, processor, and its vector instructions."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    known = processor.flags()
-    flags = [flag for flag in ("avx2", "avx512_bf16", "avx512_vnni", "amx_bf16") if flag in known]
-    return ", ".join([f"{cores} cores of {processor.name()}", *flags])
-
-
-def profiles(root: Path) -> str:
-    """Returns the table of the optimizations of ``nq.inference.profile``."""
-    from nq.inference.profile import BASELINE, BASELINE_HELP, OPTIMIZATIONS
-
-    rows = [(BASELINE, BASELINE_HELP), *((o.name, o.help) for o in OPTIMIZATIONS.values())]
-    return markdown(("name", "effect"), *((f"`{name}`", text) for name, text in rows))
-
-
-def families(root: Path) -> str:
-    """Returns the table of the encoder families of ``nq.model.families``."""
-    from nq.model.families import FAMILIES
-
-    rows = ((f"`{name}`", f"`{family.architecture}`") for name, family in FAMILIES.items())
-    return markdown(("`model_type`", "class in transformers"), *rows)
-
-
-def limits(root: Path) -> str:
-    """Returns the table of the limits of a record."""
-    from nq.formats.limits import LIMITS, UNITS
-
-    rows = ((unit, f"{getattr(LIMITS, name):,}") for name, unit in UNITS.items())
-    return markdown(("of one record", "at most"), *rows)
-
-
-def api(root: Path) -> str:
-    """Returns the table of the public names of ``nq``, each with its docstring's first line."""
-    import nq
-
-    values = ((name, getattr(nq, name)) for name in getattr(nq, "__all__", ()))
-    rows = [
-        (
-            f"`nq.{name}`",
-            (value.__doc__ or "").strip().partition("\n")[0] if callable(value) else "",
-        )
-        for name, value in values
-    ]
-    return markdown(("name", "purpose"), *rows)
-
-
-def serve(root: Path) -> str:
-    """Returns the table of the options of ``nq serve`` that are its own."""
-    from nq.config import ServeConfig
-
-    options = dataclasses.fields(ServeConfig)
-    rows = (
-        (f"`--{f.name.replace('_', '-')}`", f.metadata["help"], str(f.default)) for f in options
-    )
-    return markdown(("option", "effect", "default"), *rows)
-
-
-def results(root: Path) -> str:
-    """Returns the README's table: quality and speed in one figure each, of several results."""
-    tuned, matched = (read_result(name, root)["result"] for name in ("tune_dev", "match_pages"))
-    some, dev = (
-        {row["profile"]: row for row in read_result(name, root)["result"]["rows"]}
-        for name in ("sweep_60", "changes_dev")
-    )
-    speeds = " / ".join(f"{some[profile]['windows_per_s']:.1f}" for profile in COMPARED)
-    names = " / ".join(f"`{profile}`" for profile in COMPARED)
-    half = "half of dev with odd ids"
-    f1 = " / ".join(f"{tuned[f'odd_{part}_f1']:.3f}" for part in PARTS)
-    return markdown(
-        ("bundled model (6 layers, 34 MB)", "figure"),
-        (f"{half}: F1 of both answers together (micro-F1)", f"{tuned['odd_micro_f1']:.3f}"),
-        (f"{half}: F1 of long answers / of short answers", f1),
-        (
-            f"{matched['questions']} questions about 8 whole pages: short answers given / equal to "
-            "the gold text",
-            f"{matched['answered_in_short']} / {matched['matched']}",
-        ),
-        (f"first 60 questions of dev: windows/s, {names}", speeds),
-        (
-            f"all questions of dev: answers that `{COMPARED[1]}` changes",
-            f"{dev[COMPARED[1]]['changed_share']:.1%}",
-        ),
-    )
-
-
-def sweep(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.sweep --json``."""
-    from experiments.sweep import Row, table
-
-    return table([Row(**row) for row in result["rows"]])
-
-
-def concurrency(result: ResultFile) -> str:
-    """Returns the summary of ``python -m experiments.concurrency --json``."""
-    from experiments.concurrency_report import summary
-
-    return summary(result["rows"])
-
-
-def scaling(result: ResultFile) -> str:
-    """Returns the summary of ``python -m experiments.scaling --json``."""
-    from experiments.scaling_report import summary
-
-    return summary(result["rows"])
-
-
-def changes(result: ResultFile) -> str:
-    """Returns the table of a sweep without its times, for runs on a machine that was in use."""
-    baseline = result["rows"][0]
-    rows = [
-        (
-            f"`{row['profile']}`",
-            f"{row['changed_share']:.1%}",
-            f"{row['micro_f1']:.4f}",
-            f"{row['micro_f1'] - baseline['micro_f1']:+.4f}",
-            f"{row['max_drift']:.2g}",
-        )
-        for row in result["rows"]
-    ]
-    return markdown(("profile", "answers changed", "micro-F1", "change", "largest drift"), *rows)
-
-
-def decisions(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.decisions --json``."""
-    from experiments.decisions import table
-
-    return table(result["rows"])
-
-
-def peers(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.peers --json``."""
-    rows = [
-        (
-            f"`{row['name']}`",
-            row["precision"],
-            f"{row['windows_per_s']:.3g}",
-            f"{row['against_baseline']:.2f}",
-            f"{row['drift']:.2g}",
-            f"{row['memory_mb']:.0f}",
-        )
-        for row in result["peers"]
-    ]
-    head = ("engine", "type", "windows/s", "times baseline", "largest drift", "memory MB")
-    return markdown(head, *rows)
-
-
-def tune(result: ResultFile) -> str:
-    """Returns the table of ``nq tune --json``: the figures of the odd half."""
-    f1 = [
-        (title, f"{result[f'odd_{name}_f1']:.3f}", f"{result[f'odd_{name}_f1_best']:.3f}")
-        for title, name in (
-            ("micro-F1", "micro"),
-            ("long answer F1", "long"),
-            ("short answer F1", "short"),
-        )
-    ]
-    error, by_chance, auc = (
-        " / ".join(f"{result[f'odd_{part}_{name}']:.3f}" for part in PARTS)
-        for name in ("calibration_error", "calibration_error_by_chance", "auc")
-    )
-    return markdown(
-        (
-            f"{result['odd_examples']} examples",
-            "at the stored thresholds",
-            "at the best thresholds",
-        ),
-        *f1,
-        (
-            f"yes/no accuracy ({result['odd_yes_no_questions']} questions)",
-            "",
-            f"{result['odd_yes_no_accuracy']:.3f}",
-        ),
-        ("expected calibration error, long / short", error, ""),
-        ("expected error of a perfectly calibrated model on so few examples", by_chance, ""),
-        ("area under the ROC curve: right against wrong answers, long / short", auc, ""),
-    )
-
-
-def match(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.string_match --json``."""
-    counts = (result[name] for name in ("questions", "answered_in_short", "matched"))
-    return markdown(
-        ("questions", "with a short answer", "equal to the gold text"), [*map(str, counts)]
-    )
-
-
-def serving(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.serving --json``."""
-    from experiments.serving.__main__ import table
-
-    return table(dict(result))
-
-
-SOURCES: dict[str, Callable[[Path], str]] = {
-    "profiles": profiles,
-    "families": families,
-    "limits": limits,
-    "api": api,
-    "results": results,
-    "serve": serve,
-}
-KINDS: dict[str, Callable[[ResultFile], str]] = {
-    "sweep": sweep,
-    "changes": changes,
-    "concurrency": concurrency,
-    "scaling": scaling,
-    "decisions": decisions,
-    "peers": peers,
-    "tune": tune,
-    "match": match,
-    "serving": serving,
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -38,7 +38,7 @@ SHAPES = {
     "rembert-8": ModelConfig(num_hidden_layers=8, **_REMBERT),  # type: ignore[arg-type]
 }
 """Models of the studies; ``tiny`` is for trying a command."""
-PACKAGES = {
+ENGINE_PACKAGES = {
     "tensorflow": (),
     "tensorflow-bfloat16": (),
     "tensorflow-eager": (),
@@ -60,7 +60,7 @@ class Workload:
 
     Args:
         shape: a key of ``SHAPES``.
-        engine: a key of ``PACKAGES``.
+        engine: a key of ``ENGINE_PACKAGES``.
         length: pieces of a window.
         batch: windows of a step.
         threads: that compute it.
@@ -80,7 +80,7 @@ class Workload:
 
 def missing(engine: str) -> str:
     """Returns what to install for an engine; empty if all is installed."""
-    names = [name for name in PACKAGES[engine] if importlib.util.find_spec(name) is None]
+    names = [name for name in ENGINE_PACKAGES[engine] if importlib.util.find_spec(name) is None]
     extra = {"openvino": "openvino", "onnx": "onnx"}.get(engine, "peers")
     return f"{' and '.join(names)} not installed: {extras.install(extra)}" if names else ""
 

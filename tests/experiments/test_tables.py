@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiments import tables
+from experiments import table_sources, tables
 from experiments.sweep import Row
 from nq.errors import Error
 from nq.inference.profile import OPTIMIZATIONS
@@ -72,9 +72,11 @@ def page(root: Path, path: str, name: str) -> None:
 
 def save(root: Path, name: str, result: Any) -> None:
     values = ("python -m made.up", "2026-11-22", "2 cores", {"keras": "3.15.0"}, result)
-    path = root / tables.RESULTS / f"{name}.json"
+    path = root / table_sources.RESULTS / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(dict(zip(tables.KEYS, values, strict=True))), encoding="utf-8")
+    path.write_text(
+        json.dumps(dict(zip(table_sources.KEYS, values, strict=True))), encoding="utf-8"
+    )
 
 
 def test_tables_of_the_repository_are_up_to_date() -> None:
@@ -136,7 +138,7 @@ def test_studies_show_their_verdicts_and_some_rows(root: Path) -> None:
 
 
 def test_results_of_the_readme_come_from_several_files(root: Path) -> None:
-    rows = [{**vars(ROW), "profile": profile} for profile in tables.COMPARED]
+    rows = [{**vars(ROW), "profile": profile} for profile in table_sources.COMPARED]
     for name in ("sweep_60", "changes_dev"):
         save(root, name, {"rows": rows})
     save(root, "tune_dev", TUNE)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import units
-from experiments.workloads import PACKAGES, SHAPES, Model, Workload, missing, rows
+from experiments.workloads import ENGINE_PACKAGES, SHAPES, Model, Workload, missing, rows
 from nq.errors import Error
 from tests.experiments import light_units
 
@@ -73,7 +73,7 @@ def test_windows_are_full_and_of_the_vocabulary() -> None:
 
 
 # torch after TensorFlow in one process may crash; the study has one engine in each process
-@pytest.mark.parametrize("engine", [name for name in PACKAGES if name != "torch"])
+@pytest.mark.parametrize("engine", [name for name in ENGINE_PACKAGES if name != "torch"])
 @pytest.mark.slow
 def test_two_steps_of_one_model_run_in_every_engine(engine: str) -> None:
     assert not missing(engine)
