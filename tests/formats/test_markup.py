@@ -33,8 +33,8 @@ PIECES = st.lists(
 def readable(markup: str) -> str:
     """Returns the characters that a part of HTML displays, without white space."""
     without = re.sub(
-        r"<!--.*?-->|<script>.*?</script>|<style>.*?</style>|<p hidden>.*?</p>", "", markup
-    )
+        r"<!--.*?-->|<(script|style|title)>.*?</\1>|<p hidden>.*?</p>", "", markup
+    )  # a title is displayed elsewhere, even if it is inside a word
     without = re.sub(r"""</?[a-z]+(?:\s+[a-z]+=(?:'[^']*'|"[^"]*"))?>|</ x>""", "", without)
     return re.sub(r"\s", "", html.unescape(without))
 
