@@ -27,7 +27,8 @@ import orjson
 
 from experiments.sweep import answer
 from nq.commands import arguments, terminal
-from nq.formats.inputs import find_files, read_lines
+from nq.formats.decoding import read_lines
+from nq.formats.input_files import find_files
 from nq.inference.profile import DEFAULT_PROFILE
 from nq.inference.scorer import Scorer, score_examples
 from nq.model.checkpoint import load_settings

@@ -23,7 +23,7 @@ from typing import Any
 from nq.commands import arguments, terminal
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error
-from nq.formats.inputs import find_files
+from nq.formats.input_files import find_files
 from nq.formats.predictions import encode_prediction
 from nq.inference import prune
 from nq.inference.profile import Profile

@@ -37,7 +37,7 @@ from experiments.workloads import ENGINE_PACKAGES, SHAPES, Model, Workload, miss
 from nq import folders
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
-from nq.formats.inputs import find_files
+from nq.formats.input_files import find_files
 
 PARTS = (THREADS, ENGINES, INSTANCES, COPIES, DISPATCH)
 LENGTHS, TOTAL_BATCH, REQUESTS = (32, 128, 512), 8, 60

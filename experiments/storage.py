@@ -22,7 +22,7 @@ from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
 from nq.config import STORES, StorageConfig
 from nq.errors import Error
-from nq.formats import inputs
+from nq.formats import input_files, inputs
 from nq.inference.scorer import concatenate, feature_rows
 from nq.model import checkpoint
 from nq.model.registry import model_folder
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     model = model_folder(args.model)
     checkpoint.check(model)
-    with inputs.input_files(args.data) as files:
+    with input_files.input_files(args.data) as files:
         rows = windows_of(files, model, args.windows)
     import_tensorflow()
     with tempfile.TemporaryDirectory() as folder:

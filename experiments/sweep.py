@@ -30,7 +30,7 @@ from experiments.text_tables import markdown
 from nq import extras, folders, tracking
 from nq.commands import arguments, terminal
 from nq.errors import Error
-from nq.formats.inputs import find_files
+from nq.formats.input_files import find_files
 from nq.inference.profile import BASELINE, THESIS, Profile, profiles
 
 BEYOND_THESIS = (

@@ -80,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
 
 def peers(args: argparse.Namespace) -> int:
     """Runs the command."""
-    from nq.formats.inputs import find_files
+    from nq.formats.input_files import find_files
 
     files = find_files(args.data)
     if args.output:

@@ -69,11 +69,11 @@ def preprocess(args: argparse.Namespace) -> int:
     sampling = arguments.settings(TrainConfig, args)
     if args.unknown:
         _check_beam_options(args.unknown)
-    from nq.formats import inputs
+    from nq.formats import input_files, inputs
     from nq.preprocess import prepare
 
     pages = arguments.pages(args)
-    with inputs.input_files(args.data) as files:
+    with input_files.input_files(args.data) as files:
         request = prepare.Request(
             tuple(files),
             args.tokenizer or str(model),

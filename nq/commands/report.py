@@ -37,11 +37,11 @@ def parser() -> Parser:
 
 def report(args: argparse.Namespace) -> int:
     """Runs the command."""
-    from nq.formats import inputs
+    from nq.formats import input_files
     from nq.model.registry import model_folder
     from nq.runs.report import write_report
 
-    files = inputs.find_files(args.data) if args.data else None
+    files = input_files.find_files(args.data) if args.data else None
     model = model_folder(args.model) if args.model else None
     with terminal.progress_bar("report", "questions") as bar:
         written = write_report(args.run, args.output, args.against, files, model, bar)

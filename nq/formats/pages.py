@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from nq.formats import csv_rows, inputs
+from nq.formats import csv_rows, decoding, input_files, inputs
 from nq.formats.containers import container_of
 from nq.formats.documents import (
     decode_page,
@@ -44,13 +44,13 @@ def read_page(path: str | Path, record: str | int | None = None) -> Page:
         OSError: The file cannot be read.
         ValueError: The file has no such record, no text, or is not a text file.
     """
-    name = inputs.path_text(path)
-    if name.endswith(inputs.SHARD_SUFFIXES) or _is_csv_of_records(name):
+    name = input_files.path_text(path)
+    if name.endswith(input_files.SHARD_SUFFIXES) or _is_csv_of_records(name):
         return page_from_record(_record(name, None if record is None else str(record)), name)
     if record is not None:
         raise ValueError(
             f"{name} is not a file of records, so that record {record} cannot be chosen; "
-            f"files of records end in {', '.join(inputs.SHARD_SUFFIXES)}"
+            f"files of records end in {', '.join(input_files.SHARD_SUFFIXES)}"
         )
     with open(name, "rb") as file:
         return decode_page(file.read(LIMITS.bytes + 1), name)
@@ -66,7 +66,7 @@ def _is_csv_of_records(path: str) -> bool:
 def _record(path: str, wanted: str | None) -> Example:
     inputs.check_files([path])
     number = 0
-    for number, (source, item) in enumerate(inputs.read_records(path), 1):
+    for number, (source, item) in enumerate(decoding.read_records(path), 1):
         matches = wanted in (None, str(number))
         if isinstance(item, Example):
             if matches or str(item.example_id) == wanted:

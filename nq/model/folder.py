@@ -18,7 +18,7 @@ from typing import Any
 from nq.config import CascadeDecision, DecisionConfig, ModelConfig, WindowConfig
 from nq.errors import check_argument
 from nq.files import atomic_write
-from nq.formats.inputs import sha256
+from nq.formats.input_files import sha256
 from nq.json_files import read_json_object
 from nq.model import names, registry, safetensors_file, tf_checkpoint
 from nq.model.families import decode_config, layout_of

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nq.config import WindowConfig
 from nq.errors import Error
-from nq.formats import inputs
+from nq.formats import decoding
 from nq.formats.fields import RecordError
 from nq.formats.tfrecord import encode_records
 from nq.formats.tfrecord_file import frame
@@ -72,7 +72,7 @@ def serialized_windows(
         records = list(encode_records(rows, source, windows.switches.id_name))
         return Serialized(records, example_digest(item), unread_blocks(item, windows))
     except RecordError as error:
-        return DeadLetter(source, str(error), item.question[: inputs.EXCERPT_CHARS])
+        return DeadLetter(source, str(error), item.question[: decoding.EXCERPT_CHARS])
     except Exception as error:
         where = f"{source.path}, line {source.line} (example {item.example_id})"
         raise Error(f"{where}: {type(error).__name__}: {error}") from error
@@ -92,7 +92,9 @@ def write_windows(request: Request, part: Path) -> dict[str, int]:
     counts, digests = dict.fromkeys(COUNTERS, 0), list[tuple[ExampleKey, int]]()
     files = enumerate(request.files, start=request.first_file)
     items = islice(
-        chain.from_iterable(inputs.read_records(path, i, pages=request.pages) for i, path in files),
+        chain.from_iterable(
+            decoding.read_records(path, i, pages=request.pages) for i, path in files
+        ),
         request.limit,
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from nq import __version__
 from nq.config import WindowConfig
-from nq.formats import inputs
+from nq.formats import input_files
 from nq.formats.questions import PageFolder
 from nq.formats.streams import shown
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
@@ -54,7 +54,7 @@ class Request:
     @cached_property
     def digests(self) -> dict[str, str]:
         """The SHA-256 of each file, by path."""
-        return {path: inputs.sha256(path) for path in self.files}
+        return {path: input_files.sha256(path) for path in self.files}
 
     def check_unchanged(self) -> None:
         """Checks that the files still have the content that the request describes.
@@ -63,12 +63,12 @@ class Request:
             Error: a file has changed.
             OSError: a file cannot be read.
         """
-        inputs.check_unchanged({**self.digests, **self.page_digests})
+        input_files.check_unchanged({**self.digests, **self.page_digests})
 
     @cached_property
     def page_digests(self) -> dict[str, str]:
         """The SHA-256 of each page, by path."""
-        return {path: inputs.sha256(path) for path in self.pages.files} if self.pages else {}
+        return {path: input_files.sha256(path) for path in self.pages.files} if self.pages else {}
 
     @cached_property
     def description(self) -> dict[str, Any]:

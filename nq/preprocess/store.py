@@ -29,7 +29,7 @@ import orjson
 from nq import checksums, folders
 from nq.errors import DamagedError
 from nq.files import publish, sync
-from nq.formats import inputs
+from nq.formats import input_files
 from nq.formats.streams import shown
 from nq.preprocess.identity import read_digests
 from nq.records import DeadLetter, ExampleKey
@@ -113,7 +113,7 @@ def find_completed(folder: Path, description: Mapping[str, Any]) -> Prepared | N
         for name, size in manifest["shards"].items():
             _check(folder / name, "size", size, (folder / name).stat().st_size)
         for name, digest in manifest.get("digests", {}).items():
-            _check(folder / name, "SHA-256", digest, inputs.sha256(folder / name))
+            _check(folder / name, "SHA-256", digest, input_files.sha256(folder / name))
         shards = tuple(folder / name for name in manifest["shards"])
         return Prepared(folder, shards, **manifest["counts"], reused=True)
     except FileNotFoundError as error:
@@ -166,7 +166,7 @@ def complete(
     """
     names, others = sorted(path.name for path in part.glob(SHARD_PATTERN)), (DEAD_LETTERS, EXAMPLES)
     sizes = {name: (part / name).stat().st_size for name in names}
-    digests = {name: inputs.sha256(part / name) for name in others}
+    digests = {name: input_files.sha256(part / name) for name in others}
     for name in (*names, *others):
         publish(part / name, folder / name)
     manifest = {"request": description, "counts": counts, "shards": sizes, "digests": digests}

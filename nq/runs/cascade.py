@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from nq.formats import inputs
+from nq.formats import decoding
 from nq.inference.scorer import concatenate, feature_rows
 from nq.model.cascade import ReaderModel
 from nq.model.folder import weights_digest
@@ -51,7 +51,7 @@ def reader_loader(job: Job) -> ReaderLoader | None:
 def reader_calibration(job: Job, reader: ReaderModel) -> Columns:
     """Returns windows of a job's first examples as the reader has them."""
     tokenizer = load_tokenizer(reader.folder, reader.windows.compat)
-    readers = (inputs.read_records(path, pages=job.pages) for path in job.files)
+    readers = (decoding.read_records(path, pages=job.pages) for path in job.files)
     records = (record for one in readers for _, record in one)
     examples = islice((r for r in records if isinstance(r, Example)), CALIBRATION_EXAMPLES)
     windows = [feature_rows(features(e, tokenizer, reader.windows)) for e in examples]

@@ -9,7 +9,7 @@ from typing import Any
 
 from nq.evaluation import labels, nq_eval, text_match
 from nq.files import file_status
-from nq.formats import inputs
+from nq.formats import input_files, inputs
 from nq.formats.predictions import byte_span
 from nq.formats.questions import PageFolder
 from nq.records import Annotation, Example, ExampleId, IntArray, Span, YesNo
@@ -90,8 +90,8 @@ def evaluate(
         ValueError: there is no gold, an argument has the wrong type, or the ids of gold and
             predictions differ.
     """
-    gold = inputs.path_list("gold", gold)
-    paths = inputs.find_files(gold)
+    gold = input_files.path_list("gold", gold)
+    paths = input_files.find_files(gold)
     wanted, given, of_texts = read_scorable(paths, predictions, inputs.page_folder(pages))
     if not wanted:
         return of_texts
@@ -114,7 +114,7 @@ def read_scorable(
     Raises:
         OSError, ValueError: see ``evaluate``.
     """
-    given = labels.read_predictions(Path(inputs.path_text(predictions)))
+    given = labels.read_predictions(Path(input_files.path_text(predictions)))
     before = [file_status(path) for path in gold]
     wanted: nq_eval.Gold = {}
     texts, seen, missing = list[text_match.TextScore](), set[ExampleId](), set[ExampleId]()

@@ -15,7 +15,7 @@ from nq.analysis.losses import Case, StageOutputs, judge, judgments
 from nq.analysis.traits import traits
 from nq.errors import Error
 from nq.evaluation import labels
-from nq.formats import inputs, nbest
+from nq.formats import decoding, input_files, nbest
 from nq.postprocess.decision import decide
 from nq.postprocess.spans import pairs
 from nq.preprocess.contexts import contexts
@@ -98,7 +98,7 @@ class FinishedRun:
         for path, digest in zip(files, self.digests, strict=True):
             if not Path(path).is_file():
                 raise Error(f"{path} does not exist: give the new place of the data with --data")
-            if inputs.sha256(path) != digest:
+            if input_files.sha256(path) != digest:
                 raise Error(
                     f"{path} is not the file that the run read, its content differs: give the "
                     "run's data with --data, or answer the questions again"
@@ -149,7 +149,7 @@ class FinishedRun:
         values: dict[ExampleKey, Any] = {}
         quoted = orjson.dumps(name)
         for index, path in enumerate(self.job.files):
-            for source, line in inputs.read_lines(path, index, limit=self.job.limit):
+            for source, line in decoding.read_lines(path, index, limit=self.job.limit):
                 if isinstance(line, bytes) and quoted in line:
                     with contextlib.suppress(ValueError, AttributeError):  # a dead letter
                         values[index, source.line] = orjson.loads(line).get(name)
@@ -239,7 +239,7 @@ def read_folder(
 def _check_files(folder: Path, digests: Any) -> None:
     """Checks that the files of a run are those that it wrote; earlier versions have no digests."""
     for name, digest in digests.items() if isinstance(digests, dict) else ():
-        if (folder / name).is_file() and inputs.sha256(folder / name) != digest:
+        if (folder / name).is_file() and input_files.sha256(folder / name) != digest:
             raise Error(
                 f"{folder / name} is damaged, its SHA-256 is not that in {JOB}: answer the "
                 "questions again"

@@ -10,7 +10,7 @@ from typing import Any, Self
 from nq import folders
 from nq.config import CascadeDecision, DecisionConfig, WindowConfig
 from nq.errors import check_argument, is_count
-from nq.formats import inputs, outputs
+from nq.formats import input_files, inputs, outputs
 from nq.formats.questions import PageFolder, list_pages
 from nq.formats.streams import shown
 from nq.inference import cores
@@ -120,7 +120,7 @@ class Job:
         check_argument(is_valid, "instances", instances, f"a whole number from 1 on, or {AUTO!r}")
         instances, threads = cores.resolved(instances, threads)
         values: dict[str, Any] = {
-            "files": inputs.path_list("files", files),
+            "files": input_files.path_list("files", files),
             "model": folder,
             "profile": profile if profile == AUTO else Profile.of(profile),
             "windows": settings.windows,

@@ -9,7 +9,7 @@ from typing import Any
 
 from nq import checksums
 from nq.errors import DamagedError
-from nq.formats import inputs
+from nq.formats import input_files
 from nq.formats.streams import shown
 from nq.runs.parity import KEPT_SCORES, METRICS, PREDICTIONS, Parity
 from nq.runs.score_store import ScoreStore
@@ -33,7 +33,7 @@ def check_finished(folder: Path, with_scores: bool) -> None:
     """
     description = checksums.read_json(folder / JOB)
     for name, digest in description.get("files", {}).items():
-        if inputs.sha256(folder / name) != digest:
+        if input_files.sha256(folder / name) != digest:
             raise DamagedError(f"{folder / name} is damaged: its SHA-256 is not that in {JOB}")
     if with_scores:
         (folder / KEPT_SCORES).stat()

@@ -17,7 +17,7 @@ from nq import checksums, folders, tracking
 from nq.config import TrackingConfig
 from nq.errors import DamagedError, Error, check_argument
 from nq.files import atomic_write
-from nq.formats import inputs, outputs
+from nq.formats import input_files, inputs, outputs
 from nq.formats.predictions import encode_prediction, write_predictions
 from nq.inference.profile import AUTO
 from nq.model.runtime import import_tensorflow
@@ -86,7 +86,7 @@ def run(
             is missing; or profile and decision rule do not fit together.
     """
     check_argument(isinstance(job, Job), "job", job, "nq.Job(files=[…])")
-    with Clock(on_phase) as clock, inputs.input_files(job.files) as files:
+    with Clock(on_phase) as clock, input_files.input_files(job.files) as files:
         job = replace(job, files=tuple(files))
         job.check_output()
         if job.profile == AUTO:
@@ -300,7 +300,7 @@ def _digests(plan: Plan) -> dict[str, str]:
     """Returns the digests of the files that the run wrote, by name."""
     written = [PREDICTIONS, METRICS, DEAD_LETTERS]
     written += [outputs.FORMATS[name].FILE for name in plan.job.formats]
-    return {name: inputs.sha256(plan.folder / name) for name in written}
+    return {name: input_files.sha256(plan.folder / name) for name in written}
 
 
 def table_row(example: Example, prediction: Prediction, correct: bool | None) -> Row:

@@ -17,7 +17,7 @@ import orjson
 
 from nq import folders
 from nq.errors import DamagedError, Error
-from nq.formats import inputs
+from nq.formats import decoding, inputs
 from nq.inference import cores
 from nq.inference.instances import InstanceDiedError, InstancePool
 from nq.inference.scorer import PART_BATCHES, Scorer, score_examples
@@ -175,7 +175,7 @@ class Scoring:
                 yield example, rows
                 continue
             reason = f"example_id {example.example_id} occurs twice; the first record is used"
-            excerpt = example.question[: inputs.EXCERPT_CHARS]
+            excerpt = example.question[: decoding.EXCERPT_CHARS]
             self.duplicates.append(DeadLetter(source, reason, excerpt))
             self._on_windows(len(rows["window_ids"]))
         if count != chunk.examples:
@@ -216,7 +216,7 @@ def read_request(request: Request) -> Iterator[tuple[Source, Example]]:
     """Yields the good records of a request's files; bad ones are dead letters already."""
     left = request.limit
     for index, path in enumerate(request.files, request.first_file):
-        for source, record in inputs.read_records(path, index, limit=left, pages=request.pages):
+        for source, record in decoding.read_records(path, index, limit=left, pages=request.pages):
             if left is not None:
                 left -= 1
             if isinstance(record, Example):

@@ -23,7 +23,7 @@ from nq.evaluation.calibration import (
     error_by_chance,
     expected_calibration_error,
 )
-from nq.formats import inputs
+from nq.formats import input_files, inputs
 from nq.formats.predictions import encode_prediction
 from nq.formats.questions import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
@@ -99,7 +99,7 @@ def tune(
     """
     tuned_model = reader or model
     with contextlib.ExitStack() as stack:
-        paths = stack.enter_context(inputs.input_files([str(file) for file in files]))
+        paths = stack.enter_context(input_files.input_files([str(file) for file in files]))
         job = Job(
             paths,
             model,

@@ -17,7 +17,7 @@ import keras
 from nq import checksums
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import DamagedError
-from nq.formats import inputs
+from nq.formats import decoding
 from nq.formats.predictions import encode_prediction
 from nq.formats.questions import PageFolder
 from nq.inference.batches import Shape
@@ -97,7 +97,7 @@ class HeldOutQuestions:
 
     def _items(self) -> Iterator[Any]:
         for file in self.files:
-            yield from (item for _, item in inputs.read_records(file, pages=self.pages))
+            yield from (item for _, item in decoding.read_records(file, pages=self.pages))
 
     def _windows(self) -> Iterator[tuple[Example, Columns]]:
         for item in self._items():

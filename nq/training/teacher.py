@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from nq.config import DecisionConfig, DistillationConfig, WindowConfig
-from nq.formats import inputs
+from nq.formats import input_files
 from nq.inference.profile import Profile
 from nq.inference.reduction import LOGITS, AllLogits
 from nq.model import checkpoint
@@ -98,7 +98,7 @@ class Teacher:
         files = checkpoint.weight_files(self.folder)
         return {
             "config": checkpoint.load_config(self.folder).to_dict(),
-            "weights": [inputs.sha256(str(path)) for path in files],
+            "weights": [input_files.sha256(str(path)) for path in files],
             "tokenizer": tokenizer_digest(self.translation.target),
             "profile": str(self.profile),
         }

@@ -136,14 +136,14 @@ def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingR
         Error: TensorFlow is not installed, or the output folder is in use, or holds files of others
             or an input.
     """
-    from nq.formats import inputs
+    from nq.formats import input_files, inputs
 
     card = job.card_text()
     others: list[str | Path] = [path for path in (job.card, job.teacher) if path]
     others += job.pages.files if job.pages else ()
     with (
-        inputs.input_files(job.files) as files,
-        inputs.input_files(job.dev) if job.dev else contextlib.nullcontext(()) as dev,
+        input_files.input_files(job.files) as files,
+        input_files.input_files(job.dev) if job.dev else contextlib.nullcontext(()) as dev,
         folders.hold(job.output, folders.TRAINING, (*files, *dev, job.init, *others)),
     ):
         inputs.check_files(files)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from experiments.fuzz import __main__ as fuzz
-from nq.formats import inputs
+from nq.formats import decoding
 
 
 @pytest.mark.slow
@@ -39,15 +39,15 @@ def test_errors_and_lost_records_fail(
         next(records)
         return records
 
-    read_records = inputs.read_records
-    monkeypatch.setattr(inputs, "read_records", without_the_first)
+    read_records = decoding.read_records
+    monkeypatch.setattr(decoding, "read_records", without_the_first)
     assert fuzz.main(command) == 1
     assert "nq: error: 0 errors, 1 records without an outcome" in capsys.readouterr().err
 
     def failing(*arguments: Any) -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr(inputs, "read_records", read_records)
+    monkeypatch.setattr(decoding, "read_records", read_records)
     monkeypatch.setattr(fuzz, "encode_prediction", failing)
     assert fuzz.main(command) == 1
     printed = capsys.readouterr().err

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nq.errors import Error
-from nq.formats import csv_rows, inputs, lines, mrqa, squad
+from nq.formats import csv_rows, decoding, inputs, lines, mrqa, squad
 from nq.formats.containers import container_of
 from nq.formats.limits import RecordLimits
 from nq.records import DeadLetter, Example
@@ -20,7 +20,7 @@ from tests.nq_records import simplified, write_lines
 
 def read(path: Path, **options: Any) -> list[tuple[int, Example | DeadLetter]]:
     inputs.check_files([str(path)])
-    return [(source.line, item) for source, item in inputs.read_records(str(path), **options)]
+    return [(source.line, item) for source, item in decoding.read_records(str(path), **options)]
 
 
 def ids(path: Path, **options: Any) -> list[tuple[int, int | str]]:
@@ -52,8 +52,8 @@ def test_a_squad_file_is_known_by_its_fields(
     assert isinstance(first, Example) and isinstance(last, Example)
     assert (first.title, first.answers, last.answers) == ("Skerry Point", ("1986",), ())
     assert last.annotations is not None and last.annotations[0].long is None
-    assert inputs.count_records(str(path)) == 3
-    assert inputs.count_records(str(path), 2) == 2
+    assert decoding.count_records(str(path)) == 3
+    assert decoding.count_records(str(path), 2) == 2
 
 
 def test_an_mrqa_file_is_known_by_its_fields(tmp_path: Path) -> None:

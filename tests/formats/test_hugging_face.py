@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from nq.commands.preprocess import main
 from nq.config import WindowConfig
-from nq.formats import inputs
+from nq.formats import decoding, input_files
 from nq.formats.fields import RecordError
 from nq.formats.predictions import encode_prediction
 from nq.preprocess.prepare import Request, prepare
@@ -41,11 +41,11 @@ N_ROWS = 23
 
 
 def make_row(number: int = 7) -> Row:
-    return row(inputs.decode_example(to_line(nq_records.v1(number, words=3))))
+    return row(decoding.decode_example(to_line(nq_records.v1(number, words=3))))
 
 
 def read(path: Path, **options: Any) -> list[Example | DeadLetter]:
-    return [item for _, item in inputs.read_records(str(path), **options)]
+    return [item for _, item in decoding.read_records(str(path), **options)]
 
 
 def examples(path: Path, **options: Any) -> list[Example]:
@@ -115,11 +115,11 @@ def test_lists_of_objects_and_json_lines_are_read(tmp_path: Path) -> None:
 def test_parquet_is_detected_by_its_first_bytes(parquet_file: Path, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(parquet_file.read_bytes())
     write_lines(tmp_path / "b.parquet", [nq_records.simplified(99)])
-    files = inputs.find_files([str(tmp_path), f"{parquet_file.parent}/*.parquet"])
+    files = input_files.find_files([str(tmp_path), f"{parquet_file.parent}/*.parquet"])
     assert [Path(f).name for f in files] == ["a.jsonl", "b.parquet", "a.parquet"]
     numbers = [e.example_id for f in files for e in examples(Path(f))]
     assert numbers == [*range(N_ROWS), 99, *range(N_ROWS)]
-    assert [inputs.count_records(f) for f in files] == [N_ROWS, 1, N_ROWS]
+    assert [decoding.count_records(f) for f in files] == [N_ROWS, 1, N_ROWS]
 
 
 @pytest.mark.parametrize("limit", [None, 0, 1, 5, 12, N_ROWS, 99])
@@ -129,18 +129,18 @@ def test_shares_and_limit_cover_every_row_once(
 ) -> None:
     numbers = list(range(N_ROWS))[:limit]
     for i in range(n):
-        records = list(inputs.read_records(str(parquet_file), 3, (i, n), limit))
+        records = list(decoding.read_records(str(parquet_file), 3, (i, n), limit))
         assert [e.example_id for _, e in records if isinstance(e, Example)] == numbers[i::n]
         assert [source.line for source, _ in records] == [k + 1 for k in numbers[i::n]]
         assert {source.file_index for source, _ in records} <= {3}
-    assert inputs.count_records(str(parquet_file), limit) == len(numbers)
+    assert decoding.count_records(str(parquet_file), limit) == len(numbers)
 
 
 def test_windows_of_rows_and_of_lines_are_equal(tmp_path: Path) -> None:
     vocab = str(nq_records.write_vocab(tmp_path))
     records = [nq_records.v1(i) for i in range(7)]
     lines = write_lines(tmp_path / "a.jsonl", records)
-    rows = [row(inputs.decode_example(to_line(record))) for record in records]
+    rows = [row(decoding.decode_example(to_line(record))) for record in records]
     parquet = write(tmp_path / "b.parquet", rows)
     windows = WindowConfig(max_seq_length=64, max_query_length=16, doc_stride=16)
     prepared = [
@@ -235,7 +235,7 @@ def test_only_the_rows_of_a_damaged_row_group_are_lost(parquet_file: Path, tmp_p
     path = tmp_path / "a.parquet"
     path.write_bytes(data)
     for n in (1, 3):
-        records = [x for i in range(n) for x in inputs.read_records(str(path), share=(i, n))]
+        records = [x for i in range(n) for x in decoding.read_records(str(path), share=(i, n))]
         bad = sorted(source.line for source, item in records if isinstance(item, DeadLetter))
         assert sorted(source.line for source, _ in records) == list(range(1, N_ROWS + 1))
         assert bad == [6, 7, 8, 9, 10]
@@ -310,4 +310,4 @@ def test_a_document_that_is_not_an_object_is_a_record_error() -> None:
     values: tuple[Any, ...] = ("text", 3, [], None, {})
     for value in values:
         with pytest.raises(RecordError):
-            inputs.decode_example(to_line(make_row() | {"document": value}))
+            decoding.decode_example(to_line(make_row() | {"document": value}))

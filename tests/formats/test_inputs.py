@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nq.config import COMPAT_MODES, WindowConfig
-from nq.formats import inputs
+from nq.formats import decoding, input_files, inputs
 from nq.formats.fields import RecordError
 from nq.preprocess.features import features, training_features
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -30,7 +30,7 @@ DIALECTS = [nq_records.simplified, nq_records.v1]
 
 
 def hugging_face(**options: Any) -> Record:
-    return row(inputs.decode_example(to_line(nq_records.v1(**options))))
+    return row(decoding.decode_example(to_line(nq_records.v1(**options))))
 
 
 each_dialect = pytest.mark.parametrize("make", DIALECTS)
@@ -38,7 +38,7 @@ Make = Callable[..., Record]
 
 
 def read(path: Path, **options: Any) -> list[Example | DeadLetter]:
-    return [item for _, item in inputs.read_records(str(path), **options)]
+    return [item for _, item in decoding.read_records(str(path), **options)]
 
 
 def ids(path: Path, **options: Any) -> list[int | str]:
@@ -47,7 +47,7 @@ def ids(path: Path, **options: Any) -> list[int | str]:
 
 def reason(record: object) -> str:
     with pytest.raises(RecordError) as caught:
-        inputs.decode_example(record if isinstance(record, bytes) else to_line(record))
+        decoding.decode_example(record if isinstance(record, bytes) else to_line(record))
     return str(caught.value)
 
 
@@ -56,7 +56,7 @@ def reason(record: object) -> str:
 
 @each_dialect
 def test_every_field_is_read(make: Make) -> None:
-    example = inputs.decode_example(to_line(make(number=-5, words=3)))
+    example = decoding.decode_example(to_line(make(number=-5, words=3)))
     assert example.example_id == -5
     assert example.question == "who first walked on the moon"
     assert example.title == "Moon"
@@ -76,21 +76,21 @@ def test_every_field_is_read(make: Make) -> None:
 
 
 def test_only_v1_has_token_bytes() -> None:
-    example = inputs.decode_example(to_line(nq_records.v1(words=1)))
+    example = decoding.decode_example(to_line(nq_records.v1(words=1)))
     assert example.token_bytes is not None
     assert np.array_equal(example.token_bytes[:2], [[0, 4], [5, 9]])
     assert example.token_bytes.dtype == np.int64
-    assert inputs.decode_example(to_line(nq_records.simplified())).token_bytes is None
+    assert decoding.decode_example(to_line(nq_records.simplified())).token_bytes is None
     record = nq_records.v1()
     for token in record["document_tokens"]:
         del token["start_byte"], token["end_byte"]
-    assert inputs.decode_example(to_line(record)).token_bytes is None
+    assert decoding.decode_example(to_line(record)).token_bytes is None
 
 
 def test_simplified_text_is_split_at_single_spaces_only() -> None:
     record = nq_records.simplified() | {"document_text": "<P> a  b\u00a0c\u202fd\te <3 </P>"}
     record |= {"long_answer_candidates": [], "annotations": None}
-    example = inputs.decode_example(to_line(record))
+    example = decoding.decode_example(to_line(record))
     assert example.tokens == ["<P>", "a", "", "b\u00a0c\u202fd\te", "<3", "</P>"]
     assert example.is_html == [True, False, False, False, False, True]
 
@@ -101,7 +101,7 @@ def test_gold_is_optional(make: Make, annotations: object) -> None:
     record = make() | {"annotations": annotations}
     if annotations == "absent":
         del record["annotations"]
-    assert inputs.decode_example(to_line(record)).annotations is None
+    assert decoding.decode_example(to_line(record)).annotations is None
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_gold_is_optional(make: Make, annotations: object) -> None:
 )
 def test_ids_are_read_without_loss(written: int | str, expected: int | str) -> None:
     record = nq_records.simplified() | {"example_id": written}
-    assert inputs.decode_example(to_line(record)).example_id == expected
+    assert decoding.decode_example(to_line(record)).example_id == expected
 
 
 def test_fields_may_be_absent() -> None:
@@ -124,7 +124,7 @@ def test_fields_may_be_absent() -> None:
     del record["annotations"][0]["yes_no_answer"]
     del record["annotations"][0]["long_answer"]["candidate_index"]
     record["annotations"][1]["yes_no_answer"] = "yes"
-    example = inputs.decode_example(to_line(record))
+    example = decoding.decode_example(to_line(record))
     assert example.question == "who first walked on the moon"
     assert example.title == ""
     assert example.candidates[1].top_level
@@ -135,7 +135,7 @@ def test_fields_may_be_absent() -> None:
 
 def test_a_null_document_of_one_dialect_does_not_hide_the_other() -> None:
     record = nq_records.simplified() | {"document_tokens": None}
-    assert inputs.decode_example(to_line(record)).tokens[1] == "Moon"
+    assert decoding.decode_example(to_line(record)).tokens[1] == "Moon"
 
 
 @pytest.mark.skipif(not NATIVE.exists(), reason="needs ../shared/data")
@@ -323,7 +323,7 @@ def test_a_changed_record_is_an_example_or_a_record_error(
             container, key = fields[int(fraction * len(fields))]
             change(container, key, value)
     try:
-        example = inputs.decode_example(to_line(record))
+        example = decoding.decode_example(to_line(record))
     except RecordError as error:
         assert str(error)
         return
@@ -354,7 +354,7 @@ def check_ranges(example: Example) -> None:
 @given(line=st.binary() | st.text().map(str.encode) | anything.map(to_line))
 def test_any_line_is_an_example_or_a_record_error(line: bytes) -> None:
     with pytest.raises(RecordError):
-        inputs.decode_example(line)
+        decoding.decode_example(line)
 
 
 # --- files --------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ def test_bom_line_ends_and_blank_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     good = to_line(nq_records.simplified())
     path.write_bytes(b"\xef\xbb\xbf" + good + b"\r\n\r\n  \t\n" + good + b"\n\n" + good)
-    lines = [(source.line, item) for source, item in inputs.read_records(str(path), 3)]
+    lines = [(source.line, item) for source, item in decoding.read_records(str(path), 3)]
     assert [line for line, _ in lines] == [1, 4, 6]
     assert all(isinstance(item, Example) for _, item in lines)
 
@@ -426,7 +426,7 @@ def test_a_dead_letter_has_an_excerpt(tmp_path: Path) -> None:
     (letter,) = read(path)
     assert isinstance(letter, DeadLetter)
     assert letter.record.startswith('["\\xffüüü')
-    assert len(letter.record) == inputs.EXCERPT_CHARS
+    assert len(letter.record) == decoding.EXCERPT_CHARS
 
 
 def test_find_files(tmp_path: Path) -> None:
@@ -436,7 +436,7 @@ def test_find_files(tmp_path: Path) -> None:
     (tmp_path / "sub.jsonl").mkdir()
 
     def find(*patterns: str) -> list[str]:
-        return [Path(p).name for p in inputs.find_files([str(tmp_path / p) for p in patterns])]
+        return [Path(p).name for p in input_files.find_files([str(tmp_path / p) for p in patterns])]
 
     assert find("") == ["[x].jsonl", "a.jsonl.gz", "b.jsonl", "c.json"]
     assert find("b.jsonl", "*.jsonl*") == ["b.jsonl", "[x].jsonl", "a.jsonl.gz"]
@@ -452,19 +452,19 @@ def test_find_files(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"sub.jsonl has no file ending in .jsonl, "):
         find("sub.jsonl")
     with pytest.raises(ValueError, match=r"/dev/null is no file, folder or pipe; .* or give - for"):
-        inputs.find_files(["/dev/null"])
+        input_files.find_files(["/dev/null"])
     with pytest.raises(ValueError, match="found 5 instead of a path; give a str or"):
-        inputs.find_files([tmp_path, 5])  # type: ignore[list-item]
-    assert inputs.find_files(tmp_path / "b.jsonl") == [str(tmp_path / "b.jsonl")]
+        input_files.find_files([tmp_path, 5])  # type: ignore[list-item]
+    assert input_files.find_files(tmp_path / "b.jsonl") == [str(tmp_path / "b.jsonl")]
 
 
 def test_the_digest_of_a_changed_file_is_another(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"1")
-    digest = inputs.sha256(path)
-    assert digest == inputs.sha256(str(path)) == hashlib.sha256(b"1").hexdigest()
+    digest = input_files.sha256(path)
+    assert digest == input_files.sha256(str(path)) == hashlib.sha256(b"1").hexdigest()
     path.write_bytes(b"22")
-    assert inputs.sha256(path) == hashlib.sha256(b"22").hexdigest()
+    assert input_files.sha256(path) == hashlib.sha256(b"22").hexdigest()
 
 
 # --- read_examples ------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nq.config import WindowConfig
-from nq.formats import inputs, lines, pages
+from nq.formats import decoding, lines, pages
 from nq.formats.fields import RecordError
 from nq.formats.limits import LIMITS, RecordLimits
 from nq.preprocess import features as features_module
@@ -30,8 +30,8 @@ CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
 ROOT = Path(__file__).parents[2]
 READ_AND_MEASURE = """
 import re, sys
-from nq.formats import inputs
-for source, item in inputs.read_records(sys.argv[1]):
+from nq.formats import decoding
+for source, item in decoding.read_records(sys.argv[1]):
     print(source.line, getattr(item, "reason", "good"))
 # unlike getrusage, this peak does not begin with that of the process that started this one
 print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
@@ -40,7 +40,7 @@ print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
 
 def outcomes(path: Path, limits: RecordLimits) -> list[str]:
     """Returns the reason of each record, empty for a good one."""
-    items = [item for _, item in inputs.read_records(str(path), limits=limits)]
+    items = [item for _, item in decoding.read_records(str(path), limits=limits)]
     return [item.reason if isinstance(item, DeadLetter) else "" for item in items]
 
 
@@ -81,7 +81,7 @@ def test_the_same_limits_hold_for_every_dialect(tmp_path: Path) -> None:
     [("bytes", 2000, "bytes"), ("values", 400, "JSON values"), ("tokens", 60, "tokens")],
 )
 def test_rows_of_parquet_have_limits(tmp_path: Path, limit: str, value: int, unit: str) -> None:
-    pages = [inputs.decode_example(to_line(nq_records.v1(i, words=50 * i))) for i in (1, 0, 2)]
+    pages = [decoding.decode_example(to_line(nq_records.v1(i, words=50 * i))) for i in (1, 0, 2)]
     path = write(tmp_path / "a.parquet", [row(page) for page in pages])
     reasons = outcomes(path, replace(LIMITS, **{limit: value}))
     assert [bool(reason) for reason in reasons] == [False, False, True]
@@ -89,7 +89,7 @@ def test_rows_of_parquet_have_limits(tmp_path: Path, limit: str, value: int, uni
 
 
 def test_equal_values_of_parquet_are_counted_before_they_are_expanded(tmp_path: Path) -> None:
-    good = row(inputs.decode_example(to_line(nq_records.v1(1))))
+    good = row(decoding.decode_example(to_line(nq_records.v1(1))))
     table = pa.Table.from_pylist([good])
     n = 1 << 20
     lists = pa.ListArray.from_arrays([0, n], pa.repeat(pa.scalar(True), n))
@@ -160,7 +160,7 @@ def test_a_gzip_bomb_takes_little_memory(tmp_path: Path) -> None:
 
 def test_windows_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = load_tokenizer(nq_records.write_vocab(tmp_path))
-    example = inputs.decode_example(to_line(simplified(words=200)))
+    example = decoding.decode_example(to_line(simplified(words=200)))
     n = len(features(example, tokenizer, CONFIG))
     for limit, count in (("windows", n), ("window_pieces", n * CONFIG.max_seq_length)):
         monkeypatch.setattr(features_module, "LIMITS", replace(LIMITS, **{limit: count}))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.formats import inputs
+from nq.formats import decoding
 from nq.formats.fields import RecordError
 from nq.formats.predictions import char_span
 from nq.records import Example, Original, Span, YesNo
@@ -32,7 +32,7 @@ TEXT = st.lists(
 
 
 def decode(**fields: Any) -> Example:
-    return inputs.decode_record({"id": 1, "question": "who", "context": CONTEXT} | fields)
+    return decoding.decode_record({"id": 1, "question": "who", "context": CONTEXT} | fields)
 
 
 def original(example: Example) -> Original:

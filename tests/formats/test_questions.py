@@ -11,7 +11,7 @@ import pytest
 
 from nq.config import WindowConfig
 from nq.errors import Error
-from nq.formats import inputs
+from nq.formats import decoding, inputs
 from nq.formats.fields import RecordError
 from nq.formats.questions import PageFolder, list_pages
 from nq.preprocess.request import Request
@@ -36,7 +36,7 @@ def pages(tmp_path: Path) -> PageFolder:
 
 
 def decode(pages: PageFolder | None, **fields: Any) -> Example:
-    return inputs.decode_record({"id": 1, "question": "when"} | fields, pages=pages)
+    return decoding.decode_record({"id": 1, "question": "when"} | fields, pages=pages)
 
 
 @pytest.mark.parametrize("name", ["tower.html", "tower", " ./tower.html"])

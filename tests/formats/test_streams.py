@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from nq.formats import inputs
+from nq.formats import decoding, input_files, inputs
 from nq.formats.streams import FOLDER_PREFIX, shown
 from tests.nq_records import simplified, to_line
 
@@ -58,23 +58,23 @@ def ids(files: list[str]) -> list[int | str]:
 @pytest.mark.parametrize("data", [LINES, gzip.compress(LINES)])
 @pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}"])
 def test_a_descriptor_of_a_pipe_is_read_twice(data: bytes, name: str, temporary: Path) -> None:
-    with written(data) as pipe, inputs.input_files([name.format(pipe)]) as (path,):
+    with written(data) as pipe, input_files.input_files([name.format(pipe)]) as (path,):
         assert Path(path).read_bytes() == data
         assert Path(path).parent.parent == temporary
         assert shown(path) == "a pipe"
         inputs.check_files([path])
         assert [ids([path]), ids([path])] == [[0, 1, 2]] * 2
-        assert [source.path for source, _ in inputs.read_records(path)] == ["a pipe"] * 3
+        assert [source.path for source, _ in decoding.read_records(path)] == ["a pipe"] * 3
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
 def test_standard_input(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with written(LINES + b"bad") as pipe:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(os.fdopen(pipe, "rb", closefd=False)))
-        with inputs.input_files([name, "-"]) as (path,):
+        with input_files.input_files([name, "-"]) as (path,):
             assert shown(path) == "standard input"
             assert Path(path).name == "stdin"
-            *_, (source, _) = inputs.read_records(path)
+            *_, (source, _) = decoding.read_records(path)
             assert (source.path, source.line) == ("standard input", 4)
 
 
@@ -98,9 +98,9 @@ def test_a_descriptor_of_a_file_is_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(LINES)
     with path.open("rb") as file:
-        assert inputs.find_files([f"/dev/fd/{file.fileno()}"]) == [str(path)]
+        assert input_files.find_files([f"/dev/fd/{file.fileno()}"]) == [str(path)]
         path.unlink()  # as a shell does with a here-document
-        with inputs.input_files([f"/dev/fd/{file.fileno()}"]) as (copy,):
+        with input_files.input_files([f"/dev/fd/{file.fileno()}"]) as (copy,):
             assert Path(copy).read_bytes() == LINES
 
 
@@ -116,9 +116,9 @@ def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ):
         ids([f"/dev/fd/{pipe}"])
     with pytest.raises(ValueError, match="standard input is no file; save the records to a file"):
-        inputs.find_files("-")
+        input_files.find_files("-")
     with pytest.raises(ValueError, match="/dev/zero is no file, folder or pipe"):
-        inputs.find_files("/dev/zero")
+        input_files.find_files("/dev/zero")
     monkeypatch.setattr("sys.stdin", None)
     with pytest.raises(ValueError, match="standard input is closed: expected records"):
         ids(["-"])
@@ -128,7 +128,7 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl"))
     path.write_bytes(LINES)
     assert shown(path.name) == r"caf\xe9.jsonl"
-    ((source, _), *_) = inputs.read_records(str(path))
+    ((source, _), *_) = decoding.read_records(str(path))
     assert source.path == f"{tmp_path}/caf\\xe9.jsonl"
     assert FOLDER_PREFIX not in source.path
 
@@ -148,7 +148,7 @@ def test_copies_of_killed_processes_are_removed(temporary: Path) -> None:
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        with written(LINES) as pipe, inputs.input_files([f"/dev/fd/{pipe}"]) as (path,):
+        with written(LINES) as pipe, input_files.input_files([f"/dev/fd/{pipe}"]) as (path,):
             assert Path(path).read_bytes() == LINES
             assert not killed.exists() and in_use.exists() and new.exists()
         process.communicate()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from nq.config import WindowConfig
-from nq.formats import inputs
+from nq.formats import decoding
 from nq.formats.tfrecord import (
     TARGETS,
     decode_records,
@@ -182,7 +182,7 @@ def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def encode(vocab: Path, compat: str, training: bool) -> tuple[Features, Sequence[bytes]]:
     """Returns the features and records of a page."""
     config = WindowConfig(**CONFIG.to_dict() | {"compat": compat})
-    example = inputs.decode_example(nq_records.to_line(nq_records.simplified()))
+    example = decoding.decode_example(nq_records.to_line(nq_records.simplified()))
     tokenizer = load_tokenizer(vocab, compat)
     if training:
         encoded = training_features(example, tokenizer, config, negatives=1.0, seed=1)

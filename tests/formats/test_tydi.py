@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nq.config import WindowConfig
-from nq.formats import inputs, tydi
+from nq.formats import decoding, tydi
 from nq.formats.fields import RecordError
 from nq.formats.pages import page_from_record
 from nq.formats.predictions import byte_span, encode_prediction
@@ -82,7 +82,7 @@ def make_record() -> Record:
 
 
 def decode(record: Record) -> Example:
-    return inputs.decode_example(to_line(record))
+    return decoding.decode_example(to_line(record))
 
 
 def check_tokens(example: Example, text: str) -> None:
@@ -108,7 +108,7 @@ def test_sample_in_eleven_languages(tmp_path: Path) -> None:
     records = [json.loads(row) for row in gzip.decompress(SAMPLE.read_bytes()).splitlines()]
     assert {r["language"] for r in records} == LANGUAGES
     evaluation, answers = Evaluation(), 0
-    for r, (_, example) in zip(records, inputs.read_records(str(SAMPLE)), strict=True):
+    for r, (_, example) in zip(records, decoding.read_records(str(SAMPLE)), strict=True):
         assert isinstance(example, Example)
         data = r["document_plaintext"].encode()
         check_tokens(example, r["document_plaintext"])
@@ -139,7 +139,7 @@ def test_sample_in_eleven_languages(tmp_path: Path) -> None:
 def test_words_of_the_sample_are_restored_from_their_bytes() -> None:
     for raw in gzip.decompress(SAMPLE.read_bytes()).splitlines():
         encoded = json.loads(raw)
-        example = inputs.decode_example(raw)
+        example = decoding.decode_example(raw)
         assert example.token_bytes is not None
         words = [i for i, html in enumerate(example.is_html) if not html]
         spans = [Span(a, b + 1) for a, b in zip(words[::97], words[2::97], strict=False)]
@@ -271,7 +271,7 @@ def test_bad_records_are_dead_letters(path: str, value: Any, expected: str, tmp_
     file = write_lines(
         tmp_path / "a.jsonl", [make_record(), changed(make_record(), path, value), make_record()]
     )
-    first, letter, last = (item for _, item in inputs.read_records(str(file)))
+    first, letter, last = (item for _, item in decoding.read_records(str(file)))
     assert isinstance(first, Example) and isinstance(last, Example)
     assert isinstance(letter, DeadLetter)
     assert expected in letter.reason

@@ -14,7 +14,7 @@ from apache_beam.testing.util import assert_that, equal_to
 import nq.preprocess.beam
 from nq.config import WindowConfig
 from nq.errors import Error
-from nq.formats import inputs
+from nq.formats import decoding
 from nq.formats.tfrecord_file import read_records
 from nq.preprocess.beam import MakeWindows, ReadQuestions
 from nq.preprocess.beam.runner import parse_options, requested_workers
@@ -77,7 +77,7 @@ def test_questions_are_those_of_the_files(files: list[str]) -> None:
     expected = [
         (source, item.example_id if isinstance(item, Example) else item)
         for index, path in enumerate(files)
-        for source, item in inputs.read_records(path, index)
+        for source, item in decoding.read_records(path, index)
     ]
     for limit, readers in ((None, 1), (None, 3), (9, 1), (9, 2)):
         with beam.Pipeline(options=PipelineOptions(IN_MEMORY)) as pipeline:

@@ -24,7 +24,7 @@ import pytest
 from nq.config import WindowConfig
 from nq.errors import DamagedError, Error
 from nq.folders import MARK, WINDOWS
-from nq.formats import inputs
+from nq.formats import decoding, input_files
 from nq.formats.tfrecord import encode_records
 from nq.formats.tfrecord_file import read_records
 from nq.preprocess import request as request_module
@@ -102,7 +102,7 @@ def expected_records(job_request: Request) -> list[list[bytes]]:
     tokenizer = load_tokenizer(job_request.tokenizer, config.compat)
     records = []
     for index, path in enumerate(job_request.files):
-        for source, item in inputs.read_records(path, index):
+        for source, item in decoding.read_records(path, index):
             if isinstance(item, Example):
                 if training:
                     rows = training_features(item, tokenizer, config, *training)
@@ -179,7 +179,7 @@ def test_training_records(job_request: Request, out: Path) -> None:
 def test_one_worker_writes_the_same_bytes_each_time(tmp_path: Path) -> None:
     for i in range(7):
         write_lines(tmp_path / f"{i}.jsonl", [simplified(i * 10 + j, words=30) for j in range(3)])
-    files = inputs.find_files([str(tmp_path)])
+    files = input_files.find_files([str(tmp_path)])
     job_request = Request(tuple(files), str(nq_records.write_vocab(tmp_path)), CONFIG)
     first, second = (prepare(job_request, tmp_path / name) for name in ("one", "two"))
     assert [s.read_bytes() for s in first.shards] == [s.read_bytes() for s in second.shards]
@@ -414,7 +414,7 @@ def test_each_example_has_the_digest_of_its_record(
     expected = {
         (source.file_index, source.line): example_digest(item)
         for index, path in enumerate(job_request.files)
-        for source, item in inputs.read_records(path, index)
+        for source, item in decoding.read_records(path, index)
         if isinstance(item, Example)
     }
     assert completed.example_digests() == expected

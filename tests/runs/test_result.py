@@ -16,7 +16,7 @@ import pytest
 from nq import extras, folders
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
-from nq.formats import inputs
+from nq.formats import decoding, inputs
 from nq.model.checkpoint import load_settings
 from nq.preprocess.prepare import prepare
 from nq.records import Annotation, Example, Prediction, Span, YesNo
@@ -215,13 +215,13 @@ def test_the_input_is_decoded_twice(
 ) -> None:
     """Once for the windows, and once for the answers; the first one also to see that it is good."""
     calls: list[Any] = []
-    decode = inputs.decode_record
+    decode = decoding.decode_record
 
     def counted(record: Mapping[str, Any], *limits: Any) -> Example:
         calls.append(record["example_id"])
         return decode(record, *limits)
 
-    monkeypatch.setattr(inputs, "decode_record", counted)
+    monkeypatch.setattr(decoding, "decode_record", counted)
     job = make_job(tiny_model, tmp_path, profile)
     prepare_windows(job)  # in this process, in which calls are counted
     assert len(calls) == QUESTIONS

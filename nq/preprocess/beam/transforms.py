@@ -9,7 +9,7 @@ from typing import Any
 import apache_beam as beam
 
 from nq.config import WindowConfig
-from nq.formats import inputs
+from nq.formats import decoding, inputs
 from nq.formats.questions import PageFolder
 from nq.preprocess.beam.groups import encode_group
 from nq.preprocess.local import COUNTERS, serialized_windows
@@ -40,7 +40,7 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
     reader takes every n-th record of a file.
 
     Args:
-        files: paths that every worker can read, in any format of ``nq.formats.inputs``.
+        files: paths that every worker can read, in any format of ``nq.formats.decoding``.
         limit: read at most so many records of all files, in their order.
         readers: workers among which few files are shared; one reads files from start to end.
         first_file: number of the first file in ``Source.file_index``.
@@ -74,7 +74,7 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
             return [None] * len(self.files)
         rest, limits = self.limit, list[int | None]()
         for path in self.files:
-            count = inputs.count_records(path, rest) if rest else 0
+            count = decoding.count_records(path, rest) if rest else 0
             limits.append(count)
             rest -= count
         return limits
@@ -89,7 +89,7 @@ def _read(
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     file, i, n = share
     limit = limits[file]
-    return inputs.read_records(files[file], first_file + file, (i, n), limit, pages=pages)
+    return decoding.read_records(files[file], first_file + file, (i, n), limit, pages=pages)
 
 
 class MakeWindows(beam.PTransform):  # type: ignore[misc]

@@ -1,0 +1,152 @@
+"""Input files: found by name, glob or folder, and checked for changes while they are read."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from nq.errors import Error, check_argument
+from nq.files import file_status
+from nq.formats.streams import is_stream, name_of, shown, spooled
+
+SHARD_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz", ".parquet")
+TIMESTAMP_STEP_NS = 2 * 10**9
+"""The coarsest step of a file system's timestamps (FAT)."""
+
+
+@contextlib.contextmanager
+def input_files(patterns: str | Path | Sequence[str | Path]) -> Iterator[list[str]]:
+    """Finds input files, with copies of standard input and pipes, which exist inside the block.
+
+    Args:
+        patterns: As for ``find_files``; ``-`` is standard input.
+
+    Raises:
+        FileNotFoundError: A pattern matches nothing.
+        ValueError: A pattern is not a path, or a pipe is empty.
+        OSError: A pipe cannot be copied.
+    """
+    with spooled(matching_files(patterns)) as files:
+        yield files
+
+
+def find_files(patterns: str | Path | Sequence[str | Path]) -> list[str]:
+    """Returns the input files that match ``patterns`` (files, globs, folders of shards), in order.
+
+    A file that several patterns match is returned once.
+
+    Raises:
+        FileNotFoundError: A pattern matches nothing.
+        ValueError: A pattern is not a path, or names standard input, a pipe or a device.
+    """
+    files = matching_files(patterns)
+    for path in files:
+        if is_stream(path):
+            raise ValueError(f"{shown(path)} is no file; save the records to a file")
+    return files
+
+
+def matching_files(patterns: str | Path | Sequence[str | Path]) -> list[str]:
+    """Returns what ``find_files`` does, with ``-`` and pipes as they are."""
+    files: dict[Path, str] = {}
+    if isinstance(patterns, str) or not isinstance(patterns, Sequence):
+        patterns = [patterns]
+    for pattern in patterns:
+        for name in _matches(name_of(path_text(pattern))):
+            files.setdefault(Path(name).resolve(), name)
+    return list(files.values())
+
+
+def path_list(name: str, paths: Iterable[str | Path]) -> tuple[str, ...]:
+    """Returns the paths in a list as text.
+
+    Args:
+        name: The name of the argument, for errors.
+        paths: Files, globs or folders.
+
+    Raises:
+        ValueError: It is a single path, not iterable, or empty, or an element is not a path.
+    """
+    several = isinstance(paths, Iterable) and not isinstance(paths, str | bytes | Path)
+    check_argument(several, name, paths, "a list of files, globs or folders")
+    texts = tuple(map(path_text, paths))
+    check_argument(bool(texts), name, paths, "a list with at least one file, glob or folder")
+    return texts
+
+
+def path_text(path: str | Path) -> str:
+    """Returns a path as text.
+
+    Raises:
+        ValueError: ``path`` is neither a ``str`` nor a ``Path``.
+    """
+    if isinstance(path, str | Path):
+        return str(path)
+    raise ValueError(f"found {path!r:.40} instead of a path; give a str or a pathlib.Path")
+
+
+def _matches(pattern: str) -> list[str]:
+    path = Path(pattern)
+    if is_stream(pattern) or path.is_file():
+        return [pattern]
+    if path.is_dir():
+        shards = (p for p in path.iterdir() if p.name.endswith(SHARD_SUFFIXES) and p.is_file())
+        matches = sorted(str(p) for p in shards if not p.name.startswith("."))
+        problem = f"folder {pattern} has no file ending in {', '.join(SHARD_SUFFIXES)}"
+    elif path.exists():
+        raise ValueError(
+            f"{pattern} is no file, folder or pipe; save the records to a file, or give - for "
+            "standard input"
+        )
+    else:
+        matches = sorted(m for m in glob.glob(pattern, recursive=True) if Path(m).is_file())
+        problem = f"no file matches {pattern}"
+    if not matches:
+        raise FileNotFoundError(f"{problem}; give a file, a glob in quotes, or a folder")
+    return matches
+
+
+def sha256(path: str | Path) -> str:
+    """Returns the SHA-256 of a file's bytes; a file is read again only if it may have changed.
+
+    That is the case if its size, time or place on the disk differ, or if its time is so recent that
+    another change may have the same time.
+    """
+    status = file_status(path)
+    *_, modified_ns, changed_ns = status
+    if time.time_ns() - max(modified_ns, changed_ns) < TIMESTAMP_STEP_NS:
+        return _digest(path)
+    return _digest_once(path, status)
+
+
+def _digest(path: str | Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@cache
+def _digest_once(path: str | Path, status: tuple[int, ...]) -> str:
+    return _digest(path)
+
+
+def check_unchanged(digests: Mapping[str, str]) -> None:
+    """Checks that files still have the content that they had when their digests were computed.
+
+    Args:
+        digests: the SHA-256 of each file, by path.
+
+    Raises:
+        Error: A file has another content.
+        OSError: A file cannot be read.
+    """
+    for path, digest in digests.items():
+        if sha256(path) != digest:
+            raise Error(
+                f"{path} has changed since this command began to read it: run the command again "
+                "when the file is complete"
+            )
