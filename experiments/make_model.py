@@ -1,6 +1,6 @@
 """Makes the models ``small`` and ``base`` by their recipes (``experiments.recipes``).
 
-    python -m experiments.make_model --data ../shared/data --models small base
+    python -m experiments.make_model --data ../shared/data --models base small
 
 Every training stage is a run of ``nq train`` that resumes when the same command is started again.
 The result is tuned by ``nq tune`` on the files in ``dev``. It is in ``runs/model/NAME/model``;
@@ -23,6 +23,7 @@ from nq.commands import arguments, terminal
 from nq.commands import train as nq_train
 from nq.commands import tune as nq_tune
 from nq.config import StorageConfig
+from nq.errors import Error
 from nq.files import atomic_write
 from nq.model.runtime import import_tensorflow
 
@@ -47,7 +48,11 @@ def parser() -> argparse.ArgumentParser:
         "--data", type=Path, required=True, metavar="DIR", help="folder with train/ and dev/"
     )
     parser.add_argument(
-        "--models", nargs="+", choices=tuple(RECIPES), default=["small"], help="default: small"
+        "--models",
+        nargs="+",
+        choices=tuple(RECIPES),
+        default=list(RECIPES),
+        help="small is taught by base, which is made before it (default: both)",
     )
     parser.add_argument("--output", type=Path, default=Path("runs/model"), metavar="DIR")
     arguments.add_common(parser)
@@ -62,7 +67,14 @@ def make(args: argparse.Namespace) -> int:
     dev = sorted(map(str, (args.data / "dev").glob("*.jsonl.gz")))
     if not dev:
         raise FileNotFoundError(f"{args.data} has no dev/*.jsonl.gz: give the folder of the data")
-    for name in args.models:
+    names = [name for name in RECIPES if name in args.models]
+    for name in names:
+        for teacher in RECIPES[name].teachers:
+            if teacher not in names and not (args.output / teacher / "model").is_dir():
+                raise Error(
+                    f"{name} is taught by {teacher}: make it too, by --models {teacher} {name}"
+                )
+    for name in names:
         folder = args.output / name
         with folders.hold(folder, MODELS, files):
             if code := _train(RECIPES[name], folder, files):
@@ -73,17 +85,22 @@ def make(args: argparse.Namespace) -> int:
 
 
 def _train(recipe: Recipe, folder: Path, files: Sequence[Path]) -> int:
-    """Trains the stages of a recipe and averages their results; the caller holds the folder."""
+    """Trains the stages of a recipe and stores the last model; the caller holds the folder."""
     model = recipe.start(folder / "start")
     for stage in recipe.stages:
         data = folder / f"{stage.name}.jsonl.gz"
         if not data.is_file():
             write_data(files, stage, data)
         init, model = model, folder / stage.name
+        if stage.start:
+            init = folder / "-".join(stage.start)
+            mean([folder / name for name in stage.start], init, StorageConfig("float32"))
         paths = ["--data", str(data), "--init", str(init), "--output", str(model)]
+        if stage.teacher:
+            paths += ["--teacher", str(folder.parent / stage.teacher / "model")]
         if code := nq_train.main([*paths, *recipe.options.split(), *stage.options.split()]):
             return code
-    mean([folder / name for name in recipe.result], folder / "model", StorageConfig(recipe.store))
+    mean([model], folder / "model", StorageConfig(recipe.store))
     return 0
 
 

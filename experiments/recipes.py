@@ -6,12 +6,13 @@ Each stage is a run of ``nq train`` on records of the training data. A recipe is
 - ``small``: ``wiki`` (all questions on Wikipedia: extraction, and rejection of wrong blocks),
   ``practice`` (the reviews too: extraction, on twice as many questions), ``natural`` (Natural
   Questions and BoolQ: the wording of queries, yes and no), ``reading`` (all questions in short
-  windows: more questions per hour), ``pages`` (other samples, longer pages: rejection of blocks).
+  windows: more questions per hour), ``pages`` (other samples, longer pages: rejection of blocks),
+  ``taught`` (the probabilities of ``base`` on all windows of longer pages).
 - ``base``: ``practice`` (all of Natural Questions and BoolQ, samples of the others) and ``natural``
   (Natural Questions and BoolQ on longer pages).
 
-``small`` is the mean of the weights after the stages natural and pages, since each is better at
-what the other is worse at.
+The stage taught starts with the mean of the weights after natural and pages, since each is better
+at what the other is worse at.
 """
 
 from __future__ import annotations
@@ -67,11 +68,15 @@ class Stage:
         name: of its folder.
         parts: of its training data.
         options: of ``nq train``.
+        start: the stages with the mean of whose weights it starts; by default the one before it.
+        teacher: the recipe whose model teaches it, if any.
     """
 
     name: str
     parts: tuple[Part, ...]
     options: str
+    start: tuple[str, ...] = ()
+    teacher: str | None = None
 
     def records(self, records: Sequence[Record]) -> Iterator[Record]:
         """Yields the records of the stage.
@@ -90,16 +95,19 @@ class Recipe:
     Args:
         start: writes the folder with the pretrained encoder.
         options: of ``nq train`` in all stages.
-        stages: each starts with the weights of the one before it.
-        result: the stages whose weights are averaged.
+        stages: in order; the result is the model of the last one.
         store: type of the stored weights of the model (``nq.config.StorageConfig``).
     """
 
     start: Callable[[Path], Path]
     options: str
     stages: tuple[Stage, ...]
-    result: tuple[str, ...]
     store: str
+
+    @property
+    def teachers(self) -> tuple[str, ...]:
+        """The recipes whose models teach stages."""
+        return tuple(stage.teacher for stage in self.stages if stage.teacher)
 
 
 SMALL = Recipe(
@@ -133,14 +141,21 @@ SMALL = Recipe(
             "--doc-stride 192 --epochs 0.7 --learning-rate 8e-5 --warmup 0.05 --negatives 0.12 "
             "--seed 78",
         ),
+        Stage(
+            "taught",
+            (Part(NATURAL, distractors=8), Part(OTHER_WIKI, sample=4000)),
+            "--doc-stride 192 --epochs 2 --learning-rate 1e-4 --warmup 0.05 --negatives 0.12 "
+            "--seed 79",
+            start=("natural", "pages"),
+            teacher="base",
+        ),
     ),
-    result=("natural", "pages"),
     store="compact",
 )
 BASE = Recipe(
     start=pretrained.mpnet,
-    options="--max-seq-length 256 --doc-stride 192 --dropout 0 --batch-size 16 --layer-decay 0.95 "
-    "--save-every 50",
+    options="--max-seq-length 256 --doc-stride 192 --precision bfloat16 --dropout 0 "
+    "--batch-size 16 --layer-decay 0.95 --save-every 50",
     stages=(
         Stage(
             "practice",
@@ -154,7 +169,7 @@ BASE = Recipe(
             "--seed 78",
         ),
     ),
-    result=("natural",),
     store="int8",
 )
-RECIPES = {"small": SMALL, "base": BASE}
+RECIPES = {"base": BASE, "small": SMALL}
+"""In the order in which they are made: a teacher before its student."""

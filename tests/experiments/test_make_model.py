@@ -42,7 +42,14 @@ def test_nq_train_takes_the_options_of_a_stage(recipe: Recipe, stage: Stage) -> 
     paths = ["--data", "a.jsonl", "--init", "a", "--output", "b"]
     train_parser().parse_args([*paths, *recipe.options.split(), *stage.options.split()])
     assert {s for part in stage.parts for s in part.sources} <= set(SOURCES)
-    assert set(recipe.result) <= {stage.name for stage in recipe.stages}
+    earlier = [other.name for other in recipe.stages[: recipe.stages.index(stage)]]
+    assert set(stage.start) <= set(earlier)
+
+
+def test_teachers_are_made_before_their_students() -> None:
+    names = list(RECIPES)
+    for student, recipe in RECIPES.items():
+        assert all(names.index(name) < names.index(student) for name in recipe.teachers)
 
 
 def test_a_stage_has_the_records_of_its_parts() -> None:
@@ -65,12 +72,12 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
         return Path(shutil.copytree(tiny_model, folder, dirs_exist_ok=True))
 
     sizes = "--max-seq-length 32 --max-query-length 8 --doc-stride 16 --no-track --batch-size 8"
-    stages = tuple(
-        Stage(name, (Part((name,)),), "--epochs 1 --learning-rate 1e-2 --dropout 0")
-        for name in ("nq", "boolq")
-    )
-    tiny = Recipe(start, sizes, stages, ("nq", "boolq"), "float32")
-    monkeypatch.setattr(make_model, "RECIPES", {"small": tiny})
+    options = "--epochs 1 --learning-rate 1e-2 --dropout 0"
+    first, second = (Stage(name, (Part((name,)),), options) for name in ("nq", "boolq"))
+    taught = Stage("taught", (Part(("nq",)),), options, start=("nq", "boolq"), teacher="base")
+    base = Recipe(start, sizes, (first,), "float32")
+    small = Recipe(start, sizes, (first, second, taught), "float32")
+    monkeypatch.setattr(make_model, "RECIPES", {"base": base, "small": small})
     for part in ("train", "dev"):
         (tmp_path / "data" / part).mkdir(parents=True)
         sample = [orjson.loads(line) for line in bundled_sample().read_bytes().splitlines()]
@@ -81,15 +88,18 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
     command = ["--data", str(tmp_path / "data"), "--output", str(tmp_path / "out")]
     folder, made = tmp_path / "out" / "small", []
     for _ in range(2):
-        assert make_model.main(command) == 0
+        assert make_model.main([*command, "--models", "small", "base"]) == 0
         made.append(load_file(folder / "model" / "model.safetensors"))
     capsys.readouterr()
     assert json.loads((folder / "model" / "nq.json").read_text())["decision"]["weights"]
-    stages_made = [load_file(folder / name / "model.safetensors") for name in tiny.result]
+    names = ("nq", "boolq", "nq-boolq", "taught")
+    nq, boolq, mean, last = (load_file(folder / name / "model.safetensors") for name in names)
     for name, values in made[0].items():
         np.testing.assert_array_equal(values, made[1][name])
-        mean = (stages_made[0][name].astype(np.float64) + stages_made[1][name]) / 2
-        np.testing.assert_allclose(values, mean, rtol=1e-6, atol=1e-7)
+        np.testing.assert_array_equal(values, last[name])
+        expected = (nq[name].astype(np.float64) + boolq[name]) / 2
+        np.testing.assert_allclose(mean[name], expected, rtol=1e-6, atol=1e-7)
+    assert any(not np.array_equal(values, mean[name]) for name, values in last.items())
 
 
 def test_the_mean_of_one_model_is_that_model(tiny_model: Path, tmp_path: Path) -> None:
@@ -97,6 +107,19 @@ def test_the_mean_of_one_model_is_that_model(tiny_model: Path, tmp_path: Path) -
     expected = load_file(tiny_model / "model.safetensors")
     for name, values in load_file(tmp_path / "mean" / "model.safetensors").items():
         np.testing.assert_array_equal(values, expected[name])
+
+
+def test_a_student_without_its_teacher_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("train", "dev"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.jsonl.gz").write_bytes(b"")
+    command = ["--data", str(tmp_path), "--output", str(tmp_path / "out"), "--models", "small"]
+    assert make_model.main(command) == 1
+    err = capsys.readouterr().err
+    assert "small is taught by base: make it too, by --models base small" in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("missing", ["train", "dev"])
