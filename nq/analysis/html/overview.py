@@ -82,8 +82,12 @@ def _speed_figures(mine: Mapping[str, Any], other: Mapping[str, Any] | None) -> 
     (_, total), (_, other_total) = (phases(x["time"]) for x in (mine, before))
     speed, other_speed = mine.get("windows_per_s"), before.get("windows_per_s")
     windows = f"{mine['windows']:,} windows" if "windows" in mine else ""
-    limits = [str(x.get("speed_comparable", "")) for x in (mine, before)]
-    reasons = [text.removeprefix("no: ") for text in limits if text.startswith("no")]
+    limits = {"this run": mine, "the other run": before} if other else {"": mine}
+    reasons = [
+        ": ".join(filter(None, (name, text.removeprefix("no: "))))
+        for name, run in limits.items()
+        if (text := str(run.get("speed_comparable", ""))).startswith("no")
+    ]
     ratio = f"{other_total / total:.2f}x as fast" if total and other_total else ""
     note = f"not comparable: {'; '.join(reasons)}" if reasons else ratio
     shown = []

@@ -81,7 +81,7 @@ def test_figures_of_an_earlier_version_may_lack_keys() -> None:
     slow = {**METRICS, "speed_comparable": "no: resumed", "windows_per_s": 3.0}
     compared = figures(readable(METRICS), readable(slow))
     by_name = {figure.name: figure.note for figure in compared}
-    assert by_name["total time"] == "not comparable: resumed"
+    assert by_name["total time"] == "not comparable: the other run: resumed"
     assert by_name["micro-F1"] == "+0.000 against 0.500"
 
 
