@@ -145,7 +145,7 @@ SMALL = Recipe(
             "taught",
             (Part(NATURAL, distractors=8), Part(OTHER_WIKI, sample=4000)),
             "--doc-stride 192 --epochs 2 --learning-rate 1e-4 --warmup 0.05 --negatives 0.12 "
-            "--seed 79",
+            "--seed 79 --teacher-profile mixed+grappler+frozen+buckets",
             start=("natural", "pages"),
             teacher="base",
         ),
