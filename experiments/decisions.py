@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.margin import REMAINDERS, in_half
+from experiments.halves import add_half, in_half
 from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
 from nq.config import DECISION_RULES, DecisionConfig
@@ -49,12 +49,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_model(parser)
     arguments.add_profile(parser)
     arguments.add_limit(parser)
-    parser.add_argument(
-        "--half",
-        choices=[*REMAINDERS, "all"],
-        default="odd",
-        help="examples that are evaluated, by their ids (default: odd)",
-    )
+    add_half(parser, default="odd")
     arguments.add_common(parser)
     return parser
 

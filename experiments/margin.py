@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from experiments.halves import add_half, in_half
 from nq.commands import arguments, terminal
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error
@@ -36,7 +37,6 @@ from nq.records import (
     SCORE_COLUMNS,
     Columns,
     Example,
-    ExampleId,
     IntArray,
     Prediction,
     WindowScores,
@@ -50,7 +50,6 @@ MARGINS = (0.0, 1.0, 2.0, prune.NEAR, 3.0, 5.0)
 DEFAULT_PROFILE = "mixed+grappler+buckets"
 PARTS = ("long", "short", "yes_no")
 F1 = {"long": "long-answer-f1", "short": "short-answer-f1", "micro": "micro_f1"}
-REMAINDERS = {"even": 0, "odd": 1}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -72,12 +71,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="X",
         help="to be compared",
     )
-    parser.add_argument(
-        "--half",
-        choices=(*REMAINDERS, "all"),
-        default="even",
-        help="which examples count, by their ids; all are scored (default: even)",
-    )
+    add_half(parser, default="even")
     parser.add_argument(
         "--profile",
         type=arguments.profile,
@@ -226,15 +220,6 @@ def measure(pages: Iterable[Page], margins: Sequence[float]) -> dict[str, Any]:
             for margin, tally in tallies.items()
         ],
     }
-
-
-def in_half(example_id: ExampleId, half: str) -> bool:
-    """Returns whether an example belongs to a half; ids that are not numbers are in neither.
-
-    >>> in_half(4, "even"), in_half(4, "odd"), in_half("a", "odd"), in_half("a", "all")
-    (True, False, False, True)
-    """
-    return half == "all" or (isinstance(example_id, int) and example_id % 2 == REMAINDERS[half])
 
 
 def read_pages(job: Job, scoring: Scoring, half: str) -> Iterator[Page]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.margin import REMAINDERS, in_half
+from experiments.halves import add_half, in_half
 from experiments.string_match import normalized
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
@@ -48,12 +48,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_profile(parser)
     arguments.add_limit(parser)
     arguments.add_settings(parser, WindowConfig)
-    parser.add_argument(
-        "--half",
-        choices=[*REMAINDERS, "all"],
-        default="even",
-        help="examples that are measured, by their ids (default: even)",
-    )
+    add_half(parser, default="even")
     arguments.add_common(parser)
     return parser
 
