@@ -40,6 +40,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
+def counted(count: int, noun: str) -> str:
+    """Returns a number with its noun, in the plural unless it is one.
+
+    >>> counted(0, "window"), counted(1, "window")
+    ('0 windows', '1 window')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def format_bytes(size: int) -> str:
     """Returns a number of bytes in the largest unit of which it has one.
 

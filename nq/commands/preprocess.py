@@ -15,7 +15,7 @@ from nq.errors import Error
 from nq.model.registry import model_folder
 from nq.report.dead_letters import dead_letter_lines
 from nq.report.unread import unread_line
-from nq.text import visible
+from nq.text import counted, visible
 
 if TYPE_CHECKING:
     from nq.preprocess.store import Prepared
@@ -127,11 +127,11 @@ def to_dict(prepared: Prepared) -> dict[str, Any]:
 
 def summary(prepared: Prepared) -> str:
     """Returns the result as text."""
-    shards = f"{len(prepared.shards)} shard" + ("s" if len(prepared.shards) != 1 else "")
+    shards = counted(len(prepared.shards), "shard")
     made = "reused, made before" if prepared.reused else "made"
     lines = [
-        f"{prepared.examples} examples, {prepared.windows} windows, "
-        f"{prepared.dead_letters} dead letters",
+        f"{counted(prepared.examples, 'example')}, {counted(prepared.windows, 'window')}, "
+        f"{counted(prepared.dead_letters, 'dead letter')}",
         f"{made} in {prepared.seconds:.1f} s: {shards} in {prepared.folder}",
     ]
     if prepared.unread_blocks:

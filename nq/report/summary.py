@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from nq.report.unread import unread_line
 from nq.runs.parity import Parity
 from nq.runs.result import Result, Row
-from nq.text import format_bytes, truncate, visible
+from nq.text import counted, format_bytes, truncate, visible
 
 MIB = 1 << 20
 MARKS = {True: "right", False: "WRONG", None: ""}
@@ -27,8 +27,8 @@ def summary(result: Result, dead_letters: Sequence[str] = ()) -> str:
     lines = [*_table(result), ""] if result.rows else []
     lines.append(
         f"profile {result.profile} ({result.precision} on {result.device}): "
-        f"{result.examples} examples, {result.windows} windows, {result.answered} answered, "
-        f"{result.dead_letters} dead letters"
+        f"{counted(result.examples, 'example')}, {counted(result.windows, 'window')}, "
+        f"{result.answered} answered, {counted(result.dead_letters, 'dead letter')}"
     )
     lines += _scores(result)
     seconds = "   ".join(

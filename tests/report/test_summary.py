@@ -43,7 +43,7 @@ RESULT = Result(
 
 def test_the_figures_of_a_plain_run() -> None:
     assert summary(RESULT).split("\n") == [
-        "profile grappler (float32 on CPU): 3 examples, 20 windows, 2 answered, 1 dead letters",
+        "profile grappler (float32 on CPU): 3 examples, 20 windows, 2 answered, 1 dead letter",
         "long F1 0.500 (best 0.600)   short F1 0.250 (best 0.750)   micro-F1 0.400 (best 0.650)",
         "seconds: load 1.0   predict 2.5   total 3.5   (12.3 windows/s)",
         "preprocessing took 0.8 s beside the other phases; peak memory 5 MiB",
