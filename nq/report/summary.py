@@ -65,16 +65,17 @@ def _notes(result: Result) -> list[str]:
     if "prune" in result.profile.split("+"):  # windows of repeated records are not computed either
         lines.append(f"{result.read_windows} of the windows were computed, the others pruned")
     if result.reader_windows:
-        lines.append(f"{result.reader_windows} windows were read by the reader")
+        lines.append(f"computed by the reader: {counted(result.reader_windows, 'window')}")
     if result.float32_windows:
-        lines.append(f"{result.float32_windows} windows were computed again in float32")
+        lines.append(f"computed again in float32: {counted(result.float32_windows, 'window')}")
     if result.rescored:
-        lines.append(f"{result.rescored} examples with a close decision were rescored in float32")
+        examples = counted(result.rescored, "example")
+        lines.append(f"rescored in float32: {examples} with a close decision")
     if result.parity:
         lines.append(parity_line(result.parity))
     if result.resumed:
         parts = f"; seconds are of all {result.parts} parts" if result.parts > 1 else ""
-        scored = f"resumed: {result.resumed_windows} windows were scored by an earlier run"
+        scored = f"resumed: an earlier run scored {counted(result.resumed_windows, 'window')}"
         lines.append(f"{scored}{parts}")
     if result.not_comparable:
         reasons = ", ".join(result.not_comparable)
@@ -90,10 +91,8 @@ def processes_line(instances: int | None, threads: int | None) -> str:
     """
     if threads is None:
         return ""
-    of_threads = f"{threads} thread{'s' * (threads > 1)}"
-    if instances is None:
-        return of_threads
-    return f"{instances} instance{'s' * (instances > 1)} of {of_threads}"
+    of_threads = counted(threads, "thread")
+    return of_threads if instances is None else f"{counted(instances, 'instance')} of {of_threads}"
 
 
 def _scores(result: Result) -> list[str]:

@@ -65,12 +65,12 @@ def test_the_figures_of_a_plain_run() -> None:
             {"profile": "mixed+prune", "read_windows": 7},
             "7 of the windows were computed, the others pruned",
         ),
-        ({"float32_windows": 4}, "4 windows were computed again in float32"),
-        ({"rescored": 1}, "1 examples with a close decision were rescored in float32"),
-        ({"resumed_windows": 6}, "resumed: 6 windows were scored by an earlier run"),
+        ({"float32_windows": 4}, "computed again in float32: 4 windows"),
+        ({"rescored": 1}, "rescored in float32: 1 example with a close decision"),
+        ({"resumed_windows": 6}, "resumed: an earlier run scored 6 windows"),
         (
             {"resumed_windows": 6, "parts": 3},
-            "resumed: 6 windows were scored by an earlier run; seconds are of all 3 parts",
+            "resumed: an earlier run scored 6 windows; seconds are of all 3 parts",
         ),
         (
             {"not_comparable": ("cached windows", "trials")},
