@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from typing import Any
 from nq.errors import Error
 from nq.extras import DISTRIBUTION, install
 
+NOT_A_REASON = re.compile(rb"I\d{4} |WARNING: All log messages before absl::InitializeLog\(\)")
+"""The beginnings of lines that TensorFlow prints at every start."""
 INSTALL = f"{install('cpu')} (or '{DISTRIBUTION}[gpu]' for an NVIDIA GPU)"
 
 
@@ -102,7 +105,8 @@ def _excluded_from_garbage_collection() -> Iterator[None]:
 def suppressed_stderr() -> Iterator[None]:
     """Discards what the block writes to stderr, from C++ too, unless it fails.
 
-    After an exception other than an interrupt the output is written to stderr.
+    After an exception other than an interrupt the output is written to stderr, without the lines in
+    which TensorFlow describes its start.
     """
     sys.stderr.flush()
     stderr = os.dup(2)
@@ -122,5 +126,6 @@ def suppressed_stderr() -> Iterator[None]:
             os.close(stderr)
             if failed:
                 output.seek(0)
-                while chunk := output.read(1 << 16):
-                    os.write(2, chunk)
+                for line in output:
+                    if not NOT_A_REASON.match(line):
+                        os.write(2, line)
