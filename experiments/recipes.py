@@ -7,7 +7,8 @@ Each stage is a run of ``nq train`` on records of the training data. A recipe is
   ``practice`` (the reviews too: extraction, on twice as many questions), ``natural`` (Natural
   Questions and BoolQ: the wording of queries, yes and no), ``reading`` (all questions in short
   windows: more questions per hour), ``pages`` (other samples, longer pages: rejection of blocks),
-  ``taught`` (the probabilities of ``base`` on all windows of longer pages).
+  ``taught`` (the labels and the probabilities of ``base``, on a sample of the windows of longer
+  pages).
 - ``base``: ``practice`` (all of Natural Questions and BoolQ, samples of the others) and ``natural``
   (Natural Questions and BoolQ on longer pages).
 

@@ -82,10 +82,10 @@ def _speed_figures(mine: Mapping[str, Any], other: Mapping[str, Any] | None) -> 
     (_, total), (_, other_total) = (phases(x["time"]) for x in (mine, before))
     speed, other_speed = mine.get("windows_per_s"), before.get("windows_per_s")
     windows = f"{mine['windows']:,} windows" if "windows" in mine else ""
-    limits = {"this run": mine, "the other run": before} if other else {"": mine}
+    runs = {"this run": mine, "the other run": before} if other else {"": mine}
     reasons = [
         ": ".join(filter(None, (name, text.removeprefix("no: "))))
-        for name, run in limits.items()
+        for name, run in runs.items()
         if (text := str(run.get("speed_comparable", ""))).startswith("no")
     ]
     ratio = f"{other_total / total:.2f}x as fast" if total and other_total else ""
