@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -102,11 +103,20 @@ def _with_profile(job: Job, clock: Clock, cache: bool) -> Job:
 
     check_models(job)
     import_tensorflow(job.threads)
-    with clock.timer(TRIALS):
+    with _held(job.output, job.sources), clock.timer(TRIALS):
         choice, tried = choose_profile(job, cache=cache)
     if tried:
         clock.note("trials of profiles")
     return choice.of(job)
+
+
+def _held(
+    folder: Path | None, inputs: Sequence[str | Path]
+) -> contextlib.AbstractContextManager[None]:
+    """Returns a hold of a run's folder, which is marked before windows are prepared in it."""
+    if folder is None:
+        return contextlib.nullcontext()
+    return folders.hold(folder, folders.RUN, inputs)
 
 
 def _run_files(

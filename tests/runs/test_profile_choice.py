@@ -202,6 +202,15 @@ def test_the_time_of_the_trials_is_a_phase(job: Job) -> None:
 
 
 @pytest.mark.slow
+def test_windows_that_trials_prepare_do_not_make_a_new_output_folder_foreign(
+    job: Job, tmp_path: Path
+) -> None:
+    output = tmp_path / "new"
+    assert run(replace(job, output=output)).folder == output
+    assert not list(output.glob("*.lock"))
+
+
+@pytest.mark.slow
 def test_only_our_own_lines_are_logged(job: Job, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "nq.answer", "--profile", "auto", "--limit", "2", "--json"]
     folders = ["--model", str(job.model), "--root", str(tmp_path), "--no-track"]
