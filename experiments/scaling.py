@@ -119,13 +119,11 @@ def measure(group: Group, rounds: int) -> list[dict[str, Any]]:
     with contextlib.ExitStack() as stack:
         running = []
         for variant in group.variants:
-            some = [
-                stack.enter_context(
-                    units.started(load, workload, cores, units.thread_settings(workload.threads))
-                )
-                for workload, cores in variant.instances
-            ]
-            cores = [unit.receive() for unit in some]
+            some, cores = [], []
+            for workload, own in variant.instances:
+                settings = units.thread_settings(workload.threads)
+                some.append(stack.enter_context(units.started(load, workload, own, settings)))
+                cores.append(some[-1].receive())  # a conversion takes much memory: one at a time
             windows = sum(workload.batch for workload, _ in variant.instances)
             values = {
                 **{"reference": variant is group.variants[0], "windows": windows},
