@@ -56,6 +56,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("nq.config", "nq.errors", "nq.extras", "nq.processor", "nq.records", "nq.text"),
         *("nq.model", "nq.postprocess", "nq.preprocess", "nq.preprocess.tokenizers"),
     ),
+    "nq.planning": (
+        *("nq.config", "nq.errors", "nq.records", "nq.text", "nq.model", "nq.inference"),
+    ),
     "nq.runs": (
         *("nq", "nq.checksums", "nq.config", "nq.errors", "nq.files", "nq.folders"),
         *("nq.processor", "nq.records", "nq.text"),
@@ -88,7 +91,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "nq.interruption",
         *("nq.records", "nq.text", "nq.formats", "nq.preprocess", "nq.model", "nq.training"),
         *("nq.inference", "nq.runs", "nq.tracking", "nq.report", "nq.reader", "nq.analysis"),
-        *("nq.model_setup", "nq.serving"),
+        *("nq.model_setup", "nq.planning", "nq.serving"),
     ),
     "nq.__main__": ("nq.commands",),
     "nq.answer": ("nq.commands",),

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.peers.flops import peaks, window_gflop
+from experiments.peers.flops import peaks
 from experiments.peers.measure import Measured, measure
 from experiments.peers.models import BASELINE, PEERS, Peer
 from experiments.peers.report import Measurement, Report, rows, table
@@ -26,6 +26,7 @@ from nq import folders
 from nq.commands import arguments, terminal
 from nq.config import ModelConfig
 from nq.errors import Error
+from nq.model.flops import window_gflop
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 

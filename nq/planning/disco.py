@@ -19,9 +19,7 @@ def sending_seconds(size: float, bytes_per_s: float, sparsity: float) -> float:
     return size * (1 - sparsity) / bytes_per_s
 
 
-def computing_seconds(
-    flop: float, devices: int, flop_per_s: float, sparsity: float = 0.0
-) -> float:
+def computing_seconds(flop: float, devices: int, flop_per_s: float, sparsity: float = 0.0) -> float:
     """Returns the time to compute a layer: L_comp = C_c (1 - S_comp) / (N C).
 
     A device has 1/N of the input itself, so that sending less by S_comm saves
@@ -52,4 +50,4 @@ def balance(size: float, bytes_per_s: float, flop: float, devices: int, flop_per
     """
     dense = computing_seconds(flop, devices, flop_per_s)
     excess = devices * (sending_seconds(size, bytes_per_s, 0.0) / dense - 1)
-    return max(0.0, excess / (excess + 1)) if excess > 0 else 0.0
+    return excess / (excess + 1) if excess > 0 else 0.0

@@ -7,10 +7,10 @@ and activations are sent once (C_i in place of 2 C_i).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Partition:
 
 
 def always(first: int, end: int) -> bool:
-    """Returns that some layers fit."""
+    """Returns that the layers fit."""
     return True
 
 
@@ -72,41 +72,41 @@ def partition(
             of one device.
 
     Returns:
-        The split; among equal ones one with few stages. ``None`` if there is none.
+        The split; ``None`` if there is none.
 
     >>> partition([1.0, 1.0, 4.0], [0.0, 0.0], devices=2, most_replicas=1).stages
     (Stage(first=0, end=2, replicas=1), Stage(first=2, end=3, replicas=1))
     """
-    n, sums = len(layers), [0.0, *accumulate(layers)]
-    most = min(devices, most_replicas or devices)
-
-    def seconds(first: int, end: int, replicas: int) -> float:
-        """Returns T(i→j, m); infinite if the layers do not fit."""
-        return (sums[end] - sums[first]) / replicas if fits(first, end) else math.inf
-
-    # best[m][j] is A(j, m); cuts[m][j] has i and m' of its last stage
-    best = [[math.inf] * (n + 1) for _ in range(devices + 1)]
-    cuts = [[(0, 0)] * (n + 1) for _ in range(devices + 1)]
+    n, most = len(layers), min(devices, most_replicas or devices)
+    sums, sending = np.cumsum([0.0, *layers]), np.asarray(sends, dtype=float)
+    replicas = np.arange(1, most + 1)
+    best = np.full((devices + 1, n + 1), np.inf)  # A(j, m) is best[m, j]
+    cuts: dict[tuple[int, int], tuple[int, int]] = {}  # i and m' of the last stage
     for end in range(1, n + 1):
-        last = {(i, m): seconds(i, end, m) for i in range(end) for m in range(1, most + 1)}
+        own = np.where([fits(i, end) for i in range(end)], sums[end] - sums[:end], np.inf)
+        last = own[:, None] / replicas  # T(i+1→j, m') is last[i, m' - 1]
         for total in range(1, devices + 1):
             if total <= most and not (split and end == n):
-                best[total][end], cuts[total][end] = last[0, total], (0, total)
-            for i in range(1, end):
-                for own in range(1, min(most, total - 1) + 1):
-                    value = max(best[total - own][i], sends[i - 1], last[i, own])
-                    if value < best[total][end]:
-                        best[total][end], cuts[total][end] = value, (i, own)
-    if math.isinf(best[devices][n]):
-        return None
-    return Partition(_stages(cuts, n, devices), best[devices][n])
+                best[total, end], cuts[total, end] = last[0, total - 1], (0, total)
+            k = min(most, total - 1)
+            if end == 1 or not k:
+                continue
+            before = best[total - replicas[:k], 1:end].T
+            values = np.maximum(np.maximum(before, sending[: end - 1, None]), last[1:, :k])
+            i, m = divmod(int(values.argmin()), k)
+            if values[i, m] < best[total, end]:
+                best[total, end], cuts[total, end] = values[i, m], (i + 1, m + 1)
+    bottleneck = float(best[devices, n])
+    return Partition(_stages(cuts, n, devices), bottleneck) if np.isfinite(bottleneck) else None
 
 
-def _stages(cuts: list[list[tuple[int, int]]], end: int, devices: int) -> tuple[Stage, ...]:
+def _stages(
+    cuts: dict[tuple[int, int], tuple[int, int]], end: int, devices: int
+) -> tuple[Stage, ...]:
     """Returns the stages that the dynamic programme has chosen, from its last one backwards."""
     stages = []
     while end:
-        first, replicas = cuts[devices][end]
+        first, replicas = cuts[devices, end]
         stages.append(Stage(first, end, replicas))
         end, devices = first, devices - replicas
     return tuple(reversed(stages))

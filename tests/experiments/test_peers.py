@@ -1,4 +1,4 @@
-"""Peers: operations of a window, the table, skipped and failed peers, a real tiny run."""
+"""Peers: peaks, the table, skipped and failed peers, a real tiny run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 from experiments.peers import __main__ as command
-from experiments.peers.flops import peaks, window_gflop
+from experiments.peers.flops import peaks
 from experiments.peers.measure import Ready, measure
 from experiments.peers.models import BASELINE, LOADERS, PEERS, Peer, Task, all_logits
 from experiments.peers.report import Measurement, Report, rows, table
-from nq.config import ModelConfig, WindowConfig
+from nq.config import WindowConfig
 from nq.errors import Error
+from nq.model.flops import window_gflop
 from tests.nq_records import simplified, write_lines
 from tests.terminal_output import without_progress
 from tests.tiny_models import SHAPE
@@ -45,20 +46,6 @@ MEASUREMENTS = (
     measurement("other", "int8", "int8", 40.0, 40.0, 40.0),
 )
 PEAKS = {"float32": 400.0, "bfloat16": 1200.0}
-
-
-def test_flops_are_the_sum_of_all_matrix_products() -> None:
-    config, length = ModelConfig(hidden_size=6, num_attention_heads=2, intermediate_size=10), 7
-    width = config.hidden_size // config.num_attention_heads
-    products = [  # rows, inner size, columns, count
-        (length, config.hidden_size, config.hidden_size, 4),
-        (length, config.hidden_size, config.intermediate_size, 1),
-        (length, config.intermediate_size, config.hidden_size, 1),
-        (length, width, length, config.num_attention_heads),
-        (length, length, width, config.num_attention_heads),
-    ]
-    layer = sum(2 * a * b * c * n for a, b, c, n in products)
-    assert window_gflop(config, length) == pytest.approx(config.num_hidden_layers * layer / 1e9)
 
 
 def test_peaks_are_measured_for_both_types() -> None:

@@ -1,0 +1,137 @@
+"""``nq plan``: predicts a model's speed, memory and cost on devices, whole or split over them."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nq.commands import arguments, terminal
+from nq.commands.parser import Parser
+from nq.text import visible
+
+if TYPE_CHECKING:
+    from nq.planning.records import Group, Workload
+
+log = logging.getLogger(__name__)
+
+TYPES = ("float32", "bfloat16", "float16", "int8")
+WINDOWS_PER_QUESTION = 103
+"""Of whole pages at length 512 and stride 128: docs/benchmarks.md, 20 questions of dev's pages."""
+
+
+def parser() -> Parser:
+    """Returns the parser of the command."""
+    parser = Parser(
+        prog="nq plan",
+        description="Predicts how fast a model is on devices, and whether it fits: on one, copied "
+        "to all, or split over them as a pipeline, within its layers, or both. Ranks the "
+        "possibilities.",
+        examples=(
+            "nq plan --model bert-large --batch 32 --length 512 --devices v100 v100:8 "
+            "--type float16 --questions 7830",
+            "nq plan --batch 16 --length 256 --devices here",
+        ),
+    )
+    parser.add_argument(
+        "--model",
+        default="bundled",
+        metavar="MODEL",
+        help="model folder, name of an installed model, or a shape: bert-base, bert-large, "
+        "rembert, bundled (default: bundled)",
+    )
+    parser.add_argument(
+        "--batch",
+        type=arguments.positive,
+        required=True,
+        metavar="B",
+        help="windows that are computed together, by all devices",
+    )
+    parser.add_argument(
+        "--length", type=arguments.positive, required=True, metavar="L", help="pieces of a window"
+    )
+    parser.add_argument(
+        "--devices",
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="devices to compare: v100, a100, h100, xeon, here (this machine, measured), or a "
+        "TOML file; each with :N for N of them",
+    )
+    parser.add_argument(
+        "--type",
+        choices=TYPES,
+        default=TYPES[0],
+        help=f"compute type (default: {TYPES[0]})",
+    )
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument(
+        "--windows",
+        type=arguments.positive,
+        metavar="N",
+        help="windows of the whole task, for hours and cost",
+    )
+    amount.add_argument(
+        "--questions",
+        type=arguments.positive,
+        metavar="N",
+        help="questions of the whole task, in place of --windows",
+    )
+    parser.add_argument(
+        "--windows-per-question",
+        type=arguments.positive,
+        metavar="N",
+        help=f"windows of a question's page (default: {WINDOWS_PER_QUESTION}, whole pages of "
+        "Wikipedia at length 512 and stride 128)",
+    )
+    arguments.add_common(parser)
+    return parser
+
+
+def plan(args: argparse.Namespace) -> int:
+    """Runs the command; returns 1 if the model fits nowhere."""
+    from nq.planning import models, report, strategies
+    from nq.planning.records import Workload
+
+    config = models.find(args.model)
+    workload = Workload(config, args.batch, args.length, args.type, _windows(args))
+    groups = [group for text in args.devices for group in _groups(text, workload)]
+    rows = dict.fromkeys(row for group in groups for row in strategies.plans(workload, group))
+    ranked = sorted(rows, key=strategies.order)
+    if args.json:
+        values = report.summary(args.model, workload)
+        plans = [report.to_dict(row) for row in ranked]
+        values |= {"plans": plans, "conclusion": report.conclusion(workload, ranked)}
+        terminal.print_json(values)
+    else:
+        print(visible(report.table(args.model, workload, ranked), lines=True))
+    return 0 if ranked[0].fits else terminal.FAILED
+
+
+def _windows(args: argparse.Namespace) -> int | None:
+    """Returns the windows of the whole task."""
+    each = args.windows_per_question
+    if args.questions is None:
+        if each is not None:
+            raise terminal.UsageError("--windows-per-question needs --questions")
+        windows: int | None = args.windows
+        return windows
+    total: int = args.questions * (WINDOWS_PER_QUESTION if each is None else each)
+    return total
+
+
+def _groups(text: str, workload: Workload) -> list[Group]:
+    """Returns the devices of one argument."""
+    from nq.planning import devices, here
+
+    name, count = devices.counted(text)
+    if name != devices.HERE:
+        return devices.find(text)
+    log.info("measuring this machine, which takes some seconds")
+    return [here.measure(workload.config, count, workload.batch, workload.length)]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    return terminal.run(plan, parser(), argv)

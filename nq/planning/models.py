@@ -1,0 +1,45 @@
+"""Models by the name of a shape, besides model folders."""
+
+from __future__ import annotations
+
+import os
+
+from nq.config import ModelConfig
+from nq.errors import Error
+from nq.model.folder import load_config
+from nq.model.registry import model_folder
+
+SHAPES = {
+    "bert-base": ModelConfig(),
+    "bert-large": ModelConfig(
+        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
+    ),
+    "bundled": ModelConfig(hidden_size=384, num_hidden_layers=6, intermediate_size=1536),
+    "rembert": ModelConfig(
+        vocab_size=250300,
+        hidden_size=1152,
+        num_hidden_layers=32,
+        num_attention_heads=18,
+        intermediate_size=4608,
+        embedding_size=256,
+        model_type="rembert",
+    ),
+}
+"""Shapes for which no weights are needed. BERT-Joint is a ``bert-large``."""
+
+
+def find(model: str) -> ModelConfig:
+    """Returns the shape of a model: a name of ``SHAPES``, of an installed model, or a folder.
+
+    Raises:
+        FileNotFoundError, Error: there is no such model.
+        ValueError: its ``config.json`` is damaged or not supported.
+    """
+    if model in SHAPES:
+        return SHAPES[model]
+    try:
+        return load_config(model_folder(model))
+    except (FileNotFoundError, Error) as error:
+        if os.sep in model or os.path.exists(model):  # noqa: PTH110 - false for what is no path
+            raise
+        raise Error(f"{error}; or a shape: {', '.join(SHAPES)}") from error

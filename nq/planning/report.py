@@ -1,0 +1,144 @@
+"""Plans as text and as JSON values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from nq.model.flops import window_gflop
+from nq.planning.costs import units
+from nq.planning.records import Plan, Workload
+from nq.planning.strategies import DATA, SINGLE
+from nq.text import counted, grid
+
+HEAD = (
+    *("strategy", "devices", "split", "micro-batches", "GB each", "s/batch", "windows/s"),
+    *("waiting", "MB moved"),
+)
+TASK = ("hours", "dollars")
+"""Columns that need a number of windows."""
+PREDICTED = "Predicted from the figures of the devices, not measured."
+
+
+def summary(model: str, workload: Workload) -> dict[str, Any]:
+    """Returns what is computed, as JSON values.
+
+    Args:
+        model: its name.
+        workload: its shape, windows and types.
+    """
+    config = workload.config
+    parts = {unit.weights: unit.whole + unit.split for unit in units(config, workload.length)}
+    return {
+        "model": model,
+        "layers": config.num_hidden_layers,
+        "hidden_size": config.hidden_size,
+        "weights": sum(parts.values()),
+        "gflop_per_window": window_gflop(config, workload.length),
+        "batch": workload.batch,
+        "length": workload.length,
+        "type": workload.compute_type,
+        "windows": workload.windows,
+    }
+
+
+def table(model: str, workload: Workload, plans: Sequence[Plan]) -> str:
+    """Returns the plans that fit as a table, then why the others do not, then the conclusion.
+
+    Args:
+        model: its name.
+        workload: what is computed.
+        plans: in their order.
+    """
+    values = summary(model, workload)
+    total = f", {workload.windows:,} windows" if workload.windows else ""
+    lines = [
+        f"{model}: {values['layers']} layers, {values['weights'] / 1e6:.0f} M weights, "
+        f"{values['gflop_per_window']:.1f} GFLOP a window",
+        f"batches of {counted(workload.batch, 'window')} of {workload.length} pieces in "
+        f"{workload.compute_type}{total}",
+        "",
+    ]
+    possible = [plan for plan in plans if plan.fits]
+    if possible:
+        columns = len(HEAD) + (len(TASK) if workload.windows else 0)
+        lines += grid((*HEAD, *TASK)[:columns], [_row(plan)[:columns] for plan in possible])
+        lines.append("")
+    lines += _impossible(plans)
+    return "\n".join([*lines, conclusion(workload, plans), PREDICTED])
+
+
+def _impossible(plans: Sequence[Plan]) -> list[str]:
+    """Returns a line for each reason on a group, with the strategies that it holds for."""
+    strategies: dict[tuple[str, str], list[str]] = {}
+    for plan in plans:
+        if plan.reason:
+            strategies.setdefault((plan.group, plan.reason), []).append(plan.strategy)
+    return [
+        f"not on {group}: {', '.join(names)} ({reason})"
+        for (group, reason), names in strategies.items()
+    ]
+
+
+def _row(plan: Plan) -> tuple[str, ...]:
+    return (
+        plan.strategy,
+        plan.group,
+        split(plan),
+        str(plan.micro_batches),
+        f"{plan.memory_bytes / 1e9:.1f}",
+        f"{plan.batch_s:.3g}",
+        f"{plan.windows_per_s:.4g}",
+        f"{plan.bubble:.0%}",
+        f"{plan.moved_bytes / 1e6:.4g}",
+        "-" if plan.hours is None else f"{plan.hours:.3g}",
+        "-" if plan.cost is None else f"{plan.cost:.2f}",
+    )
+
+
+def split(plan: Plan) -> str:
+    """Returns the split of a plan in words: layers in t parts, s stages with their replicas.
+
+    >>> from nq.planning.partition import Stage
+    >>> split(Plan(tensor=2, stages=(Stage(0, 3), Stage(3, 6))))
+    '2 parts, 2 stages'
+    >>> split(Plan(stages=(Stage(0, 3, 3), Stage(3, 6, 1)))), split(Plan(stages=(Stage(0, 6),)))
+    ('stages of 3+1', '-')
+    """
+    replicas = [stage.replicas for stage in plan.stages]
+    words = [f"{plan.tensor} parts"] if plan.tensor > 1 else []
+    if len(replicas) == 1 and replicas[0] > 1:
+        words.append(f"{replicas[0]} copies")
+    elif max(replicas) > 1:
+        words.append(f"stages of {'+'.join(map(str, replicas))}")
+    elif len(replicas) > 1:
+        words.append(f"{len(replicas)} stages")
+    return ", ".join(words) or "-"
+
+
+def conclusion(workload: Workload, plans: Sequence[Plan]) -> str:
+    """Returns which plan to choose, and why."""
+    best = plans[0]
+    if not best.fits:
+        return "The model fits nowhere: add devices or memory, or choose a smaller model or batch."
+    whole = [plan for plan in plans if plan.fits and plan.strategy in (SINGLE, DATA)]
+    first = f"{best.strategy[0].upper()}{best.strategy[1:]} on {best.group} is the fastest"
+    if best.strategy in (SINGLE, DATA):
+        copies = next((f" Copies: {plan.command}." for plan in whole if plan.command), "")
+        return f"{first}: split only a model that does not fit on one device.{copies}"
+    if whole:
+        return (
+            f"{first} for batches of {counted(workload.batch, 'window')}, although the model fits "
+            "on one device: with larger batches copies of the whole model win."
+        )
+    return f"{first} of what fits: no device holds the whole model."
+
+
+def to_dict(plan: Plan) -> dict[str, Any]:
+    """Returns a plan as JSON values: ``None`` where nothing is predicted."""
+    values = dataclasses.asdict(plan) | {"fits": plan.fits}
+    if not plan.stages:
+        values |= {"memory_bytes": None, "batch_s": None, "bubble": None}
+        values |= {"moved_bytes": None, "windows_per_s": None}
+    return values

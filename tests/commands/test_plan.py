@@ -1,0 +1,163 @@
+"""Tests ``nq plan``: its table, its JSON, and one line for each kind of bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nq.commands.plan import TYPES, WINDOWS_PER_QUESTION, main
+from nq.planning.records import VALUE_BYTES
+
+V100S = ["--model", "bert-large", "--batch", "32", "--length", "512", "--devices", "v100", "v100:8"]
+TINY_DEVICE = """
+[card]
+memory_gb = 0.5
+memory_gb_per_s = 100
+link_gb_per_s = 10
+link_latency_us = 10
+engine_gb = 0.2
+tflops = {float32 = 1}
+sustained = {float32 = 0.5}
+"""
+
+
+def planned(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0
+) -> dict[str, Any]:
+    """Returns what the command prints as JSON."""
+    assert main([*arguments, "--json"]) == code
+    values: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return values
+
+
+def failed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Returns the exit code of a command and the only line that it prints."""
+    try:
+        code = main(arguments)
+    except SystemExit as error:
+        code = int(str(error.code))
+    out, err = capsys.readouterr()
+    assert not out and err.count("\n") == 1 and "Traceback" not in err
+    return code, err
+
+
+def test_types_are_those_that_are_planned() -> None:
+    assert list(TYPES) == list(VALUE_BYTES)
+
+
+def test_the_table_ranks_and_concludes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*V100S, "--type", "float16", "--windows", "1000000"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "bert-large: 24 layers, 335 M weights, 335.0 GFLOP a window"
+    assert lines[1] == "batches of 32 windows of 512 pieces in float16, 1,000,000 windows"
+    head = lines.index(next(line for line in lines if line.startswith("strategy")))
+    assert lines[head + 1].startswith("data parallel        8 x V100")
+    assert sum(line.startswith("single device") for line in lines) == 1  # not once for each group
+    assert lines[-3].startswith("not on 1 x V100: data parallel, pipeline, tensor, tensor x pipe")
+    assert lines[-2].startswith("Data parallel on 8 x V100 is the fastest: split only a model that")
+
+
+def test_json_has_every_strategy_with_its_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    values = planned([*V100S, "--questions", "10"], capsys)
+    assert values["windows"] == 10 * WINDOWS_PER_QUESTION
+    assert values["gflop_per_window"] == pytest.approx(335, rel=0.01)
+    rows = values["plans"]
+    best = rows[0]
+    assert (best["strategy"], best["group"], best["fits"]) == ("data parallel", "8 x V100", True)
+    assert best["windows_per_s"] == pytest.approx(32 / best["batch_s"])
+    assert best["cost"] == pytest.approx(best["hours"] * 8 * 3.06)
+    assert rows == sorted(rows, key=lambda row: (not row["fits"], row["batch_s"] or 0))
+    reasons = [row for row in rows if not row["fits"]]
+    assert all(row["reason"] and row["batch_s"] is None for row in reasons)
+
+
+def test_own_devices_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "devices.toml"
+    path.write_text(TINY_DEVICE, encoding="utf-8")
+    arguments = ["--batch", "4", "--length", "128", "--devices", f"{path}:2"]
+    values = planned(arguments, capsys)
+    assert values["model"] == "bundled"
+    assert {row["group"] for row in values["plans"]} == {"card", "2 x card"}
+    assert all(row["cost"] is None for row in values["plans"])
+
+
+def test_a_folder_is_a_model(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--model", str(tiny_model), "--batch", "4", "--length", "16"]
+    values = planned([*arguments, "--devices", "v100:2"], capsys)
+    assert (values["layers"], values["hidden_size"]) == (2, 8)
+
+
+def test_a_model_that_fits_nowhere_is_told_for_each_strategy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "devices.toml"
+    path.write_text(TINY_DEVICE, encoding="utf-8")
+    arguments = ["--model", "rembert", "--batch", "4", "--length", "128", "--devices", f"{path}:2"]
+    values = planned(arguments, capsys, code=1)
+    assert [row["fits"] for row in values["plans"]] == [False] * 5
+    assert all(row["reason"] for row in values["plans"])
+    assert main(arguments) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2].startswith("The model fits nowhere: ")
+    assert not any(line.startswith("strategy") for line in lines)
+    text = "\n".join(lines)
+    assert "not on card: single device (a device needs" in text
+    assert "has 0.5 GB)" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--batch", "0"], 2, "argument --batch: must be at least 1, got 0"),
+        (["--length", "0"], 2, "argument --length: must be at least 1, got 0"),
+        (["--length", "513"], 1, "513 is beyond the model's 512 positions"),
+        (["--batch", str(10**16)], 1, "expected a whole number from 1 to 1000000000000000"),
+        (["--windows", "0"], 2, "argument --windows: must be at least 1"),
+        (["--windows", "5", "--questions", "5"], 2, "not allowed with argument"),
+        (["--windows-per-question", "5"], 2, "--windows-per-question needs --questions"),
+        (["--questions", str(10**15)], 1, "windows is 103000000000000000: expected"),
+        (["--type", "float8"], 2, "invalid choice: 'float8'"),
+        (["--type", "int8"], 1, "V100 has no FLOP/s for int8: choose --type float32 or float16"),
+        (["--devices", "v1000"], 1, "no device 'v1000' (did you mean 'v100'?)"),
+        (["--devices", "v100:0"], 1, "v100 has the count 0: expected 1 to 64"),
+        (["--devices", "here:1000003"], 1, "expected 1 to 64"),
+        (["--devices", "wrong.toml"], 1, "wrong.toml: [card] memory_gb is 1e+30: expected"),
+        (["--devices", "empty.toml"], 1, "empty.toml has no devices"),
+        (["--model", "bert-lage"], 1, "no model 'bert-lage'"),
+        (["--model", "bert-lage"], 1, "or a shape: bert-base, bert-large, bundled, rembert"),
+        (["--model", "folder"], 1, "no model in folder: expected config.json"),
+        (["--model", "./nowhere"], 1, "no model in nowhere: expected config.json"),
+    ],
+)
+def test_bad_input_is_one_line(
+    options: list[str],
+    code: int,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("empty.toml").touch()
+    Path("wrong.toml").write_text(TINY_DEVICE.replace("0.5\n", "1e30\n", 1), encoding="utf-8")
+    base = {"--batch": "32", "--length": "512", "--devices": "v100", "--model": "bert-large"}
+    given = dict(zip(options[::2], options[1::2], strict=True))
+    arguments = [word for pair in {**base, **given}.items() for word in pair]
+    found, line = failed(arguments, capsys)
+    assert found == code, line
+    assert message in line
+
+
+@pytest.mark.slow
+def test_this_machine_is_measured_and_needs_no_split(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--batch", "8", "--length", "128", "--devices", "here", "--type", "bfloat16"]
+    values = planned(arguments, capsys)
+    best = values["plans"][0]
+    assert best["strategy"] in ("single device", "data parallel")
+    if len(values["plans"]) > 1 and values["plans"][1]["group"] != "1 x here":
+        assert "nq answer --instances" in values["conclusion"]
+    assert best["windows_per_s"] > 0

@@ -1,0 +1,55 @@
+"""The ring collectives against a ring of arrays that is stepped through."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.planning.collectives import Link, Transfer, all_gather, all_reduce, all_to_all, send
+from nq.records import FloatArray
+
+
+def ring_all_reduce(values: list[FloatArray]) -> tuple[list[FloatArray], int, int]:
+    """Returns the sums, the number of steps and the numbers that were sent, over a ring."""
+    p = len(values)
+    parts = [list(np.split(v.copy(), p)) for v in values]
+    sent = 0
+    for add in (True, False):  # reduce-scatter, all-gather
+        for step in range(p - 1):
+            moving = [(i, (i - step + (not add)) % p) for i in range(p)]
+            messages = [(i, k, parts[i][k].copy()) for i, k in moving]
+            for i, k, message in messages:
+                after = (i + 1) % p
+                parts[after][k] = parts[after][k] + message if add else message
+                sent += len(message)
+    return [np.concatenate(own) for own in parts], 2 * (p - 1), sent
+
+
+@given(st.integers(2, 6), st.integers(1, 4))
+def test_all_reduce_costs_what_a_ring_sends(devices: int, size: int) -> None:
+    draw = np.random.default_rng(devices)
+    values = [draw.normal(size=size * devices).astype(np.float32) for _ in range(devices)]
+    sums, steps, sent = ring_all_reduce(values)
+    assert all(np.allclose(own, sum(values), atol=1e-5) for own in sums)
+    cost = all_reduce(size * devices, devices, Link(bytes_per_s=2.0, latency_s=3.0))
+    assert cost.moved_bytes == pytest.approx(sent)
+    assert cost.seconds == pytest.approx(steps * (3.0 + size / 2.0))
+
+
+@given(st.integers(2, 16), st.floats(1, 1e12), st.floats(1, 1e12), st.floats(0, 1))
+def test_all_reduce_is_the_published_equation(p: int, n: float, rate: float, wait: float) -> None:
+    seconds = all_reduce(n, p, Link(rate, wait)).seconds
+    assert seconds == pytest.approx(2 * (p - 1) / p * n / rate + 2 * (p - 1) * wait)
+
+
+def test_one_device_sends_nothing() -> None:
+    link = Link(1.0, 1.0)
+    assert all_reduce(9.0, 1, link) == all_gather(9.0, 1, link) == Transfer()
+    assert all_to_all(9.0, 1, link) == Transfer()
+
+
+def test_another_split_moves_all_but_what_stays() -> None:
+    assert all_to_all(16.0, 4, Link(1.0)) == Transfer(seconds=3.0, moved_bytes=12.0)
+    assert send(3.0, Link(2.0, 1.0)) == Transfer(2.5, 3.0)

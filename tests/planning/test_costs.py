@@ -1,0 +1,88 @@
+"""The costs of a model's parts add up to those of the model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from nq.config import ModelConfig
+from nq.model.flops import window_gflop
+from nq.model.shapes import weight_shapes
+from nq.planning.collectives import Link, all_reduce
+from nq.planning.costs import Costs, units
+from nq.planning.models import SHAPES
+from nq.planning.partition import Stage
+from nq.planning.records import Device, Workload
+
+DEVICE = Device("device", {"float32": 1e13, "float16": 4e13}, 16e9, 9e11, Link(1e11, 1e-5), 1e9)
+ALBERT = ModelConfig(model_type="albert", embedding_size=128, num_hidden_groups=1)
+CONFIGS = {**SHAPES, "albert": ALBERT}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_parts_have_all_weights_and_operations(name: str) -> None:
+    config = CONFIGS[name]
+    parts = units(config, 384)
+    weights = {part.weights: part.whole + part.split for part in parts}
+    assert sum(weights.values()) == sum(map(math.prod, weight_shapes(config).values()))
+    assert len(parts) == config.num_hidden_layers + 2
+    layers = sum(part.flop for part in parts if part.is_layer)
+    assert layers / 1e9 == pytest.approx(window_gflop(config, 384))
+    assert sum(part.flop for part in parts) < 1.02 * layers
+
+
+def test_time_is_that_of_the_operations_in_large_batches() -> None:
+    work = Workload(SHAPES["bert-large"], 32, 512)
+    total = sum(Costs(work, DEVICE, 32).seconds)
+    assert total == pytest.approx(32 * 335e9 / 1e13, rel=0.01)
+
+
+def test_time_is_that_of_reading_the_weights_in_tiny_batches() -> None:
+    work = Workload(SHAPES["bert-large"], 1, 1)
+    layers = [part for part in units(work.config, 1) if part.is_layer]
+    weights = sum(part.whole + part.split for part in layers)
+    total = sum(Costs(work, DEVICE, 1).seconds[1:-1])
+    assert total == pytest.approx(4 * weights / 9e11, rel=0.01)
+
+
+def test_a_tensor_split_divides_the_layers_and_adds_two_all_reduces() -> None:
+    work = Workload(SHAPES["bert-large"], 8, 512, "float16")
+    one, four = Costs(work, DEVICE, 8), Costs(work, DEVICE, 8, tensor=4)
+    exchange = all_reduce(8 * 512 * 1024 * 2, 4, DEVICE.link)
+    assert four.exchange == exchange + exchange
+    assert four.seconds[5] == pytest.approx(one.seconds[5] / 4 + 2 * exchange.seconds)
+    assert four.seconds[0] == one.seconds[0]
+
+
+def test_memory_is_weights_activations_and_engine() -> None:
+    work = Workload(SHAPES["bert-base"], 16, 512)
+    stage = Stage(0, len(units(work.config, 512)))
+    pieces, scores = 16 * 512, 2 * 12 * 512
+    activations = pieces * (2 * 768 + 4 * 768 + scores)
+    weights = sum(map(math.prod, weight_shapes(work.config).values()))
+    expected = 4 * (weights + activations) + 1e9
+    assert Costs(work, DEVICE, 16).stage_bytes(stage) == pytest.approx(expected)
+    half = replace(work, compute_type="float16")
+    assert Costs(half, DEVICE, 16).stage_bytes(stage) == pytest.approx(
+        6 * weights + 2 * activations + 1e9
+    )
+
+
+def test_shared_layers_are_held_once_for_each_stage() -> None:
+    work = Workload(ALBERT, 1, 128)
+    costs = Costs(work, DEVICE, 1)
+    assert costs.stage_bytes(Stage(1, 4)) == costs.stage_bytes(Stage(1, 12))
+
+
+def test_stages_hold_all_weights_together() -> None:
+    work = Workload(SHAPES["bert-large"], 1, 128)
+    costs = Costs(work, replace(DEVICE, engine_bytes=0.0), 1)
+    whole = costs.stage_bytes(Stage(0, 26))
+    parts = costs.stage_bytes(Stage(0, 13)) + costs.stage_bytes(Stage(13, 26))
+    once = costs.stage_bytes(Stage(1, 2)) - 4 * sum(
+        getattr(costs.units[1], name) for name in ("whole", "split")
+    )  # the activations of a stage of several
+    waiting = 2 * work.activation_bytes(1)
+    assert parts - whole == pytest.approx(2 * once - (once - waiting))

@@ -1,0 +1,172 @@
+"""Devices by name and from files; every absurd number is an error in one line."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.errors import Error
+from nq.planning import devices
+from nq.planning.collectives import Link
+
+GOOD = {
+    "memory_gb": "16",
+    "memory_gb_per_s": "900.0",
+    "link_gb_per_s": "150",
+    "link_latency_us": "10",
+    "tflops": "{float32 = 10, float16 = 100}",
+    "sustained": "{float32 = 0.5, float16 = 0.25}",
+}
+
+
+def written(folder: Path, values: dict[str, str], table: str = "gpu") -> Path:
+    path = folder / "devices.toml"
+    lines = [f"[{table}]", *(f"{key} = {value}" for key, value in values.items())]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    more = {"name": '"Card"', "source": '"a shop"', "count": "4", "price_per_hour": "0.5"}
+    (group,) = devices.find(str(written(tmp_path, GOOD | more)))
+    device = group.device
+    assert (device.name, group.count, group.whole, group.threads) == ("Card", 4, device, None)
+    assert device.flop_per_s == {"float32": 5e12, "float16": 2.5e13}
+    assert device.memory_bytes == 16e9
+    assert device.memory_bytes_per_s == 9e11
+    assert device.link == Link(1e9 * 150, 1e-6 * 10)
+    assert device.engine_bytes == 1e9 * devices.ENGINE_GB
+    assert device.price_per_hour == 0.5
+    assert group.name == "4 x Card"
+
+
+def test_a_count_replaces_that_of_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD | {"count": "4"})
+    assert [group.count for group in devices.find(f"{path}:2")] == [2]
+    (plain,) = devices.find(str(written(tmp_path, GOOD)))
+    assert (plain.count, plain.device.name, plain.device.price_per_hour) == (1, "gpu", None)
+
+
+def test_all_tables_of_a_file_are_devices(tmp_path: Path) -> None:
+    first = written(tmp_path, GOOD, "a").read_text("utf-8")
+    second = written(tmp_path, GOOD, "b").read_text("utf-8")
+    path = tmp_path / "both.toml"
+    path.write_text(f"{first}\n{second}", encoding="utf-8")
+    assert [group.device.name for group in devices.load(path)] == ["a", "b"]
+
+
+def test_known_devices_have_sources_and_are_sound() -> None:
+    known = devices.known()
+    assert list(known) == ["v100", "a100", "h100", "xeon"]
+    text = resources.files("nq.planning").joinpath("devices.toml").read_text("utf-8")
+    for name, values in tomllib.loads(text).items():
+        assert values["source"]
+        assert known[name].count == 1
+        speeds = known[name].device.flop_per_s
+        assert all(speeds[kind] >= speeds["float32"] * 0.9 for kind in speeds)
+    v100 = known["v100"].device
+    assert v100.flop_per_s["float32"] == pytest.approx(41.32 * 246.4e9, rel=0.02)
+    assert v100.flop_per_s["float16"] == pytest.approx(148.57 * 246.4e9, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        *(
+            (key, value, f"[gpu] {key} is")
+            for key in ("memory_gb", "memory_gb_per_s", "link_gb_per_s")
+            for value in ("0", "-1", "nan", "inf", "1e30", "true", '"16"', "[]")
+        ),
+        *(("link_latency_us", value, "from 0 to 1e+07") for value in ("-1", "nan", "1e30")),
+        *(("price_per_hour", value, "from 0 to 100000") for value in ("-0.1", "nan", "1e9")),
+        *(("engine_gb", value, "from 0 to 1000") for value in ("-1", "nan", "1e30")),
+        *(("count", value, "a whole number from 1 to 64") for value in ("0", "65", "2.0", "nan")),
+        ("tflops", "{}", "[gpu] tflops is {}: expected numbers for float32, bfloat16"),
+        ("tflops", "10", "[gpu] tflops is 10: expected numbers for"),
+        ("tflops", "{float32 = 0, float16 = 1}", "[gpu] tflops of float32 is 0: expected"),
+        ("tflops", "{float32 = nan, float16 = 1}", "[gpu] tflops of float32 is nan"),
+        ("tflops", "{float32 = 1}", "tflops for float32 and sustained for float32, float16"),
+        ("tflops", "{fp32 = 1}", "unknown key 'fp32'"),
+        ("sustained", "{float32 = 1.5, float16 = 0.5}", "sustained of float32 is 1.5"),
+        ("sustained", "{float32 = 0, float16 = 0.5}", "expected a number from 0.0001 to 1"),
+        ("memry_gb", "16", "unknown key 'memry_gb' (did you mean 'memory_gb'?)"),
+        ("name", "1", "[gpu] name is 1: expected text"),
+    ],
+)
+def test_absurd_values_are_refused(key: str, value: str, message: str, tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD | {key: value})
+    with pytest.raises(ValueError) as error:
+        devices.load(path)
+    assert message in str(error.value)
+    assert str(error.value).startswith(f"{path}: [gpu]")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("key", GOOD)
+def test_missing_values_are_named(key: str, tmp_path: Path) -> None:
+    path = written(tmp_path, {k: v for k, v in GOOD.items() if k != key})
+    with pytest.raises(ValueError, match=rf"\[gpu\] has no {key}: expected memory_gb, "):
+        devices.load(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "has no devices: expected a table"),
+        (b"[gpu", "is not TOML: "),
+        (b"\xff\xfe", "is not TOML: "),
+        (b"memory_gb = 16", "memory_gb is 16: expected a table [memory_gb] for each device"),
+        (b"a = " + b"[" * 5000 + b"]" * 5000, "nested too deeply"),
+        (b"a = " + b"9" * 5000, "is not TOML: "),
+        (b"#" * ((1 << 20) + 1), "expected TOML of at most 1048576"),
+    ],
+)
+def test_what_is_no_file_of_devices_is_refused(
+    content: bytes, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "devices.toml"
+    path.write_bytes(content)
+    with pytest.raises(ValueError) as error:
+        devices.load(path)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("v10", "no device 'v10' (did you mean 'v100'?): expected v100, a100, h100, xeon, here or"),
+        ("nowhere.toml", "no device 'nowhere.toml'"),
+        ("v100:x", "no device 'v100:x' (did you mean 'v100'?)"),
+        ("", "no device ''"),
+        ("x" * 5000, "no device 'xxx"),
+        ("v100\0", "no device 'v100"),
+    ],
+)
+def test_unknown_names_are_refused(text: str, message: str) -> None:
+    with pytest.raises(Error) as error:
+        devices.find(text)
+    assert message in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("text", ["v100:0", "v100:-1", "v100:65", "v100:999999999"])
+def test_absurd_counts_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"v100 has the count .*: expected 1 to 64"):
+        devices.find(text)
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_a_device_or_an_error(text: str) -> None:
+    if os.path.isfile(text):  # noqa: PTH113 - a path of the test's folder
+        return
+    try:
+        groups = devices.find(text)
+    except (Error, ValueError):
+        return
+    assert groups

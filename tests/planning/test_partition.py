@@ -1,0 +1,78 @@
+"""PipeDream's programme against all partitions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.planning.partition import Stage, partition
+
+TIMES = st.lists(st.integers(0, 9), min_size=1, max_size=6)
+
+
+def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """Yields all ways to write a number as a sum of positive ones, in order."""
+    for cuts in itertools.combinations(range(1, total), parts - 1):
+        ends = (0, *cuts, total)
+        yield tuple(b - a for a, b in itertools.pairwise(ends))
+
+
+def everything(layers: int, devices: int) -> Iterator[tuple[Stage, ...]]:
+    """Yields all partitions that use exactly so many devices."""
+    for stages in range(1, min(layers, devices) + 1):
+        for sizes in compositions(layers, stages):
+            starts = [0, *itertools.accumulate(sizes)]
+            for replicas in compositions(devices, stages):
+                yield tuple(Stage(starts[k], starts[k + 1], replicas[k]) for k in range(stages))
+
+
+def bottleneck(stages: tuple[Stage, ...], layers: list[int], sends: list[int]) -> float:
+    """Returns the longest time of a stage or of a message."""
+    computing = [sum(layers[s.first : s.end]) / s.replicas for s in stages]
+    return max([*computing, *(sends[s.end - 1] for s in stages[:-1])])
+
+
+@given(TIMES, st.integers(1, 5), st.integers(1, 5), st.booleans(), st.data())
+def test_the_programme_is_as_good_as_the_best_of_all_partitions(
+    layers: list[int], devices: int, most: int, split: bool, data: st.DataObject
+) -> None:
+    n = len(layers)
+    sends = data.draw(st.lists(st.integers(0, 9), min_size=n - 1, max_size=n - 1))
+    limit = data.draw(st.integers(1, n))
+
+    def fits(first: int, end: int) -> bool:
+        return end - first <= limit
+
+    allowed = [
+        stages
+        for stages in everything(n, devices)
+        if all(s.replicas <= most and fits(s.first, s.end) for s in stages)
+        and not (split and len(stages) == 1)
+    ]
+    best = min((bottleneck(stages, layers, sends) for stages in allowed), default=math.inf)
+    found = partition(layers, sends, devices, most, split, fits)
+    assert (found is None) == math.isinf(best)
+    if found:
+        assert found.stages in allowed
+        assert found.bottleneck_s == best == bottleneck(found.stages, layers, sends)
+
+
+def test_without_limits_copies_of_the_whole_are_the_best() -> None:
+    found = partition([2.0, 1.0, 3.0], [0.5, 0.5], devices=4)
+    assert found is not None
+    assert found.stages == (Stage(0, 3, 4),)
+    assert found.bottleneck_s == 1.5
+
+
+def test_equal_layers_are_divided_equally() -> None:
+    found = partition([1.0] * 24, [0.1] * 23, devices=8, most_replicas=1)
+    assert found is not None
+    assert [stage.end - stage.first for stage in found.stages] == [3] * 8
+
+
+def test_more_devices_than_layers_cannot_be_used_without_replicas() -> None:
+    assert partition([1.0, 1.0], [0.0], devices=3, most_replicas=1) is None

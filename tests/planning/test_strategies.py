@@ -1,0 +1,159 @@
+"""The ranking of strategies: what fits, what wins, and why not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.config import ModelConfig
+from nq.errors import Error
+from nq.planning import strategies
+from nq.planning.collectives import Link
+from nq.planning.costs import Costs, units
+from nq.planning.models import SHAPES
+from nq.planning.partition import Stage
+from nq.planning.pipeline import pipeline_seconds
+from nq.planning.records import Device, Group, Plan, Workload
+from nq.planning.strategies import DATA, PIPELINE, REPLICATED, SINGLE, TENSOR, TENSOR_PIPELINE
+
+DEVICE = Device(
+    "device", {"float32": 1e13, "float16": 4e13}, 16e9, 9e11, Link(1.5e11, 1e-5), 1e9, 3.0
+)
+LARGE = SHAPES["bert-large"]
+ALL = {SINGLE, DATA, PIPELINE, REPLICATED, TENSOR, TENSOR_PIPELINE}
+
+
+def planned(workload: Workload, count: int, device: Device = DEVICE) -> dict[str, Plan]:
+    rows = strategies.plans(workload, Group(device, count, device))
+    assert rows == sorted(rows, key=strategies.order)
+    return {row.strategy: row for row in rows}
+
+
+def test_copies_win_where_the_model_fits() -> None:
+    rows = planned(Workload(LARGE, 64, 512, windows=1000), 8)
+    assert set(rows) == ALL
+    assert next(iter(rows)) == DATA
+    assert all(row.fits for row in rows.values())
+    one, eight = rows[SINGLE], rows[DATA]
+    assert one.batch_s == pytest.approx(8 * eight.batch_s, rel=0.01)
+    assert eight.moved_bytes == 0
+    assert eight.bubble == pytest.approx(0.0)
+    assert one.hours == pytest.approx(16 * one.batch_s / 3600)
+    assert one.cost == pytest.approx(3.0 * 16 * one.batch_s / 3600)
+    assert eight.cost == pytest.approx(8 * 3.0 * 16 * eight.batch_s / 3600)
+
+
+def test_a_model_that_fits_on_no_device_is_split() -> None:
+    small = replace(DEVICE, memory_bytes=2e9)
+    rows = planned(Workload(LARGE, 64, 512), 4, small)
+    assert not rows[SINGLE].fits and not rows[DATA].fits
+    assert "a device needs" in rows[SINGLE].reason and "has 2.0 GB" in rows[SINGLE].reason
+    fitting = [row for row in rows.values() if row.fits]
+    assert {PIPELINE, TENSOR, TENSOR_PIPELINE} <= {row.strategy for row in fitting}
+    assert all(row.memory_bytes <= 2e9 for row in fitting)
+
+
+def test_a_model_that_fits_nowhere_has_reasons_only() -> None:
+    rows = planned(Workload(LARGE, 64, 512), 4, replace(DEVICE, memory_bytes=1e9))
+    assert set(rows) == ALL
+    assert all("a device needs" in row.reason for row in rows.values())
+
+
+def test_heads_that_cannot_be_divided_are_the_reason() -> None:
+    rows = planned(Workload(ModelConfig(), 8, 128), 8)
+    assert rows[TENSOR].reason == "12 attention heads cannot be divided among 8 devices"
+    assert rows[TENSOR_PIPELINE].fits  # 2 or 4 devices can share a layer
+    assert rows[TENSOR_PIPELINE].tensor in (2, 4)
+    odd = replace(ModelConfig(), num_attention_heads=3)
+    assert planned(Workload(odd, 8, 128), 4)[TENSOR_PIPELINE].reason == (
+        "3 attention heads cannot be divided among 2 devices"
+    )
+
+
+@pytest.mark.parametrize(("count", "names"), [(1, ALL - {REPLICATED}), (2, ALL - {REPLICATED})])
+def test_few_devices_have_fewer_strategies(count: int, names: set[str]) -> None:
+    rows = planned(Workload(LARGE, 8, 128), count)
+    assert set(rows) == names
+    assert not rows[TENSOR_PIPELINE].fits
+    assert rows[SINGLE].fits
+    assert rows[PIPELINE].fits == (count > 1)
+
+
+def test_the_time_of_a_pipeline_is_the_equation() -> None:
+    work = Workload(LARGE, 64, 512)
+    found = planned(work, 4)[PIPELINE]
+    costs = Costs(work, DEVICE, 64 // found.micro_batches)
+    stages = [costs.stage_seconds(stage) for stage in found.stages]
+    sending = DEVICE.link.latency_s + work.activation_bytes(costs.windows) / 1.5e11
+    expected = pipeline_seconds([*stages, *[sending] * 3], found.micro_batches)
+    assert found.batch_s == pytest.approx(expected)
+    assert found.moved_bytes == pytest.approx(3 * work.activation_bytes(64))
+    busy = found.micro_batches * sum(stages) / (4 * found.batch_s)
+    assert found.bubble == pytest.approx(1 - busy)
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 512), st.sampled_from(sorted(SHAPES)))
+def test_no_plan_is_faster_than_all_devices_without_waiting(
+    batch: int, count: int, length: int, name: str
+) -> None:
+    work = Workload(SHAPES[name], batch, length)
+    whole = sum(Costs(work, DEVICE, batch).seconds)
+    n_units = len(units(work.config, length))
+    for plan in strategies.plans(work, Group(DEVICE, count, DEVICE)):
+        if not plan.stages:
+            assert plan.reason and math.isinf(plan.batch_s)
+            continue
+        assert plan.batch_s >= whole / plan.devices * (1 - 1e-9)
+        assert -1e-9 <= plan.bubble < 1
+        assert 1 <= plan.micro_batches <= batch
+        assert plan.devices <= count
+        ends = [0, *(stage.end for stage in plan.stages)]
+        assert [stage.first for stage in plan.stages] == ends[:-1]
+        assert ends[-1] == n_units
+
+
+def test_a_type_without_a_figure_is_refused() -> None:
+    with pytest.raises(Error, match="device has no FLOP/s for int8: choose --type float32 or"):
+        planned(Workload(LARGE, 1, 128, "int8"), 2)
+
+
+def test_parts_of_one_machine_come_with_the_command() -> None:
+    group = Group(DEVICE.divided(4), 4, DEVICE, threads=2)
+    rows = {row.strategy: row for row in strategies.plans(Workload(LARGE, 32, 128), group)}
+    assert rows[DATA].command == "nq answer --instances 4 --threads 2"
+    assert rows[SINGLE].memory_bytes > rows[PIPELINE].memory_bytes
+    assert rows[SINGLE].batch_s == pytest.approx(rows[DATA].batch_s, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("batch", 0, "batch is 0: expected a whole number from 1"),
+        ("length", 0, "length is 0: expected a whole number from 1"),
+        ("length", 513, "513 is beyond the model's 512 positions"),
+        ("windows", 0, "windows is 0: expected a whole number from 1"),
+        ("compute_type", "float8", "compute_type is 'float8': expected one of float32"),
+    ],
+)
+def test_absurd_workloads_are_refused(name: str, value: Any, message: str) -> None:
+    values: dict[str, Any] = {"batch": 8, "length": 128, name: value}
+    with pytest.raises(ValueError, match=message):
+        Workload(LARGE, **values)
+
+
+def test_too_many_layers_are_refused() -> None:
+    with pytest.raises(ValueError, match="num_hidden_layers is 257: expected a whole number"):
+        Workload(replace(LARGE, num_hidden_layers=257), 1, 8)
+
+
+def test_stages_of_a_whole_model_are_one() -> None:
+    rows = planned(Workload(LARGE, 8, 128), 2)
+    assert rows[SINGLE].stages == (Stage(0, 26),)
+    assert rows[DATA].stages == (Stage(0, 26, 2),)
+    assert rows[TENSOR].stages == (Stage(0, 26),)
+    assert rows[TENSOR].tensor == rows[TENSOR].devices == 2
