@@ -91,7 +91,7 @@ def _row(plan: Plan) -> tuple[str, ...]:
         f"{plan.batch_s:.3g}",
         f"{plan.windows_per_s:.4g}",
         f"{plan.bubble:.0%}",
-        f"{plan.moved_bytes / 1e6:.4g}",
+        f"{plan.moved_bytes / 1e6:,.0f}",
         "-" if plan.hours is None else f"{plan.hours:.3g}",
         "-" if plan.cost is None else f"{plan.cost:.2f}",
     )

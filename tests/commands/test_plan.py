@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +152,21 @@ def test_bad_input_is_one_line(
     found, line = failed(arguments, capsys)
     assert found == code, line
     assert message in line
+
+
+SESSION = re.compile(r"^\$ nq (plan .*?[^\\])\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_documentation_shows_what_the_command_prints(
+    number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "planning.md").read_text("utf-8")
+    sessions = SESSION.findall(page)
+    assert len(sessions) == 2
+    command, shown = sessions[number]
+    assert main(shlex.split(command.replace("\\\n", ""))[1:]) == 0
+    assert capsys.readouterr().out == shown
 
 
 @pytest.mark.slow
