@@ -14,6 +14,7 @@ from nq.errors import Error
 from nq.inference.cores import available
 from nq.inference.profile import Profile
 from nq.model.flops import layer_flop
+from nq.model.shapes import check_memory
 from nq.planning.collectives import Link
 from nq.planning.devices import ENGINE_GB, HERE
 from nq.planning.records import Device, Group
@@ -43,7 +44,7 @@ def measure(
         length: pieces of a window.
 
     Raises:
-        ValueError: the cores cannot be divided into so many parts.
+        ValueError: the cores cannot be divided into so many parts, or the layers do not fit.
         Error: TensorFlow is not installed, or uses a GPU.
     """
     cores = len(available())
@@ -102,6 +103,7 @@ def encoder_flop_per_s(config: ModelConfig, kind: str, windows: int, length: int
         length: pieces of a window.
 
     Raises:
+        ValueError: the layers do not fit into the memory.
         Error: TensorFlow is not installed, or uses a GPU.
     """
     from nq.model.runtime import import_tensorflow
@@ -122,6 +124,7 @@ def encoder_flop_per_s(config: ModelConfig, kind: str, windows: int, length: int
     layers = min(LAYERS, config.num_hidden_layers)
     groups = min(layers, config.num_hidden_groups)
     few = replace(config, num_hidden_layers=layers, num_hidden_groups=groups, vocab_size=VOCABULARY)
+    check_memory(few)
     profile = Profile.parse(PROFILES[kind])
     network = Network(few, joint.build(few, dtype=profile.policy("CPU")))
     rows = {name: np.ones((windows, length), np.int32) for name in COLUMNS}

@@ -1,0 +1,59 @@
+"""What a plan says in words: the conclusion, and figures that there are not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from nq.planning import devices, report, strategies
+from nq.planning.models import SHAPES
+from nq.planning.records import Device, Group, Workload
+
+LARGE = SHAPES["bert-large"]
+V100 = devices.known()["v100"].device
+
+
+def concluded(workload: Workload, count: int, device: Device = V100) -> str:
+    plans = strategies.plans(workload, Group(device, count, device))
+    text = report.table("bert-large", workload, plans)
+    conclusion = report.conclusion(workload, plans)
+    assert text.endswith(f"\n{conclusion}\n{report.PREDICTED}")
+    return conclusion
+
+
+@pytest.mark.parametrize(
+    ("batch", "memory_gb", "expected"),
+    [
+        (64, 16, "Data parallel on 8 x V100 is the fastest: split only a model that does not fit"),
+        (1, 16, "is the fastest for batches of 1 window, although the model fits on one device"),
+        (64, 2, "is the fastest of what fits: no device holds the whole model."),
+        (64, 1, "The model fits nowhere: add devices or memory, or choose a smaller model"),
+    ],
+)
+def test_the_conclusion_depends_on_what_fits(batch: int, memory_gb: int, expected: str) -> None:
+    device = replace(V100, memory_bytes=1e9 * memory_gb)
+    assert expected in concluded(Workload(LARGE, batch, 512), 8, device)
+
+
+def test_copies_on_this_machine_come_with_the_command() -> None:
+    work, group = Workload(LARGE, 8, 512), Group(V100.divided(2), 2, V100, threads=1)
+    conclusion = report.conclusion(work, strategies.plans(work, group))
+    assert "split only a model that does not fit" in conclusion
+    assert conclusion.endswith("Copies: nq answer --instances 2 --threads 1.")
+
+
+def test_hours_and_dollars_need_a_number_of_windows() -> None:
+    work = Workload(LARGE, 8, 512)
+    plans = strategies.plans(work, Group(V100, 2, V100))
+    assert "hours" not in report.table("bert-large", work, plans)
+    assert "hours" in report.table("bert-large", replace(work, windows=9), plans)
+
+
+def test_json_has_no_infinite_numbers() -> None:
+    work = Workload(LARGE, 8, 512)
+    plans = strategies.plans(work, Group(V100, 1, V100))
+    values = [report.to_dict(plan) for plan in plans]
+    assert json.loads(json.dumps(values, allow_nan=False))[0]["fits"]
+    assert [value["batch_s"] is None for value in values] == [False, True, True, True, True]
