@@ -12,6 +12,7 @@ from nq.planning.costs import Costs, units
 from nq.planning.partition import Stage, partition
 from nq.planning.pipeline import MICRO_BATCHES_PER_STAGE, Station, flow_seconds
 from nq.planning.records import Device, Group, Plan, Workload
+from nq.text import counted
 
 SINGLE, DATA, PIPELINE = "single device", "data parallel", "pipeline"
 REPLICATED, TENSOR, TENSOR_PIPELINE = "replicated pipeline", "tensor", "tensor x pipeline"
@@ -99,11 +100,11 @@ def indivisible(workload: Workload, tensor: int) -> str:
     """Returns why a layer cannot be divided among so many devices; empty if it can."""
     config = workload.config
     for count, noun in (
-        (config.num_attention_heads, "attention heads"),
-        (config.intermediate_size, "inner units of a layer"),
+        (config.num_attention_heads, "attention head"),
+        (config.intermediate_size, "inner unit"),
     ):
         if count % tensor:
-            return f"{count} {noun} cannot be divided among {tensor} devices"
+            return f"{counted(count, noun)} cannot be divided among {tensor} devices"
     return ""
 
 
