@@ -1,0 +1,185 @@
+"""Whether a run loses too much micro-F1 against another run of the same questions.
+
+    F1 = 2 * correct / (predicted + gold),  over the long and the short answers of all questions
+    loss = 1 - F1 of the run / F1 of the other run
+
+A loss of 0.02 is 2 % of the other run's micro-F1; a gain is negative. Its interval is a bootstrap
+of pairs: all Q questions are drawn Q times with replacement, both runs are scored on the same draw,
+and the ends are percentiles of the losses of many draws. It is narrower than a difference of two
+separate intervals, since questions that are hard for one run are mostly hard for the other too.
+
+Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap, section 13.3 (the percentile
+interval); Koehn 2004, Statistical Significance Tests for Machine Translation Evaluation, section 4
+(both systems on the same draws).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from nq.evaluation.labels import ExampleId, Label
+from nq.evaluation.nq_eval import Gold, decisions
+
+LEVEL, RESAMPLES = 0.9, 2000
+BATCH_ITEMS = 1_000_000
+"""Questions that are drawn at once, which bounds the memory."""
+PASSED, FAILED, UNDECIDED = "passed", "failed", "undecided"
+
+Counts = tuple[int, int, int]
+"""Of one question, how many of its two answers are correct, are predicted, and have gold."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeLoss:
+    """The micro-F1 that a run loses, as a share of the other run's micro-F1.
+
+    Args:
+        micro_f1: of the run.
+        other_micro_f1: of the other run.
+        loss: ``1 - micro_f1 / other_micro_f1``.
+        low, high: ends of its interval.
+        questions: number of questions with gold.
+    """
+
+    micro_f1: float
+    other_micro_f1: float
+    loss: float
+    low: float
+    high: float
+    questions: int
+
+    def verdict(self, max_loss: float) -> str:
+        """Returns whether the loss is at most ``max_loss``, as far as the interval tells.
+
+        >>> loss = RelativeLoss(0.48, 0.5, loss=0.04, low=0.01, high=0.07, questions=100)
+        >>> [loss.verdict(max_loss) for max_loss in (0.07, 0.04, 0.01, 0.005)]
+        ['passed', 'undecided', 'undecided', 'failed']
+        """
+        if self.high <= max_loss:
+            return PASSED
+        return FAILED if self.low > max_loss else UNDECIDED
+
+    @property
+    def interval(self) -> str:
+        """The interval in words."""
+        return f"{LEVEL:.0%}: {self.low:.1%} to {self.high:.1%}"
+
+    def __str__(self) -> str:
+        scores = f"micro-F1 {self.micro_f1:.4f} against {self.other_micro_f1:.4f}"
+        return f"{scores}, relative loss {self.loss:.1%} [{self.interval}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A relative loss and how much of it is accepted.
+
+    Args:
+        loss: what was measured.
+        max_loss: the largest relative loss that is accepted; ``None`` if any is.
+    """
+
+    loss: RelativeLoss
+    max_loss: float | None = None
+
+    @property
+    def verdict(self) -> str | None:
+        """``passed``, ``failed`` or ``undecided``; ``None`` without a largest loss."""
+        return None if self.max_loss is None else self.loss.verdict(self.max_loss)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all figures as JSON values."""
+        return {**asdict(self.loss), "max_loss": self.max_loss, "verdict": self.verdict}
+
+    def __str__(self) -> str:
+        if self.max_loss is None:
+            return str(self.loss)
+        return f"{self.loss}, at most {100 * self.max_loss:.3g}% allowed: {self.verdict}"
+
+
+def question_counts(gold: Gold, predictions: Mapping[ExampleId, Label]) -> list[Counts]:
+    """Returns what each question adds to the sums of micro-F1, for which one annotator is enough.
+
+    Args:
+        gold: the labels of the annotators, by example id.
+        predictions: a label for each example of ``gold``.
+
+    Returns:
+        ``[Q]`` counts, in the order of ``gold``.
+    """
+    long, short = decisions(
+        gold, predictions, long_non_null_threshold=1, short_non_null_threshold=1
+    )
+    return [
+        (one.correct + two.correct, one.predicted + two.predicted, one.has_gold + two.has_gold)
+        for one, two in zip(long, short, strict=True)
+    ]
+
+
+def relative_loss(mine: Sequence[Counts], others: Sequence[Counts]) -> RelativeLoss:
+    """Returns the relative loss of micro-F1 with its interval, which is the same each time.
+
+    A draw of questions in which the other run has no correct answer has the loss 0, since nothing
+    can be lost there.
+
+    Args:
+        mine: ``[Q]`` counts of the run, by question.
+        others: ``[Q]`` those of the other run, in the same order.
+
+    Raises:
+        ValueError: there are fewer than two questions, or the other run has a micro-F1 of 0.
+
+    >>> wrong, right = (0, 1, 1), (1, 1, 1)
+    >>> one = relative_loss([right] * 8 + [wrong] * 2, [right] * 9 + [wrong])
+    >>> one.micro_f1, one.other_micro_f1, round(one.loss, 3), one.low
+    (0.8, 0.9, 0.111, 0.0)
+    """
+    if len(mine) < 2:
+        raise ValueError(
+            f"a relative loss of micro-F1 needs two questions with annotations, found {len(mine)}"
+        )
+    f1, other_f1 = _micro_f1(mine), _micro_f1(others)
+    if not other_f1:
+        raise ValueError(
+            "the micro-F1 of the other run is 0, so that no loss is relative to it: compare with a "
+            "run that answers a question correctly"
+        )
+    from scipy.stats import bootstrap
+
+    result = bootstrap(
+        (*_columns(mine), *_columns(others)),
+        _losses,
+        paired=True,
+        vectorized=True,
+        n_resamples=RESAMPLES,
+        batch=max(1, BATCH_ITEMS // len(mine)),
+        confidence_level=LEVEL,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    )
+    low, high = map(float, result.confidence_interval)
+    return RelativeLoss(f1, other_f1, 1 - f1 / other_f1, low, high, len(mine))
+
+
+def _micro_f1(counts: Sequence[Counts]) -> float:
+    correct, items = (int(column.sum()) for column in _columns(counts))
+    return 2 * correct / items if items else 0.0
+
+
+def _columns(counts: Sequence[Counts]) -> tuple[Any, Any]:
+    """Returns ``[Q]`` correct answers, and ``[Q]`` answers of prediction and gold together."""
+    correct, predicted, gold = np.asarray(counts, np.int64).T
+    return correct, predicted + gold
+
+
+def _losses(correct: Any, items: Any, other_correct: Any, other_items: Any, axis: int) -> Any:
+    """Returns the loss of each draw; the arguments are ``_columns`` of the draws, by ``axis``."""
+    sums = (column.sum(axis=axis) for column in (correct, items, other_correct, other_items))
+    correct, items, other_correct, other_items = sums
+    # (2 c / n) / (2 c' / n'); where c' is above 0, so is the gold in n
+    numerator, denominator = correct * other_items, items * other_correct
+    ones = np.ones(np.shape(denominator))
+    return 1 - np.divide(numerator, denominator, out=ones, where=denominator > 0)

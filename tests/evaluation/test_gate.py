@@ -1,0 +1,164 @@
+"""The gate: counts against the official micro-F1, intervals against all possible resamples."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.evaluation import nq_eval
+from nq.evaluation.gate import (
+    FAILED,
+    PASSED,
+    UNDECIDED,
+    Counts,
+    Gate,
+    RelativeLoss,
+    question_counts,
+    relative_loss,
+)
+from nq.evaluation.labels import Label, Span
+
+RIGHT, WRONG, NULL = (1, 1, 1), (0, 1, 1), (0, 0, 0)
+SPANS = st.sampled_from(
+    [Span(), Span(start_token=1, end_token=3), Span(start_token=4, end_token=9)]
+)
+LABELS = st.builds(
+    lambda long, short, yes_no: Label(long, () if yes_no != "none" else (short,), yes_no),
+    SPANS,
+    SPANS,
+    st.sampled_from(["none", "none", "yes", "no"]),
+)
+QUESTIONS = st.tuples(st.lists(LABELS, min_size=1, max_size=3), LABELS, LABELS)
+PAIRS = st.lists(st.sampled_from([RIGHT, WRONG, NULL]), min_size=2, max_size=30).flatmap(
+    lambda others: st.tuples(
+        st.lists(st.sampled_from([RIGHT, WRONG]), min_size=len(others), max_size=len(others)),
+        st.just([RIGHT, *others[1:]]),
+    )
+)
+
+
+def f1(counts: list[Counts]) -> float:
+    """Returns micro-F1 from precision and recall."""
+    correct, predicted, gold = map(sum, zip(*counts, strict=True))
+    precision = correct / predicted if predicted else 0.0
+    recall = correct / gold if gold else 0.0
+    return 2 * precision * recall / (precision + recall) if correct else 0.0
+
+
+@given(st.lists(QUESTIONS, min_size=2, max_size=20))
+def test_the_scores_are_those_of_the_official_evaluation(
+    questions: list[tuple[list[Label], Label, Label]],
+) -> None:
+    gold: nq_eval.Gold = {number: labels for number, (labels, *_) in enumerate(questions)}
+    runs: list[dict[int | str, Label]] = [
+        {number: first for number, (_, first, _) in enumerate(questions)},
+        {number: second for number, (_, _, second) in enumerate(questions)},
+    ]
+    mine, other = (nq_eval.score(gold, run)["micro_f1"] for run in runs)
+    counts = [question_counts(gold, run) for run in runs]
+    if not other:
+        with pytest.raises(ValueError, match="micro-F1 of the other run is 0"):
+            relative_loss(*counts)
+        return
+    loss = relative_loss(*counts)
+    assert (loss.micro_f1, loss.other_micro_f1) == pytest.approx((mine, other))
+    assert loss.loss == pytest.approx((other - mine) / other)
+    assert loss.questions == len(questions)
+
+
+@pytest.mark.parametrize(
+    ("mine", "others"),
+    [
+        ([RIGHT, WRONG, RIGHT, RIGHT], [RIGHT, RIGHT, RIGHT, RIGHT]),
+        (
+            [RIGHT, (1, 2, 2), WRONG, (2, 2, 2), (0, 2, 1)],
+            [(1, 1, 1), (2, 2, 2), RIGHT, RIGHT, NULL],
+        ),
+        ([RIGHT, WRONG, WRONG, RIGHT], [WRONG, RIGHT, WRONG, RIGHT]),
+    ],
+)
+def test_the_interval_is_that_of_all_possible_resamples(
+    mine: list[Counts], others: list[Counts]
+) -> None:
+    losses = []
+    for draw in product(range(len(mine)), repeat=len(mine)):
+        other = f1([others[i] for i in draw])
+        losses.append(1 - f1([mine[i] for i in draw]) / other if other else 0.0)
+    found = relative_loss(mine, others)
+    for end, share in ((found.low, 0.05), (found.high, 0.95)):
+        # 2000 draws estimate a share of 0.05 within 0.02 (four standard errors)
+        low, high = np.quantile(losses, [share - 0.02, share + 0.02], method="inverted_cdf")
+        assert low - 1e-9 <= end <= high + 1e-9
+
+
+@given(PAIRS)
+def test_the_interval_is_ordered_and_the_same_each_time(
+    pair: tuple[list[Counts], list[Counts]],
+) -> None:
+    loss = relative_loss(*pair)
+    assert loss == relative_loss(*pair)
+    assert loss.low <= loss.high <= 1
+    assert np.isfinite(loss.low)
+
+
+@given(st.lists(st.sampled_from([RIGHT, WRONG, NULL]), min_size=1, max_size=30))
+def test_equal_runs_lose_nothing_for_certain(counts: list[Counts]) -> None:
+    """Two intervals apart would not be narrow: the questions are drawn in pairs."""
+    loss = relative_loss([RIGHT, *counts], [RIGHT, *counts])
+    assert (loss.loss, loss.low, loss.high) == (0, 0, 0)
+    assert Gate(loss, 0.0).verdict == PASSED
+
+
+def test_a_run_without_answers_loses_all() -> None:
+    loss = relative_loss([(0, 0, 1)] * 50, [RIGHT] * 50)
+    assert (loss.loss, loss.low, loss.high) == (1, 1, 1)
+    assert Gate(loss, 0.99).verdict == FAILED
+
+
+def test_a_gain_passes() -> None:
+    loss = relative_loss([RIGHT] * 60, [RIGHT] * 30 + [WRONG] * 30)
+    assert loss.loss == -1 and loss.high < 0
+    assert Gate(loss, 0.0).verdict == PASSED
+
+
+def test_many_questions_decide_what_few_do_not() -> None:
+    few, many = [RIGHT] * 97 + [WRONG] * 3, ([RIGHT] * 97 + [WRONG] * 3) * 30
+    assert Gate(relative_loss(few, [RIGHT] * 100), 0.02).verdict == UNDECIDED
+    assert Gate(relative_loss(many, [RIGHT] * 3000), 0.02).verdict == FAILED
+    assert Gate(relative_loss(many, [RIGHT] * 3000), 0.04).verdict == PASSED
+
+
+@given(*[st.floats(-1, 1)] * 3)
+def test_a_verdict_is_that_of_every_loss_of_the_interval(a: float, b: float, most: float) -> None:
+    low, high = sorted((a, b))
+    verdict = RelativeLoss(0.5, 0.5, (low + high) / 2, low, high, 100).verdict(most)
+    accepted = {loss <= most for loss in (low, *np.linspace(low, high, 20), high)}
+    expected = {(True,): PASSED, (False,): FAILED}
+    assert verdict == expected.get(tuple(accepted), UNDECIDED)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_question_alone_has_no_interval(count: int) -> None:
+    with pytest.raises(ValueError, match=f"needs two questions with annotations, found {count}"):
+        relative_loss([RIGHT] * count, [RIGHT] * count)
+
+
+def test_a_draw_in_which_nothing_can_be_lost_has_no_loss() -> None:
+    loss = relative_loss([WRONG, WRONG, WRONG], [RIGHT, WRONG, WRONG])
+    assert (loss.loss, loss.low, loss.high) == (1, 0, 1)
+
+
+def test_the_gate_in_words_and_as_json() -> None:
+    loss = RelativeLoss(0.48, 0.5, loss=0.04, low=-0.005, high=0.0712, questions=100)
+    text = "micro-F1 0.4800 against 0.5000, relative loss 4.0% [90%: -0.5% to 7.1%]"
+    assert (str(loss), str(Gate(loss))) == (text, text)
+    assert str(Gate(loss, 0.025)) == f"{text}, at most 2.5% allowed: undecided"
+    values = Gate(loss, 0.025).to_dict()
+    assert values == {
+        **{"micro_f1": 0.48, "other_micro_f1": 0.5, "loss": 0.04, "low": -0.005, "high": 0.0712},
+        **{"questions": 100, "max_loss": 0.025, "verdict": UNDECIDED},
+    }
