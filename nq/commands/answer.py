@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
@@ -13,6 +14,9 @@ from nq.config import DECISION_RULES, DecisionConfig, WindowConfig
 from nq.errors import Error
 from nq.formats import outputs
 from nq.inference.profile import AUTO, BASELINE
+
+if TYPE_CHECKING:
+    from nq.evaluation.gate import Gate
 
 SAMPLE_ROWS = 40
 
@@ -28,6 +32,7 @@ def parser() -> Parser:
             "nq answer --data dev.jsonl.gz --profile mixed+buckets+openvino+rescore",
             "nq answer --data 'dev/*.jsonl.gz' --model base --limit 100 --formats nbest",
             "nq answer --data dev.jsonl.gz --profile mixed+xla --against baseline",
+            "nq answer --data dev.jsonl.gz --model my_model --against runs/first --max-loss 0.02",
             "nq answer --data dev.jsonl.gz --instances auto",
         ),
         notes=arguments.PROFILES_HELP,
@@ -75,16 +80,29 @@ def parser() -> Parser:
     parity = parser.add_argument_group("parity")
     parity.add_argument(
         "--against",
-        type=arguments.profile,
-        metavar="P",
-        help="compare the run with one under another profile, which is run if there is none",
+        type=arguments.against,
+        metavar="RUN|P",
+        help="compare the run with one under another profile, which is run if there is none, or "
+        "with the finished run in a folder, of any model, on the same data",
     )
     parity.add_argument(
         "--tolerance",
         type=arguments.share,
         metavar="X",
         help="exit with 1 if more than this share of the answers changed, or an F1 by more; "
-        "against baseline unless --against names another profile",
+        "against baseline unless --against names another run",
+    )
+    parity.add_argument(
+        "--max-loss",
+        type=arguments.loss,
+        metavar="X",
+        help="exit with 1 if the micro-F1 is lower than that of the other run by more than this "
+        "share of it: 0.02 is 2 %%; the whole 90 %% interval of the loss must be above X",
+    )
+    parity.add_argument(
+        "--strict-gate",
+        action="store_true",
+        help="with --max-loss: exit with 1 too if the interval does not decide",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a record is bad")
     parser.add_argument(
@@ -120,6 +138,12 @@ def answer(args: argparse.Namespace) -> int:
 
     if args.no_cache and args.profile != AUTO:
         raise terminal.UsageError(f"--no-cache needs --profile {AUTO}")
+    if args.max_loss is not None and args.against is None:
+        raise terminal.UsageError(
+            "--max-loss needs --against, the run that the loss is relative to"
+        )
+    if args.strict_gate and args.max_loss is None:
+        raise terminal.UsageError("--strict-gate needs --max-loss")
     job = Job(
         files=args.data or [bundled_sample()],
         model=args.model,
@@ -132,6 +156,7 @@ def answer(args: argparse.Namespace) -> int:
         keep_scores=args.keep_scores,
         formats=args.formats,
         against=args.against or (BASELINE if args.tolerance is not None else None),
+        max_loss=args.max_loss,
         reader=args.reader,
         read_blocks=args.read_blocks,
         pages=arguments.pages(args),
@@ -165,9 +190,21 @@ def answer(args: argparse.Namespace) -> int:
         mention_untuned(job.model, job.reader_model)
     if parity and args.tolerance is not None and not parity.within(args.tolerance):
         raise Error(f"beyond the tolerance of {args.tolerance}: {parity_line(parity)}")
+    if parity and parity.gate:
+        _check_gate(parity.gate, args.strict_gate)
     if args.strict and result.dead_letters:
         raise Error(f"{result.dead_letters} bad records, see {result.folder / DEAD_LETTERS}")
     return 0
+
+
+def _check_gate(gate: Gate, strict: bool) -> None:
+    """Raises an error if the gate failed, or is undecided where that is not accepted."""
+    from nq.evaluation.gate import FAILED, UNDECIDED
+
+    if gate.verdict == FAILED:
+        raise Error(f"too much is lost: {gate}")
+    if strict and gate.verdict == UNDECIDED:
+        raise Error(f"more questions are needed to decide, as --strict-gate demands: {gate}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

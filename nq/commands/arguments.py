@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
 from nq.commands.terminal import UsageError
 from nq.config import CascadeDecision, Settings, StorageConfig, TrackingConfig, WindowConfig
-from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile, describe
+from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile, describe, parse_against
 from nq.tracking import DEFAULT_EXPERIMENT
 
 if TYPE_CHECKING:
@@ -112,10 +112,26 @@ def share(text: str) -> float:
     raise argparse.ArgumentTypeError(f"must be a share, from 0 to 1, got {text}")
 
 
+def loss(text: str) -> float:
+    """An argument type: a number from 0 on and below 1."""
+    with contextlib.suppress(ValueError):
+        if 0 <= float(text) < 1:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"must be a number from 0 on and below 1, got {text}")
+
+
 def profile(text: str) -> Profile:
     """An argument type: an optimization profile."""
     try:
         return Profile.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def against(text: str) -> Profile | Path:
+    """An argument type: an optimization profile, or the folder of a run."""
+    try:
+        return parse_against(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

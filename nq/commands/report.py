@@ -49,11 +49,13 @@ def report(args: argparse.Namespace) -> int:
     if args.json:
         analysis = written.analysis.to_dict() if written.analysis else None
         changed = {} if written.changed is None else {"changed": written.changed}
+        gate = {"gate": written.gate.to_dict()} if written.gate else {}
         terminal.print_json(
             {
                 "page": str(page),
                 "questions": written.questions,
                 **changed,
+                **gate,
                 "problems": written.problems,
                 "analysis": analysis,
             }
@@ -68,6 +70,8 @@ def report(args: argparse.Namespace) -> int:
         print(visible(text(written.analysis), lines=True))
     if written.changed is not None:
         print(f"\n{written.changed} of {written.questions} answers changed")
+    if written.gate:
+        print(written.gate)
     beside = f", with its data in {written.paths[1]}" if len(written.paths) > 1 else ""
     print(f"\nwritten to {visible(str(page) + beside)}")
     return 0

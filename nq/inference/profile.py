@@ -11,9 +11,11 @@ name of a profile.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 from nq import extras
@@ -278,6 +280,25 @@ def profiles(names: Sequence[str] = tuple(OPTIMIZATIONS)) -> list[Profile]:
     """Returns all possible profiles of these optimizations, the smallest first."""
     some = (frozenset(s) for n in range(len(names) + 1) for s in combinations(names, n))
     return [Profile(names) for names in some if not _impossible(names)]
+
+
+def parse_against(value: Profile | str | Path) -> Profile | Path:
+    """Returns a profile, or the folder of a run that a text names where it is no profile.
+
+    Raises:
+        ValueError: the text is no profile, and there is no folder of this name.
+
+    >>> str(parse_against("xla+mixed")), str(parse_against("runs/first"))
+    ('mixed+xla', 'runs/first')
+    """
+    if isinstance(value, Path):
+        return value
+    try:
+        return Profile.of(value)
+    except ValueError as error:
+        if isinstance(value, str) and (os.sep in value or (value and Path(value).is_dir())):
+            return Path(value)
+        raise ValueError(f"{error}; nor is there a folder of this name") from None
 
 
 def describe() -> str:

@@ -73,6 +73,8 @@ def _notes(result: Result) -> list[str]:
         lines.append(f"rescored in float32: {examples} with a close decision")
     if result.parity:
         lines.append(parity_line(result.parity))
+        if result.parity.gate:
+            lines.append(f"gate: {result.parity.gate}")
     if result.resumed:
         parts = f"; seconds are of all {result.parts} parts" if result.parts > 1 else ""
         scored = f"resumed: an earlier run scored {counted(result.resumed_windows, 'window')}"

@@ -49,6 +49,11 @@ class Evaluation:
             return None
         return _is_correct(self._gold[example.example_id], label)
 
+    @property
+    def gold(self) -> nq_eval.Gold:
+        """The labels of the annotators, by example id."""
+        return self._gold
+
     def metrics(self) -> dict[str, float]:
         """Returns all metrics; empty without any gold.
 

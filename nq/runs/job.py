@@ -14,7 +14,7 @@ from nq.formats import input_files, inputs, outputs
 from nq.formats.questions import PageFolder, list_pages
 from nq.formats.streams import shown
 from nq.inference import cores
-from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile
+from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile, parse_against
 from nq.model.cascade import ReaderModel, reader_model
 from nq.model.folder import folder_and_settings
 from nq.preprocess.request import CHUNK_BYTES, Request, chunks
@@ -41,7 +41,10 @@ class Job:
         workers: processes for preprocessing.
         keep_scores: keep the scores of all windows in the run's folder.
         formats: output formats besides ``predictions.json``; see ``nq.formats.outputs``.
-        against: compare the run with one under this profile.
+        against: compare the run with one under this profile, or with the finished run in this
+            folder, which may be of another model; of a text, a profile comes first.
+        max_loss: the share of the other run's micro-F1 that the run may lose, from 0 on and below
+            1; needs ``against``. ``Result.parity`` has the outcome.
         chunk_bytes: bytes of input files after which a chunk ends.
         reader: folder or name of a second model, which reads the blocks that ``model`` ranks
             best; the decision is then that of both.
@@ -72,7 +75,8 @@ class Job:
     workers: int | None
     keep_scores: bool
     formats: tuple[str, ...]
-    against: Profile | None
+    against: Profile | Path | None
+    max_loss: float | None
     chunk_bytes: int
     reader: Path | None
     reader_windows: WindowConfig | None
@@ -94,7 +98,8 @@ class Job:
         workers: int | None = None,
         keep_scores: bool = False,
         formats: str | Iterable[str] = (),
-        against: Profile | str | None = None,
+        against: Profile | str | Path | None = None,
+        max_loss: float | None = None,
         chunk_bytes: int = CHUNK_BYTES,
         reader: str | Path | None = None,
         read_blocks: int | None = None,
@@ -116,6 +121,12 @@ class Job:
             ("threads", 1 if threads is None else threads),
         ):
             check_argument(is_count(number), name, number, "a whole number from 1 on")
+        other = None if against is None else parse_against(against)
+        if max_loss is not None:
+            is_loss = isinstance(max_loss, int | float) and 0 <= max_loss < 1
+            check_argument(is_loss, "max_loss", max_loss, "a number from 0 on and below 1")
+            has_other = other is not None
+            check_argument(has_other, "against", other, "a profile or a folder, for max_loss")
         is_valid = instances in (None, AUTO) or is_count(instances)
         check_argument(is_valid, "instances", instances, f"a whole number from 1 on, or {AUTO!r}")
         instances, threads = cores.resolved(instances, threads)
@@ -130,9 +141,10 @@ class Job:
             "root": Path(root),
             "limit": limit,
             "workers": workers,
-            "keep_scores": keep_scores or against is not None,
+            "keep_scores": keep_scores or isinstance(other, Profile),
             "formats": outputs.parse(formats),
-            "against": None if against is None else Profile.of(against),
+            "against": other,
+            "max_loss": max_loss,
             "chunk_bytes": chunk_bytes,
             "reader": second and second.folder,
             "reader_windows": second and second.windows,

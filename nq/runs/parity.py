@@ -2,7 +2,8 @@
 
 The drift of a window is the largest difference of its logits: of [CLS], of the types, and of the
 best start and end. Only windows that both runs computed count, since pruning leaves some out, and
-the reader of a cascade reads what ranks best.
+the reader of a cascade reads what ranks best. Runs that kept no scores, or whose windows are not
+the same, such as those of models with other tokenizers, have no drift.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ from typing import Any
 import numpy as np
 import orjson
 
+from nq import checksums
 from nq.evaluation import labels
+from nq.evaluation.gate import Gate, question_counts, relative_loss
+from nq.evaluation.nq_eval import Gold
+from nq.formats.streams import shown
 from nq.records import READER_WINDOW, ExampleKey, FloatArray, IntArray
 from nq.runs.score_store import ScoreStore
 
-PREDICTIONS, METRICS, KEPT_SCORES = "predictions.json", "metrics.json", "scores"
+PREDICTIONS, METRICS, JOB, KEPT_SCORES = "predictions.json", "metrics.json", "job.json", "scores"
 F1 = ("micro_f1", "long-answer-f1", "short-answer-f1")
 
 
@@ -28,12 +33,13 @@ class Parity:
     """The differences between a run and another run of the same questions.
 
     Args:
-        against: the other run's profile.
+        against: the other run's profile; of a run that was named by its folder, the folder too.
         answers: number of predictions compared.
         changed: how many of them have another answer.
         max_drift: largest difference of a logit; ``None`` if no window was computed by both.
         mean_drift: mean difference.
         f1: difference of each F1, this run's minus the other's; empty without gold.
+        gate: the relative loss of micro-F1 and whether it is accepted, if that was required.
     """
 
     against: str
@@ -42,6 +48,7 @@ class Parity:
     max_drift: float | None
     mean_drift: float | None
     f1: Mapping[str, float]
+    gate: Gate | None = None
 
     @property
     def changed_share(self) -> float:
@@ -54,27 +61,49 @@ class Parity:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all figures as JSON values."""
-        return {**asdict(self), "changed_share": self.changed_share}
+        values = {**asdict(self), "changed_share": self.changed_share}
+        del values["gate"]
+        return {**values, "gate": self.gate.to_dict()} if self.gate else values
 
 
-def compare(run: Path, other: Path) -> Parity:
-    """Compares the folders of two finished runs with kept scores.
+def compare(
+    run: Path,
+    other: Path,
+    show_folder: bool = False,
+    gold: Gold | None = None,
+    max_loss: float | None = None,
+) -> Parity:
+    """Compares the folders of two finished runs.
+
+    Args:
+        run: the run.
+        other: the run that it is compared with.
+        show_folder: whether the result names the other run by its folder too.
+        gold: the labels of the annotators, by example id.
+        max_loss: the relative loss of micro-F1 that is accepted; needs ``gold``.
 
     Raises:
-        ValueError: they answered different questions.
+        ValueError: they answered different questions, or no relative loss can be computed.
     """
     mine, theirs = (labels.read_predictions(folder / PREDICTIONS) for folder in (run, other))
     if mine.keys() != theirs.keys():
         raise ValueError(f"{run} and {other} did not answer the same questions")
-    drift = np.concatenate([np.empty(0), *_drifts(run / KEPT_SCORES, other / KEPT_SCORES)])
-    ours, others = (orjson.loads((folder / METRICS).read_bytes()) for folder in (run, other))
+    drift = np.concatenate([np.empty(0), *_drifts(run, other)])
+    metrics, other_metrics = (orjson.loads((f / METRICS).read_bytes()) for f in (run, other))
+    ours, others = metrics["metrics"], other_metrics["metrics"]
+    gate = None
+    if max_loss is not None:
+        counts = (question_counts(gold or {}, predictions) for predictions in (mine, theirs))
+        gate = Gate(relative_loss(*counts), max_loss)
+    against = other_metrics["profile"] + (f" in {shown(str(other))}" if show_folder else "")
     return Parity(
-        others["profile"],
+        against,
         len(mine),
         sum(not same_answers(mine[key], theirs[key]) for key in mine),
         float(drift.max()) if len(drift) else None,
         float(drift.mean()) if len(drift) else None,
-        {n: ours["metrics"][n] - others["metrics"][n] for n in F1 if ours["metrics"]},
+        {n: ours[n] - others[n] for n in F1 if n in ours and n in others},
+        gate,
     )
 
 
@@ -85,13 +114,24 @@ def same_answers(mine: labels.Label, theirs: labels.Label) -> bool:
     ) == set(theirs.short_spans)
 
 
-def _drifts(mine: Path, theirs: Path) -> Iterator[FloatArray]:
-    """Yields the absolute differences of the logits of each example."""
-    ours, others = ScoreStore(mine), ScoreStore(theirs)
+def _drifts(run: Path, other: Path) -> Iterator[FloatArray]:
+    """Yields the absolute differences of the logits of each example, if they are comparable."""
+    scores = run / KEPT_SCORES, other / KEPT_SCORES
+    if not all(folder.is_dir() for folder in scores) or _windows(run) != _windows(other):
+        return
+    ours, others = map(ScoreStore, scores)
     for key in ours:
         (windows, logits), (other_windows, other_logits) = _logits(ours, key), _logits(others, key)
         _, rows, other_rows = np.intersect1d(windows, other_windows, return_indices=True)
         yield np.abs(logits[rows] - other_logits[other_rows]).ravel()
+
+
+def _windows(run: Path) -> list[Any]:
+    """Returns what tells which windows and positions a run scored, those of its reader too."""
+    description = checksums.read_json(run / JOB)
+    job, request = description["job"], description["request"]
+    reader = [job.get(name) for name in ("reader", "reader_windows")]
+    return [request["tokenizer"], request["windows"], job["decision"]["rule"], *reader]
 
 
 def _logits(store: ScoreStore, key: ExampleKey) -> tuple[IntArray, FloatArray]:

@@ -178,7 +178,19 @@ def _metrics(result: Result) -> dict[str, float]:
     return {name: round(value, DIGITS) for name, value in values.items()}
 
 
-def record_parity(tracked: tracking.Run, parity: Parity) -> None:
-    """Records how the answers of a run differ from those of another run."""
+def record_parity(tracked: tracking.Run, parity: Parity, folder: Path) -> None:
+    """Records how the answers of a run differ from those of another run.
+
+    Args:
+        tracked: where.
+        parity: the comparison.
+        folder: of the run, whose ``metrics.json`` has the comparison now.
+    """
     tracked.tags({"parity.against": parity.against})
     tracked.metrics({tracking.view.CHANGED: parity.changed, "parity/max_drift": parity.max_drift})
+    if parity.gate:
+        gate = parity.gate
+        tracked.tags({"gate.verdict": gate.verdict, "gate.max_loss": gate.max_loss})
+        ends = {"gate/loss_low": gate.loss.low, "gate/loss_high": gate.loss.high}
+        tracked.metrics({"gate/relative_loss": gate.loss.loss, **ends})
+    tracked.artifacts([folder / METRICS, folder / JOB])

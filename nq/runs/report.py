@@ -15,8 +15,9 @@ from nq.analysis.losses import STAGES, Case, Stage, judge
 from nq.analysis.summary import Analysis, analyse
 from nq.analysis.traits import SOURCE, TRAITS
 from nq.errors import Error
+from nq.evaluation.gate import Gate, question_counts, relative_loss
 from nq.evaluation.labels import Label
-from nq.evaluation.nq_eval import Decision
+from nq.evaluation.nq_eval import Decision, Gold
 from nq.formats.streams import shown
 from nq.records import Example, ExampleId, Source
 from nq.runs.evaluate import gold_labels
@@ -39,6 +40,8 @@ class Report:
         questions: number of questions.
         analysis: the error analysis; ``None`` without gold.
         changed: answers that differ from those of the other run; ``None`` without one.
+        gate: the relative loss of micro-F1 against the other run, with the largest one that the
+            run's own comparison accepted; ``None`` without another run or without gold.
         problems: what is missing in the page, one sentence each.
     """
 
@@ -46,6 +49,7 @@ class Report:
     questions: int
     analysis: Analysis | None
     changed: int | None
+    gate: Gate | None
     problems: tuple[str, ...]
 
 
@@ -130,6 +134,7 @@ class _ReportMaker:
         self.run, self.other, self.progress = run, other, progress
         self.problems: list[str] = []
         self.cases: list[Case] = []
+        self.gold: Gold = {}
         self.decisions: tuple[Decisions, Decisions] = (_no_decisions(), _no_decisions())
         self.changed = self.without_gold = 0
         self.writer = PageWriter(output, len(run.predictions), TRAITS)
@@ -153,14 +158,15 @@ class _ReportMaker:
         for question in self._questions():
             self.writer.add(question)
             self.progress(1, len(self.run.predictions))
-        analysis = self._analysis()
+        analysis, gate = self._analysis(), self._gate()
         changed = (self.changed, len(self.run.predictions)) if self.other else None
-        paths = self.writer.write(self._view(analysis, changed))
+        paths = self.writer.write(self._view(analysis, changed, gate))
         return Report(
             tuple(paths),
             len(self.run.predictions),
             analysis,
             self.changed if self.other else None,
+            gate,
             tuple(self.problems),
         )
 
@@ -180,6 +186,7 @@ class _ReportMaker:
             if example.annotations:
                 found = case(example, self.run, key, self.tokenizer, sources.get(key))
                 self.cases.append(found)
+                self.gold[example.example_id] = gold_labels(example)
             else:
                 self.without_gold += 1
             yield self._question(example.example_id, line, example, source, found)
@@ -221,7 +228,21 @@ class _ReportMaker:
         stages = [stage for stage in STAGES if known.get(stage, True)]
         return analyse(self.cases, self.without_gold, stages)
 
-    def _view(self, analysis: Analysis | None, changed: tuple[int, int] | None) -> dict[str, Any]:
+    def _gate(self) -> Gate | None:
+        if not self.other or not self.gold:
+            return None
+        runs = (self.run.predictions, self.other.predictions)
+        try:
+            loss = relative_loss(*(question_counts(self.gold, answers) for answers in runs))
+        except ValueError as error:
+            self.problems.append(str(error))
+            return None
+        own = self.run.metrics.get("parity", {}).get("gate", {})
+        return Gate(loss, own.get("max_loss"))
+
+    def _view(
+        self, analysis: Analysis | None, changed: tuple[int, int] | None, gate: Gate | None
+    ) -> dict[str, Any]:
         decision = self.run.job.decision
         has_thresholds = decision.rule == "default"
         thresholds = {
@@ -239,6 +260,7 @@ class _ReportMaker:
             else [],
             self.problems,
             changed,
+            gate,
         )
 
 

@@ -7,16 +7,19 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from nq import checksums
 from nq.errors import DamagedError
+from nq.files import atomic_write
 from nq.formats import input_files
 from nq.formats.streams import shown
-from nq.runs.parity import KEPT_SCORES, METRICS, PREDICTIONS, Parity
+from nq.runs.parity import JOB, KEPT_SCORES, METRICS, PREDICTIONS, Parity
 from nq.runs.score_store import ScoreStore
 
-__all__ = ["KEPT_SCORES", "METRICS", "PREDICTIONS", "Result", "Row"]
+__all__ = ["JOB", "KEPT_SCORES", "METRICS", "PREDICTIONS", "Result", "Row"]
 
-DEAD_LETTERS, JOB, UNFINISHED_SCORES = "dead_letters.jsonl", "job.json", "results"
+DEAD_LETTERS, UNFINISHED_SCORES = "dead_letters.jsonl", "results"
 REPORT = "report.html"
 
 
@@ -44,6 +47,12 @@ def input_digests(folder: Path) -> list[str]:
     """Returns the SHA-256 of each input file that the run in a folder has read."""
     request = checksums.read_json(folder / JOB)["request"]
     return [file["sha256"] for file in request["inputs"]]
+
+
+def write_metrics(folder: Path, values: Mapping[str, Any]) -> None:
+    """Writes the ``metrics.json`` of a run."""
+    with atomic_write(folder / METRICS) as file:
+        file.write(orjson.dumps(values, option=orjson.OPT_INDENT_2) + b"\n")
 
 
 @dataclass(frozen=True)

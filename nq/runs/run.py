@@ -12,20 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from nq import checksums, folders, tracking
 from nq.config import TrackingConfig
 from nq.errors import DamagedError, Error, check_argument
+from nq.evaluation.nq_eval import Gold
 from nq.files import atomic_write
 from nq.formats import input_files, inputs, outputs
 from nq.formats.predictions import encode_prediction, write_predictions
-from nq.inference.profile import AUTO
+from nq.inference.profile import AUTO, Profile
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.store import encode_dead_letter
 from nq.records import Annotation, Example, Prediction, YesNo
 from nq.runs import parity, record
+from nq.runs.against import MICRO_F1, check_other, write_parity
 from nq.runs.clock import LOST, Clock, Measured, iso
 from nq.runs.evaluate import Evaluation, accepted_answers
 from nq.runs.job import Job
@@ -40,6 +40,7 @@ from nq.runs.result import (
     Row,
     check_finished,
     input_digests,
+    write_metrics,
 )
 from nq.runs.score_store import clear, copy
 from nq.runs.scoring import (
@@ -90,6 +91,7 @@ def run(
     with Clock(on_phase) as clock, input_files.input_files(job.files) as files:
         job = replace(job, files=tuple(files))
         job.check_output()
+        check_other(job)
         if job.profile == AUTO:
             job = _with_profile(job, clock, cache)
         check_job(job)
@@ -124,29 +126,50 @@ def _run_files(
 ) -> Result:
     """Runs a job whose files are found and whose profile is chosen; see ``run``."""
     with record.tracked_run(job, track) as tracked:
-        result = _run(job, clock, tracked, progress, table_rows)
+        result, gold = _run(job, clock, tracked, progress, table_rows)
         record.record(tracked, job, result)
         if track is not None and track.log_model:
             result = replace(result, model_uri=record.log_model(tracked, job))
         if job.against is not None:
-            other = replace(
-                job,
-                profile=job.against,
-                output=None,
-                root=job.output or job.root,
-                keep_scores=True,
-                formats=(),
-                against=None,
-            )
-            plain = track and replace(track, log_model=False)
-            other_folder = run_once(other, progress, plain, clock.timer.on_phase)
-            if input_digests(result.folder) != input_digests(other_folder):
-                raise Error("the input files have changed between the two runs: run both again")
-            difference = parity.compare(result.folder, other_folder)
-            record.record_parity(tracked, difference)
-            result = replace(result, parity=difference)
+            report = clock.timer.on_phase
+            other = _other_folder(job, job.against, result, progress, track, report)
+            is_folder = isinstance(job.against, Path)
+            difference = parity.compare(result.folder, other, is_folder, gold, job.max_loss)
+            write_parity(result.folder, difference, job.sources)
+            record.record_parity(tracked, difference, result.folder)
+            size = folders.size(result.folder, folders.RUN)
+            result = replace(result, parity=difference, run_bytes=size)
         how_to_open, how_to_compare = tracked.how_to_open(), tracked.how_to_compare()
         return replace(result, how_to_open=how_to_open, how_to_compare=how_to_compare)
+
+
+def _other_folder(
+    job: Job,
+    against: Profile | Path,
+    result: Result,
+    progress: RunProgress,
+    track: TrackingConfig | None,
+    on_phase: OnPhase,
+) -> Path:
+    """Returns the folder of the run that a run is compared with, which is run if there is none."""
+    if job.max_loss is not None and MICRO_F1 not in result.metrics:
+        raise Error(f"{result.folder} has no micro-F1, since the data have no annotations")
+    folder = against
+    if not isinstance(folder, Path):
+        other = replace(
+            job,
+            profile=folder,
+            output=None,
+            root=job.output or job.root,
+            keep_scores=True,
+            formats=(),
+            against=None,
+            max_loss=None,
+        )
+        folder = run_once(other, progress, track and replace(track, log_model=False), on_phase)
+    if input_digests(result.folder) != input_digests(folder):
+        raise Error("the input files have changed between the two runs: run both again")
+    return folder
 
 
 def run_once(
@@ -211,7 +234,8 @@ class _Answers:
 
 def _run(
     job: Job, clock: Clock, tracked: tracking.Run, progress: RunProgress, table_rows: int
-) -> Result:
+) -> tuple[Result, Gold]:
+    """Computes a run; returns its result, and the labels of the annotators."""
     plan = Plan.of(job)
     folder = plan.folder
     with open_scoring(plan, clock.timer, progress) as scoring, clock.kept(scoring):
@@ -262,13 +286,14 @@ def _run(
             threads=job.threads,
             not_comparable=measured.reasons,
         )
-        with atomic_write(folder / METRICS) as file:
-            file.write(orjson.dumps(result.to_dict(), option=orjson.OPT_INDENT_2) + b"\n")
+        write_metrics(folder, result.to_dict())
         # This file marks the run as finished.
         checksums.write_json(folder / JOB, _description(plan) | {"files": _digests(plan)})
         clear(store.folder)  # not before, so that no interruption loses scores
         prepared = sum(folders.size(chunk.folder, folders.WINDOWS) for chunk in chunks.ready)
-    return replace(result, run_bytes=folders.size(folder, folders.RUN), windows_bytes=prepared)
+    run_bytes = folders.size(folder, folders.RUN)
+    result = replace(result, run_bytes=run_bytes, windows_bytes=prepared)
+    return result, answers.evaluation.gold
 
 
 def _windows_per_s(scoring: Scoring, measured: Measured) -> float:

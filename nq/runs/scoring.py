@@ -20,6 +20,7 @@ from nq.errors import DamagedError, Error
 from nq.formats import decoding, inputs
 from nq.inference import cores
 from nq.inference.instances import InstanceDiedError, InstancePool
+from nq.inference.profile import Profile
 from nq.inference.scorer import PART_BATCHES, Scorer, score_examples
 from nq.inference.spec import ScorerSpec
 from nq.model import checkpoint
@@ -316,7 +317,8 @@ def check_job(job: Job) -> None:
         Error: a profile and the decision rule do not fit together, or a package that a profile
             needs is not installed.
     """
-    for profile in filter(None, (job.optimizations, job.against)):
+    others = [job.against] if isinstance(job.against, Profile) else []
+    for profile in (job.optimizations, *others):
         check_rule(job.decision.rule, profile.needs_margin)
         profile.require()
     check_models(job)

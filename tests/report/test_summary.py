@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nq.evaluation.gate import Gate, RelativeLoss
 from nq.report.summary import summary
 from nq.runs.parity import Parity
 from nq.runs.result import Result, Row
@@ -16,6 +17,7 @@ METRICS = {
     **{"short-answer-f1": 0.25, "short-best-threshold-f1": 0.75},
     **{"micro_f1": 0.4, "micro_f1_best": 0.65},
 }
+LOSS = RelativeLoss(0.4, 0.41, loss=0.0244, low=-0.01, high=0.06, questions=40)
 RESULT = Result(
     folder=Path("runs/grappler-1"),
     profile="grappler",
@@ -90,6 +92,11 @@ def test_the_figures_of_a_plain_run() -> None:
         (
             {"parity": Parity("baseline", 0, 0, None, None, {})},
             "against baseline: 0 of 0 answers changed (0.0%)",
+        ),
+        (
+            {"parity": Parity("baseline", 40, 1, None, None, {}, Gate(LOSS, 0.05))},
+            "gate: micro-F1 0.4000 against 0.4100, relative loss 2.4% [90%: -1.0% to 6.0%], "
+            "at most 5% allowed: undecided",
         ),
     ],
 )

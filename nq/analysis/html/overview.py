@@ -10,6 +10,7 @@ from nq.analysis.html.charts import Curve, Plot, curve, phases, plot_of
 from nq.analysis.losses import MEANING, Outcome, Stage
 from nq.analysis.summary import KINDS, Analysis
 from nq.analysis.text import COUNTS, loss, notes, number
+from nq.evaluation.gate import Gate
 from nq.evaluation.nq_eval import Decision
 from nq.text import format_bytes
 
@@ -75,6 +76,14 @@ def _best(metrics: Mapping[str, float], key: str) -> str:
 
 def _difference(mine: float, other: float) -> str:
     return f"{mine - other:+.3f} against {number(other)}"
+
+
+def _gate_figures(gate: Gate | None) -> list[Figure]:
+    """Returns the relative loss of micro-F1 with its interval, and whether it is accepted."""
+    if gate is None:
+        return []
+    note = gate.loss.interval + (f": {gate.verdict}" if gate.verdict else "")
+    return [Figure("relative loss of micro-F1", f"{gate.loss.loss:.1%}", note)]
 
 
 def _speed_figures(mine: Mapping[str, Any], other: Mapping[str, Any] | None) -> list[Figure]:
@@ -190,6 +199,7 @@ def view(
     kinds: Sequence[KindView],
     problems: Sequence[str],
     changed: tuple[int, int] | None,
+    gate: Gate | None = None,
 ) -> dict[str, Any]:
     """Returns what the template shows, and the part that the script needs.
 
@@ -201,13 +211,14 @@ def view(
         kinds: the views of long and short answers; empty without gold.
         problems: what is missing, one sentence each.
         changed: how many answers changed, and of how many; ``None`` without another run.
+        gate: the relative loss of micro-F1 against that run; ``None`` without one or without gold.
     """
     mine, other = readable(metrics), readable(other_metrics) if other_metrics else None
     shown_phases, total = phases(mine["time"])
     curves = [c for kind in kinds for c in (kind.curve, kind.other)]
     return {
         "run": run,
-        "figures": figures(mine, other),
+        "figures": [*_gate_figures(gate), *figures(mine, other)],
         "phases": shown_phases,
         "total": format_seconds(total),
         "seconds": format_seconds,

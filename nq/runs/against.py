@@ -1,0 +1,89 @@
+"""The finished run, of any model, that a run is compared with, and where the outcome is kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+import orjson
+
+from nq import checksums, folders
+from nq.errors import Error
+from nq.formats import input_files
+from nq.formats.streams import shown
+from nq.runs.finished import FinishedRun, read_folder
+from nq.runs.job import Job
+from nq.runs.parity import Parity
+from nq.runs.result import JOB, METRICS, write_metrics
+
+MICRO_F1 = "micro_f1"
+
+
+def check_other(job: Job) -> None:
+    """Checks, before anything is computed, that a job can be compared with the run in a folder.
+
+    A run under another profile is not checked, since it has the data of the job.
+
+    Args:
+        job: whose input files are found.
+
+    Raises:
+        Error: the folder has no finished run, or is that of the job; or the run answered other
+            questions, or has no micro-F1 where the job has a largest loss.
+        OSError: a file cannot be read.
+    """
+    if not isinstance(job.against, Path):
+        return
+    other = read_folder(job.against)
+    folder = other.folder
+    if job.output is not None and job.output.resolve() == folder.resolve():
+        raise Error(f"{folder} is the run to compare with: give another --output")
+    if [input_files.sha256(path) for path in job.files] != list(other.digests):
+        raise Error(
+            f"{folder} answered other data than {', '.join(map(shown, job.files))}: give the data "
+            "of that run, or compare with a run of these"
+        )
+    _check_limits(job, other)
+    if job.max_loss is not None and MICRO_F1 not in other.metrics["metrics"]:
+        raise Error(f"{folder} has no micro-F1, since its data have no annotations")
+
+
+def _check_limits(job: Job, other: FinishedRun) -> None:
+    """Checks that two runs of the same files do not end at different records."""
+    limits = [run.limit or math.inf for run in (job, other.job)]
+    if limits[0] != limits[1] and min(limits) <= len(other.predictions):
+        raise Error(
+            f"{other.folder} answered {len(other.predictions)} questions under "
+            f"{_limit(other.job)}, this run is under {_limit(job)}: give both the same limit"
+        )
+
+
+def _limit(job: Job) -> str:
+    return "no --limit" if job.limit is None else f"--limit {job.limit}"
+
+
+def write_parity(folder: Path, parity: Parity, sources: Iterable[str | Path]) -> None:
+    """Adds a comparison to the ``metrics.json`` of a finished run.
+
+    The digest of that file leaves ``job.json`` before and returns after it, so that the run is
+    whole at every moment.
+
+    Args:
+        folder: of the run.
+        parity: the comparison.
+        sources: the files and folders that the run read.
+
+    Raises:
+        Error: another run writes to the folder.
+        FileNotFoundError: another run has removed the results.
+    """
+    with folders.hold(folder, folders.RUN, sources):
+        description = checksums.read_json(folder / JOB)
+        digests = description["files"]
+        others = {name: digest for name, digest in digests.items() if name != METRICS}
+        checksums.write_json(folder / JOB, {**description, "files": others})
+        values = orjson.loads((folder / METRICS).read_bytes())
+        write_metrics(folder, {**values, "parity": parity.to_dict()})
+        digests = {**digests, METRICS: input_files.sha256(folder / METRICS)}
+        checksums.write_json(folder / JOB, {**description, "files": digests})

@@ -1,0 +1,260 @@
+"""Tests the comparison with finished runs of any model, and the gate, by real runs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nq import checksums
+from nq.commands import answer
+from nq.commands.report import main as report
+from nq.evaluation.gate import question_counts, relative_loss
+from nq.evaluation.labels import read_gold, read_predictions
+from nq.inference.profile import Profile, parse_against
+from nq.runs.against import write_parity
+from nq.runs.finished import read_run
+from nq.runs.job import Job
+from nq.runs.parity import Parity
+from nq.runs.result import JOB, METRICS, PREDICTIONS, check_finished, write_metrics
+from tests import nq_records
+
+QUESTIONS = 10
+LONG_ONLY = ("--long-threshold", "-9", "--short-threshold", "9")
+"""The only block of each page is the right one, so that all long answers are right."""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    records = [nq_records.simplified(i, words=4 + 5 * i) for i in range(1, QUESTIONS + 1)]
+    return nq_records.write_lines(tmp_path_factory.mktemp("data") / "questions.jsonl", records)
+
+
+@pytest.fixture(scope="module")
+def first(tiny_model: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run in which every long answer is right, and none is short."""
+    folder = tmp_path_factory.mktemp("first") / "run"
+    assert run(folder, data, tiny_model, *LONG_ONLY, "--keep-scores") == 0
+    assert read(folder / METRICS)["metrics"]["micro_f1"] == pytest.approx(2 / 3)
+    return folder
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_bytes())
+
+
+def run(folder: Path, data: Path, model: Path, *options: object) -> int:
+    common = ["--data", str(data), "--model", str(model), "--output", str(folder)]
+    return answer.main([*common, "--no-track", "--json", *map(str, options)])
+
+
+def test_a_text_is_a_profile_or_else_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("baseline", "first"):
+        (tmp_path / name).mkdir()
+    assert parse_against("baseline") == Profile()
+    assert parse_against("./baseline") == Path("baseline")
+    assert parse_against("first") == Path("first")
+    assert parse_against("runs/missing") == Path("runs/missing")
+    for text in ("frist", "", "mixed+frist"):
+        with pytest.raises(ValueError, match=r"unknown optimization .* nor is there a folder"):
+            parse_against(text)
+
+
+@pytest.mark.slow
+def test_a_run_of_another_model_passes_the_gate(
+    first: Path, data: Path, tiny_mpnet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gate = ("--against", first, "--max-loss", 0.02, "--strict-gate")
+    assert run(tmp_path / "run", data, tiny_mpnet, *LONG_ONLY, *gate) == 0
+    parity = json.loads(capsys.readouterr().out)["parity"]
+    assert parity["against"] == f"grappler in {first}"
+    assert (parity["answers"], parity["max_drift"]) == (QUESTIONS, None)  # other windows
+    assert parity["gate"]["verdict"] == "passed"
+    assert (parity["gate"]["loss"], parity["gate"]["high"]) == (0, 0)
+    metrics = read(tmp_path / "run" / METRICS)
+    assert metrics["parity"] == parity
+    check_finished(tmp_path / "run", with_scores=False)
+    assert "metrics.json" in read(tmp_path / "run" / JOB)["files"]
+    assert not (tmp_path / "run" / "scores").exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_loses_too_much_fails(
+    first: Path, data: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nothing = ("--long-threshold", "9", "--short-threshold", "9", "--keep-scores")
+    code = run(
+        *(tmp_path, data, tiny_model, *nothing),
+        *("--against", first, "--max-loss", 0.02, "--profile", "baseline"),
+    )
+    output = capsys.readouterr()
+    assert code == 1
+    parity = json.loads(output.out)["parity"]
+    assert parity["gate"]["verdict"] == "failed" and parity["gate"]["low"] == 1
+    assert 0 <= parity["max_drift"] < 1e-4  # the same model and windows
+    assert output.err.splitlines()[-1] == (
+        "nq: error: too much is lost: micro-F1 0.0000 against 0.6667, relative loss 100.0% "
+        "[90%: 100.0% to 100.0%], at most 2% allowed: failed"
+    )
+
+
+@pytest.mark.slow
+def test_few_lost_answers_are_undecided_and_strict_refuses_that(
+    first: Path, data: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    predictions = read(first / PREDICTIONS)["predictions"]
+    scores = [one["long_answer_score"] for one in predictions]
+    lowest, second, *_ = sorted(set(scores))
+    lost = scores.count(lowest)
+    options = ["--long-threshold", (lowest + second) / 2, "--short-threshold", 9]
+    options += ["--against", first, "--max-loss", 0.2]
+    assert run(tmp_path, data, tiny_model, *options) == 0
+    gate = json.loads(capsys.readouterr().out)["parity"]["gate"]
+    gold = read_gold(data)
+    counts = (
+        question_counts(gold, read_predictions(folder / PREDICTIONS))
+        for folder in (tmp_path, first)
+    )
+    expected = relative_loss(*counts)
+    assert (gate["loss"], gate["low"], gate["high"]) == pytest.approx(
+        (expected.loss, expected.low, expected.high)
+    )
+    right = QUESTIONS - lost
+    assert expected.loss == pytest.approx(1 - 2 * right / (right + 2 * QUESTIONS) / (2 / 3))
+    assert gate["verdict"] == "undecided"
+    assert run(tmp_path, data, tiny_model, *options, "--strict-gate") == 1
+    assert "more questions are needed to decide" in capsys.readouterr().err
+
+    assert report([str(tmp_path), "--against", str(first), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["gate"] == gate
+    assert report([str(tmp_path), "--against", str(first)]) == 0
+    assert "at most 20% allowed: undecided" in capsys.readouterr().out
+    assert "relative loss of micro-F1" in (tmp_path / "report.html").read_text("utf-8")
+    assert report([str(first), "--against", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert f"relative loss {1 - 1 / (1 - expected.loss):.1%} [" in printed
+    assert "allowed" not in printed
+
+
+@pytest.mark.slow
+def test_the_other_run_under_a_profile_is_the_measure_too(
+    data: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = (*LONG_ONLY, "--against", "baseline", "--max-loss", 0, "--strict-gate")
+    assert run(tmp_path, data, tiny_model, *options) == 0
+    parity = json.loads(capsys.readouterr().out)["parity"]
+    assert parity["against"] == "baseline" and 0 <= parity["max_drift"] < 1e-4
+    assert parity["gate"]["verdict"] == "passed"
+    (other,) = tmp_path.glob("baseline-*")
+    assert "parity" not in read(other / METRICS)
+
+
+@pytest.mark.slow
+def test_data_without_annotations_have_no_gate(
+    first: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = nq_records.simplified(1)
+    del record["annotations"]
+    data = nq_records.write_lines(tmp_path / "questions.jsonl", [record])
+    gate = ("--max-loss", "0.02")
+    assert run(tmp_path / "one", data, tiny_model, "--against", "baseline", *gate) == 1
+    expected = "one has no micro-F1, since the data have no annotations"
+    assert expected in capsys.readouterr().err
+    assert not list((tmp_path / "one").glob("baseline-*"))
+    assert run(tmp_path / "two", data, tiny_model, "--against", tmp_path / "one", *gate) == 1
+    expected = "one has no micro-F1, since its data have no annotations"
+    assert expected in capsys.readouterr().err
+    assert not (tmp_path / "two").exists()
+    assert run(tmp_path / "two", data, tiny_model, "--against", tmp_path / "one") == 0
+
+
+@pytest.mark.slow
+def test_runs_that_cannot_be_compared_are_refused_before_anything_is_computed(
+    first: Path, data: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = nq_records.write_lines(tmp_path / "other.jsonl", [nq_records.simplified(1)])
+    cases: list[tuple[Path, Path, tuple[object, ...], str]] = [
+        (other, tmp_path / "run", (), "answered other data than"),
+        (
+            data,
+            tmp_path / "run",
+            ("--limit", 3),
+            "10 questions under no --limit, this run is under",
+        ),
+        (data, first, (), "is the run to compare with: give another --output"),
+    ]
+    before = (first / JOB).read_bytes()
+    for files, folder, options, message in cases:
+        assert run(folder, files, tiny_model, "--against", first, *options) == 1
+        *_, line = capsys.readouterr().err.splitlines()
+        assert line.startswith("nq: error: ") and message in line
+    assert not (tmp_path / "run").exists()
+    assert (first / JOB).read_bytes() == before
+    assert run(tmp_path / "run", data, tiny_model, "--against", tmp_path / "nothing") == 1
+    assert "nothing is not a folder: give one that nq answer wrote" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_comparison_that_cannot_be_written_leaves_the_run_whole(
+    first: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer is stopped at each of its three files."""
+    parity = Parity("baseline", QUESTIONS, 0, None, None, {})
+    for stop in range(3):
+        calls = itertools.count()
+
+        def stopped(write: Any, stop: int = stop, calls: Any = calls) -> Any:
+            def call(*args: Any) -> None:
+                if next(calls) == stop:
+                    raise KeyboardInterrupt
+                write(*args)
+
+            return call
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(checksums, "write_json", stopped(checksums.write_json))
+            patch.setattr("nq.runs.against.write_metrics", stopped(write_metrics))
+            write_parity(first, parity, [data])
+        check_finished(first, with_scores=True)
+        assert ("parity" in read_run(first).metrics) == (stop == 2)
+    write_parity(first, parity, [data])
+    write_parity(first, parity, [data])
+    assert read_run(first).metrics["parity"] == parity.to_dict()
+    check_finished(first, with_scores=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--max-loss", "0.02"],
+            "--max-loss needs --against, the run that the loss is relative to",
+        ),
+        (["--against", "baseline", "--strict-gate"], "--strict-gate needs --max-loss"),
+        *(
+            (["--against", "baseline", f"--max-loss={text}"], "a number from 0 on and below 1, got")
+            for text in ("-0.1", "1", "nan", "much")
+        ),
+        (["--against", "frist"], "unknown optimization 'frist'"),
+    ],
+)
+def test_options_that_make_no_sense_are_a_usage_error(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert answer.main(options) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("nq answer: error: ") and message in line
+
+
+@pytest.mark.parametrize("max_loss", [-0.1, 1, float("nan"), "0.02"])
+def test_a_job_refuses_a_loss_that_is_none(max_loss: Any, tiny_model: Path) -> None:
+    with pytest.raises(ValueError, match=r"max_loss is .*: expected a number from 0 on"):
+        Job(["a.jsonl"], tiny_model, against="baseline", max_loss=max_loss)
+    with pytest.raises(ValueError, match="against is None: expected a profile or a folder"):
+        Job(["a.jsonl"], tiny_model, max_loss=0.02)
