@@ -32,6 +32,7 @@ from nq.model.folder import SETTINGS, weights_digest
 from nq.postprocess.fit import ChoiceSet, block_choices, fit, fit_calibration, option_choices
 from nq.postprocess.position_prior import CASCADE_PRIOR_WEIGHTS, PRIOR_WEIGHTS
 from nq.postprocess.ranking import calibrated, rank
+from nq.records import Example, Scores
 from nq.runs.evaluate import gold_labels
 from nq.runs.job import Job
 from nq.runs.phases import PhaseTimer
@@ -39,7 +40,6 @@ from nq.runs.score_store import clear
 from nq.runs.scoring import (
     Plan,
     RunProgress,
-    Scoring,
     check_job,
     no_progress,
     open_scoring,
@@ -117,7 +117,7 @@ def tune(
         check_job(job)
         inputs.mention_unnamed_pages(paths, job.pages)
         scoring = stack.enter_context(open_scoring(Plan.of(job), PhaseTimer(), progress))
-        tuned = tune_decision(scoring, job.decision)
+        tuned = tune_decision(scoring, job.decision, ", ".join(paths))
         _save(tuned_model, model, tuned.decision)
         if not keep_scores:
             clear(scoring.scorer.store.folder)
@@ -171,22 +171,25 @@ class Tuned:
     predictions: Predictions
 
 
-def tune_decision(scoring: Scoring, decision: DecisionConfig) -> Tuned:
+def tune_decision(
+    scored: Iterable[tuple[Example, Scores]], decision: DecisionConfig, name: str = "the data"
+) -> Tuned:
     """Fits the decision on the even half.
 
     Calibration and thresholds use predictions by weights that were fitted without the example (in
     ``FOLDS`` folds), since weights fit their own examples better than others.
 
     Args:
-        scoring: all examples with their scores.
+        scored: all examples with their scores; iterated twice.
         decision: its maximum answer length is kept.
+        name: of the data, for errors.
 
     Raises:
         ValueError: the data have no annotations.
     """
     gold: Gold = {}
     choice_sets: dict[int, list[ChoiceSets]] = {}
-    for example, scores in scoring:
+    for example, scores in scored:
         if not example.annotations:
             continue
         gold[example.example_id] = gold_labels(example)
@@ -196,8 +199,7 @@ def tune_decision(scoring: Scoring, decision: DecisionConfig) -> Tuned:
             sets = block_choices(example, evidence), option_choices(example, evidence)
             choice_sets.setdefault(fold, []).append(sets)
     if not gold:
-        files = ", ".join(file for request in scoring.requests for file in request.files)
-        raise ValueError(f"no annotations in {files}: give annotated data to tune on")
+        raise ValueError(f"no annotations in {name}: give annotated data to tune on")
     plain = replace(decision, long_threshold=0.0, short_threshold=0.0)
     is_cascade = isinstance(decision, CascadeDecision)
     start = CASCADE_PRIOR_WEIGHTS if is_cascade else PRIOR_WEIGHTS
@@ -206,7 +208,7 @@ def tune_decision(scoring: Scoring, decision: DecisionConfig) -> Tuned:
         _fit((choice_sets[f] for f in choice_sets if f != fold), start) for fold in range(FOLDS)
     ]
     predictions: Predictions = {}
-    for example, scores in scoring:
+    for example, scores in scored:
         fold = fold_of(example.example_id)
         config = replace(plain, weights=weights if fold is None else held_out[fold])
         prediction = encode_prediction(rank(example, scores, config).prediction())
