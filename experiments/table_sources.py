@@ -161,6 +161,13 @@ def scaling(result: ResultFile) -> str:
     return summary(result["rows"])
 
 
+def compression(result: ResultFile) -> str:
+    """Returns the table of ``python -m experiments.compression --json``."""
+    from experiments.compression_report import table
+
+    return table(result["rows"])
+
+
 def changes(result: ResultFile) -> str:
     """Returns the table of a sweep without its times, for runs on a machine that was in use."""
     baseline = result["rows"][0]
@@ -261,6 +268,7 @@ KINDS: dict[str, Callable[[ResultFile], str]] = {
     "changes": changes,
     "concurrency": concurrency,
     "scaling": scaling,
+    "compression": compression,
     "decisions": decisions,
     "peers": peers,
     "tune": tune,

@@ -111,12 +111,24 @@ class Model:
 
 def rows(workload: Workload, seed: int = 0) -> dict[str, Any]:
     """Returns a batch of full windows of random pieces."""
+    return full_windows(workload.config.vocab_size, workload.batch, workload.length, seed)
+
+
+def full_windows(vocab_size: int, count: int, length: int, seed: int = 0) -> dict[str, Any]:
+    """Returns so many full windows of random pieces.
+
+    Args:
+        vocab_size: the pieces are below it.
+        count: number of windows.
+        length: pieces of each.
+        seed: of the pieces.
+    """
     import numpy as np
 
-    draw, size = np.random.default_rng(seed), (workload.batch, workload.length)
-    pos = np.broadcast_to(np.arange(workload.length, dtype=np.int32), size)
+    draw, size = np.random.default_rng(seed), (count, length)
+    pos = np.broadcast_to(np.arange(length, dtype=np.int32), size)
     return {
-        "input_ids": draw.integers(0, workload.config.vocab_size, size).astype(np.int32),
+        "input_ids": draw.integers(0, vocab_size, size).astype(np.int32),
         "input_mask": np.ones(size, np.int32),
         "segment_ids": np.minimum(pos // 8, 1).astype(np.int32),
         "token_map": pos.copy(),

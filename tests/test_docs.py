@@ -45,7 +45,8 @@ OPTIONS_OF_OTHERS = {
     "--exclude-editable",
     "--runner",
 }
-FORWARDED_TO = {"experiments.sweep": "nq answer"}  # options that the command does not know
+FORWARDED_TO = {"experiments.sweep": "nq answer", "experiments.compression": "nq train"}
+"""Commands that pass options which they do not know to another command."""
 NOT_PYTHON = ("nq.json", "nq.models")
 SESSION = re.compile(r"\$ cat lighthouse.txt\n(.*?)\n\$ nq (ask .*?)\n(.*?)\n\$", re.DOTALL)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)

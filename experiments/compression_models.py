@@ -1,0 +1,281 @@
+"""The model folders of ``experiments.compression``, made once, and the scores of their answers.
+
+What needs TensorFlow runs in a process of its own, so that the threads, the memory and the settings
+of one row do not reach the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import math
+import multiprocessing
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from nq.bundle import bundled_model
+from nq.config import DecisionConfig, ModelConfig
+from nq.errors import Error
+from nq.evaluation.labels import Label, prediction_label
+from nq.evaluation.nq_eval import Gold
+from nq.formats.predictions import encode_prediction
+from nq.model.folder import copy_model, load_settings, save_settings
+from nq.postprocess.decision import decide
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.records import Example, ExampleId, Scores
+from nq.runs import tuning
+from nq.runs.evaluate import gold_labels
+from nq.runs.finished import FinishedRun, read_run
+from nq.runs.job import Job
+from nq.runs.run import run_once
+
+RAW, TUNED, RECOVERED = "raw", "tuned", "recovered"
+STATES = (RAW, TUNED, RECOVERED)
+UNFINISHED = ".unfinished"
+TINY = ModelConfig(
+    hidden_size=16, num_hidden_layers=3, num_attention_heads=4, intermediate_size=128
+)
+"""With enough heads, FFN units and layers to prune some."""
+
+T = TypeVar("T")
+
+
+def made(folder: Path, make: Callable[[Path], object]) -> Path:
+    """Returns a folder, which is made if it is not there; it is there only as a whole."""
+    unfinished = folder.with_name(folder.name + UNFINISHED)
+    if not folder.is_dir():
+        shutil.rmtree(unfinished, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        make(unfinished)
+        unfinished.rename(folder)
+    return folder
+
+
+def in_new_process(function: Callable[..., T], *args: object) -> T:
+    """Returns the result of a function of a module, called in a process that ends then.
+
+    Raises:
+        Error: the process was killed.
+        Exception: what the function raises.
+    """
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        try:
+            return pool.submit(function, *args).result()
+        except BrokenProcessPool as error:
+            raise Error(
+                f"the process of {function.__name__} was killed, probably out of memory: run the "
+                "same command again to continue"
+            ) from error
+
+
+def run_command(name: str, argv: Sequence[str]) -> None:
+    """Runs ``nq NAME`` in this process; what it prints goes to stderr.
+
+    Raises:
+        Error: it failed; it has printed the reason.
+    """
+    main = importlib.import_module(f"nq.commands.{name}").main
+    with contextlib.redirect_stdout(sys.stderr):
+        code = main(argv)
+    if code:
+        raise Error(f"nq {name} {' '.join(argv)} ended with exit code {code}")
+
+
+def tiny_model(folder: Path) -> Path:
+    """Returns a tiny model of random weights, which is made if it is not there."""
+    from experiments.peers.inputs import random_model
+
+    rows = load_tokenizer(bundled_model()).vocab_size
+    shape = dataclasses.replace(TINY, vocab_size=rows)
+    return made(folder, lambda path: random_model(shape, path))
+
+
+def zero(source: Path, target: Path, share: float) -> None:
+    """Copies a model with the smallest weights of each matrix of its layers set to zero.
+
+    Args:
+        source: model folder.
+        target: folder to make.
+        share: of the weights that become zero.
+    """
+    from nq.model.runtime import import_tensorflow
+
+    import_tensorflow()
+    import numpy as np
+
+    from nq.model import checkpoint, joint
+
+    tokenizer = load_tokenizer(source)
+    config = checkpoint.with_room_for(checkpoint.load_config(source), tokenizer)
+    model = joint.build(config, initialize=False)
+    checkpoint.load(source, model, config)
+    for variable in model.weights:
+        if variable.path.startswith("layer_") and variable.path.endswith("kernel"):
+            values, count = np.array(variable.numpy()), int(share * variable.numpy().size)
+            values.flat[np.argsort(np.abs(values), axis=None)[:count]] = 0
+            variable.assign(values)
+    card = f"# {source.name}\n\n{share:.0%} of the weights of the layers' matrices are zero.\n"
+    checkpoint.save(target, model, config, tokenizer, load_settings(source), card)
+
+
+@dataclass(frozen=True)
+class Models:
+    """The folders of the study.
+
+    Args:
+        folder: of all of them.
+        original: the model to compress.
+        data: files that importance is measured on, and that recovery trains on.
+        training: options of ``nq train`` for the recovery.
+    """
+
+    folder: Path
+    original: Path
+    data: tuple[str, ...]
+    training: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> Path:
+        """A copy of the original, whose decision may be tuned."""
+        return self._made("source", lambda path: copy_model(self.original, path))
+
+    def of(self, prune: str, state: str, zeros: float = 0.0) -> Path:
+        """Returns a model folder, which is made if it is not there.
+
+        Args:
+            prune: as ``nq convert --prune`` has it; empty for the whole model.
+            state: one of ``STATES``; empty for the whole model.
+            zeros: share of the weights to set to zero.
+        """
+        if zeros:
+            name = f"zeros-{zeros:g}"
+            return self._made(name, lambda path: in_new_process(zero, self.source, path, zeros))
+        if not prune:
+            return self.source
+        make = {RAW: self._prune, TUNED: self._copy, RECOVERED: self._recover}[state]
+        return self._made(f"{prune}-{state}", lambda path: make(prune, path))
+
+    def _prune(self, prune: str, path: Path) -> None:
+        argv = [str(self.source), str(path), "--prune", prune, "--data", *self.data]
+        in_new_process(run_command, "convert", argv)
+
+    def _copy(self, prune: str, path: Path) -> None:
+        copy_model(self.of(prune, RAW), path)
+
+    def _recover(self, prune: str, path: Path) -> None:
+        """Trains a pruned model on the data and the probabilities of the original."""
+        work = self.folder / f"{prune}-training"
+        windows = load_settings(self.source).windows.to_dict().items()
+        options = [
+            text for name, value in windows for text in (f"--{name.replace('_', '-')}", value)
+        ]
+        argv = [
+            *("--data", *self.data, "--init", self.of(prune, RAW), "--teacher", self.source),
+            *("--output", work, "--no-track", *options, *self.training),
+        ]
+        in_new_process(run_command, "train", [str(text) for text in argv])
+        copy_model(work, path)
+
+    def _made(self, name: str, make: Callable[[Path], None]) -> Path:
+        return made(self.folder / name, make)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The scores of a model on all questions, decided as often as one likes.
+
+    Args:
+        run: with kept scores.
+    """
+
+    run: FinishedRun
+
+    def __iter__(self) -> Iterator[tuple[Example, Scores]]:
+        scores = self.run.scores
+        if scores is None:
+            raise Error(f"{self.run.folder} has no scores: remove it and run the command again")
+        for key, example in self.run.examples():
+            yield example, scores.scores(key)
+
+    def tune(self, folder: Path) -> None:
+        """Fits the decision to the even half, and writes it into a model folder."""
+        settings = load_settings(folder)
+        plain = DecisionConfig(max_answer_length=settings.decision.max_answer_length)
+        tuned = tuning.tune_decision(self, plain, ", ".join(self.run.job.files))
+        save_settings(folder, dataclasses.replace(settings, decision=tuned.decision))
+
+    def odd_half(self, decision: DecisionConfig) -> tuple[Gold, dict[ExampleId, Label]]:
+        """Returns gold and predictions of the annotated questions that no decision was fitted to.
+
+        Args:
+            decision: how the scores become answers.
+        """
+        gold: Gold = {}
+        predictions: dict[ExampleId, Label] = {}
+        for example, scores in self:
+            if example.annotations and tuning.fold_of(example.example_id) is None:
+                prediction = decide(example, scores, decision).prediction
+                gold[example.example_id] = gold_labels(example)
+                predictions[example.example_id] = prediction_label(encode_prediction(prediction))
+        return gold, predictions
+
+
+def answers(
+    files: Sequence[str],
+    model: Path,
+    profile: str,
+    instances: int | None,
+    batch_size: int,
+    root: Path,
+) -> Answers:
+    """Returns the answers of a model, computed by a run of nq unless there is one.
+
+    The run does not depend on the decision of the folder, so that tuning repeats no run.
+
+    Args:
+        files: annotated files.
+        model: its folder.
+        profile: optimizations.
+        instances: processes, or ``None`` for one without pinned cores.
+        batch_size: windows in a batch.
+        root: folder of all runs.
+    """
+    job = Job(
+        files,
+        model,
+        profile,
+        decision=DecisionConfig(),
+        batch_size=batch_size,
+        root=root,
+        keep_scores=True,
+        instances=instances,
+    )
+    return Answers(read_run(in_new_process(run_once, job)))
+
+
+def prunings(heads: int, inner: int, layers: int) -> list[str]:
+    """Returns what is pruned by default, as ``nq convert --prune`` has it.
+
+    Args:
+        heads, inner, layers: of the whole model: heads, FFN units, layers.
+
+    >>> prunings(12, 1536, 6)[:6]
+    ['ffn=1152', 'ffn=768', 'heads=9', 'heads=6', 'layers=5', 'layers=4']
+    >>> prunings(12, 1536, 6)[6:]
+    ['heads=9,ffn=1152', 'layers=5,ffn=1152', 'heads=9,ffn=1152,layers=5']
+    """
+    wide, narrow = (64 * max(1, math.floor(share * inner / 64)) for share in (0.75, 0.5))
+    most, half = max(1, heads * 3 // 4), max(1, heads // 2)
+    high, low = max(1, layers - 1), max(1, layers - 2)
+    singles = [f"ffn={wide}", f"ffn={narrow}", f"heads={most}", f"heads={half}"]
+    singles += [f"layers={high}", f"layers={low}"]
+    mixtures = [f"heads={most},ffn={wide}", f"layers={high},ffn={wide}"]
+    return [*singles, *mixtures, f"heads={most},ffn={wide},layers={high}"]

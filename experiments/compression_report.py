@@ -1,0 +1,230 @@
+"""Table, plot, metrics and verdicts of ``experiments.compression``, from its rows alone."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from experiments.intervals import (
+    CONFIRMED,
+    NOT_TESTABLE,
+    REFUTED,
+    UNDECIDED,
+    Interval,
+    interval,
+    kept,
+    overall,
+    ratios,
+    verdict,
+)
+from experiments.study import Row, Study
+from experiments.text_tables import markdown
+from nq import tracking
+from nq.evaluation.gate import FAILED, PASSED, Gate, RelativeLoss
+
+BASELINE, BFLOAT16, INT8 = "baseline", "mixed", "openvino+int8"
+PROFILES = {BFLOAT16: "bfloat16", INT8: "int8"}
+MAX_LOSS, SOURCE_SPEED = 0.02, 1.3
+SOURCE = "1.30x, at most 2% lost"
+SAME = 1.05
+"""Speeds that differ by less are the same."""
+SPEED = (
+    *("weights", "gflop", "length", "precision", "windows", "cores", "seconds"),
+    *("reference_seconds", "reference_windows"),
+)
+"""The fields of a row that do not depend on the values of the weights."""
+OUTCOMES = {PASSED: CONFIRMED, FAILED: REFUTED}
+RANKS = (PASSED, UNDECIDED, FAILED)
+HEAD = (
+    *("row", "weights M", "GFLOP/window", "windows/s", "x baseline [90 %]", "micro-F1"),
+    *("points", "relative loss [90 %]", "answers changed", "gate", "source"),
+)
+
+
+def name(row: Row) -> str:
+    """Returns what a row is.
+
+    >>> name({"prune": "heads=9", "state": "raw", "profile": "mixed", "instances": 2, "zeros": 0})
+    'heads=9 (raw) + bfloat16 + 2 instances'
+    """
+    parts = [f"{row['prune']} ({row['state']})"] if row["prune"] else []
+    parts += [f"{row['zeros']:.0%} zeros"] if row["zeros"] else []
+    profile = str(row["profile"])
+    parts += [PROFILES.get(profile, profile)] if profile != BASELINE else []
+    parts += [f"{row['instances']} instances"] if row["instances"] > 1 else []
+    return " + ".join(parts) or BASELINE
+
+
+def windows_per_s(row: Row) -> float:
+    """Returns the median throughput of all processes together."""
+    return float(statistics.median(row["windows"] / s for s in kept(row["seconds"])))
+
+
+def speed_up(row: Row, reference: str = BASELINE) -> Interval | None:
+    """Returns a row's throughput ÷ that of the whole model under a profile, in the same rounds."""
+    others = row["reference_seconds"].get(reference)
+    if others is None:
+        return None
+    factor = row["windows"] / row["reference_windows"]
+    return interval([factor * value for value in ratios(others, row["seconds"])])
+
+
+def gate(row: Row) -> Gate:
+    """Returns the gate of a row."""
+    loss = RelativeLoss(
+        *(row["micro_f1"], row["baseline_micro_f1"]),
+        *(row["loss"], row["low"], row["high"], row["questions"]),
+    )
+    return Gate(loss, MAX_LOSS)
+
+
+def best(rows: Sequence[Row]) -> Row | None:
+    """Returns the fastest pruned model under the baseline's profile of those with the best gate.
+
+    A gate that is passed is better than an undecided one, and that than a failed one.
+    """
+    pruned = [row for row in rows if row["prune"] and row["profile"] == BASELINE]
+
+    def rank(row: Row) -> tuple[int, float]:
+        return RANKS.index(str(gate(row).verdict)), -(speed_up(row) or Interval(0, 0, 0)).median
+
+    return min(pruned, key=rank, default=None)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Returns the rows and the verdicts of the claims as two Markdown tables."""
+    return f"{markdown(HEAD, *map(_cells, rows))}\n{markdown(('claim', 'verdict'), *claims(rows))}"
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    loss, points = gate(row).loss, 100 * (row["micro_f1"] - row["baseline_micro_f1"])
+    is_baseline = name(row) == BASELINE
+    return (
+        name(row),
+        f"{row['weights'] / 1e6:.1f}",
+        f"{row['gflop']:.3g}",
+        f"{windows_per_s(row):.4g}",
+        str(speed_up(row) or ""),
+        f"{row['micro_f1']:.4f}",
+        "" if is_baseline else f"{points:+.2f}",
+        "" if is_baseline else f"{loss.loss:.1%} [{loss.low:.1%}, {loss.high:.1%}]",
+        "" if is_baseline else f"{row['changed'] / row['questions']:.1%}",
+        "" if is_baseline else str(gate(row).verdict),
+        SOURCE if _is_claim(row) else "",
+    )
+
+
+def _is_claim(row: Row) -> bool:
+    return not row["prune"] and row["profile"] == INT8 and row["instances"] > 1
+
+
+def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Returns the source's claim, its parts and what follows from it, with their verdicts."""
+    claimed = [row for row in rows if _is_claim(row)]
+    pruned = [row for row in rows if row["prune"]]
+    alone = [row for row in pruned if row["profile"] == BASELINE]
+    sixteen = [row for row in pruned if BFLOAT16 in row["reference_seconds"]]
+    zeros = [row for row in rows if row["zeros"]]
+    return [
+        ("int8 and 2 instances: 1.30 times as fast", overall(map(fast, claimed))),
+        ("int8 and 2 instances: at most 2 % lost", overall(map(accurate, claimed))),
+        ("the claim: both", overall(both(row) for row in claimed)),
+        ("a pruned model: both, in float32", any_of(both(row) for row in alone)),
+        (
+            "the best pruned model in bfloat16: both, against the whole model in bfloat16",
+            any_of(both(row, BFLOAT16) for row in sixteen),
+        ),
+        ("half of the weights zero: not faster", overall(map(same_speed, zeros))),
+    ]
+
+
+def fast(row: Row, reference: str = BASELINE) -> str:
+    """Returns whether a row is 1.30 times as fast as the whole model under a profile."""
+    ratio = speed_up(row, reference)
+    return NOT_TESTABLE if ratio is None else verdict(ratio, above=SOURCE_SPEED)
+
+
+def accurate(row: Row) -> str:
+    """Returns whether a row loses at most 2 % of the micro-F1 of the baseline."""
+    return OUTCOMES.get(str(gate(row).verdict), UNDECIDED)
+
+
+def both(row: Row, reference: str = BASELINE) -> str:
+    """Returns whether a row is as fast as the source says, at the source's loss."""
+    return overall([fast(row, reference), accurate(row)])
+
+
+def same_speed(row: Row) -> str:
+    """Returns whether a row is as fast as the baseline."""
+    ratio = speed_up(row)
+    return NOT_TESTABLE if ratio is None else verdict(ratio, above=1 / SAME, below=SAME)
+
+
+def any_of(verdicts: Iterable[str]) -> str:
+    """Returns the verdict of a claim that one row is enough for.
+
+    >>> any_of(["refuted", "confirmed"]), any_of(["refuted", "undecided"]), any_of(["refuted"])
+    ('confirmed', 'undecided', 'refuted')
+    >>> any_of([])
+    'not testable here'
+    """
+    found = set(verdicts)
+    ordered = (CONFIRMED, UNDECIDED, REFUTED)
+    return next((text for text in ordered if text in found), NOT_TESTABLE)
+
+
+def plot(rows: Sequence[Row], path: Path) -> None:
+    """Draws the speed over the relative loss, with the gate and the source's figures."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    axes = figure.add_subplot()
+    for row in rows:
+        loss, ratio = gate(row).loss, speed_up(row)
+        if ratio is None:
+            continue
+        ends = [[100 * (loss.loss - loss.low)], [100 * (loss.high - loss.loss)]]
+        color = tracking.color(row["prune"] or row["profile"])
+        axes.errorbar(100 * loss.loss, ratio.median, xerr=ends, fmt="o", color=color, lw=0.8)
+        axes.annotate(
+            name(row),
+            (100 * loss.loss, ratio.median),
+            xytext=(4, 4),
+            textcoords="offset points",
+            fontsize="xx-small",
+        )
+    axes.axvline(100 * MAX_LOSS, color="grey", ls="--", lw=1, label="gate: 2 % lost")
+    point = [100 * MAX_LOSS], [SOURCE_SPEED]
+    axes.plot(*point, marker="*", ms=12, ls="", color="black", label="source: 1.30x, 2 % at most")
+    axes.set(xlabel="relative loss of micro-F1, %", ylabel="windows/s, x baseline", yscale="log")
+    axes.legend(fontsize="small")
+    figure.savefig(path, dpi=120)
+
+
+def metrics(row: Row) -> dict[str, float | None]:
+    """Returns the metrics of a row's MLflow run."""
+    ratio = speed_up(row)
+    return {
+        tracking.view.WINDOWS_PER_S: windows_per_s(row),
+        tracking.view.MICRO_F1: row["micro_f1"],
+        tracking.view.CHANGED: row["changed"],
+        "time/x_baseline": ratio.median if ratio else None,
+        "gate/relative_loss": row["loss"],
+        "gate/loss_low": row["low"],
+        "gate/loss_high": row["high"],
+        "model/gflop": row["gflop"],
+        "model/weights": row["weights"],
+    }
+
+
+PARAMS = ("prune", "state", "zeros", "profile", "instances", "precision", "length")
+STUDY = Study(
+    "compression",
+    table=table,
+    plot=plot,
+    title=name,
+    params=lambda row: {**{key: row[key] for key in PARAMS}, "gate": gate(row).verdict},
+    metrics=metrics,
+    profile=lambda row: str(row["profile"]),
+)
