@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from nq.inference.engine import Step
 from nq.inference.engines import tensorflow
 from nq.inference.profile import OPTIMIZATIONS, Optimization
 from nq.inference.scorer import Rows
-from nq.runs.parity import Parity, compare
+from nq.runs.parity import METRICS, Parity, compare
 
 LIMIT = 6
 
@@ -134,3 +135,15 @@ def test_the_tolerance_applies_to_answers_and_f1(
 ) -> None:
     parity = Parity("baseline", 100, changed, None, None, {"micro_f1": f1})
     assert parity.within(tolerance) is within
+
+
+def test_runs_on_gold_texts_alone_have_no_difference_of_f1(tmp_path: Path) -> None:
+    old = Path(__file__).parents[1] / "golden" / "old_runs" / "baseline"
+    run = shutil.copytree(old, tmp_path / "run")
+    metrics = json.loads((old / METRICS).read_bytes())
+    metrics["metrics"] = {"squad_exact_match": 0.5, "squad_f1": 0.5, "squad_n": 3}
+    (run / METRICS).write_text(json.dumps(metrics), encoding="utf-8")
+    parity = compare(run, run, show_folder=True)
+    assert (parity.f1, parity.changed, parity.max_drift) == ({}, 0, 0)
+    assert parity.against == f"baseline in {run}"
+    assert compare(run, old).f1 == {}
