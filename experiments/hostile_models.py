@@ -115,7 +115,10 @@ def config_number(folder: Path, rng: Rng) -> str:
 def config_layers(folder: Path, rng: Rng) -> str:
     """Describes an ALBERT or BERT of far too many layers, rows or columns."""
     large = rng.choice([10**4, 10**6, 10**9, 2**62])
-    keys = ("num_hidden_layers", "vocab_size", "max_position_embeddings", "intermediate_size")
+    keys = (
+        *("num_hidden_layers", "vocab_size", "max_position_embeddings", "intermediate_size"),
+        "head_size",
+    )
     values = {rng.choice(keys): large} | rng.choice(
         [{}, {"model_type": "albert", "num_hidden_groups": 1, "embedding_size": 384}]
     )

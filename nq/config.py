@@ -179,8 +179,8 @@ class WindowConfig(Settings):
 class ModelConfig(Settings):
     """Shape of the encoder, in the words of a BERT ``config.json``.
 
-    The last five fields, and fewer than two segments, tell the relatives of BERT apart; as
-    they stand they mean a BERT.
+    The five fields from ``model_type`` on, and fewer than two segments, tell the relatives of BERT
+    apart; as they stand they mean a BERT.
 
     Args:
         type_vocab_size: rows of the segment table; 0 for no such table (DistilBERT).
@@ -192,6 +192,9 @@ class ModelConfig(Settings):
         position_offset: row of the position table that the first piece has (RoBERTa: 2).
         relative_attention_num_buckets: rows of the table of attention biases by the distance of
             two pieces, which all layers share (MPNet: 32); 0 for no such table.
+        head_size: columns of query, key and value for each head; 0 for ``hidden_size`` /
+            ``num_attention_heads``, the only size that ``transformers`` knows. It differs from that
+            where heads were pruned, and becomes 0 where it is that; read ``head_width``.
     """
 
     vocab_size: int = 30522
@@ -209,11 +212,15 @@ class ModelConfig(Settings):
     num_hidden_groups: int = 0
     position_offset: int = 0
     relative_attention_num_buckets: int = 0
+    head_size: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _check(self.head_size >= 0, f"head_size must be at least 0, got {self.head_size}")
+        if self.head_size * self.num_attention_heads == self.hidden_size:
+            object.__setattr__(self, "head_size", 0)
         _check(
-            self.hidden_size % self.num_attention_heads == 0,
+            self.head_size > 0 or self.hidden_size % self.num_attention_heads == 0,
             f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
             f"{self.num_attention_heads}",
         )
@@ -231,6 +238,24 @@ class ModelConfig(Settings):
             f"max_position_embeddings {self.max_position_embeddings} leaves no position behind "
             f"the first {self.position_offset}",
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all fields as plain JSON values, ``head_size`` only where it is not 0.
+
+        Thereby the identity of a teacher without it is that of earlier versions.
+        """
+        values = super().to_dict()
+        return values if self.head_size else {n: v for n, v in values.items() if n != "head_size"}
+
+    @property
+    def head_width(self) -> int:
+        """Columns of query, key and value for each head."""
+        return self.head_size or self.hidden_size // self.num_attention_heads
+
+    @property
+    def attention_width(self) -> int:
+        """Columns of query, key and value for all heads together."""
+        return self.num_attention_heads * self.head_width
 
     @property
     def table_width(self) -> int:

@@ -36,6 +36,8 @@ SHAPE = ModelConfig(
 )
 RELATIVE = dataclasses.replace(SHAPE, relative_attention_num_buckets=8)
 """With attention biases by distance; most distances share a bucket with others."""
+PRUNED = dataclasses.replace(RELATIVE, num_attention_heads=3, head_size=2, intermediate_size=64)
+"""With fewer columns in all heads together than in the hidden layers."""
 MPNET_VOCABULARY = (
     *("<s>", "<pad>", "</s>", "[UNK]", "[PAD]", "[CLS]", "[SEP]"),
     *("lake", "moon", "##ing", "the", "of"),
@@ -59,6 +61,7 @@ def tensors(shape: ModelConfig = SHAPE, seed: int = 0) -> dict[str, FloatArray]:
     """Returns random weights with Hugging Face's names; activations vary as little as BERT's."""
     draw = np.random.default_rng(seed)
     hidden, inner = shape.hidden_size, shape.intermediate_size
+    attention = shape.attention_width
 
     def normal(*size: int, scale: float = 0.5) -> FloatArray:
         return draw.normal(0, scale, size).astype(np.float32)
@@ -86,8 +89,8 @@ def tensors(shape: ModelConfig = SHAPE, seed: int = 0) -> dict[str, FloatArray]:
     for i in range(shape.num_hidden_layers):
         layer = f"bert.encoder.layer.{i}"
         for part in ("query", "key", "value"):
-            weights |= linear(f"{layer}.attention.self.{part}", hidden, hidden)
-        weights |= linear(f"{layer}.attention.output.dense", hidden, hidden)
+            weights |= linear(f"{layer}.attention.self.{part}", attention, hidden)
+        weights |= linear(f"{layer}.attention.output.dense", hidden, attention)
         weights |= norm(f"{layer}.attention.output.LayerNorm")
         weights |= linear(f"{layer}.intermediate.dense", inner, hidden)
         weights |= linear(f"{layer}.output.dense", hidden, inner)

@@ -201,12 +201,12 @@ class SelfAttention(keras.layers.Layer):
         seed: seed of dropout.
 
     Call arguments:
-        qkv: ``[B * L, 3 * hidden]``, query, key and value side by side.
+        qkv: ``[B * L, 3 * heads * size]``, query, key and value side by side.
         ids: int ``[B, L]``, of which only the length is used.
         biases: added to the scores, each broadcast to ``[B, heads, L, L]``.
 
     Returns:
-        ``[B * L, hidden]``.
+        ``[B * L, heads * size]``.
     """
 
     def __init__(self, heads: int, dropout: float, seed: int, **kwargs: Any) -> None:
@@ -215,8 +215,8 @@ class SelfAttention(keras.layers.Layer):
         self.dropout = keras.layers.Dropout(dropout, seed=seed) if dropout else None
 
     def call(self, qkv: Any, ids: Any, biases: Sequence[Any] = (), training: bool = False) -> Any:
-        length, hidden = ops.shape(ids)[1], qkv.shape[-1] // 3
-        size = hidden // self.heads
+        length, width = ops.shape(ids)[1], qkv.shape[-1] // 3
+        size = width // self.heads
         query, key, value = (  # the gradient of a slice, unlike a split's, pads with zeros
             ops.reshape(x, (-1, length, self.heads, size)) for x in ops.split(qkv, 3, axis=-1)
         )
@@ -228,7 +228,7 @@ class SelfAttention(keras.layers.Layer):
         if self.dropout:
             weights = self.dropout(weights, training=training)
         mixed = ops.matmul(weights, ops.transpose(value, (0, 2, 1, 3)))
-        return ops.reshape(ops.transpose(mixed, (0, 2, 1, 3)), (-1, hidden))
+        return ops.reshape(ops.transpose(mixed, (0, 2, 1, 3)), (-1, width))
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,7 @@ def encoder(
         """Returns the layers that share one set of weights, by their function."""
         name = f"layer_{i}"
         return {
-            "qkv": layer.dense(3 * config.hidden_size, f"{name}_qkv"),
+            "qkv": layer.dense(3 * config.attention_width, f"{name}_qkv"),
             "attention": layer(
                 SelfAttention,
                 f"{name}_attention",

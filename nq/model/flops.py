@@ -8,15 +8,16 @@ from nq.config import ModelConfig
 def layer_flop(config: ModelConfig, length: int) -> int:
     """Returns the operations of one layer of the encoder for one window.
 
-    A layer multiplies L pieces by four matrices h x h and two h x i, and twice L x h by h x L:
-    2 L (4 h^2 + 2 h i) + 4 L^2 h. Tables, norms, activations and heads, below 1 %, are ignored.
+    A layer multiplies L pieces by four matrices h x a and two h x i, and twice L x a by a x L:
+    2 L (4 h a + 2 h i) + 4 L^2 a. Tables, norms, activations and heads, below 1 %, are ignored.
 
     Args:
-        config: shape of the encoder: h (hidden) and i (intermediate).
+        config: shape of the encoder: h (hidden), i (intermediate) and a (all attention heads
+            together), which is h unless heads were pruned.
         length: L, pieces in the window.
     """
-    hidden, inner = config.hidden_size, config.intermediate_size
-    return 2 * length * (4 * hidden**2 + 2 * hidden * inner) + 4 * length**2 * hidden
+    hidden, inner, width = config.hidden_size, config.intermediate_size, config.attention_width
+    return 2 * length * (4 * hidden * width + 2 * hidden * inner) + 4 * length**2 * width
 
 
 def window_gflop(config: ModelConfig, length: int) -> float:

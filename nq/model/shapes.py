@@ -19,6 +19,7 @@ Shape = tuple[int, ...]
 def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
     """Returns the shape of each weight of a model, by the weight's path."""
     hidden, inner, width = config.hidden_size, config.intermediate_size, config.table_width
+    attention = config.attention_width
     shapes: dict[str, Shape] = {
         WORD_EMBEDDINGS: (config.vocab_size, width),
         "embeddings/position_embeddings": (config.max_position_embeddings, width),
@@ -38,8 +39,8 @@ def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
         linear["embeddings_projection"] = width, hidden
     for i in range(config.layer_sets):
         linear |= {
-            f"layer_{i}_qkv": (hidden, 3 * hidden),
-            f"layer_{i}_attention_output": (hidden, hidden),
+            f"layer_{i}_qkv": (hidden, 3 * attention),
+            f"layer_{i}_attention_output": (attention, hidden),
             f"layer_{i}_intermediate": (hidden, inner),
             f"layer_{i}_output": (inner, hidden),
         }

@@ -170,22 +170,30 @@ def test_every_profile_has_the_scores_of_baseline(profile: Profile, baseline: Co
     assert BATCH <= counters.warmup_windows <= N_WINDOWS
 
 
+RELATIVE_PROFILES = (
+    *("grappler", "xla", "frozen", "mixed+grappler", "mixed+xla", "mixed+grappler+frozen"),
+    *("buckets", "mixed+grappler+frozen+buckets", "openvino+buckets", "mixed+openvino"),
+    *("openvino+int8", "onnx+buckets", "onnx+int8"),
+)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "profile",
+    ("profile", "shape"),
     [
-        *("grappler", "xla", "frozen", "mixed+grappler", "mixed+xla", "mixed+grappler+frozen"),
-        *("buckets", "mixed+grappler+frozen+buckets", "openvino+buckets", "mixed+openvino"),
-        *("openvino+int8", "onnx+buckets", "onnx+int8"),
+        *((name, tiny_models.RELATIVE) for name in RELATIVE_PROFILES),
+        *((name, tiny_models.PRUNED) for name in ("xla", "buckets+openvino", "onnx", "onnx+int8")),
     ],
 )
-def test_every_profile_has_the_scores_of_baseline_with_relative_biases(profile: str) -> None:
+def test_every_profile_has_the_scores_of_baseline_with_relative_biases(
+    profile: str, shape: ModelConfig
+) -> None:
     if is_refused(Profile.parse(profile)):
         return
     expected, columns = (
-        new_predictor(
-            name, LENGTH, text_only=False, calibration=lambda: ROWS, shape=tiny_models.RELATIVE
-        ).scores(ROWS)
+        new_predictor(name, LENGTH, text_only=False, calibration=lambda: ROWS, shape=shape).scores(
+            ROWS
+        )
         for name in ("baseline", profile)
     )
     largest, mean = differences(columns, expected)

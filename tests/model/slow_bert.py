@@ -51,10 +51,10 @@ class SlowBert:
         return x
 
     def layer(self, name: str, x: Floats) -> Floats:
-        size = self.config.hidden_size // self.config.num_attention_heads
         query, key, value = (
             self.linear(f"{name}.attention.self.{part}", x) for part in ("query", "key", "value")
         )
+        size = query.shape[1] // self.config.num_attention_heads
         heads = []
         for head in range(self.config.num_attention_heads):
             columns = slice(head * size, (head + 1) * size)

@@ -43,8 +43,9 @@ def encode(model: keras.Model, rows: dict[str, Any]) -> FloatArray:
         dataclasses.replace(tiny_models.SHAPE, hidden_act="gelu_new", num_attention_heads=4),
         dataclasses.replace(tiny_models.SHAPE, hidden_act="relu", layer_norm_eps=1e-3),
         tiny_models.RELATIVE,
+        tiny_models.PRUNED,
     ],
-    ids=["gelu", "gelu_new", "relu", "relative"],
+    ids=["gelu", "gelu_new", "relu", "relative", "pruned"],
 )
 def test_pieces_equal_those_of_a_slow_bert_without_padding(shape: ModelConfig) -> None:
     encoded = encode(encoder_model(shape), ROWS)

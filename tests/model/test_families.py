@@ -141,6 +141,20 @@ def test_configs_are_decoded_as_encoded(model_type: str) -> None:
     assert decode_config(encode_config(plain)) == plain
     other = dataclasses.replace(plain, hidden_size=24, num_attention_heads=3, num_hidden_layers=4)
     assert decode_config(encode_config(other)) == other
+    assert "head_size" not in encode_config(other)
+    pruned = dataclasses.replace(other, num_attention_heads=2, head_size=8)
+    assert decode_config(encode_config(pruned)) == pruned != other
+    assert encode_config(pruned)["head_size"] == 8
+
+
+def test_the_width_of_a_head_is_a_setting_only_where_it_is_not_the_usual_one() -> None:
+    usual = ModelConfig(hidden_size=24, num_attention_heads=3)
+    assert dataclasses.replace(usual, head_size=8) == usual
+    assert (usual.head_size, usual.head_width, usual.attention_width) == (0, 8, 24)
+    pruned = dataclasses.replace(usual, num_attention_heads=5, head_size=8)
+    assert (pruned.head_size, pruned.head_width, pruned.attention_width) == (8, 8, 40)
+    assert dataclasses.replace(pruned, num_attention_heads=3) == usual
+    assert "head_size" not in usual.to_dict() and pruned.to_dict()["head_size"] == 8
 
 
 def test_the_keys_of_a_bert_config() -> None:
@@ -163,6 +177,8 @@ def test_the_keys_of_a_bert_config() -> None:
         ({"model_type": "mpnet", "relative_attention_num_buckets": 64}, "64 is not supported; exp"),
         ({"model_type": "albert", "num_hidden_groups": 13}, "num_hidden_groups 13 is more than"),
         ({"hidden_act": "silu"}, "unknown hidden_act 'silu'"),
+        ({"head_size": 0}, "head_size is 0, expected a positive number"),
+        ({"head_size": None}, "head_size is None, expected a positive number"),
     ],
 )
 def test_an_unsupported_config_is_an_error(values: dict[str, Any], problem: str) -> None:

@@ -8,11 +8,15 @@ from nq.config import ModelConfig
 from nq.model.flops import layer_flop, window_gflop
 
 
-def test_operations_are_the_sum_of_all_matrix_products() -> None:
-    config, length = ModelConfig(hidden_size=6, num_attention_heads=2, intermediate_size=10), 7
-    width = config.hidden_size // config.num_attention_heads
+@pytest.mark.parametrize("heads", [2, 1])
+def test_operations_are_the_sum_of_all_matrix_products(heads: int) -> None:
+    width, length = 3, 7
+    config = ModelConfig(
+        hidden_size=6, num_attention_heads=heads, intermediate_size=10, head_size=width
+    )
     products = [  # rows, inner size, columns, count
-        (length, config.hidden_size, config.hidden_size, 4),
+        (length, config.hidden_size, heads * width, 3),
+        (length, heads * width, config.hidden_size, 1),
         (length, config.hidden_size, config.intermediate_size, 1),
         (length, config.intermediate_size, config.hidden_size, 1),
         (length, width, length, config.num_attention_heads),

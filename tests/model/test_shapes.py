@@ -41,6 +41,11 @@ def test_shapes_are_those_of_the_model(family: str) -> None:
     checkpoint.check(GOLDEN / family)
 
 
+def test_shapes_of_a_pruned_model() -> None:
+    built = joint.build(tiny_models.PRUNED)
+    assert weight_shapes(tiny_models.PRUNED) == {w.path: tuple(w.shape) for w in built.weights}
+
+
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
@@ -50,6 +55,8 @@ def test_shapes_are_those_of_the_model(family: str) -> None:
         ({"max_position_embeddings": 10**9}, "has shape"),
         ({"intermediate_size": 2**62}, "has shape"),
         ({"hidden_size": 2**40}, "has shape"),
+        ({"head_size": 2**40}, "has shape"),
+        ({"head_size": 3}, "has shape"),
         ({"type_vocab_size": 10**9}, "has shape"),
         ({"model_type": "albert", "num_hidden_layers": 10**9}, "expected at most 128"),
     ],
