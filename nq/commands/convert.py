@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.commands.parser import Parser
-from nq.config import StorageConfig
-from nq.model.convert import FORMATS, check_storage, convert
+from nq.config import PruningConfig, StorageConfig
+from nq.model.convert import FORMATS, ConversionResult, check_storage, convert
 from nq.model.registry import model_folder
 from nq.text import visible
 
@@ -27,6 +26,7 @@ def parser() -> Parser:
             "nq convert small small_onnx --to onnx",
             "nq convert my_model my_mlflow_model --to mlflow",
             "nq convert my_model my_model_8_bits --store int8 --shard-mb 50",
+            "nq convert my_model pruned --prune heads=9,ffn=1152 --data train.jsonl.gz",
         ),
     )
     parser.add_argument(
@@ -41,8 +41,24 @@ def parser() -> Parser:
         "an ONNX file, or a model that mlflow models serve answers with (default: nq)",
     )
     arguments.add_storage(parser)
+    parser.add_argument(
+        "--prune",
+        type=_counts,
+        metavar="COUNTS",
+        help="keep so many attention heads and feed-forward units of each layer, and so many "
+        "layers, the most important ones on --data: heads=9,ffn=1152,layers=5, or some of the "
+        "three; ffn is a multiple of 64",
+    )
+    arguments.add_data(parser, required=False, note=", annotated, for --prune")
     arguments.add_common(parser)
     return parser
+
+
+def _counts(text: str) -> PruningConfig:
+    try:
+        return PruningConfig.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,9 +68,13 @@ def run(args: argparse.Namespace) -> int:
         check_storage(args.to, storage)
     except ValueError as error:
         raise terminal.UsageError(str(error)) from error
-    result = convert(model_folder(args.source), args.target, args.to, storage)
+    if args.prune is None and (args.data or args.pages or args.page_column):
+        raise terminal.UsageError("--data is for --prune alone: give --prune, or leave --data out")
+    if args.prune is not None and not args.data:
+        raise terminal.UsageError("--prune needs --data: annotated records to train on")
+    result = _convert(args, storage)
     if args.json:
-        terminal.print_json(dataclasses.asdict(result) | {"output": str(result.output)})
+        terminal.print_json(result.to_dict())
         return 0
     print(f"{args.source} ({result.model_type}) -> {result.output} ({result.to})")
     print(f"{result.weights - len(result.missing)} weights of the encoder and its heads filled")
@@ -62,7 +82,21 @@ def run(args: argparse.Namespace) -> int:
         print(f"not in the checkpoint: {', '.join(result.missing)}")
     if result.unexpected:
         print(visible(f"not used of the checkpoint: {', '.join(result.unexpected)}"))
+    if result.pruning:
+        print(visible(f"kept: {result.pruning.summary()}"))
+        if (result.output / "nq.json").is_file():
+            print(visible(f"the decision is that of {args.source}: fit it again with nq tune"))
     return 0
+
+
+def _convert(args: argparse.Namespace, storage: StorageConfig) -> ConversionResult:
+    source = model_folder(args.source)
+    if args.prune is None:
+        return convert(source, args.target, args.to, storage)
+    from nq.training.pruning import prune
+
+    pages = arguments.pages(args)
+    return prune(source, args.target, args.prune, args.data, args.to, storage, pages)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nq import extras, folders
-from nq.config import ModelConfig, StorageConfig
+from nq.config import ModelConfig, StorageConfig, WindowConfig
 from nq.model.export import ONNX, ONNX_FILE, SAVEDMODEL, export
 from nq.model.runtime import import_tensorflow
 
 if TYPE_CHECKING:
     from nq.model.checkpoint import LoadReport
+    from nq.model.pruning_record import PruningRecord
 
 HF_TOKENIZER_FILES = (
     "tokenizer.json",
@@ -30,12 +31,13 @@ HF_TOKENIZER_FILES = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A Keras model and the folder that it was loaded from."""
+    """A Keras model and the folder that it was loaded from; ``pruning`` if it was pruned since."""
 
     folder: Path
     config: ModelConfig
     model: Any
     report: LoadReport
+    pruning: PruningRecord | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +50,13 @@ class ConversionResult:
     weights: int
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
+    pruning: PruningRecord | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all fields as JSON values, those of the pruning as ``nq.json`` has them."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        pruning = self.pruning and self.pruning.to_dict()
+        return values | {"output": str(self.output), "pruning": pruning}
 
 
 def check_storage(to: str, storage: StorageConfig) -> None:
@@ -66,8 +75,26 @@ def check_storage(to: str, storage: StorageConfig) -> None:
             )
 
 
+def check_head_width(to: str, config: ModelConfig) -> None:
+    """Checks that a format can hold the attention heads of a model.
+
+    Raises:
+        ValueError: heads were pruned, and the format derives their width from their number.
+    """
+    if config.head_size and not FORMATS[to].any_head_width:
+        raise ValueError(
+            f"{config.num_attention_heads} heads of {config.head_width} columns, which the format "
+            f"{to} cannot have: it expects {config.hidden_size} columns in all; choose a model "
+            "whose heads were not pruned, or another format"
+        )
+
+
 def convert(
-    source: Path, target: Path, to: str = "nq", storage: StorageConfig | None = None
+    source: Path,
+    target: Path,
+    to: str = "nq",
+    storage: StorageConfig | None = None,
+    change: Callable[[LoadedModel], LoadedModel] | None = None,
 ) -> ConversionResult:
     """Converts or exports a model.
 
@@ -78,6 +105,8 @@ def convert(
             ``savedmodel`` or ``onnx`` for an export, ``mlflow`` for a model that MLflow loads and
             serves.
         storage: how the weights are stored; by default as float32 in one file.
+        change: returns the model to write in place of the one that was loaded, such as a pruned
+            one; by default nothing changes.
 
     Raises:
         FileNotFoundError: a file of the source is missing.
@@ -100,26 +129,45 @@ def convert(
     from nq.model import checkpoint
 
     checkpoint.check(source)
+    config = checkpoint.load_config(source)
+    check_head_width(to, config)
     import_tensorflow()
     from nq.model import joint
 
-    config = checkpoint.load_config(source)
     checkpoint.read_tensors(source).table(config)  # a TensorFlow checkpoint is not checked before
     model = joint.build(config, initialize=False)
-    report = checkpoint.load(source, model, config)
+    loaded = LoadedModel(source, config, model, checkpoint.load(source, model, config))
+    if change is not None:
+        loaded = change(loaded)
     path.parent.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(dir=path.parent, prefix=".convert-") as temporary,
         folders.hold(Path(temporary), folders.CONVERSION),
     ):
         folder = Path(temporary) / "model"
-        FORMATS[to].write(LoadedModel(source, config, model, report), folder, storage)
+        FORMATS[to].write(loaded, folder, storage)
         if path.exists():
             path.rmdir()
         folder.rename(path)
+    report = loaded.report
     return ConversionResult(
-        target, to, config.model_type, len(model.weights), report.missing, report.unexpected
+        target,
+        to,
+        config.model_type,
+        len(loaded.model.weights),
+        report.missing,
+        report.unexpected,
+        loaded.pruning,
     )
+
+
+def fitting_windows(windows: WindowConfig, config: ModelConfig) -> WindowConfig:
+    """Returns windows that a model has positions for: the same, or shorter ones."""
+    positions = config.positions
+    if windows.max_seq_length <= positions:
+        return windows
+    query = min(windows.max_query_length, max(1, positions // 4))
+    return dataclasses.replace(windows, max_seq_length=positions, max_query_length=query)
 
 
 def _write_nq(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None:
@@ -129,12 +177,12 @@ def _write_nq(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None
     config, tokenizer = loaded.config, load_tokenizer(loaded.folder)
     checkpoint.with_room_for(config, tokenizer)  # raises for another model's vocabulary
     settings = checkpoint.load_settings(loaded.folder)
-    windows, positions = settings.windows, config.positions
-    if windows.max_seq_length > positions:
-        query = min(windows.max_query_length, max(1, positions // 4))
-        windows = dataclasses.replace(windows, max_seq_length=positions, max_query_length=query)
-    settings = dataclasses.replace(settings, windows=windows)
+    settings = dataclasses.replace(settings, windows=fitting_windows(settings.windows, config))
     card = f"# {loaded.folder.name}\n\nConverted by `nq convert`.\n"
+    if loaded.pruning:
+        pruning = (*settings.pruning, loaded.pruning.to_dict())
+        settings = dataclasses.replace(settings, pruning=pruning)
+        card += f"\n{loaded.pruning.section()}"
     missing = loaded.report.missing
     checkpoint.save(folder, loaded.model, config, tokenizer, settings, card, storage, missing)
 
@@ -151,10 +199,15 @@ def _write_mlflow(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> 
 def write_hugging_face(
     loaded: LoadedModel, folder: Path, storage: StorageConfig | None = None
 ) -> None:
-    """Writes a folder that ``transformers`` loads, with the encoder and the span head only."""
+    """Writes a folder that ``transformers`` loads, with the encoder and the span head only.
+
+    Raises:
+        ValueError: heads were pruned.
+    """
     from nq.model import checkpoint
     from nq.preprocess.tokenizers.load import load_tokenizer
 
+    check_head_width("hf", loaded.config)
     folder.mkdir()
     heads = {w.path for w in loaded.model.weights if w.path.startswith(("type_", "pooler"))}
     skip = heads.union(loaded.report.missing)
@@ -173,16 +226,18 @@ class Format:
         write: writes a model into a folder.
         extra: of the distribution, which it needs.
         storage: fields of ``StorageConfig`` that it allows.
+        any_head_width: whether all heads together may have other columns than the hidden layers.
     """
 
     write: Callable[[LoadedModel, Path, StorageConfig], None]
     extra: str | None = None
     storage: tuple[str, ...] = ()
+    any_head_width: bool = True
 
 
 FORMATS = {
     "nq": Format(_write_nq, storage=("store", "shard_mb")),
-    "hf": Format(write_hugging_face, storage=("shard_mb",)),
+    "hf": Format(write_hugging_face, storage=("shard_mb",), any_head_width=False),
     "savedmodel": Format(lambda loaded, folder, _: export(loaded.model, folder, SAVEDMODEL)),
     "onnx": Format(
         lambda loaded, folder, _: export(loaded.model, folder / ONNX_FILE, ONNX), extra="onnx"

@@ -49,11 +49,13 @@ class ModelSettings:
         decision: how scores become answers.
         cascades: the same where this model is the reader of another one, by the digest of the
             other model's weights.
+        pruning: what was removed from the model, one object for each time (``nq.model.pruning``).
     """
 
     windows: WindowConfig = field(default_factory=WindowConfig)
     decision: DecisionConfig = field(default_factory=DecisionConfig)
     cascades: Mapping[str, CascadeDecision] = field(default_factory=dict)
+    pruning: tuple[Mapping[str, Any], ...] = ()
 
 
 def load_config(folder: str | Path) -> ModelConfig:
@@ -100,6 +102,7 @@ def load_settings(folder: str | Path) -> ModelSettings:
             WindowConfig.from_dict(values.get("windows", {})),
             DecisionConfig.from_dict(values.get("decision", {})),
             _decode_cascades(values.get("cascades", {})),
+            _decode_pruning(values.get("pruning", [])),
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
@@ -111,11 +114,21 @@ def _decode_cascades(values: Any) -> dict[str, CascadeDecision]:
     return {digest: CascadeDecision.from_dict(value) for digest, value in values.items()}
 
 
+def _decode_pruning(values: Any) -> tuple[Mapping[str, Any], ...]:
+    if not (isinstance(values, list) and all(isinstance(value, dict) for value in values)):
+        raise ValueError(f"pruning is {values!r:.80}: expected a list of objects")
+    return tuple(values)
+
+
 def save_settings(folder: str | Path, settings: ModelSettings) -> None:
-    """Writes windows and decisions into a model folder's ``nq.json``."""
-    values = {"windows": settings.windows.to_dict(), "decision": settings.decision.to_dict()}
+    """Writes windows, decisions and what was pruned into a model folder's ``nq.json``."""
+    values: dict[str, Any] = {
+        "windows": settings.windows.to_dict(),
+        "decision": settings.decision.to_dict(),
+    }
     cascades = {digest: decision.to_dict() for digest, decision in settings.cascades.items()}
-    write_json(Path(folder) / SETTINGS, values | ({"cascades": cascades} if cascades else {}))
+    others: dict[str, Any] = {"cascades": cascades, "pruning": list(settings.pruning)}
+    write_json(Path(folder) / SETTINGS, values | {name: x for name, x in others.items() if x})
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -188,6 +188,7 @@ def _train(
     tokenizer = load_tokenizer(job.init, windows.compat)
     shape = checkpoint.with_room_for(checkpoint.load_config(job.init), tokenizer)
     joint.check_length(shape, windows.max_seq_length)
+    own = checkpoint.ModelSettings(windows, pruning=checkpoint.load_settings(job.init).pruning)
     tensors = checkpoint.read_tensors(job.init)
     table = tensors.table(shape)
     teacher = None
@@ -231,7 +232,6 @@ def _train(
         progress.record(losses)
         loss = float(np.mean(losses[LOSS][-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
-        own = checkpoint.ModelSettings(windows)
         checkpoint.save(job.output, model, shape, tokenizer, own, card, job.storage)
         train_s = time.perf_counter() - started
         model_uri = _log_model(run, job.output) if settings.log_model else None

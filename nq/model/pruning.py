@@ -1,0 +1,189 @@
+"""Structured pruning: whole attention heads, feed-forward units and layers leave a model.
+
+Every layer keeps the same numbers of heads and units, so that a pruned model is dense and has one
+shape (``ModelConfig.head_size``). Which of them are kept, their importance tells
+(``nq.training.importance``): in each layer the most important heads and units. Where all layers
+share one table of attention biases with a column for each head (MPNet), they keep the same heads:
+those with the largest sum over the layers. Layers go first, the least important ones.
+
+Michel, Levy and Neubig 2019, https://arxiv.org/abs/1905.10650 (heads); Molchanov et al. 2017,
+https://arxiv.org/abs/1611.06440 (units). Nothing here computes a model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from nq.config import ModelConfig, PruningConfig
+from nq.records import FloatArray, IntArray
+
+LAYER = re.compile(r"layer_(\d+)_(.+)")
+BIAS_TABLE = "relative_bias/bias_table"
+
+
+@dataclass(frozen=True, eq=False)
+class Importance:
+    """How much the loss depends on each head, each feed-forward unit and each layer.
+
+    Args:
+        heads: ``[layers, heads]``, not negative.
+        units: ``[layers, intermediate_size]``, not negative.
+        layers: ``[layers]``, not negative.
+    """
+
+    heads: FloatArray
+    units: FloatArray
+    layers: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What a pruned model has of the model before; all numbers ascend and count from 0.
+
+    Args:
+        layers: ``[n]`` numbers of the layers.
+        heads: ``[n, heads]`` numbers of the heads in each of these layers.
+        units: ``[n, intermediate_size]`` numbers of the feed-forward units in each of them.
+    """
+
+    layers: IntArray
+    heads: IntArray
+    units: IntArray
+
+    @classmethod
+    def all_but(cls, config: ModelConfig, layer: int) -> Kept:
+        """Returns all heads and units of all layers but one."""
+        layers = np.delete(np.arange(config.num_hidden_layers), layer)
+        heads, units = (
+            np.tile(np.arange(n), (len(layers), 1))
+            for n in (config.num_attention_heads, config.intermediate_size)
+        )
+        return cls(layers, heads, units)
+
+
+def pruned_shape(config: ModelConfig, counts: PruningConfig) -> ModelConfig:
+    """Returns the shape of a model after pruning.
+
+    Args:
+        config: shape of the model before.
+        counts: how much is kept.
+
+    Raises:
+        ValueError: the model has less than is to be kept, or no more, or its layers share weights.
+
+    >>> pruned_shape(ModelConfig(), PruningConfig(heads=9)).head_width
+    64
+    """
+    if config.num_hidden_groups:
+        raise ValueError(
+            f"{config.num_hidden_layers} layers share {config.num_hidden_groups} sets of weights "
+            f"({config.model_type}): only a model whose layers have weights of their own is pruned"
+        )
+    before = {
+        "layers": config.num_hidden_layers,
+        "heads": config.num_attention_heads,
+        "ffn": config.intermediate_size,
+    }
+    for name, count in counts.counts.items():
+        if count > before[name]:
+            raise ValueError(
+                f"{name} is {count}, the model has {before[name]}: choose {before[name]} or less"
+            )
+    after = {**before, **counts.counts}
+    if after == before:
+        shown = ", ".join(f"{name} {before[name]}" for name in counts.counts)
+        raise ValueError(f"nothing is pruned: the model has {shown} already; choose less")
+    return dataclasses.replace(
+        config,
+        num_hidden_layers=after["layers"],
+        num_attention_heads=after["heads"],
+        intermediate_size=after["ffn"],
+        head_size=config.head_width,
+    )
+
+
+def select(importance: Importance, before: ModelConfig, after: ModelConfig) -> Kept:
+    """Returns what a pruned model keeps: what is most important.
+
+    Args:
+        importance: of the model before.
+        before: shape of the model before.
+        after: shape of the pruned model (``pruned_shape``).
+
+    >>> model = ModelConfig(hidden_size=4, num_attention_heads=2, num_hidden_layers=1)
+    >>> importance = Importance(np.array([[1.0, 2.0]]), np.ones((1, 3072)), np.zeros(1))
+    >>> select(importance, model, pruned_shape(model, PruningConfig(heads=1))).heads
+    array([[1]])
+    """
+    layers = _largest(importance.layers, after.num_hidden_layers)
+    heads = importance.heads[layers]
+    if before.relative_attention_num_buckets:
+        heads = np.broadcast_to(heads.sum(axis=0), heads.shape)
+    return Kept(
+        layers,
+        _largest(heads, after.num_attention_heads),
+        _largest(importance.units[layers], after.intermediate_size),
+    )
+
+
+def _largest(values: FloatArray, count: int) -> IntArray:
+    """Returns the ascending numbers of the largest values along the last axis.
+
+    >>> _largest(np.array([3.0, 1.0, 3.0, 4.0]), 2)
+    array([0, 3])
+    """
+    order = np.argsort(-values, axis=-1, kind="stable")
+    return np.sort(order[..., :count], axis=-1)
+
+
+def prune_weights(
+    weights: Mapping[str, FloatArray], before: ModelConfig, kept: Kept
+) -> dict[str, FloatArray]:
+    """Returns the weights of a pruned model by their paths.
+
+    Args:
+        weights: those of the model before, by their paths.
+        before: shape of the model before.
+        kept: what the pruned model keeps.
+    """
+    parts: dict[int, dict[str, FloatArray]] = {}
+    pruned: dict[str, FloatArray] = {}
+    for path, value in weights.items():
+        layer = LAYER.match(path)
+        if layer:
+            parts.setdefault(int(layer[1]), {})[layer[2]] = value
+        else:
+            pruned[path] = value
+    if BIAS_TABLE in pruned:
+        pruned[BIAS_TABLE] = pruned[BIAS_TABLE][:, kept.heads[0]]
+    for new, old in enumerate(kept.layers.tolist()):
+        layer_weights = _prune_layer(parts[old], before, kept.heads[new], kept.units[new])
+        pruned |= {f"layer_{new}_{part}": value for part, value in layer_weights.items()}
+    return pruned
+
+
+def _prune_layer(
+    parts: Mapping[str, FloatArray], config: ModelConfig, heads: IntArray, units: IntArray
+) -> dict[str, FloatArray]:
+    """Returns the weights of a layer with some of its heads and feed-forward units."""
+
+    def of_heads(value: FloatArray) -> FloatArray:
+        """Returns the columns of some heads, of query, key and value alike."""
+        rows, size = value.shape[:-1], (config.num_attention_heads, config.head_width)
+        chosen: FloatArray = value.reshape(*rows, -1, *size)[..., heads, :].reshape(*rows, -1)
+        return chosen
+
+    return {
+        **parts,
+        "qkv/kernel": of_heads(parts["qkv/kernel"]),
+        "qkv/bias": of_heads(parts["qkv/bias"]),
+        "attention_output/kernel": of_heads(parts["attention_output/kernel"].T).T,
+        "intermediate/kernel": parts["intermediate/kernel"][:, units],
+        "intermediate/bias": parts["intermediate/bias"][units],
+        "output/kernel": parts["output/kernel"][units],
+    }

@@ -1,0 +1,186 @@
+"""The importance against a slow truth: the loss with one head or unit scaled, in float64."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+
+from nq.config import ModelConfig, PruningConfig
+from nq.model.pruning import Importance, prune_weights, pruned_shape, select
+from nq.records import FloatArray, IntArray
+from nq.training import importance as importance_module
+from nq.training.importance import BATCH_SIZE, importance
+from nq.training.windows import TrainingWindows
+from tests import tiny_models
+from tests.model.slow_bert import SlowBert
+from tests.model.test_pruning import COUNTS, RELATIVE, WIDE, logits, make_identity, weights_of
+
+LENGTH = 16
+STEP = 1e-4
+
+Tensors = dict[str, FloatArray]
+
+
+def some_windows(n: int, seed: int = 0) -> TrainingWindows:
+    draw = np.random.default_rng(seed)
+    n_pieces = draw.integers(6, LENGTH + 1, n)
+    targets: dict[str, IntArray] = {
+        "start_positions": draw.integers(0, n_pieces),
+        "end_positions": draw.integers(0, n_pieces),
+        "answer_types": draw.integers(0, 5, n),
+    }
+    return TrainingWindows.from_columns(
+        {**tiny_models.rows(n_pieces.tolist(), LENGTH, seed), **targets}
+    )
+
+
+def slow_loss(tensors: Tensors, shape: ModelConfig, windows: TrainingWindows, row: int) -> float:
+    """Returns the mean cross entropy of start, end and type of one window without padding."""
+    n = int(windows.n_pieces[row])
+    segments = np.arange(n) >= windows.n_query[row]
+    outputs = SlowBert(tensors, shape).logits(windows.input_ids[row], segments.astype(int), n)
+    targets = (windows.start_positions, windows.end_positions, windows.answer_types)
+    losses = [
+        -log_softmax(values)[target[row]]
+        for values, target in zip(outputs.values(), targets, strict=True)
+    ]
+    return float(np.mean(losses))
+
+
+def masks(shape: ModelConfig) -> Iterator[tuple[str, int, int, str, slice]]:
+    """Yields each head and unit: part, layer, number, and the columns that its output enters."""
+    for i in range(shape.num_hidden_layers):
+        layer = f"bert.encoder.layer.{i}"
+        for head in range(shape.num_attention_heads):
+            columns = slice(head * shape.head_width, (head + 1) * shape.head_width)
+            yield "heads", i, head, f"{layer}.attention.output.dense.weight", columns
+        for unit in range(shape.intermediate_size):
+            yield "units", i, unit, f"{layer}.output.dense.weight", slice(unit, unit + 1)
+
+
+def without_layer(tensors: Tensors, layer: int) -> Tensors:
+    """Returns tensors without those of a layer; the layers above it have a number less."""
+
+    def above(match: re.Match[str]) -> str:
+        number = int(match[1])
+        return f".layer.{number - (number > layer)}."
+
+    kept = {name: x for name, x in tensors.items() if f".layer.{layer}." not in name}
+    return {re.sub(r"\.layer\.(\d+)\.", above, name): x for name, x in kept.items()}
+
+
+def slow_importance(shape: ModelConfig, windows: TrainingWindows) -> Importance:
+    """Returns sums of absolute central differences, one mask and one window at a time."""
+    tensors: Tensors = {
+        name: x.astype(np.float64) for name, x in tiny_models.tensors(shape).items()
+    }
+    layers = shape.num_hidden_layers
+    totals = {
+        "heads": np.zeros((layers, shape.num_attention_heads)),
+        "units": np.zeros((layers, shape.intermediate_size)),
+        "layers": np.zeros(layers),
+    }
+    for part, layer, number, name, columns in masks(shape):
+        for row in range(len(windows)):
+            losses = []
+            for mask in (1 + STEP, 1 - STEP):
+                scaled = tensors[name].copy()
+                scaled[:, columns] *= mask
+                losses.append(slow_loss({**tensors, name: scaled}, shape, windows, row))
+            totals[part][layer, number] += abs(losses[0] - losses[1]) / (2 * STEP)
+    fewer = dataclasses.replace(shape, num_hidden_layers=layers - 1)
+    for layer in range(layers):
+        others = without_layer(tensors, layer)
+        for row in range(len(windows)):
+            change = slow_loss(others, fewer, windows, row) - slow_loss(
+                tensors, shape, windows, row
+            )
+            totals["layers"][layer] += abs(change)
+    return Importance(**totals)
+
+
+def test_heads_units_and_layers_have_the_importance_of_the_slow_truth() -> None:
+    shape = dataclasses.replace(tiny_models.PRUNED, intermediate_size=6, num_hidden_layers=3)
+    windows = some_windows(5)
+    assert len(set(windows.n_pieces.tolist())) > 1, "no window is padded"
+    actual = importance(tiny_models.model(shape=shape), shape, windows)
+    expected = slow_importance(shape, windows)
+    for name in ("heads", "units", "layers"):
+        truth = getattr(expected, name)
+        np.testing.assert_allclose(getattr(actual, name), truth, rtol=2e-3, atol=1e-5)
+        assert truth.max() > 0.01
+
+
+def test_the_importance_is_a_sum_over_windows_whatever_their_batches() -> None:
+    windows, model = some_windows(2 * BATCH_SIZE + 3), tiny_models.model()
+    whole = importance(model, tiny_models.SHAPE, windows)
+    parts = [
+        TrainingWindows(*(getattr(windows, f.name)[rows] for f in dataclasses.fields(windows)))
+        for rows in (slice(5), slice(5, None))
+    ]
+    one, other = (importance(model, tiny_models.SHAPE, part) for part in parts)
+    np.testing.assert_allclose(whole.heads, one.heads + other.heads, rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(whole.units, one.units + other.units, rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(whole.layers, one.layers + other.layers, rtol=1e-4, atol=1e-5)
+
+
+def test_the_importance_of_layers_needs_several_and_may_be_left_out() -> None:
+    model, windows = tiny_models.model(), some_windows(3)
+    assert not importance(model, tiny_models.SHAPE, windows, of_layers=False).layers.any()
+    shape = dataclasses.replace(tiny_models.SHAPE, num_hidden_layers=1)
+    single = importance(tiny_models.model(shape=shape), shape, windows)
+    assert single.layers.tolist() == [0.0] and single.heads.any()
+
+
+def test_the_windows_of_layers_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    windows, model = some_windows(11), tiny_models.model()
+    chosen = TrainingWindows(*(getattr(windows, f.name)[::3] for f in dataclasses.fields(windows)))
+    expected = importance(model, tiny_models.SHAPE, chosen).layers
+    monkeypatch.setattr(importance_module, "LAYER_WINDOWS", 4)
+    actual = importance(model, tiny_models.SHAPE, windows).layers
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [WIDE, RELATIVE], ids=["plain", "relative"])
+def test_what_has_no_effect_is_found_and_removed_without_one(shape: ModelConfig) -> None:
+    """Half of the units and a head of each layer enter nothing; one layer is the identity."""
+    draw, weights = np.random.default_rng(7), weights_of(shape)
+    make_identity(weights, 1)
+    useless = draw.integers(0, 4, 3)
+    if shape.relative_attention_num_buckets:
+        useless[:] = useless[0]
+    for layer, head in enumerate(useless.tolist()):
+        weights[f"layer_{layer}_attention_output/kernel"][2 * head : 2 * head + 2] = 0
+        weights[f"layer_{layer}_output/kernel"][draw.permutation(128)[:64]] = 0
+    whole = logits(shape, weights)
+    model = tiny_models.model(shape=shape)
+    for weight in model.weights:
+        weight.assign(weights[weight.path])
+    found = importance(model, shape, some_windows(6))
+    assert (found.heads[np.arange(3), useless] == 0).all()
+    assert found.layers[1] < 1e-4 and (found.layers[[0, 2]] > 0.01).all()
+    after = pruned_shape(shape, COUNTS)
+    kept = select(found, shape, after)
+    assert kept.layers.tolist() == [0, 2]
+    assert all(useless[i] not in kept.heads[new] for new, i in enumerate((0, 2)))
+    pruned = logits(after, prune_weights(weights, shape, kept))
+    for name, value in whole.items():
+        np.testing.assert_allclose(pruned[name], value, atol=1e-5)
+    other = select(found, shape, pruned_shape(shape, PruningConfig(heads=2)))
+    fewer = logits(
+        pruned_shape(shape, PruningConfig(heads=2)), prune_weights(weights, shape, other)
+    )
+    assert max(np.abs(fewer[name] - whole[name]).max() for name in whole) > 1e-3
+
+
+def test_gradients_that_are_not_finite_are_an_error() -> None:
+    model = tiny_models.model()
+    kernel = model.get_layer("layer_0_output").kernel
+    kernel.assign(np.full(kernel.shape, np.nan))
+    with pytest.raises(ArithmeticError, match="the gradients of the loss are not finite"):
+        importance(model, tiny_models.SHAPE, some_windows(2))

@@ -1,0 +1,81 @@
+"""The windows that importance is measured on: the first ones of each file in turn."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nq.config import TrainConfig, WindowConfig
+from nq.formats.inputs import read_examples
+from nq.preprocess.features import training_features
+from nq.preprocess.tokenizers.base import Tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.training.pruning import training_windows
+from tests.nq_records import changed, simplified, write_lines
+
+WINDOWS = WindowConfig(max_seq_length=24, max_query_length=8, doc_stride=4)
+QUESTIONS = ("who", "moon")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_vocab: Path) -> Tokenizer:
+    return load_tokenizer(tiny_vocab)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Two files, each with a question of its own."""
+    return [
+        str(
+            write_lines(
+                tmp_path / f"{question}.jsonl",
+                [changed(simplified(i), "question_text", question) for i in range(20)],
+            )
+        )
+        for question in QUESTIONS
+    ]
+
+
+def test_each_file_has_its_share(files: list[str], tokenizer: Tokenizer) -> None:
+    windows = training_windows(files, tokenizer, WINDOWS, count=20)
+    assert len(windows) == 20
+    starts = [tokenizer.encode([question])[0] for question in QUESTIONS]
+    shares = [
+        sum(ids[2 : 2 + len(start)].tolist() == list(start) for ids in windows.input_ids)
+        for start in starts
+    ]
+    assert sum(shares) == 20 and abs(shares[0] - shares[1]) <= 5
+
+
+def test_they_are_the_windows_of_a_training(
+    files: list[str], tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    recipe = TrainConfig()
+    expected = [
+        training_features(example, tokenizer, WINDOWS, recipe.negatives, recipe.seed)
+        for example in read_examples(files[0])
+    ]
+    with caplog.at_level(logging.WARNING):
+        windows = training_windows(files[:1], tokenizer, WINDOWS)
+    ids = np.concatenate([features.input_ids for features in expected])
+    np.testing.assert_array_equal(windows.input_ids, ids)
+    starts = np.concatenate([features.start_positions for features in expected])
+    np.testing.assert_array_equal(windows.start_positions, starts)
+    assert caplog.messages == [f"the data have {len(ids)} training windows, fewer than 512"]
+
+
+@pytest.mark.parametrize("compat", ["ours", "bert-joint"])
+def test_bad_records_are_counted_and_those_without_annotations_left_out(
+    compat: str, tokenizer: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = WindowConfig(max_seq_length=24, max_query_length=8, doc_stride=1, compat=compat)
+    unannotated = changed(simplified(words=900), "annotations", ...)
+    none = write_lines(tmp_path / "none.jsonl", [unannotated, b"{", b"{}"])
+    with caplog.at_level(logging.WARNING), pytest.raises(ValueError) as error:
+        training_windows([str(none)], tokenizer, config)
+    assert str(error.value).startswith(f"no window with an answer in {none}: expected records")
+    (message,) = caplog.messages
+    assert message.startswith(f"2 bad records skipped, the first: {none}, line 2: ")
