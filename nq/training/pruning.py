@@ -25,7 +25,6 @@ from nq.model.convert import (
     fitting_windows,
 )
 from nq.records import DeadLetter, Example, Features, Source
-from nq.text import counted
 
 if TYPE_CHECKING:
     from nq.formats.questions import PageFolder
@@ -179,14 +178,14 @@ def training_windows(
         if total >= count:
             break
     if bad:
-        log.warning("%s skipped, the first: %s", counted(len(bad), "bad record"), bad[0])
+        log.warning("bad records, which are skipped: %d; the first: %s", len(bad), bad[0])
     if not total:
         raise ValueError(
             f"no window with an answer in {', '.join(map(shown, files))}: expected records with "
             "annotations, as nq train does"
         )
     if total < count:
-        log.warning("the data have %s, fewer than %d", counted(total, "training window"), count)
+        log.warning("training windows of the data: %d, fewer than %d", total, count)
     columns = {
         name: np.concatenate([getattr(part, name) for part in parts])[:count]
         for name in (*INPUTS, *TARGETS)

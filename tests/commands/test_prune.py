@@ -123,7 +123,7 @@ def test_the_command_prints_what_is_left(
     assert lines[3] == f"the decision is that of {source}: fit it again with nq tune"
     windows = settings_of(target)["pruning"][0]["windows"]
     assert 50 < windows < 512
-    assert f"nq: warning: the data have {windows} training windows, fewer than 512" in err
+    assert f"nq: warning: training windows of the data: {windows}, fewer than 512" in err
     assert (target / "model.safetensors").read_bytes() == (
         pruned / "model.safetensors"
     ).read_bytes()

@@ -64,7 +64,7 @@ def test_they_are_the_windows_of_a_training(
     np.testing.assert_array_equal(windows.input_ids, ids)
     starts = np.concatenate([features.start_positions for features in expected])
     np.testing.assert_array_equal(windows.start_positions, starts)
-    assert caplog.messages == [f"the data have {len(ids)} training windows, fewer than 512"]
+    assert caplog.messages == [f"training windows of the data: {len(ids)}, fewer than 512"]
 
 
 @pytest.mark.parametrize("compat", ["ours", "bert-joint"])
@@ -78,4 +78,4 @@ def test_bad_records_are_counted_and_those_without_annotations_left_out(
         training_windows([str(none)], tokenizer, config)
     assert str(error.value).startswith(f"no window with an answer in {none}: expected records")
     (message,) = caplog.messages
-    assert message.startswith(f"2 bad records skipped, the first: {none}, line 2: ")
+    assert message.startswith(f"bad records, which are skipped: 2; the first: {none}, line 2: ")
