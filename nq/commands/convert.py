@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     if args.prune is None and (args.data or args.pages or args.page_column):
         raise terminal.UsageError("--data is for --prune alone: give --prune, or leave --data out")
     if args.prune is not None and not args.data:
-        raise terminal.UsageError("--prune needs --data: annotated records to train on")
+        raise terminal.UsageError("--prune needs --data: annotated records that tell what matters")
     result = _convert(args, storage)
     if args.json:
         terminal.print_json(result.to_dict())

@@ -189,6 +189,7 @@ def test_every_kind_of_storage_holds_it(pruned: Path, store: str, tmp_path: Path
     assert settings_of(tmp_path / store) == settings_of(pruned)
 
 
+@pytest.mark.slow
 def test_tensorflow_checkpoints_are_pruned_and_pruned_ones_are_read(
     source: Path, pruned: Path, tmp_path: Path
 ) -> None:
