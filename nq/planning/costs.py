@@ -136,7 +136,7 @@ class Costs:
         work, config = self.workload, self.workload.config
         parts = self.units[stage.first : stage.end]
         held = {unit.weights: unit.whole + unit.split / self.tensor for unit in parts}
-        attention = 4 * config.hidden_size + 2 * config.num_attention_heads * work.length
+        attention = 4 * config.attention_width + 2 * config.num_attention_heads * work.length
         inner = max(attention, 2 * config.intermediate_size) / self.tensor
         values = self.windows * work.length * (2 * config.hidden_size + inner)
         is_only = len(parts) == len(self.units)

@@ -195,7 +195,7 @@ def layer_operations(
         layout: of the layer's input, its norms and its output: whole, or by windows.
         whole_weights: whether a device may hold all weights of the layer.
     """
-    hidden, inner = config.hidden_size, config.intermediate_size
+    hidden, inner, width = config.hidden_size, config.intermediate_size, config.attention_width
     pieces = windows * length
 
     def seconds(flop: float) -> float:
@@ -217,7 +217,7 @@ def layer_operations(
             ways += data(flop)
         return Operation(name, tuple(ways), pieces * columns * value_bytes)
 
-    flop = 4 * pieces * length * hidden
+    flop = 4 * pieces * length * width
     attention = Operation(
         "attention",
         (
@@ -225,13 +225,13 @@ def layer_operations(
             *data(flop),
             Way("replicate", WHOLE, WHOLE, seconds(flop)),
         ),
-        pieces * hidden * value_bytes,
+        pieces * width * value_bytes,
     )
     norm = Way("norm", layout, layout, 0.0)
     return [
-        product("qkv", hidden, 3 * hidden),
+        product("qkv", hidden, 3 * width),
         attention,
-        product("attention_output", hidden, hidden),
+        product("attention_output", width, hidden),
         Operation("attention_norm", (norm,), pieces * hidden * value_bytes),
         product("intermediate", hidden, inner),
         product("output", inner, hidden),
