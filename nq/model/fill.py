@@ -97,9 +97,19 @@ def _blocks(
 
 
 def _write(variable: Any, rows: FloatArray, first: int) -> None:
-    """Writes rows into a weight in place, because an assignment would allocate it once more."""
+    """Writes rows into a weight, with TensorFlow in place.
+
+    An assignment would allocate the weight once more, and other backends have no other way.
+    """
+    import keras
+
+    values = rows.astype(variable.dtype)  # ml_dtypes adds bfloat16 to numpy
+    if keras.config.backend() != "tensorflow":
+        whole = np.array(variable.numpy())
+        whole[first : first + len(rows)] = values
+        variable.assign(whole)
+        return
     from tensorflow import raw_ops
 
     indices = np.arange(first, first + len(rows), dtype=np.int32)
-    values = rows.astype(variable.dtype)  # ml_dtypes adds bfloat16 to numpy
     raw_ops.ResourceScatterUpdate(resource=variable.value.handle, indices=indices, updates=values)

@@ -15,7 +15,7 @@ from nq.model.encoder import Layers, encoder
 from nq.model.shapes import check_length
 from nq.records import AnswerType
 
-__all__ = ["INPUTS", "build", "check_length", "for_full_windows"]
+__all__ = ["INPUTS", "build", "check_length", "connect", "for_full_windows"]
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -91,7 +91,7 @@ def build(
         stddev=config.initializer_range, seed=keras.random.SeedGenerator(seed)
     )
     layer = Layers(keras.DTypePolicy(dtype), normal if initialize else keras.initializers.Zeros())
-    return _connect(config, layer, length, dropout, seed, full=False)
+    return connect(config, layer, length, dropout, seed)
 
 
 def for_full_windows(model: keras.Model, config: ModelConfig) -> keras.Model:
@@ -100,12 +100,25 @@ def for_full_windows(model: keras.Model, config: ModelConfig) -> keras.Model:
     It takes ``input_ids`` and ``segment_ids`` and is correct for windows without padding only. The
     mask takes 8 % of the encoder's time.
     """
-    return _connect(config, Layers(None, None, model), None, 0.0, 0, full=True)
+    return connect(config, Layers(None, None, model), full=True)
 
 
-def _connect(
-    config: ModelConfig, layer: Layers, length: int | None, dropout: float, seed: int, full: bool
+def connect(
+    config: ModelConfig,
+    layer: Layers,
+    length: int | None = None,
+    dropout: float = 0.0,
+    seed: int = 0,
+    full: bool = False,
 ) -> keras.Model:
+    """Connects the layers of a BERT-Joint model.
+
+    Args:
+        config: shape of the encoder.
+        layer: creates the layers.
+        length, dropout, seed: as in ``build``.
+        full: whether no window has padding; there is then no input ``input_mask``.
+    """
     inputs = {
         name: keras.Input((length,), dtype="int32", name=name)
         for name in INPUTS
