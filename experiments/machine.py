@@ -14,7 +14,7 @@ from nq import processor
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16")
 PACKAGES = (
     *("nq-pipeline", "tensorflow", "tensorflow-cpu", "keras", "numpy"),
-    *("openvino", "onnxruntime", "torch", "transformers"),
+    *("openvino", "onnxruntime", "torch", "transformers", "jax"),
 )
 SYSTEM = Path("/sys/devices/system")
 

@@ -166,6 +166,11 @@ def compression(result: ResultFile) -> str:
     from experiments.compression_report import table
 
     return table(result["rows"])
+def partition(result: ResultFile) -> str:
+    """Returns the summary of ``python -m experiments.partition --json``."""
+    from experiments.partition.report import summary
+
+    return summary(result["rows"])
 
 
 def changes(result: ResultFile) -> str:
@@ -269,6 +274,7 @@ KINDS: dict[str, Callable[[ResultFile], str]] = {
     "concurrency": concurrency,
     "scaling": scaling,
     "compression": compression,
+    "partition": partition,
     "decisions": decisions,
     "peers": peers,
     "tune": tune,

@@ -1,0 +1,1 @@
+"""One model over several devices: pipeline and tensor split, predicted and measured."""

@@ -1,0 +1,231 @@
+"""Measures the parts of ``experiments.partition``: all ways of a cell in the same rounds.
+
+Before the rounds each stage is measured alone; predictions follow from these times and from that of
+a token between two processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import statistics
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from experiments import units, workloads
+from experiments.partition import group as groups
+from experiments.partition import perceptron, perceptron_ways, planner, predict, stages, tensor
+from experiments.partition.group import Bounce, Group
+from experiments.partition.perceptron_ways import Steps
+from experiments.partition.rows import (
+    ALL,
+    ENCODER,
+    FORWARD,
+    INSTANCES,
+    JAX,
+    ONE,
+    PERCEPTRON,
+    PIPELINE,
+    TENSOR,
+    TRAINING,
+    Cell,
+    Row,
+    Step,
+    asked,
+    timed,
+)
+from experiments.partition.stages import Alone, Run
+from experiments.workloads import Workload
+
+BOUNCES, WARM_STEPS, STEPS = 200, 3, 50
+PERCEPTRON_MICRO_BATCHES = (1, 2, 4, 8)
+CUTS = {PIPELINE: "1", TENSOR: "columns, rows"}
+
+
+def perceptron_rows(cores: Sequence[int], rounds: int) -> list[Row]:
+    """Measures the source's perceptron on two cores, forward and training."""
+    with contextlib.ExitStack() as stack:
+
+        def start(way: str, places: Sequence[Sequence[int]]) -> Group:
+            tasks, shapes = [way] * len(places), perceptron_ways.shapes()
+            context = groups.started(perceptron_ways.load, tasks, places, shapes)
+            running = stack.enter_context(context)
+            perceptron_ways.fill(running.arrays)
+            return running
+
+        each = units.shares(cores[:2], 2)
+        running = {
+            ONE: start(INSTANCES, each[:1]),
+            ALL: start(INSTANCES, [cores[:2]]),
+            INSTANCES: start(INSTANCES, each),
+            PIPELINE: start(PIPELINE, each),
+            TENSOR: start(TENSOR, each),
+        }
+        pairs = [pair for kind in (FORWARD, TRAINING) for pair in _perceptron(running, kind)]
+        return timed(pairs, rounds)
+
+
+def _perceptron(running: dict[str, Group], kind: str) -> list[tuple[Row, Step]]:
+    """Returns the rows of a kind of steps."""
+    sizes = "-".join(map(str, perceptron.SIZES))
+    cell = Cell(PERCEPTRON, sizes, 0, perceptron.BATCH, 2, len(perceptron.SIZES) - 1)
+    logits = {way: _logits_after(some, kind) for way, some in running.items()}
+    whole = asked(running[ONE], Steps(kind, STEPS), STEPS)
+    whole_s, latency_s = _median_s(whole), _latency_s(running[TENSOR])
+    pairs = []
+    for way, some in running.items():
+        for m in PERCEPTRON_MICRO_BATCHES if way == PIPELINE else (1,):
+            prediction = predict.perceptron(way, kind, whole_s, m, latency_s)
+            row = cell.row(
+                way,
+                **{"task": kind, "m": m if way == PIPELINE else None, "cut": CUTS.get(way, "")},
+                **dataclasses.asdict(prediction),
+                moved_bytes=perceptron_ways.moved_bytes(way, kind),
+                drift=None if way == ONE else float(np.abs(logits[way] - logits[ONE]).max()),
+                cores=some.loaded,
+            )
+            pairs.append((row, asked(some, Steps(kind, STEPS, m), STEPS)))
+    return pairs
+
+
+def _logits_after(some: Group, kind: str) -> groups.Array:
+    """Returns the logits of the perceptron after some steps."""
+    some.ask(Steps(kind, WARM_STEPS, micro_batches=4))
+    some.ask(Steps(FORWARD, 1))
+    return some.arrays["logits"].copy()
+
+
+def _median_s(step: Step, times: int = 5) -> float:
+    return statistics.median(step()[0] for _ in range(times))
+
+
+def _latency_s(some: Group) -> float:
+    return float(some.ask(Bounce(BOUNCES))[0])
+
+
+def encoder_rows(
+    workload: Workload, cores: Sequence[int], count: int, micro_batches: Sequence[int], rounds: int
+) -> list[Row]:
+    """Measures a BERT-Joint cut into stages, and its baselines.
+
+    Args:
+        workload: shape, length and batch.
+        cores: as many as stages; if there are fewer, stages share them.
+        count: K, number of stages.
+        micro_batches: numbers M of micro-batches.
+        rounds: how many.
+
+    Raises:
+        ValueError: the model has too few layers.
+    """
+    cuts, inputs = stages.even_cuts(workload.config, count), workloads.rows(workload)
+    cell = _cell(ENCODER, workload, count)
+    here = planner.measured(workload.config, cores[:count])
+    with contextlib.ExitStack() as stack:
+
+        def start(cuts: tuple[int, ...], places: Sequence[Sequence[int]]) -> Group:
+            task = stages.Task(dataclasses.replace(workload, threads=len(places[0])), cuts)
+            shapes = stages.shapes(workload, cuts)
+            context = groups.started(stages.load, [task] * len(places), places, shapes)
+            running = stack.enter_context(context)
+            stages.fill(running.arrays, inputs)
+            return running
+
+        each = units.shares(cores[:count], count)
+        baselines = {
+            ONE: start((), each[:1]),
+            ALL: start((), [cores[:count]]),
+            INSTANCES: start((), each),
+        }
+        one, pipeline = baselines[ONE], start(cuts, each)
+        pairs = []
+        for way, some in baselines.items():
+            some.ask(Run(1))
+            drift = None if some is one else stages.drift(some.arrays, one.arrays)
+            row = cell.row(way, cores=some.loaded, drift=drift)
+            row["planned_s"] = planner.planned_s(workload, here, way, 1, ())
+            pairs.append((row, asked(some, Run(1))))
+        (share,) = one.ask(Alone(-(-workload.batch // count)))
+        pairs[-1][0]["predicted_s"] = share
+        latency_s = _latency_s(pipeline)
+        for m in micro_batches:
+            pipeline.ask(Run(m))
+            alone = _profile(pipeline, -(-workload.batch // m))
+            row = cell.row(
+                PIPELINE,
+                **{"m": m, "cut": ", ".join(map(str, cuts)), "cores": pipeline.loaded},
+                **dataclasses.asdict(predict.pipeline(alone, m, latency_s)),
+                planned_s=planner.planned_s(workload, here, PIPELINE, m, cuts),
+                moved_bytes=stages.moved_bytes(workload, cuts),
+                drift=stages.drift(pipeline.arrays, one.arrays),
+            )
+            pairs.append((row, asked(pipeline, Run(m))))
+        return timed(pairs, rounds)
+
+
+def _cell(part: str, workload: Workload, count: int) -> Cell:
+    layers = workload.config.num_hidden_layers
+    return Cell(part, workload.shape, workload.length, workload.batch, count, layers)
+
+
+def _profile(pipeline: Group, windows: int) -> list[float]:
+    """Returns the seconds of each stage for so many windows, while the others wait."""
+    return [member.ask(Alone(windows)) for member in pipeline.members]
+
+
+def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: int) -> list[Row]:
+    """Measures a BERT-Joint divided among host devices of JAX, and its baselines in JAX.
+
+    Args:
+        workload: shape, length and batch.
+        cores: as many as devices; if there are fewer, devices share them.
+        devices: K.
+        rounds: how many.
+    """
+    cell = _cell(JAX, workload, devices)
+    with contextlib.ExitStack() as stack:
+
+        def start(places: Sequence[int], batch: int, count: int = 1) -> units.Unit:
+            task = tensor.Task(dataclasses.replace(workload, batch=batch), count)
+            settings = tensor.environment(count, len(places))
+            return stack.enter_context(units.started(tensor.load, task, places, settings))
+
+        batch, each = workload.batch, units.shares(cores[:devices], devices)
+        sizes = [part.stop - part.start for part in groups.slices(0, batch, devices)]
+        running = {
+            ONE: [start(each[0], batch)],
+            ALL: [start(cores[:devices], batch)],
+            INSTANCES: [start(own, n) for own, n in zip(each, sizes, strict=False)],
+            TENSOR: [start(cores[:devices], batch, devices)],
+        }
+        loaded = {way: [unit.receive() for unit in some] for way, some in running.items()}
+        (one,), (split,), (program,) = running[ONE], running[TENSOR], loaded[TENSOR]
+        rows = {way: cell.row(way, cores=[x.cores for x in loaded[way]]) for way in running}
+        for way in (ALL, TENSOR):
+            logits = running[way][0].ask(tensor.LOGITS)
+            rows[way]["drift"] = stages.drift(logits, one.ask(tensor.LOGITS))
+        steps = {way: _together(some) for way, some in running.items()}
+        each_s, whole_s = split.ask(tensor.ALL_REDUCE), _median_s(steps[ONE])
+        rows[TENSOR] |= {
+            "cut": CUTS[TENSOR],
+            "all_reduces": program.all_reduces,
+            "compiled_all_reduces": program.compiled_all_reduces,
+            "predicted_s": predict.tensor_s(whole_s, devices, cell.layers, each_s),
+            "moved_bytes": predict.tensor_bytes(workload, devices),
+        }
+        return timed([(rows[way], steps[way]) for way in running], rounds)
+
+
+def _together(some: Sequence[units.Unit]) -> Step:
+    """Returns the step that lets JAX processes compute at the same time."""
+
+    def step() -> tuple[float, float]:
+        started = time.perf_counter()
+        for unit in some:
+            unit.send(tensor.STEP)
+        busy_s = sum(unit.receive() for unit in some)
+        return time.perf_counter() - started, busy_s
+
+    return step

@@ -1,0 +1,92 @@
+"""What ``nq.planning`` predicts: for the rows measured here, and for devices that are not here."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from experiments import units, workloads
+from experiments.partition.rows import ALL, INSTANCES, PLANNER, Cell, Row
+from nq.config import ModelConfig
+from nq.planning import costs, devices, models, strategies
+from nq.planning.collectives import send
+from nq.planning.pipeline import pipeline_seconds
+from nq.planning.records import Group, Plan, Workload
+
+SHAPES, DEVICE, COUNTS = ("bert-large", "rembert"), "v100", (1, 2, 4, 8, 16)
+BATCH, LENGTH = 64, 512
+
+
+def measured(config: ModelConfig, cores: Sequence[int]) -> Group:
+    """Returns these cores as devices, measured in a process of its own as ``nq plan`` does."""
+    settings = units.thread_settings(len(cores))
+    with units.started(_load, (config, len(cores)), cores, settings) as unit:
+        found: Group = unit.receive()
+        return found
+
+
+def _load(task: tuple[ModelConfig, int]) -> tuple[Group, units.Work]:
+    from nq.planning import here
+
+    return here.measure(*task), str
+
+
+def planned_s(
+    workload: workloads.Workload, group: Group, way: str, micro_batches: int, cuts: Sequence[int]
+) -> float:
+    """Returns the seconds that the planner expects of a batch on devices that were measured.
+
+    Args:
+        workload: shape, length and batch.
+        group: the cores, each one a device, and all of them as one.
+        way: how the batch is computed.
+        micro_batches: M, of a pipeline.
+        cuts: the layers before which the model is cut; none but for a pipeline.
+    """
+    plan = Workload(workload.config, workload.batch, workload.length)
+    parts = costs.units(plan.config, plan.length)  # the embeddings are the first one
+    ends = [0, *(cut + 1 for cut in cuts), len(parts)]
+    shared = group.count if way == INSTANCES else micro_batches
+    windows = math.ceil(plan.batch / shared)
+    device = group.whole if way == ALL else group.device
+    stages = [
+        costs.stage_seconds(parts[a:b], plan, device, windows, tensor=1)
+        for a, b in itertools.pairwise(ends)
+    ]
+    sending = send(plan.activation_bytes(windows), device.link).seconds
+    return pipeline_seconds([s + sending for s in stages[:-1]] + stages[-1:], micro_batches)
+
+
+def rows(counts: Sequence[int] = COUNTS) -> list[Row]:
+    """Returns a row for each strategy on each number of GPUs; none has a measured time."""
+    device = devices.known()[DEVICE].device
+    return [
+        _row(shape, plan)
+        for shape in SHAPES
+        for count in counts
+        for plan in strategies.plans(
+            Workload(models.SHAPES[shape], BATCH, LENGTH), Group(device, count, device)
+        )
+        if plan.fits and (plan.devices == count)
+    ]
+
+
+def _row(shape: str, plan: Plan) -> Row:
+    layers = models.SHAPES[shape].num_hidden_layers
+    cell = Cell(PLANNER, shape, LENGTH, BATCH, plan.devices, layers)
+    values: dict[str, Any] = {
+        **{"m": plan.micro_batches, "cut": _cut(plan), "planned_s": plan.batch_s},
+        **{"predicted_bubble": plan.bubble, "moved_bytes": plan.moved_bytes},
+    }
+    return cell.row(f"{plan.strategy}, {plan.group}", **values)
+
+
+def _cut(plan: Plan) -> str:
+    """Returns the parts of the model before which it is cut, and the replicas of the stages."""
+    cuts = ", ".join(str(stage.first) for stage in plan.stages[1:])
+    replicas = [stage.replicas for stage in plan.stages]
+    if len(replicas) > 1 and max(replicas) > 1:
+        cuts += f" (x {', '.join(map(str, replicas))})"
+    return cuts

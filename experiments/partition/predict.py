@@ -1,0 +1,101 @@
+"""Predictions of the parts that are measured: the equations of ``nq.planning`` with local times."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiments.partition import perceptron as network
+from experiments.partition.rows import FORWARD, INSTANCES, PIPELINE, TENSOR, TRAINING
+from experiments.workloads import Workload
+from nq.planning.collectives import Link, all_reduce
+from nq.planning.pipeline import pipeline_bubble, pipeline_seconds, stage_seconds
+
+ALL_REDUCES_PER_LAYER = 2
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a row is expected to show.
+
+    Args:
+        predicted_s: seconds of a step.
+        predicted_bubble: share of the devices' time in which they wait.
+    """
+
+    predicted_s: float | None = None
+    predicted_bubble: float | None = None
+
+
+def pipeline(stages: Sequence[float], micro_batches: int, latency_s: float) -> Prediction:
+    """Returns the prediction of a pipeline.
+
+    Args:
+        stages: seconds of each stage for one micro-batch, measured alone.
+        micro_batches: M.
+        latency_s: of a token from one process to the next, which waits for it.
+    """
+    waits = (len(stages) - 1) * latency_s
+    return Prediction(
+        pipeline_seconds(stages, micro_batches) + waits, pipeline_bubble(stages, micro_batches)
+    )
+
+
+def perceptron(
+    way: str, kind: str, whole_s: float, micro_batches: int, latency_s: float
+) -> Prediction:
+    """Returns the prediction of the perceptron, by the operations of its layers.
+
+    Args:
+        way: pipeline, tensor or instances; others are not predicted.
+        kind: of the step.
+        whole_s: seconds of a step of the unsplit network on one core.
+        micro_batches: M, of the pipeline.
+        latency_s: of a token from one process to the other.
+    """
+    layers = [whole_s * share for share in shares(kind)]
+    if way == PIPELINE:
+        stages = [s / micro_batches for s in stage_seconds(layers, [1])]
+        one = pipeline(stages, micro_batches, latency_s)
+        last = latency_s  # the first process waits for the end of the step
+        return Prediction((one.predicted_s or 0.0) + last, one.predicted_bubble)
+    if way == TENSOR:
+        return Prediction((layers[0] + layers[1]) / 2 + layers[2] + latency_s)
+    if way == INSTANCES and kind == FORWARD:
+        return Prediction(whole_s / 2)
+    return Prediction()
+
+
+def shares(kind: str) -> list[float]:
+    """Returns the share of each layer of the perceptron in the operations of a step.
+
+    A training step has three products of each layer, but none for the gradient of the input.
+
+    >>> [round(share, 2) for share in shares(FORWARD)]
+    [0.6, 0.39, 0.01]
+    """
+    sizes = network.SIZES
+    flop = [n * m for n, m in itertools.pairwise(sizes)]
+    products = [2, 3, 3] if kind == TRAINING else [1, 1, 1]
+    counts = [n * m for n, m in zip(flop, products, strict=True)]
+    return [count / sum(counts) for count in counts]
+
+
+def tensor_s(whole_s: float, devices: int, layers: int, all_reduce_s: float) -> float:
+    """Returns the predicted seconds of a model whose layers are divided among devices.
+
+    Args:
+        whole_s: seconds of the unsplit model on one device.
+        devices: how many.
+        layers: of the model.
+        all_reduce_s: seconds of one all-reduce of the activations, measured alone.
+    """
+    return whole_s / devices + ALL_REDUCES_PER_LAYER * layers * all_reduce_s
+
+
+def tensor_bytes(workload: Workload, devices: int) -> int:
+    """Returns the bytes that all all-reduces of one batch move, in a ring, in float32."""
+    size = 4 * workload.batch * workload.length * workload.config.hidden_size
+    one = all_reduce(size, devices, Link(bytes_per_s=1.0)).moved_bytes
+    return round(ALL_REDUCES_PER_LAYER * workload.config.num_hidden_layers * one)

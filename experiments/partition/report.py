@@ -1,0 +1,329 @@
+"""Table, plot, metrics and verdicts of ``experiments.partition``, from its rows alone."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.intervals import (
+    CONFIRMED,
+    NOT_TESTABLE,
+    REFUTED,
+    Interval,
+    interval,
+    kept,
+    overall,
+    ratios,
+    verdict,
+)
+from experiments.partition.rows import (
+    ALL,
+    ENCODER,
+    INSTANCES,
+    JAX,
+    ONE,
+    PERCEPTRON,
+    PIPELINE,
+    TENSOR,
+    TRAINING,
+)
+from experiments.study import Row, Study
+from experiments.text_tables import markdown
+
+DRIFT, ERROR, NEAR_BEST, MICRO_BATCHES_PER_STAGE = 1e-5, 0.2, 1.05, 4
+"""Largest drift of a logit; largest relative error of a prediction; time ÷ that of the best M."""
+SOURCE_MINUTES = {ONE: 3.90, PIPELINE: 2.81, TENSOR: 2.57}
+"""The source's Table 1: training of the perceptron, on one device and on two."""
+SOURCE_GAIN = 1.45
+"""What the source calls its average speed-up."""
+HEAD = (
+    *("part", "shape", "length", "task", "way", "K", "M", "cut"),
+    *("nq plan s", "error", "predicted s", "error", "s"),
+    *("x one core [90 %]", "x all cores [90 %]", "x instances [90 %]", "bubble (predicted)"),
+    *("MB moved", "drift", "source"),
+)
+
+
+def seconds(row: Row) -> float:
+    """Returns the median seconds of a row that is measured."""
+    return float(statistics.median(kept(row["seconds"])))
+
+
+def bubble(row: Row) -> float:
+    """Returns the median share of the processes' time in which they wait."""
+    pairs = zip(kept(row["busy_s"]), kept(row["seconds"]), strict=True)
+    return float(statistics.median(1 - busy / (row["k"] * s) for busy, s in pairs))
+
+
+def _cell(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("part", "shape", "length", "batch", "task"))
+
+
+def _cells(rows: Sequence[Row], part: str) -> list[list[Row]]:
+    """Returns the measured rows of each cell of a part."""
+    some = [row for row in rows if row["part"] == part and row["seconds"]]
+    return [[r for r in some if _cell(r) == name] for name in dict.fromkeys(map(_cell, some))]
+
+
+def gain(row: Row, rows: Sequence[Row], way: str) -> Interval | None:
+    """Returns how many times as fast as another way of its cell a row is."""
+    for other in rows:
+        if other["way"] == way and _cell(other) == _cell(row) and row["seconds"]:
+            return interval(ratios(other["seconds"], row["seconds"]))
+    return None
+
+
+def best(rows: Iterable[Row]) -> Row:
+    """Returns the row with the smallest median."""
+    return min(rows, key=seconds)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Returns the rows and the verdicts of the claims as two Markdown tables."""
+    lines = [_line(row, rows) for row in rows]
+    return f"{markdown(HEAD, *lines)}\n{markdown(('claim', 'verdict'), *claims(rows))}"
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Returns the verdicts, and the rows without all numbers of micro-batches."""
+    fastest = [
+        best(row for row in cell if row["way"] == PIPELINE)
+        for part in (PERCEPTRON, ENCODER)
+        for cell in _cells(rows, part)
+        if any(row["way"] == PIPELINE for row in cell)
+    ]
+    chosen = [
+        row
+        for row in rows
+        if row["way"] != PIPELINE or row["m"] in (1, 4 * row["k"]) or row in fastest
+    ]
+    lines = [_line(row, rows) for row in chosen]
+    return f"{markdown(('claim', 'verdict'), *claims(rows))}\n{markdown(HEAD, *lines)}"
+
+
+def _line(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
+    s = seconds(row) if row["seconds"] else None
+    gains = [None if row["way"] == way else gain(row, rows, way) for way in (ONE, ALL, INSTANCES)]
+    return (
+        *(row["part"], row["shape"], _text(row["length"] or None), row["task"], row["way"]),
+        *(str(row["k"]), _text(row["m"]), row["cut"]),
+        *_expected(row["planned_s"], s),
+        *_expected(row["predicted_s"], s),
+        _text(s, ".4g"),
+        *(_text(ratio) for ratio in gains),
+        _bubbles(row),
+        f"{row['moved_bytes'] / 1e6:.3g}" if row["moved_bytes"] else "",
+        _text(row["drift"], ".1e"),
+        _source(row),
+    )
+
+
+def _expected(value: float | None, s: float | None) -> tuple[str, str]:
+    """Returns a prediction, and how far it is from the measured seconds."""
+    return _text(value, ".4g"), f"{value / s - 1:+.0%}" if value and s else ""
+
+
+def _text(value: Any, form: str = "") -> str:
+    return "" if value is None else format(value, form) if form else str(value)
+
+
+def _bubbles(row: Row) -> str:
+    predicted = _text(row["predicted_bubble"], ".2f")
+    if row["way"] == PIPELINE and row["seconds"]:
+        return f"{bubble(row):.2f} ({predicted})"
+    return f"({predicted})" if predicted else ""
+
+
+def _source(row: Row) -> str:
+    if row["part"] == PERCEPTRON and row["task"] == TRAINING and row["way"] in SOURCE_MINUTES:
+        minutes = SOURCE_MINUTES[row["way"]]
+        return f"{SOURCE_MINUTES[ONE] / minutes:.2f} x one device"
+    many = MICRO_BATCHES_PER_STAGE * row["k"]
+    return f"M >= {many}" if row["way"] == PIPELINE and row["m"] == many else ""
+
+
+def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Returns the claims of the source and of the study, with their verdicts."""
+    lines = [
+        (f"two devices train the perceptron {SOURCE_GAIN} times as fast as one", gained(rows)),
+        ("the tensor split of the perceptron is faster than its pipeline", tensor_first(rows)),
+        ("M = 4 K micro-batches: within 5 % of the best M", four_per_stage(rows)),
+        ("logits of split models: within 1e-5 of the unsplit one's", same_logits(rows)),
+        ("the tensor split has 2 all-reduces in each layer", all_reduces(rows)),
+    ]
+    for part in (PERCEPTRON, ENCODER, JAX):
+        text = f"{part}: predictions within 20 % of the time"
+        lines.append((text, near(rows, part, "predicted_s")))
+    text = f"{ENCODER}: what nq plan says within 20 % of the time"
+    lines.append((text, near(rows, ENCODER, "planned_s")))
+    for part in (PERCEPTRON, ENCODER, JAX):
+        lines.append((f"{part}: faster than one instance on each core", copies(rows, part)))
+    return lines
+
+
+def _split(rows: Sequence[Row], part: str) -> list[Row]:
+    """Returns the fastest row of each split way of each cell."""
+    found = []
+    for cell in _cells(rows, part):
+        for way in (PIPELINE, TENSOR):
+            some = [row for row in cell if row["way"] == way]
+            found += [best(some)] if some else []
+    return found
+
+
+def _training(rows: Sequence[Row]) -> dict[str, Row]:
+    """Returns the fastest training row of each split way of the perceptron."""
+    return {r["way"]: r for r in _split(rows, PERCEPTRON) if r["task"] == TRAINING}
+
+
+def gained(rows: Sequence[Row]) -> str:
+    """Returns whether both ways train on average as much faster than one core as the source has."""
+    found = _training(rows)
+    one = [r for r in rows if r["way"] == ONE and _cell(r) in map(_cell, found.values())]
+    if not one or len(found) < 2:
+        return NOT_TESTABLE
+    each = [ratios(one[0]["seconds"], row["seconds"]) for row in found.values()]
+    mean = interval([statistics.mean(pair) for pair in zip(*each, strict=True)])
+    return f"{verdict(mean, above=SOURCE_GAIN)}: {mean}"
+
+
+def tensor_first(rows: Sequence[Row]) -> str:
+    """Returns whether the tensor split trains the perceptron faster than the best pipeline."""
+    found = _training(rows)
+    if len(found) < 2:
+        return NOT_TESTABLE
+    ratio = interval(ratios(found[PIPELINE]["seconds"], found[TENSOR]["seconds"]))
+    return f"{verdict(ratio, above=1)}: {ratio}"
+
+
+def four_per_stage(rows: Sequence[Row]) -> str:
+    """Returns whether 4 micro-batches for each stage are about as fast as the best number."""
+    verdicts, texts = [], []
+    for cell in _cells(rows, ENCODER):
+        some = [row for row in cell if row["way"] == PIPELINE]
+        own = [row for row in some if row["m"] == MICRO_BATCHES_PER_STAGE * row["k"]]
+        if own:
+            ratio = interval(ratios(own[0]["seconds"], best(some)["seconds"]))
+            verdicts.append(verdict(ratio, below=NEAR_BEST))
+            texts.append(f"{own[0]['shape']} {own[0]['length']}: M = {best(some)['m']}, {ratio}")
+    return "; ".join([overall(verdicts), *texts])
+
+
+def same_logits(rows: Sequence[Row]) -> str:
+    """Returns whether no logit drifts further than it may."""
+    drifts = [row["drift"] for row in rows if row["drift"] is not None]
+    if not drifts:
+        return NOT_TESTABLE
+    return f"{CONFIRMED if max(drifts) <= DRIFT else REFUTED}: {max(drifts):.1e}"
+
+
+def all_reduces(rows: Sequence[Row]) -> str:
+    """Returns whether the program of a device has two all-reduces for each layer."""
+    some = [row for row in rows if row["all_reduces"] is not None]
+    if not some:
+        return NOT_TESTABLE
+    right = all(row["all_reduces"] == 2 * row["layers"] for row in some)
+    counts = dict.fromkeys(
+        f"{row['shape']}: {row['all_reduces']} in {row['layers']} layers, "
+        f"{row['compiled_all_reduces']} after XLA"
+        for row in some
+    )
+    return "; ".join([CONFIRMED if right else REFUTED, *counts])
+
+
+def near(rows: Sequence[Row], part: str, name: str) -> str:
+    """Returns whether the predictions of a part are as near to the times as they should be.
+
+    Args:
+        rows: of all parts.
+        part: the part.
+        name: of the prediction in a row.
+    """
+    some = [r for r in rows if r["part"] == part and r["seconds"] and r[name]]
+    if not some:
+        return NOT_TESTABLE
+    verdicts = [
+        verdict(
+            interval([r[name] / s for s in kept(r["seconds"])]), above=1 - ERROR, below=1 + ERROR
+        )
+        for r in some
+    ]
+    errors = [r[name] / seconds(r) - 1 for r in some]
+    right, largest = verdicts.count(CONFIRMED), max(errors, key=abs)
+    return f"{overall(verdicts)}: {right} of {len(some)} rows, largest error {largest:+.0%}"
+
+
+def copies(rows: Sequence[Row], part: str) -> str:
+    """Returns whether the split ways are faster than as many instances, in all cells of a part."""
+    found = [(row, gain(row, rows, INSTANCES)) for row in _split(rows, part)]
+    verdicts = [verdict(ratio, above=1) for _, ratio in found if ratio is not None]
+    texts = [
+        f"{row['way']} {row['shape']} {row['length'] or row['task']}: {ratio}"
+        for row, ratio in found
+    ]
+    return "; ".join([overall(verdicts), *texts])
+
+
+def plot(rows: Sequence[Row], path: Path) -> None:
+    """Draws the time of the pipelines over M, predicted and measured, beside the instances."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    for axes, part in zip(figure.subplots(1, 2), (ENCODER, PERCEPTRON), strict=True):
+        for cell in _cells(rows, part):
+            _series(axes, cell)
+        axes.set(title=part, xlabel="micro-batches M", ylabel="s", yscale="log")
+        axes.set_xscale("log", base=2)
+        if axes.lines:
+            axes.legend(fontsize="xx-small")
+    figure.savefig(path, dpi=120)
+
+
+def _series(axes: Any, cell: Sequence[Row]) -> None:
+    some = [row for row in cell if row["way"] == PIPELINE]
+    if not some:
+        return
+    name = f"{some[0]['shape']} {some[0]['length'] or some[0]['task']}"
+    counts = [row["m"] for row in some]
+    (line,) = axes.plot(counts, list(map(seconds, some)), marker="o", label=name)
+    predictions = [row["predicted_s"] for row in some]
+    axes.plot(counts, predictions, "--", color=line.get_color(), label=f"{name}, predicted")
+    for row in cell:
+        if row["way"] == INSTANCES:
+            axes.axhline(
+                seconds(row), linestyle=":", color=line.get_color(), label=f"{name}, instances"
+            )
+
+
+def metrics(row: Row) -> dict[str, float | None]:
+    """Returns the metrics of a row's MLflow run."""
+    measured = bool(row["seconds"])
+    return {
+        "time/step_s": seconds(row) if measured else None,
+        "time/predicted_s": row["predicted_s"],
+        "time/planned_s": row["planned_s"],
+        "time/bubble": bubble(row) if measured and row["way"] == PIPELINE else None,
+        "split/moved_mb": row["moved_bytes"] / 1e6,
+        "parity/max_drift": row["drift"],
+        "split/all_reduces": row["all_reduces"],
+    }
+
+
+def title(row: Row) -> str:
+    """Returns the name of a row's MLflow run."""
+    size = f" {row['length']}" if row["length"] else ""
+    count = f" M {row['m']}" if row["m"] else f" K {row['k']}"
+    return f"{row['part']} {row['shape']}{size} {row['task']} {row['way']}{count}"
+
+
+PARAMS = ("part", "shape", "length", "batch", "task", "way", "k", "m", "cut")
+STUDY = Study(
+    "partition",
+    table=table,
+    plot=plot,
+    title=title,
+    params=lambda row: {name: row[name] for name in PARAMS},
+    metrics=metrics,
+)

@@ -1,0 +1,226 @@
+"""The stages of a BERT-Joint model that is cut between layers, each a process of its own.
+
+A stage is a Keras model of some of the layers. It gets the activations of the stage before, and the
+ids and the mask of the windows, which attention needs in every layer. The whole model is the case
+without cuts. GPipe: Huang et al. 2019, https://arxiv.org/abs/1811.06965.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from experiments import units
+from experiments.partition.group import Arrays, Seat, Shapes, slices, work
+from experiments.workloads import Workload
+from nq.config import ModelConfig
+
+INPUTS = ("input_ids", "input_mask", "segment_ids")
+LOGITS = ("start_logits", "end_logits", "type_logits")
+Compute = Callable[[Sequence[Any]], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a process computes of a batch.
+
+    Args:
+        workload: of all processes together; its threads are those of one.
+        cuts: the layers before which the model is cut, ascending; the process computes the stage
+            of its own number. Without cuts it computes the whole model for its share of windows.
+    """
+
+    workload: Workload
+    cuts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """The command to compute the batch.
+
+    Args:
+        micro_batches: into how many it is divided, at most one for each window.
+    """
+
+    micro_batches: int
+
+
+@dataclass(frozen=True)
+class Alone:
+    """The command to compute the first windows of the batch without waiting for neighbours.
+
+    Args:
+        windows: how many.
+        times: how often, after once more to compile.
+    """
+
+    windows: int
+    times: int = 5
+
+
+def even_cuts(config: ModelConfig, stages: int) -> tuple[int, ...]:
+    """Returns the cuts between stages of as equal numbers of layers as possible.
+
+    Raises:
+        ValueError: the model has fewer layers than there are stages.
+
+    >>> even_cuts(ModelConfig(num_hidden_layers=6), 2), even_cuts(ModelConfig(), 5)
+    ((3,), (3, 6, 8, 10))
+    """
+    layers = config.num_hidden_layers
+    if stages > layers:
+        raise ValueError(
+            f"a model of {layers} layers cannot be cut into {stages} stages: expected at most as "
+            "many stages as layers; give fewer --stages"
+        )
+    return tuple(part.start for part in slices(0, layers, stages)[1:])
+
+
+def stage_model(model: Any, cuts: Sequence[int], number: int) -> Any:
+    """Returns the Keras model of one stage, which shares the weights of the whole model.
+
+    Args:
+        model: made by ``joint.build``, with weights of its own for each layer.
+        cuts: the layers before which the model is cut, ascending.
+        number: of the stage, from 0.
+
+    Returns:
+        A model from ``input_ids``, ``input_mask`` and ``segment_ids`` (the first stage) or from
+        ``[B * L, hidden]``, ``input_ids`` and ``input_mask`` (the others) to ``[B * L, hidden]`` or
+        to the logits in the order of ``LOGITS`` (the last stage), all of them lists.
+
+    Raises:
+        ValueError: the model has no such layers.
+    """
+    import keras
+
+    named = {tensor.name: tensor for tensor in model.inputs}
+    inputs = [named[name] for name in INPUTS]
+    if number:
+        inputs = [_boundary(model, cuts[number - 1]), *inputs[:2]]
+    if number == len(cuts):
+        outputs = [model.output[name] for name in LOGITS]
+    else:
+        outputs = [_boundary(model, cuts[number])]
+    return keras.Model(inputs, outputs, name=f"stage_{number}")
+
+
+def _boundary(model: Any, layer: int) -> Any:
+    """Returns the symbolic activations between a layer and the one before it."""
+    names = [each.name for each in model.layers]
+    if f"layer_{layer}_output_norm" not in names or f"layer_{layer - 1}_output_norm" not in names:
+        layers = sum(name.endswith("_output_norm") for name in names)
+        raise ValueError(
+            f"a model of {layers} layers cannot be cut before layer {layer}: expected a number "
+            f"from 1 to {layers - 1}"
+        )
+    return model.get_layer(f"layer_{layer - 1}_output_norm").output
+
+
+def shapes(workload: Workload, cuts: Sequence[int]) -> Shapes:
+    """Returns the arrays that the processes share: inputs, activations at the cuts, logits."""
+    windows = workload.batch, workload.length
+    pieces = workload.batch * workload.length, workload.config.hidden_size
+    return {
+        **dict.fromkeys(INPUTS, (windows, "int32")),
+        **{f"hidden_{number}": (pieces, "float32") for number in range(1, len(cuts) + 1)},
+        **dict.fromkeys(LOGITS[:2], (windows, "float32")),
+        LOGITS[2]: ((workload.batch, 5), "float32"),
+    }
+
+
+def moved_bytes(workload: Workload, cuts: Sequence[int]) -> int:
+    """Returns the bytes of activations that one batch moves between processes, in float32."""
+    return 4 * workload.batch * workload.length * workload.config.hidden_size * len(cuts)
+
+
+class Stage:
+    """A stage of a model, or the whole model, with its place in the shared arrays.
+
+    Args:
+        compute: computes a list of inputs.
+        seat: the process.
+    """
+
+    def __init__(self, compute: Compute, seat: Seat) -> None:
+        task: Task = seat.task
+        self.compute, self.seat, self.arrays = compute, seat, seat.arrays()
+        self.length, self.batch = task.workload.length, task.workload.batch
+        self.number = seat.number if task.cuts else 0
+        self.is_last = self.number == len(task.cuts)
+        whole = slice(0, self.batch)
+        self.rows = whole if task.cuts else slices(0, self.batch, seat.count)[seat.number]
+        self.links = (seat.before, seat.after) if task.cuts else (None, None)
+
+    def run(self, command: Run | Alone) -> float:
+        """Returns the seconds of a command, without those of waiting for neighbours."""
+        if isinstance(command, Alone):
+            return self._alone(command)
+        before, after = self.links
+        started, waited_s = time.perf_counter(), self.seat.waited_s()
+        for rows in slices(self.rows.start, self.rows.stop, command.micro_batches):
+            if before:
+                before.wait()
+            self._windows(rows)
+            if after:
+                after.send()
+        return time.perf_counter() - started - (self.seat.waited_s() - waited_s)
+
+    def _alone(self, command: Alone) -> float:
+        rows = slice(self.rows.start, self.rows.start + command.windows)
+        seconds = []
+        for _ in range(command.times + 1):
+            started = time.perf_counter()
+            self._windows(rows)
+            seconds.append(time.perf_counter() - started)
+        return statistics.median(seconds[1:])
+
+    def _windows(self, rows: slice) -> None:
+        """Computes some windows from the shared arrays into the shared arrays."""
+        arrays, pieces = self.arrays, slice(rows.start * self.length, rows.stop * self.length)
+        inputs = [arrays[name][rows] for name in INPUTS]
+        if self.number:
+            inputs = [arrays[f"hidden_{self.number}"][pieces], *inputs[:2]]
+        outputs = self.compute(inputs)
+        if not self.is_last:
+            arrays[f"hidden_{self.number + 1}"][pieces] = outputs[0]
+            return
+        for name, values in zip(LOGITS, outputs, strict=True):
+            arrays[name][rows] = values
+
+
+def load(seat: Seat) -> tuple[list[list[int]], units.Work]:
+    """Loads a stage; see ``Run`` and ``Alone`` for its commands."""
+    from nq.model.runtime import import_tensorflow
+
+    tensorflow = import_tensorflow()
+    from nq.model import joint
+
+    task: Task = seat.task
+    model = joint.build(task.workload.config, task.workload.length)
+    number = seat.number if task.cuts else 0
+    own = stage_model(model, task.cuts, number)
+    traced = tensorflow.function(lambda inputs: own(inputs, training=False))
+
+    def compute(inputs: Sequence[Any]) -> Sequence[Any]:
+        outputs = traced([tensorflow.constant(values) for values in inputs])
+        return [values.numpy() for values in tensorflow.nest.flatten(outputs)]
+
+    stage = Stage(compute, seat)
+    return units.thread_cores(), work(seat, stage.run)
+
+
+def fill(arrays: Arrays, rows: dict[str, Any]) -> None:
+    """Writes the inputs of a batch into the shared arrays."""
+    for name in INPUTS:
+        arrays[name][:] = rows[name]
+
+
+def drift(arrays: Arrays, expected: Arrays) -> float:
+    """Returns the largest difference of a logit from those of another group."""
+    return max(float(np.abs(arrays[name] - expected[name]).max()) for name in LOGITS)

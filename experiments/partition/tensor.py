@@ -1,0 +1,111 @@
+"""BERT-Joint on Keras' JAX backend, on one device or divided among host devices: one process.
+
+JAX reads the number of host devices and the cores when it starts, so each is a unit of its own. One
+device computes with all cores that its process may use.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from experiments import units
+from experiments.workloads import Workload, rows
+from nq.config import ModelConfig
+
+STEP, LOGITS, ALL_REDUCE = "step", "logits", "all-reduce"
+REPEATS = 21
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a process computes.
+
+    Args:
+        workload: its batch.
+        devices: among which every layer is divided; 1 for the unsplit model.
+    """
+
+    workload: Workload
+    devices: int = 1
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a process has loaded.
+
+    Args:
+        cores: the sets of cores that its threads may use.
+        all_reduces, compiled_all_reduces: of ``sharding.Program``.
+    """
+
+    cores: list[list[int]]
+    all_reduces: int
+    compiled_all_reduces: int
+
+
+def check(config: ModelConfig, devices: int) -> None:
+    """Checks that the layers of a model can be divided.
+
+    Raises:
+        ValueError: the heads or the units cannot be divided evenly, or the heads share a bias.
+    """
+    for what, count in (
+        ("attention heads", config.num_attention_heads),
+        ("units of the intermediate layer", config.intermediate_size),
+    ):
+        if count % devices:
+            raise ValueError(
+                f"{count} {what} cannot be divided among {devices} devices: expected a number of "
+                f"devices that divides {count}"
+            )
+    if config.relative_attention_num_buckets and devices > 1:
+        raise ValueError(
+            "the model has attention biases by distance, which are not divided here: expected a "
+            "model without them, such as a BERT"
+        )
+
+
+def environment(devices: int, threads: int) -> dict[str, str]:
+    """Returns the environment in which JAX has so many host devices."""
+    return {
+        **units.thread_settings(threads),
+        "KERAS_BACKEND": "jax",
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+    }
+
+
+def load(task: Task) -> tuple[Loaded, units.Work]:
+    """Loads a model; the commands are ``STEP``, ``LOGITS`` and ``ALL_REDUCE``."""
+    import numpy as np
+
+    from experiments.partition import sharding
+    from nq.model import joint
+
+    workload, inputs = task.workload, rows(task.workload)
+    del inputs["token_map"]
+    model = joint.build(workload.config)  # for any length: this backend cannot trace a fixed one
+    program = sharding.program(workload.config, model, inputs, task.devices)
+    del model
+
+    def logits() -> dict[str, Any]:
+        return {name: np.asarray(values) for name, values in program.compute(inputs).items()}
+
+    def step() -> float:
+        started = time.perf_counter()
+        logits()
+        return time.perf_counter() - started
+
+    def all_reduce() -> float:
+        shape = workload.batch * workload.length, workload.config.hidden_size
+        measure = sharding.all_reduce(shape, task.devices)
+        return statistics.median(measure() for _ in range(REPEATS))
+
+    run: dict[str, Callable[[], Any]] = {STEP: step, LOGITS: logits, ALL_REDUCE: all_reduce}
+    step()
+    loaded = Loaded(units.thread_cores(), program.all_reduces, program.compiled_all_reduces)
+    return loaded, lambda command: run[command]()

@@ -1,0 +1,404 @@
+"""Study 4: split models against the unsplit one, real processes, killed ones, verdicts by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments import units, workloads
+from experiments.intervals import CONFIRMED, NOT_TESTABLE, REFUTED
+from experiments.partition import __main__ as command
+from experiments.partition import (
+    group,
+    measure,
+    perceptron,
+    perceptron_ways,
+    predict,
+    report,
+    sharding,
+    stages,
+    tensor,
+)
+from experiments.partition.group import Block, Bounce, Seat, slices
+from experiments.partition.perceptron_ways import Steps
+from experiments.partition.rows import ALL, FORWARD, INSTANCES, ONE, PIPELINE, TENSOR, TRAINING
+from experiments.partition.stages import LOGITS, Alone, Run
+from experiments.workloads import Workload
+from nq.errors import Error
+from nq.model import joint
+from tests import tiny_models
+from tests.experiments import partition_units
+
+FOUR = dataclasses.replace(tiny_models.SHAPE, num_hidden_layers=4)
+TINY = Workload("tiny", "tensorflow", 16, batch=5)
+CLOSE = 1e-5
+
+
+@given(st.integers(0, 20), st.integers(1, 40), st.integers(1, 50))
+def test_slices_cover_the_rows_in_order(first: int, rows: int, count: int) -> None:
+    parts = slices(first, first + rows, count)
+    assert [i for part in parts for i in range(part.start, part.stop)] == [
+        *range(first, first + rows)
+    ]
+    sizes = [part.stop - part.start for part in parts]
+    assert len(parts) == min(rows, count) and max(sizes) - min(sizes) <= 1
+
+
+def test_arrays_of_a_block_are_apart_and_seen_by_name() -> None:
+    shapes: group.Shapes = {"a": ((3,), "float32"), "b": ((2, 2), "int32"), "c": ((1,), "float64")}
+    block = Block(shapes)
+    arrays = block.arrays()
+    for number, values in enumerate(arrays.values(), 1):
+        values[:] = number
+    others = Block(shapes, block.name).arrays()
+    assert [values.sum() for values in others.values()] == [3, 8, 3]
+    block.unlink()
+    with pytest.raises(FileNotFoundError):
+        Block(shapes, block.name)
+
+
+def _is_there(name: str) -> bool:
+    try:
+        SharedMemory(name).close()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+CHAIN: group.Shapes = {"total": ((3,), "int64")}
+
+
+def test_a_chain_of_processes_shares_arrays() -> None:
+    (core, *_) = os.sched_getaffinity(0)
+    with group.started(partition_units.chain, [1, 20, 300], [[core]] * 3, CHAIN) as running:
+        name = running.block
+        assert running.loaded == [0, 1, 2] and _is_there(name)
+        running.ask("add")
+        assert running.arrays["total"].tolist() == [1, 21, 321]
+        latencies = running.ask(Bounce(3))
+        assert latencies[0] > 0
+    assert not _is_there(name)
+
+
+@pytest.mark.parametrize("killed", [0, 1, 2])
+def test_a_killed_process_is_one_error_and_leaves_no_memory(killed: int) -> None:
+    (core, *_) = os.sched_getaffinity(0)
+    names = []
+    message = rf"^process {killed + 1} of 3: the process was killed, .*$"
+    with (
+        pytest.raises(Error, match=message),
+        group.started(partition_units.chain, [1, 20, 300], [[core]] * 3, CHAIN) as running,
+    ):
+        names.append(running.block)
+        os.kill(running.members[killed].process.pid or 0, signal.SIGKILL)
+        running.ask("add")
+    assert not _is_there(*names)
+
+
+def test_a_failing_process_says_why_in_one_line() -> None:
+    (core, *_) = os.sched_getaffinity(0)
+    with (
+        pytest.raises(Error, match=r"^process 1 of 2: ValueError: no such command$"),
+        group.started(partition_units.chain, [1, 2], [[core]] * 2, CHAIN) as running,
+    ):
+        running.ask("fail")
+
+
+def computed(
+    model: Any, rows: dict[str, Any], cuts: Sequence[int], micro_batches: int
+) -> dict[str, Any]:
+    """Returns the logits of a model that is cut, its stages computed one after the other."""
+    batch, length = rows["input_ids"].shape
+    shapes = {**stages.shapes(dataclasses.replace(TINY, batch=batch, length=length), cuts)}
+    block = Block(shapes)
+    try:
+        arrays = block.arrays()
+        stages.fill(arrays, rows)
+        task = stages.Task(dataclasses.replace(TINY, batch=batch, length=length), tuple(cuts))
+        for number in range(len(cuts) + 1):
+            own = stages.stage_model(model, cuts, number)
+
+            def compute(inputs: Sequence[Any], own: Any = own) -> Sequence[Any]:
+                outputs = own(list(inputs), training=False)
+                return [
+                    np.asarray(x) for x in (outputs if isinstance(outputs, list) else [outputs])
+                ]
+
+            seat = Seat(task, number, len(cuts) + 1, shapes, block.name, None, None)
+            stages.Stage(compute, seat).run(Run(micro_batches))
+        return {name: arrays[name].copy() for name in LOGITS}
+    finally:
+        block.unlink()
+
+
+@pytest.mark.parametrize("shape", [FOUR, tiny_models.RELATIVE, tiny_models.MPNET])
+def test_every_cut_keeps_the_logits(shape: Any) -> None:
+    model = joint.build(shape, seed=3) if shape.model_type == "mpnet" else None
+    model = model or tiny_models.model(shape=shape)
+    rows = tiny_models.rows([12, 16, 9, 16, 7], 16)
+    if shape.model_type == "mpnet":
+        rows["input_ids"] %= shape.vocab_size
+    expected = {name: np.asarray(values) for name, values in model(rows, training=False).items()}
+    assert min(float(np.ptp(values)) for values in expected.values()) > 0.01
+    layers = range(1, shape.num_hidden_layers)
+    every = [cuts for n in range(len(layers) + 1) for cuts in itertools.combinations(layers, n)]
+    for cuts in every:
+        for micro_batches in (1, 2, 3, 5, 9) if len(cuts) == 1 else (2,):
+            logits = computed(model, rows, cuts, micro_batches)
+            drift = max(float(np.abs(logits[name] - expected[name]).max()) for name in LOGITS)
+            assert drift < CLOSE, (cuts, micro_batches)
+
+
+def test_a_cut_that_the_model_lacks_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^a model of 2 layers cannot be cut into 3 stages: .*"):
+        stages.even_cuts(tiny_models.SHAPE, 3)
+    for cut in (0, 2):
+        with pytest.raises(
+            ValueError, match=rf"2 layers cannot be cut before layer {cut}: .* 1 to 1$"
+        ):
+            stages.stage_model(tiny_models.model(), [cut], 0)
+
+
+@pytest.mark.slow
+def test_two_real_stages_have_the_logits_of_the_unsplit_model() -> None:
+    each = units.shares(os.sched_getaffinity(0), 2)
+    model = joint.build(TINY.config, TINY.length)
+    rows = workloads.rows(TINY)
+    rows["input_mask"][1, 9:] = 0
+    expected = model({name: rows[name] for name in stages.INPUTS}, training=False)
+    expected = {name: np.asarray(values) for name, values in expected.items()}
+    task = stages.Task(TINY, (1,))
+    with group.started(
+        stages.load, [task, task], [own[:1] for own in each], stages.shapes(TINY, (1,))
+    ) as running:
+        stages.fill(running.arrays, rows)
+        for micro_batches in (1, 2, 3, 5, 16):
+            for name in LOGITS:
+                running.arrays[name][:] = np.nan
+            busy_s = running.ask(Run(micro_batches))
+            assert min(busy_s) > 0
+            assert stages.drift(running.arrays, expected) < CLOSE
+        assert min(member.ask(Alone(2)) for member in running.members) > 0
+        name = running.block
+        os.kill(running.members[1].process.pid or 0, signal.SIGKILL)
+        with pytest.raises(Error, match=r"^process 2 of 2: the process was killed"):
+            running.ask(Run(5))
+    assert not _is_there(name)
+
+
+def keras_logits(kind: str, steps: int) -> Any:
+    """Returns the perceptron's logits after some steps, computed by Keras on the whole batch."""
+    import keras
+
+    arrays: dict[str, Any] = {
+        name: np.zeros(shape, dtype) for name, (shape, dtype) in perceptron_ways.shapes().items()
+    }
+    perceptron_ways.fill(arrays)
+    activations = ["relu", "relu", None]
+    model = keras.Sequential(
+        [
+            keras.layers.Dense(n, activation=activation)
+            for n, activation in zip(perceptron.SIZES[1:], activations, strict=True)
+        ]
+    )
+    model.build((None, perceptron.SIZES[0]))
+    model.set_weights([value for pair in perceptron.weights() for value in pair])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(float(perceptron.RATE)), loss, jit_compile=False)
+    for _ in range(steps if kind == TRAINING else 0):
+        model.train_on_batch(arrays["inputs"], arrays["labels"])
+    return np.asarray(model(arrays["inputs"]))
+
+
+@pytest.fixture(scope="module", params=[ONE, INSTANCES, PIPELINE, TENSOR])
+def network(request: pytest.FixtureRequest) -> Iterator[group.Group]:
+    name = INSTANCES if request.param == ONE else request.param
+    count = 1 if request.param == ONE else 2
+    places = [own[:1] for own in units.shares(os.sched_getaffinity(0), count)]
+    with group.started(
+        perceptron_ways.load, [name] * count, places, perceptron_ways.shapes()
+    ) as running:
+        perceptron_ways.fill(running.arrays)
+        yield running
+
+
+def test_every_way_trains_the_perceptron_as_keras_does(network: group.Group) -> None:
+    for micro_batches in (1, 5, 40):
+        network.ask(Steps(FORWARD, 2, micro_batches))
+        assert np.abs(network.arrays["logits"] - keras_logits(FORWARD, 2)).max() < CLOSE
+    done = 0
+    for micro_batches in (1, 4, 3):
+        network.ask(Steps(TRAINING, 2, micro_batches))
+        network.ask(Steps(FORWARD, 1))
+        done += 2
+        expected = keras_logits(TRAINING, done)
+        assert np.abs(expected - keras_logits(FORWARD, 1)).max() > 1e-2
+        assert np.abs(network.arrays["logits"] - expected).max() < CLOSE
+
+
+@given(st.sampled_from([1, 2, 3, 6]), st.integers(1, 4), st.integers(1, 3))
+def test_each_device_has_whole_heads(devices: int, heads: int, rows: int) -> None:
+    count, size = devices * heads, 5
+    named = [[f"{part}{head}" for head in range(count) for _ in range(size)] for part in "qkv"]
+    columns = np.asarray([[name for part in named for name in part]] * rows)
+    permuted = sharding.by_device(columns, devices)
+    for device, own in enumerate(np.split(permuted[-1], devices)):
+        mine = range(device * heads, (device + 1) * heads)
+        assert own.tolist() == [
+            f"{part}{head}" for part in "qkv" for head in mine for _ in range(size)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "devices", "message"),
+    [
+        ({}, 3, "2 attention heads cannot be divided among 3 devices"),
+        ({"intermediate_size": 15}, 2, "15 units of the intermediate layer cannot be divided"),
+        ({"relative_attention_num_buckets": 8}, 2, "attention biases by distance"),
+    ],
+)
+def test_a_model_that_cannot_be_divided_is_refused(
+    changes: dict[str, int], devices: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        tensor.check(dataclasses.replace(tiny_models.SHAPE, **changes), devices)
+
+
+@pytest.mark.slow
+def test_two_host_devices_of_jax_have_the_logits_of_tensorflow() -> None:
+    rows = tiny_models.rows([12, 16, 9], 16)
+    model = tiny_models.model()
+    expected = {name: np.asarray(values) for name, values in model(rows, training=False).items()}
+    settings = tensor.environment(2, 1)
+    with units.started(partition_units.jax_logits, (rows, 2), (), settings) as unit:
+        assert unit.receive() == "jax"
+        for devices, all_reduces in ((1, 0), (2, 2 * tiny_models.SHAPE.num_hidden_layers)):
+            logits, count = unit.ask(devices)
+            assert stages.drift(logits, expected) < CLOSE
+            assert count == all_reduces
+
+
+@pytest.mark.slow
+def test_a_real_cell_in_jax() -> None:
+    rows = measure.tensor_rows(TINY, sorted(os.sched_getaffinity(0)), 2, rounds=2)
+    assert [row["way"] for row in rows] == [ONE, ALL, INSTANCES, TENSOR]
+    split = rows[-1]
+    assert split["all_reduces"] == 4 and 0 < split["drift"] < CLOSE
+    assert split["predicted_s"] > 0
+    # two devices in a ring: each all-reduce moves twice the activations
+    assert split["moved_bytes"] == 4 * 2 * (4 * 5 * 16 * 8)
+    assert all(len(row["seconds"]) == 2 and min(row["seconds"]) > 0 for row in rows)
+
+
+def row(way: str, seconds: float, part: str = "encoder", **more: Any) -> Any:
+    """Returns a row whose rounds all take so long."""
+    return {
+        **{"part": part, "shape": "base", "length": 128, "batch": 16, "layers": 12},
+        **{"task": FORWARD, "way": way, "k": 2, "m": None, "cut": "", "predicted_s": None},
+        **{"predicted_bubble": None, "planned_s": None, "moved_bytes": 0, "drift": None},
+        **{"all_reduces": None, "compiled_all_reduces": None, "cores": []},
+        **{"seconds": [seconds] * 5, "busy_s": [1.5 * seconds] * 5, **more},
+    }
+
+
+def test_verdicts_by_hand() -> None:
+    training = {"part": "perceptron", "task": TRAINING}
+    rows = [
+        row(ONE, 3.0, **training),
+        row(PIPELINE, 2.5, **training, m=1),
+        row(PIPELINE, 2.0, **training, m=4, predicted_s=1.5),
+        row(TENSOR, 2.0, **training, drift=2e-6),
+        *(row(ONE, 2.0), row(ALL, 1.1), row(INSTANCES, 1.0)),
+        row(PIPELINE, 1.3, m=4, predicted_s=1.2, drift=1e-6, predicted_bubble=0.2),
+        row(PIPELINE, 1.35, m=8, predicted_s=1.5),
+        row(TENSOR, 0.9, "tensor", all_reduces=24, compiled_all_reduces=20),
+        row(INSTANCES, 1.0, "tensor"),
+    ]
+    assert report.gained(rows) == "confirmed: 1.50 [1.50, 1.50]"
+    assert report.tensor_first(rows) == "refuted: 1.00 [1.00, 1.00]"
+    assert report.four_per_stage(rows) == "confirmed; base 128: M = 4, 1.04 [1.04, 1.04]"
+    assert report.same_logits(rows) == "confirmed: 2.0e-06"
+    assert report.all_reduces(rows) == "confirmed; base: 24 in 12 layers, 20 after XLA"
+    assert report.near(rows, "encoder", "predicted_s").startswith("confirmed: 2 of 2 rows")
+    assert report.near(rows, "perceptron", "predicted_s") == (
+        "refuted: 0 of 1 rows, largest error -25%"
+    )
+    assert report.copies(rows, "encoder").startswith("refuted; pipeline base 128: 0.77")
+    assert report.copies(rows, "tensor").startswith("confirmed; tensor base 128: 1.11")
+    assert report.bubble(rows[7]) == pytest.approx(0.25)
+    text = report.table(rows)
+    assert "| encoder | base | 128 | forward | pipeline | 2 | 8 |" in text
+    assert "| 1.52 x one device |" in text and "| M >= 8 |" in text
+    assert report.summary(rows).count("| pipeline |") == 4
+    rows[3]["drift"], rows[9]["all_reduces"] = 1e-4, 23
+    assert report.same_logits(rows).startswith(REFUTED)
+    assert report.all_reduces(rows).startswith(REFUTED)
+    assert [text.split(":")[0] for _, text in report.claims(rows[4:6])].count(NOT_TESTABLE) == 12
+
+
+def test_predictions_follow_the_equations() -> None:
+    one = predict.pipeline([2.0, 3.0], 4, latency_s=0.5)
+    assert one.predicted_s == 2 + 3 + 3 * 3 + 0.5
+    assert one.predicted_bubble == pytest.approx(1 - 4 * 5 / (2 * 14))
+    split = predict.perceptron(TENSOR, FORWARD, 1.0, 1, 0.0).predicted_s
+    assert split == pytest.approx(0.5 + predict.shares(FORWARD)[2] / 2)
+    assert sum(predict.shares(TRAINING)) == pytest.approx(1)
+    assert predict.perceptron(ONE, FORWARD, 1.0, 1, 0.0) == predict.Prediction()
+    assert predict.tensor_s(8.0, 2, layers=3, all_reduce_s=0.1) == pytest.approx(4.6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--shapes", "tiny", "--stages", "3"], "a model of 2 layers cannot be cut into 3 stages"),
+        (["--shapes", "base", "--stages", "5"], "12 attention heads cannot be divided among 5"),
+        (["--batch-size", "8"], "a batch of 8 windows cannot be divided into 16 micro-batches"),
+    ],
+)
+def test_options_that_do_not_fit_are_one_line(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert command.main([*options, "--output", str(tmp_path / "out"), "--no-track"]) == 1
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_planner_has_rows_for_up_to_16_devices() -> None:
+    rows = command.planner.rows()
+    assert {row["k"] for row in rows} >= {1, 16}
+    assert all(row["planned_s"] > 0 and not row["seconds"] for row in rows)
+    assert "| planner | bert-large | 512 |" in report.table(rows)
+
+
+@pytest.mark.slow
+def test_a_study_goes_on_where_it_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--quick", "--rounds", "2", "--no-track", "--output", str(tmp_path)]
+    assert command.main([*argv, "--parts", "perceptron", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)["rows"]
+    assert {row["way"] for row in first} == {ONE, ALL, INSTANCES, PIPELINE, TENSOR}
+    assert max(row["drift"] for row in first if row["drift"] is not None) < CLOSE
+    assert command.main([*argv, "--parts", "perceptron", "encoder", "planner"]) == 0
+    text = capsys.readouterr().out
+    assert f"| logits of split models: within 1e-5 of the unsplit one's | {CONFIRMED}:" in text
+    second = json.loads((tmp_path / "partition.json").read_text("utf-8"))["rows"]
+    assert second[: len(first)] == first
+    assert {row["part"] for row in second} == {"perceptron", "encoder", "planner"}
+    pipelines = [r for r in second if (r["part"], r["way"]) == ("encoder", PIPELINE)]
+    assert [r["m"] for r in pipelines] == [1, 2, 8]
+    assert all(-0.01 <= report.bubble(r) < 1 and r["predicted_s"] > 0 for r in pipelines)
+    assert (tmp_path / "partition.png").stat().st_size > 1000
