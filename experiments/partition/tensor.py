@@ -88,7 +88,7 @@ def load(task: Task) -> tuple[Loaded, units.Work]:
 
     workload, inputs = task.workload, rows(task.workload)
     del inputs["token_map"]
-    model = joint.build(workload.config)  # for any length: this backend cannot trace a fixed one
+    model = joint.build(workload.config)
     program = sharding.program(workload.config, model, inputs, task.devices)
     del model
 

@@ -86,6 +86,9 @@ class Embeddings(keras.layers.Layer):
         x = x + ops.cast(self.position[first : first + length], self.compute_dtype)
         return ops.reshape(x, (-1, self.config.table_width))
 
+    def compute_output_shape(self, input_ids_shape: Any, segment_ids_shape: Any) -> Any:
+        return None, self.config.table_width  # JAX cannot infer it for windows of any length
+
 
 class LayerNorm(keras.layers.Layer):
     """Computes (x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis, in float32.
@@ -229,6 +232,9 @@ class SelfAttention(keras.layers.Layer):
             weights = self.dropout(weights, training=training)
         mixed = ops.matmul(weights, ops.transpose(value, (0, 2, 1, 3)))
         return ops.reshape(ops.transpose(mixed, (0, 2, 1, 3)), (-1, width))
+
+    def compute_output_shape(self, qkv_shape: Any, ids_shape: Any, biases_shape: Any = None) -> Any:
+        return None, qkv_shape[-1] // 3
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,9 @@ class Unflatten(keras.layers.Layer):
     def call(self, x: Any, ids: Any) -> Any:
         return ops.reshape(x, (-1, ops.shape(ids)[1], x.shape[-1]))
 
+    def compute_output_shape(self, x_shape: Any, ids_shape: Any) -> Any:
+        return *ids_shape, x_shape[-1]
+
 
 class Column(keras.layers.Layer):
     """Selects one index of an axis, which is removed.
