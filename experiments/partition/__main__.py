@@ -26,7 +26,8 @@ from functools import partial
 from typing import Any
 
 from experiments import study
-from experiments.partition import measure, planner, report, stages, tensor
+from experiments.partition import measure, planner, report
+from experiments.partition.limits import check_devices, even_cuts
 from experiments.partition.rows import ENCODER, JAX, PERCEPTRON, PLANNER, Row
 from experiments.workloads import SHAPES, Workload
 from nq import extras, folders
@@ -91,9 +92,9 @@ def check(args: argparse.Namespace) -> None:
         ValueError: a model cannot be divided, or a batch has too few windows.
     """
     for shape in args.shapes:
-        stages.even_cuts(SHAPES[shape], args.stages)
+        even_cuts(SHAPES[shape], args.stages)
         if JAX in args.parts:
-            tensor.check(SHAPES[shape], args.stages)
+            check_devices(SHAPES[shape], args.stages)
     most = max(*args.micro_batches, args.stages)
     if args.batch_size < most:
         raise ValueError(
@@ -104,7 +105,8 @@ def check(args: argparse.Namespace) -> None:
 
 def cells(args: argparse.Namespace) -> list[Cell]:
     """Returns the cells of the chosen parts that can be measured here; says which cannot."""
-    cores, found = sorted(os.sched_getaffinity(0)), []
+    cores = sorted(os.sched_getaffinity(0))
+    found: list[Cell] = []
     workloads = [
         Workload(shape, "tensorflow", length, args.batch_size)
         for shape in args.shapes

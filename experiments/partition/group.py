@@ -50,8 +50,9 @@ class Block(SharedMemory):
 
     def arrays(self) -> Arrays:
         """Returns the arrays, which are views of the block."""
+        memory = memoryview(self.buf or b"")
         return {  # unlike np.ndarray, np.frombuffer keeps the block from being unmapped
-            key: np.frombuffer(self.buf, dtype, math.prod(shape), first).reshape(shape)
+            key: np.frombuffer(memory, dtype, math.prod(shape), first).reshape(shape)
             for key, (shape, dtype, first) in self._places.items()
         }
 

@@ -18,6 +18,7 @@ from experiments import units, workloads
 from experiments.partition import group as groups
 from experiments.partition import perceptron, perceptron_ways, planner, predict, stages, tensor
 from experiments.partition.group import Bounce, Group
+from experiments.partition.limits import even_cuts
 from experiments.partition.perceptron_ways import Steps
 from experiments.partition.rows import (
     ALL,
@@ -120,7 +121,7 @@ def encoder_rows(
     Raises:
         ValueError: the model has too few layers.
     """
-    cuts, inputs = stages.even_cuts(workload.config, count), workloads.rows(workload)
+    cuts, inputs = even_cuts(workload.config, count), workloads.rows(workload)
     cell = _cell(ENCODER, workload, count)
     here = planner.measured(workload.config, cores[:count])
     with contextlib.ExitStack() as stack:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +9,9 @@ from typing import Any
 from experiments import units, workloads
 from experiments.partition.rows import ALL, INSTANCES, PLANNER, Cell, Row
 from nq.config import ModelConfig
-from nq.planning import costs, devices, models, strategies
-from nq.planning.collectives import send
-from nq.planning.pipeline import pipeline_seconds
+from nq.planning import devices, models, strategies
+from nq.planning.costs import Costs
+from nq.planning.pipeline import predicted_seconds
 from nq.planning.records import Group, Plan, Workload
 
 SHAPES, DEVICE, COUNTS = ("bert-large", "rembert"), "v100", (1, 2, 4, 8, 16)
@@ -46,17 +45,12 @@ def planned_s(
         cuts: the layers before which the model is cut; none but for a pipeline.
     """
     plan = Workload(workload.config, workload.batch, workload.length)
-    parts = costs.units(plan.config, plan.length)  # the embeddings are the first one
-    ends = [0, *(cut + 1 for cut in cuts), len(parts)]
     shared = group.count if way == INSTANCES else micro_batches
     windows = math.ceil(plan.batch / shared)
     device = group.whole if way == ALL else group.device
-    stages = [
-        costs.stage_seconds(parts[a:b], plan, device, windows, tensor=1)
-        for a, b in itertools.pairwise(ends)
-    ]
-    sending = send(plan.activation_bytes(windows), device.link).seconds
-    return pipeline_seconds([s + sending for s in stages[:-1]] + stages[-1:], micro_batches)
+    parts = Costs(plan, device, windows).seconds  # the embeddings are the first part
+    ends, size = [cut + 1 for cut in cuts], plan.activation_bytes(windows)
+    return predicted_seconds(parts, ends, micro_batches, size, device.link)
 
 
 def rows(counts: Sequence[int] = COUNTS) -> list[Row]:

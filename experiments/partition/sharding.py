@@ -18,7 +18,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from experiments.partition.tensor import check
+from experiments.partition.limits import check_devices
 from nq.config import ModelConfig
 from nq.model import joint
 from nq.model.encoder import Layers, SelfAttention
@@ -142,7 +142,7 @@ def program(
     """
     import jax
 
-    check(config, devices)
+    check_devices(config, devices)
     own, mesh = model, _mesh(devices)
     if devices > 1:  # the model of one device, whose weights get their values below
         zeros = keras.initializers.Zeros()

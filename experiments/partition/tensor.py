@@ -14,7 +14,6 @@ from typing import Any
 
 from experiments import units
 from experiments.workloads import Workload, rows
-from nq.config import ModelConfig
 
 STEP, LOGITS, ALL_REDUCE = "step", "logits", "all-reduce"
 REPEATS = 21
@@ -45,28 +44,6 @@ class Loaded:
     cores: list[list[int]]
     all_reduces: int
     compiled_all_reduces: int
-
-
-def check(config: ModelConfig, devices: int) -> None:
-    """Checks that the layers of a model can be divided.
-
-    Raises:
-        ValueError: the heads or the units cannot be divided evenly, or the heads share a bias.
-    """
-    for what, count in (
-        ("attention heads", config.num_attention_heads),
-        ("units of the intermediate layer", config.intermediate_size),
-    ):
-        if count % devices:
-            raise ValueError(
-                f"{count} {what} cannot be divided among {devices} devices: expected a number of "
-                f"devices that divides {count}"
-            )
-    if config.relative_attention_num_buckets and devices > 1:
-        raise ValueError(
-            "the model has attention biases by distance, which are not divided here: expected a "
-            "model without them, such as a BERT"
-        )
 
 
 def environment(devices: int, threads: int) -> dict[str, str]:

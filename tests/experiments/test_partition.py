@@ -22,9 +22,11 @@ from experiments.intervals import CONFIRMED, NOT_TESTABLE, REFUTED
 from experiments.partition import __main__ as command
 from experiments.partition import (
     group,
+    limits,
     measure,
     perceptron,
     perceptron_ways,
+    planner,
     predict,
     report,
     sharding,
@@ -163,7 +165,7 @@ def test_every_cut_keeps_the_logits(shape: Any) -> None:
 
 def test_a_cut_that_the_model_lacks_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^a model of 2 layers cannot be cut into 3 stages: .*"):
-        stages.even_cuts(tiny_models.SHAPE, 3)
+        limits.even_cuts(tiny_models.SHAPE, 3)
     for cut in (0, 2):
         with pytest.raises(
             ValueError, match=rf"2 layers cannot be cut before layer {cut}: .* 1 to 1$"
@@ -270,10 +272,10 @@ def test_each_device_has_whole_heads(devices: int, heads: int, rows: int) -> Non
     ],
 )
 def test_a_model_that_cannot_be_divided_is_refused(
-    changes: dict[str, int], devices: int, message: str
+    changes: dict[str, Any], devices: int, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        tensor.check(dataclasses.replace(tiny_models.SHAPE, **changes), devices)
+        limits.check_devices(dataclasses.replace(tiny_models.SHAPE, **changes), devices)
 
 
 @pytest.mark.slow
@@ -377,7 +379,7 @@ def test_options_that_do_not_fit_are_one_line(
 
 
 def test_the_planner_has_rows_for_up_to_16_devices() -> None:
-    rows = command.planner.rows()
+    rows = planner.rows()
     assert {row["k"] for row in rows} >= {1, 16}
     assert all(row["planned_s"] > 0 and not row["seconds"] for row in rows)
     assert "| planner | bert-large | 512 |" in report.table(rows)
