@@ -166,6 +166,8 @@ def compression(result: ResultFile) -> str:
     from experiments.compression_report import table
 
     return table(result["rows"])
+
+
 def partition(result: ResultFile) -> str:
     """Returns the summary of ``python -m experiments.partition --json``."""
     from experiments.partition.report import summary
