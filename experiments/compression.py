@@ -40,7 +40,6 @@ from experiments.compression_models import (
     tiny_model,
 )
 from experiments.compression_report import BASELINE, BFLOAT16, INT8
-from experiments.peers.flops import window_gflop
 from nq import folders
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal, train
@@ -48,6 +47,7 @@ from nq.errors import Error
 from nq.evaluation.gate import question_counts, relative_loss
 from nq.formats.input_files import find_files, sha256
 from nq.inference.profile import Profile
+from nq.model.flops import window_gflop
 from nq.model.folder import load_config, load_settings, weights_digest
 from nq.model.registry import model_folder
 from nq.runs.parity import same_answers

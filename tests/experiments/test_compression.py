@@ -29,7 +29,6 @@ from experiments.compression_models import (
 from experiments.compression_report import BASELINE, BFLOAT16, INT8
 from experiments.intervals import CONFIRMED, NOT_TESTABLE, REFUTED, UNDECIDED
 from nq.bundle import bundled_sample
-from nq.commands.convert import parser as convert_parser
 from nq.errors import Error
 from nq.evaluation.labels import read_predictions
 from nq.model.folder import load_settings
@@ -38,9 +37,6 @@ from nq.runs.parity import PREDICTIONS, same_answers
 from nq.runs.run import run
 from tests.experiments import light_units
 
-needs_pruning = pytest.mark.skipif(
-    "--prune" not in convert_parser().format_help(), reason="nq convert cannot prune"
-)
 SAMPLE = str(bundled_sample())
 
 
@@ -237,7 +233,6 @@ def test_kept_scores_decide_as_a_run_does(study: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@needs_pruning
 def test_a_study_with_pruning(
     study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
