@@ -6,6 +6,7 @@ needed. A step computes one batch and returns when its logits are in memory.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,15 +14,8 @@ from typing import Any
 
 from nq import extras
 from nq.config import ModelConfig
+from nq.planning import models
 
-_REMBERT = {
-    "vocab_size": 250300,
-    "hidden_size": 1152,
-    "num_attention_heads": 18,
-    "intermediate_size": 4608,
-    "embedding_size": 256,
-    "model_type": "rembert",
-}
 SHAPES = {
     "tiny": ModelConfig(
         vocab_size=100,
@@ -30,12 +24,10 @@ SHAPES = {
         num_attention_heads=2,
         intermediate_size=16,
     ),
-    "bundled": ModelConfig(
-        hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536
-    ),
-    "base": ModelConfig(),
-    "rembert": ModelConfig(num_hidden_layers=32, **_REMBERT),  # type: ignore[arg-type]
-    "rembert-8": ModelConfig(num_hidden_layers=8, **_REMBERT),  # type: ignore[arg-type]
+    "bundled": models.SHAPES["bundled"],
+    "base": models.SHAPES["bert-base"],
+    "rembert": models.SHAPES["rembert"],
+    "rembert-8": dataclasses.replace(models.SHAPES["rembert"], num_hidden_layers=8),
 }
 """Models of the studies; ``tiny`` is for trying a command."""
 ENGINE_PACKAGES = {
