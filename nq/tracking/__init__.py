@@ -3,8 +3,8 @@
 Only the model itself, ``nq.serving.mlflow_model``, imports MLflow too.
 
 Tracking never fails a command. The first failure (MLflow is not installed, a server that is down
-or hangs, a database that is locked or broken) is reported in one warning line within a few
-seconds, and from then on every call does nothing.
+or hangs, a database that is locked or broken) is reported in one warning line within a few seconds,
+half a minute if a database stays locked, and from then on every call does nothing.
 
 >>> with start(enabled=False) as run:
 ...     run.metrics({"quality/long_f1": 0.5})

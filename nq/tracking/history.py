@@ -118,7 +118,7 @@ def history(uri: str | None = None, experiment: str | None = None) -> History:
     """
     uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or store.DEFAULT_URI
     name = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or view.DEFAULT_EXPERIMENT
-    limits = store.Limits()
+    limits = store.Limits.of(uri)
     try:
         client = store.connect(uri, limits, create=False)
         found = store.call_within(limits.open_s, lambda: client.get_experiment_by_name(name))

@@ -207,7 +207,7 @@ class Run:
         started: float | None = None,
     ):
         self.uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or store.DEFAULT_URI
-        self.limits = limits or store.Limits()
+        self.limits = limits or store.Limits.of(self.uri)
         self.available = enabled
         self.status = "FINISHED"
         self.unfinished = unfinished

@@ -43,12 +43,19 @@ TABLES = {"alembic_version", "experiments", "runs"}
 """Some tables of every database of MLflow."""
 
 
+SERVER_S = 6.0
+"""Time limit of a call to a server, of which several may hang one after the other."""
+
+DATABASE_S = 30.0
+"""Time limit of a call to a database file, which a busy disk or another process may delay."""
+
+
 def _call_limit() -> float:
-    """Returns 6 s, or the time that all tries take if the user has set MLflow's own timeout."""
+    """Returns ``SERVER_S``, or the time of all tries if the user has set MLflow's own timeout."""
     with contextlib.suppress(KeyError, ValueError):
         retries = int(os.environ.get("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1"))
         return float(os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"]) * (1 + retries)
-    return 6.0
+    return SERVER_S
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,11 @@ class Limits:
     upload_s: float = 600.0
     lost_s: float = 1.0  # end of a run after a failure
     killed_s: float = 2.0  # each of two steps of the end of a run after an interruption
+
+    @classmethod
+    def of(cls, uri: str) -> Limits:
+        """Returns the time limits of a store: a file has more time than a server."""
+        return cls() if database_path(uri) is None else cls(call_s=DATABASE_S)
 
 
 def connect(uri: str, limits: Limits, create: bool = True) -> Any:
@@ -149,9 +161,12 @@ def database_path(uri: str) -> Path | None:
 
 
 def absolute(uri: str) -> str:
-    """Returns the URI with an absolute path, since MLflow caches stores by their URI."""
+    """Returns the URI with an absolute path, since MLflow caches stores by their URI.
+
+    SQLite waits for the lock of another process within the time limit of a call.
+    """
     path = database_path(uri)
-    return uri if path is None else f"sqlite:///{path}"
+    return uri if path is None else f"sqlite:///{path}?timeout={DATABASE_S:.0f}"
 
 
 def how_to_open(uri: str, experiment_id: str, run_id: str) -> str:

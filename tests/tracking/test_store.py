@@ -7,6 +7,7 @@ import os
 import socket
 import sqlite3
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nq.tracking import Limits, start
-from nq.tracking.store import TABLES, import_mlflow
+from nq.tracking.store import SERVER_S, TABLES, import_mlflow
 from tests.tracking.mlflow_stores import QUICK_S, FirstRuns, free_port, stored, the_warning, use
 
 pytestmark = pytest.mark.slow  # importing MLflow takes ten seconds
@@ -128,6 +129,20 @@ def test_database_that_is_locked_during_the_run_costs_one_warning(
     assert recorded.info.status == "FINISHED"
 
 
+def test_database_that_is_busy_longer_than_a_server_may_be_is_waited_for(store: str) -> None:
+    with start(store, system_metrics=False) as run:
+        run.params({"profile": "xla"})
+        with contextlib.closing(
+            sqlite3.connect("mlflow.db", isolation_level=None, check_same_thread=False)
+        ) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            end = threading.Timer(SERVER_S + 0.5, connection.rollback)
+            end.start()
+            run.metrics({"loss": 0.5})
+            end.join()
+    assert stored(run).data.metrics == {"loss": 0.5}
+
+
 def test_missing_artifact_costs_one_warning(store: str, caplog: pytest.LogCaptureFixture) -> None:
     with start(store) as run:
         run.artifacts(["nowhere.json"])
@@ -151,7 +166,7 @@ def test_commands_work_without_mlflow(
 
 
 def test_timeout_set_for_mlflow_is_the_time_limit() -> None:
-    assert Limits().call_s == 6
+    assert Limits().call_s == Limits.of("http://tracking:5000").call_s == 6
     import_mlflow()
     assert Limits().call_s == 6
     os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = "20"
