@@ -8,9 +8,10 @@ Tests the claim of an essay on optimizing inference: BERT by quantization and pa
 1.30 times as fast, at most 2 % of the accuracy lost. Rows are the model under profiles and in two
 processes; the model pruned (raw, with a decision of its own, and recovered by training on the
 probabilities of the whole model); the best of these in 8 bits and in bfloat16; as a control half of
-the weights set to zero. Each row is answered by a run of nq, and its speed is measured beside that
-of the baseline in the same rounds. The decision is tuned on the even half of ``--dev``, and the odd
-half is reported. Options that the command does not know are those of ``nq train`` for the recovery.
+the weights set to zero. First the speeds of all rows are measured, beside the baseline in the same
+rounds and on a machine without other work; then each row is answered by a run of nq, for which the
+machine may be shared. The decision is tuned on the even half of ``--dev``, and the odd half is
+reported. Options that the command does not know are those of ``nq train`` for the recovery.
 An interrupted study continues with the rows that are missing.
 """
 
@@ -21,7 +22,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from experiments import compression_report as report
 from experiments import compression_speed as speed
 from experiments import study
 from experiments.compression_models import (
+    RAW,
     RECOVERED,
     STATES,
     TUNED,
@@ -52,7 +53,7 @@ from nq.model.folder import load_config, load_settings, weights_digest
 from nq.model.registry import model_folder
 from nq.runs.parity import same_answers
 
-ZEROS, BATCH_SIZE = 0.5, 16
+ZEROS, BATCH_SIZE, SPEEDS = 0.5, 16, "speeds"
 QUICK_PRUNE, QUICK_TRAINING = "heads=2,ffn=64,layers=2", ("--epochs", "0.2", "--batch-size", "8")
 
 
@@ -123,6 +124,7 @@ class Compression:
         rounds: number of rounds.
         scores_profile: computes the answers of the rows whose profile is the baseline.
         results: the rows that are known already.
+        speeds: the speeds that are known already.
     """
 
     def __init__(
@@ -133,15 +135,23 @@ class Compression:
         rounds: int,
         scores_profile: str,
         results: study.Results,
+        speeds: study.Results,
     ) -> None:
         self.models, self.dev, self.root, self.rounds = models, tuple(dev), root, rounds
-        self.scores_profile, self.results = scores_profile, results
+        self.scores_profile, self.results, self.speeds = scores_profile, results, speeds
 
-    def row(self, variant: Variant) -> dict[str, Any]:
-        """Returns the row of a variant: its quality first, since training may fail."""
-        folder = self.models.of(variant.prune, variant.state, variant.zeros)
-        quality = self._quality(variant, folder)
-        return {**variant.key, **quality, **self._speed(variant, folder)}
+    def time(self, variant: Variant) -> None:
+        """Measures the speed of a variant, for which a pruned model need not recover."""
+        if self.speeds.find(variant.speed_key) is None:
+            folder = self.models.of(variant.prune, variant.prune and RAW, variant.zeros)
+            self.speeds.add({**variant.speed_key, **self._speed(variant, folder)})
+
+    def judge(self, variant: Variant) -> None:
+        """Measures the quality of a variant that is timed, and adds its row."""
+        speed = self.speeds.find(variant.speed_key)
+        if speed is not None and self.results.find(variant.key) is None:
+            folder = self.models.of(variant.prune, variant.state, variant.zeros)
+            self.results.add({**variant.key, **self._quality(variant, folder), **speed})
 
     def _answers(self, variant: Variant, folder: Path) -> Answers:
         """Returns the answers of a variant.
@@ -175,13 +185,7 @@ class Compression:
         }
 
     def _speed(self, variant: Variant, folder: Path) -> dict[str, Any]:
-        """Returns seconds of the rounds, of the references too, and the size of the model.
-
-        A row with the same shapes that is measured already has the same speed.
-        """
-        known = self.results.find(variant.speed_key)
-        if known is not None and set(known["reference_seconds"]) >= set(variant.references):
-            return {name: known[name] for name in report.SPEED}
+        """Returns seconds of the rounds, of the references too, and the size of the model."""
         source = self.models.source
         references = [speed.Computation(source, p, 1, BATCH_SIZE) for p in variant.references]
         own = speed.Computation(folder, variant.profile, variant.instances, BATCH_SIZE)
@@ -287,14 +291,13 @@ def compression(args: argparse.Namespace) -> int:
         else:
             original = model_folder(args.model)
         training = (*(QUICK_TRAINING if args.quick else ()), *args.unknown)
-        results = study.Results.of(
-            report.STUDY,
-            args,
-            model=[original.name, weights_digest(original)],
-            data=[sha256(path) for path in data],
-            dev=[sha256(path) for path in dev],
-            training=list(training),
-        )
+        settings = {
+            "model": [original.name, weights_digest(original)],
+            "data": [sha256(path) for path in data],
+            "dev": [sha256(path) for path in dev],
+        }
+        results = study.Results.of(report.STUDY, args, training=list(training), **settings)
+        speeds = study.Results.of(report.STUDY, args, SPEEDS, **settings)
         measured = Compression(
             Models(args.output / "models", original, tuple(data), training),
             dev,
@@ -302,6 +305,7 @@ def compression(args: argparse.Namespace) -> int:
             args.rounds,
             str(args.scores_profile),
             results,
+            speeds,
         )
         _measure_all(measured, variants(_prunings(args, original), args.states))
         return study.finish(report.STUDY, args, results, started)
@@ -318,12 +322,17 @@ def _prunings(args: argparse.Namespace, original: Path) -> Sequence[str]:
 
 def _measure_all(measured: Compression, rows: Sequence[Variant]) -> None:
     """Measures the rows that are missing, and then those of the best pruned model."""
-    known, results = list(_installed(rows)), measured.results
+    known = list(_installed(rows))
     with terminal.progress_bar("compression", "rows") as bar:
-        for variant in chain(known, _best(results)):
-            if results.find(variant.key) is None:
-                results.add(measured.row(variant))
-            bar(1, len(known) + 2)
+
+        def add(variants: Sequence[Variant]) -> None:
+            for measure in (measured.time, measured.judge):
+                for variant in variants:
+                    measure(variant)
+                    bar(1, 2 * (len(known) + 2))
+
+        add(known)
+        add(list(_best(measured.results)))
 
 
 def _best(results: study.Results) -> Iterator[Variant]:

@@ -56,7 +56,7 @@ class Study:
             what=f"a study of experiments.{self.name}",
             lock=f".nq-{self.name}.lock",
             holder=f"another {self.name}",
-            files=rf"{self.name}\.(?:json|png)",
+            files=rf"{self.name}(?:-\w+)?\.(?:json|png)",
             signs=({file: ("rounds", "rows")}, {"*/job.json": ("job", "request")}),
         )
 
@@ -100,10 +100,10 @@ class Results:
             self._read()
 
     @classmethod
-    def of(cls, study: Study, args: argparse.Namespace, **settings: Any) -> Self:
-        """Returns the results of a command."""
+    def of(cls, study: Study, args: argparse.Namespace, part: str = "", /, **settings: Any) -> Self:
+        """Returns the results of a command, or a part of them that is kept in a file of its own."""
         extras.require("plots")  # not after hours of measuring
-        path = args.output / f"{study.name}.json"
+        path = args.output / f"{study.name}{part and f'-{part}'}.json"
         return cls(path, {"rounds": args.rounds, **settings})
 
     def find(self, key: Mapping[str, Any]) -> dict[str, Any] | None:

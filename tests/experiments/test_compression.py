@@ -212,6 +212,10 @@ def test_a_study_without_pruning(study: Path, capsys: pytest.CaptureFixture[str]
     assert {one["questions"] for one in values["rows"]} == {baseline["questions"]}
     assert values["rows"][3]["micro_f1"] == pytest.approx(baseline["micro_f1"], abs=0.02)
     assert (study / "compression.png").stat().st_size > 1000
+    speeds = json.loads((study / "compression-speeds.json").read_text("utf-8"))["rows"]
+    assert all(
+        one.items() >= speed.items() for one, speed in zip(values["rows"], speeds, strict=True)
+    )
     assert compression.main(argv(study, "--prune")) == 0
     assert "| the claim: both |" in capsys.readouterr().out
     assert (study / "compression.json").read_text("utf-8") == text
