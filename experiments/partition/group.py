@@ -69,17 +69,22 @@ class Link:
     Args:
         pipe: this end.
         waited_s: seconds that this process has waited for tokens.
+        is_open: whether tokens are sent and waited for at all.
     """
 
     pipe: Connection
     waited_s: float = 0.0
+    is_open: bool = True
 
     def send(self) -> None:
         """Sends a token."""
-        self.pipe.send_bytes(b"1")
+        if self.is_open:
+            self.pipe.send_bytes(b"1")
 
     def wait(self) -> None:
         """Waits for a token."""
+        if not self.is_open:
+            return
         started = time.perf_counter()
         self.pipe.recv_bytes()
         self.waited_s += time.perf_counter() - started
@@ -113,6 +118,12 @@ class Seat:
     def waited_s(self) -> float:
         """Returns the seconds that this process has waited for its neighbours so far."""
         return sum(link.waited_s for link in (self.before, self.after) if link)
+
+    def open_links(self, is_open: bool) -> None:
+        """Lets this process exchange tokens with its neighbours, or compute without them."""
+        for link in (self.before, self.after):
+            if link:
+                link.is_open = is_open
 
 
 @dataclass(frozen=True)

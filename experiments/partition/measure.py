@@ -40,7 +40,7 @@ from experiments.partition.rows import (
 from experiments.partition.stages import Alone, Run
 from experiments.workloads import Workload
 
-BOUNCES, WARM_STEPS, STEPS = 200, 3, 50
+BOUNCES, WARM_STEPS, STEPS, ALONE = 200, 3, 50, 5
 PERCEPTRON_MICRO_BATCHES = (1, 2, 4, 8)
 CUTS = {PIPELINE: "1", TENSOR: "columns, rows"}
 
@@ -73,12 +73,11 @@ def _perceptron(running: dict[str, Group], kind: str) -> list[tuple[Row, Step]]:
     sizes = "-".join(map(str, perceptron.SIZES))
     cell = Cell(PERCEPTRON, sizes, 0, perceptron.BATCH, 2, len(perceptron.SIZES) - 1)
     logits = {way: _logits_after(some, kind) for way, some in running.items()}
-    whole = asked(running[ONE], Steps(kind, STEPS), STEPS)
-    whole_s, latency_s = _median_s(whole), _latency_s(running[TENSOR])
+    latency_s = _latency_s(running[TENSOR])
     pairs = []
     for way, some in running.items():
         for m in PERCEPTRON_MICRO_BATCHES if way == PIPELINE else (1,):
-            prediction = predict.perceptron(way, kind, whole_s, m, latency_s)
+            prediction = predict.perceptron(way, _parts_s(some, kind, m), m, latency_s)
             row = cell.row(
                 way,
                 **{"task": kind, "m": m if way == PIPELINE else None, "cut": CUTS.get(way, "")},
@@ -89,6 +88,15 @@ def _perceptron(running: dict[str, Group], kind: str) -> list[tuple[Row, Step]]:
             )
             pairs.append((row, asked(some, Steps(kind, STEPS, m), STEPS)))
     return pairs
+
+
+def _parts_s(some: Group, kind: str, micro_batches: int) -> list[float]:
+    """Returns the seconds of a step in each process of the perceptron, while the others wait."""
+    command = Steps(kind, STEPS, micro_batches, alone=True)
+    return [
+        statistics.median(member.ask(command) for _ in range(ALONE)) / STEPS
+        for member in some.members
+    ]
 
 
 def _logits_after(some: Group, kind: str) -> groups.Array:

@@ -34,11 +34,14 @@ class Steps:
         kind: ``FORWARD`` or ``TRAINING``.
         count: number of steps.
         micro_batches: into how many a pipeline divides a batch.
+        alone: whether a process computes its part without its neighbour, with what the shared
+            arrays happen to hold.
     """
 
     kind: str
     count: int
     micro_batches: int = 1
+    alone: bool = False
 
 
 class Whole:
@@ -229,6 +232,7 @@ def load(seat: Seat) -> tuple[list[list[int]], units.Work]:
     def run(command: Steps) -> float:
         """Returns the seconds of the steps, without those of waiting for the neighbour."""
         step = {FORWARD: program.forward, TRAINING: program.training}[command.kind]
+        seat.open_links(not command.alone)
         started, waited_s = time.perf_counter(), seat.waited_s()
         for _ in range(command.count):
             step(command.micro_batches)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from experiments.partition import perceptron as network
-from experiments.partition.rows import FORWARD, INSTANCES, PIPELINE, TENSOR, TRAINING
+from experiments.partition.rows import PIPELINE, TENSOR
 from experiments.workloads import Workload
 from nq.planning.collectives import Link, all_reduce
-from nq.planning.pipeline import pipeline_bubble, pipeline_seconds, stage_seconds
+from nq.planning.pipeline import pipeline_bubble, pipeline_seconds
 
 ALL_REDUCES_PER_LAYER = 2
 
@@ -43,43 +41,23 @@ def pipeline(stages: Sequence[float], micro_batches: int, latency_s: float) -> P
 
 
 def perceptron(
-    way: str, kind: str, whole_s: float, micro_batches: int, latency_s: float
+    way: str, parts: Sequence[float], micro_batches: int, latency_s: float
 ) -> Prediction:
-    """Returns the prediction of the perceptron, by the operations of its layers.
+    """Returns the prediction of the perceptron.
 
     Args:
-        way: pipeline, tensor or instances; others are not predicted.
-        kind: of the step.
-        whole_s: seconds of a step of the unsplit network on one core.
+        way: how it is divided; a process with the whole network is not predicted.
+        parts: seconds of a step in each process, measured alone.
         micro_batches: M, of the pipeline.
         latency_s: of a token from one process to the other.
     """
-    layers = [whole_s * share for share in shares(kind)]
     if way == PIPELINE:
-        stages = [s / micro_batches for s in stage_seconds(layers, [1])]
-        one = pipeline(stages, micro_batches, latency_s)
+        one = pipeline([s / micro_batches for s in parts], micro_batches, latency_s)
         last = latency_s  # the first process waits for the end of the step
         return Prediction((one.predicted_s or 0.0) + last, one.predicted_bubble)
-    if way == TENSOR:
-        return Prediction((layers[0] + layers[1]) / 2 + layers[2] + latency_s)
-    if way == INSTANCES and kind == FORWARD:
-        return Prediction(whole_s / 2)
-    return Prediction()
-
-
-def shares(kind: str) -> list[float]:
-    """Returns the share of each layer of the perceptron in the operations of a step.
-
-    A training step has three products of each layer, but none for the gradient of the input.
-
-    >>> [round(share, 2) for share in shares(FORWARD)]
-    [0.6, 0.39, 0.01]
-    """
-    sizes = network.SIZES
-    flop = [n * m for n, m in itertools.pairwise(sizes)]
-    products = [2, 3, 3] if kind == TRAINING else [1, 1, 1]
-    counts = [n * m for n, m in zip(flop, products, strict=True)]
-    return [count / sum(counts) for count in counts]
+    if len(parts) == 1:
+        return Prediction()
+    return Prediction(max(parts) + (latency_s if way == TENSOR else 0.0))
 
 
 def tensor_s(whole_s: float, devices: int, layers: int, all_reduce_s: float) -> float:

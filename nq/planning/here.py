@@ -21,8 +21,11 @@ from nq.planning.records import Device, Group
 
 PROFILES = {"float32": "grappler", "bfloat16": "mixed+grappler"}
 """The profile that each compute type is measured with."""
-LAYERS, VOCABULARY, POSITIONS = 2, 1000, 20
-"""Of the encoder that is measured: its layers, its pieces, and the positions that are kept."""
+VOCABULARY, POSITIONS = 1000, 20
+"""Of the encoder that is measured: its pieces, and the positions that are kept."""
+LEAST_LAYERS, MEASURED_FLOP = 2, 100e9
+"""An encoder of few layers has the time of its inputs and outputs too, so that all layers are
+measured where they are small."""
 LATENCY_S = 5e-5
 """Assumed time until a process on another core goes on after a message."""
 TIMED_S, LEAST_CALLS = 0.4, 3
@@ -121,7 +124,7 @@ def encoder_flop_per_s(config: ModelConfig, kind: str, windows: int, length: int
 
     if device() != "CPU":
         raise Error(f"{HERE} measures processors: hide the GPU with CUDA_VISIBLE_DEVICES=-1")
-    layers = min(LAYERS, config.num_hidden_layers)
+    layers = measured_layers(config, windows, length)
     groups = min(layers, config.num_hidden_groups)
     few = replace(config, num_hidden_layers=layers, num_hidden_groups=groups, vocab_size=VOCABULARY)
     check_memory(few)
@@ -133,6 +136,18 @@ def encoder_flop_per_s(config: ModelConfig, kind: str, windows: int, length: int
         step = Engine(computation).compiled(Shape(windows, length))
         seconds = _median_s(lambda: step(rows))
     return windows * layers * layer_flop(config, length) / seconds
+
+
+def measured_layers(config: ModelConfig, windows: int, length: int) -> int:
+    """Returns how many layers of a model are measured: as many as ``MEASURED_FLOP`` allow.
+
+    Args:
+        config: shape of the model.
+        windows: of a batch, all of them full.
+        length: pieces of a window.
+    """
+    affordable = int(MEASURED_FLOP / (windows * layer_flop(config, length)))
+    return min(max(LEAST_LAYERS, affordable), config.num_hidden_layers)
 
 
 def _median_s(call: Callable[[], object]) -> float:

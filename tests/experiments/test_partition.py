@@ -354,10 +354,12 @@ def test_predictions_follow_the_equations() -> None:
     one = predict.pipeline([2.0, 3.0], 4, latency_s=0.5)
     assert one.predicted_s == 2 + 3 + 3 * 3 + 0.5
     assert one.predicted_bubble == pytest.approx(1 - 4 * 5 / (2 * 14))
-    split = predict.perceptron(TENSOR, FORWARD, 1.0, 1, 0.0).predicted_s
-    assert split == pytest.approx(0.5 + predict.shares(FORWARD)[2] / 2)
-    assert sum(predict.shares(TRAINING)) == pytest.approx(1)
-    assert predict.perceptron(ONE, FORWARD, 1.0, 1, 0.0) == predict.Prediction()
+    assert predict.perceptron(PIPELINE, [8.0, 12.0], 4, 0.5) == dataclasses.replace(
+        one, predicted_s=one.predicted_s + 0.5
+    )
+    assert predict.perceptron(TENSOR, [2.0, 3.0], 1, 0.5) == predict.Prediction(3.5)
+    assert predict.perceptron(INSTANCES, [2.0, 3.0], 1, 0.5) == predict.Prediction(3.0)
+    assert predict.perceptron(ONE, [2.0], 1, 0.5) == predict.Prediction()
     assert predict.tensor_s(8.0, 2, layers=3, all_reduce_s=0.1) == pytest.approx(4.6)
 
 

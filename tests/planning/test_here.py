@@ -52,3 +52,13 @@ def test_a_container_may_limit_the_memory(text: str, expected: int | None, tmp_p
 
 def test_copying_is_measured() -> None:
     assert here.copied_bytes_per_s(1 << 16) > 1e6
+
+
+def test_all_layers_of_a_small_model_are_measured_and_two_of_a_large_one() -> None:
+    large = ModelConfig(
+        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
+    )
+    assert here.measured_layers(SMALL, 2, 16) == SMALL.num_hidden_layers
+    assert here.measured_layers(large, 8, 512) == here.LEAST_LAYERS
+    assert here.LEAST_LAYERS < here.measured_layers(large, 1, 512) < large.num_hidden_layers
+    assert here.measured_layers(ModelConfig(num_hidden_layers=1), 8, 512) == 1
