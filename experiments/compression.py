@@ -156,17 +156,13 @@ class Compression:
     def _answers(self, variant: Variant, folder: Path) -> Answers:
         """Returns the answers of a variant.
 
-        Those under the baseline's profile may be computed under another one in float32.
+        Those under the baseline's profile may be computed under another one in float32, and in one
+        process, since the number of processes does not change them.
         """
-        is_plain = variant.profile == BASELINE and variant.instances == 1
-        return answers(
-            self.dev,
-            folder,
-            self.scores_profile if is_plain else variant.profile,
-            variant.instances if variant.instances > 1 else None,
-            BATCH_SIZE,
-            self.root,
-        )
+        is_plain = variant.profile == BASELINE
+        instances = variant.instances if variant.instances > 1 and not is_plain else None
+        profile = self.scores_profile if is_plain else variant.profile
+        return answers(self.dev, folder, profile, instances, BATCH_SIZE, self.root)
 
     def _quality(self, variant: Variant, folder: Path) -> dict[str, Any]:
         """Returns micro-F1 and relative loss on the odd half, and the answers that changed."""

@@ -131,7 +131,7 @@ def encoder_rows(
     """
     cuts, inputs = even_cuts(workload.config, count), workloads.rows(workload)
     cell = _cell(ENCODER, workload, count)
-    here = planner.measured(workload.config, cores[:count])
+    here = planner.measured(workload, cores[:count])
     with contextlib.ExitStack() as stack:
 
         def start(cuts: tuple[int, ...], places: Sequence[Sequence[int]]) -> Group:

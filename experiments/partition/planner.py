@@ -8,7 +8,6 @@ from typing import Any
 
 from experiments import units, workloads
 from experiments.partition.rows import ALL, INSTANCES, PLANNER, Cell, Row
-from nq.config import ModelConfig
 from nq.planning import devices, models, strategies
 from nq.planning.costs import Costs
 from nq.planning.pipeline import predicted_seconds
@@ -18,18 +17,19 @@ SHAPES, DEVICE, COUNTS = ("bert-large", "rembert"), "v100", (1, 2, 4, 8, 16)
 BATCH, LENGTH = 64, 512
 
 
-def measured(config: ModelConfig, cores: Sequence[int]) -> Group:
+def measured(workload: workloads.Workload, cores: Sequence[int]) -> Group:
     """Returns these cores as devices, measured in a process of its own as ``nq plan`` does."""
     settings = units.thread_settings(len(cores))
-    with units.started(_load, (config, len(cores)), cores, settings) as unit:
+    with units.started(_load, (workload, len(cores)), cores, settings) as unit:
         found: Group = unit.receive()
         return found
 
 
-def _load(task: tuple[ModelConfig, int]) -> tuple[Group, units.Work]:
+def _load(task: tuple[workloads.Workload, int]) -> tuple[Group, units.Work]:
     from nq.planning import here
 
-    return here.measure(*task), str
+    workload, count = task
+    return here.measure(workload.config, count, workload.batch, workload.length), str
 
 
 def planned_s(

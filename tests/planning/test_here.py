@@ -9,14 +9,9 @@ import pytest
 
 from nq.config import ModelConfig
 from nq.inference.cores import available
-from nq.planning import here
+from nq.planning import here, speed
 
 SMALL = ModelConfig(hidden_size=64, num_attention_heads=2, intermediate_size=128)
-
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(here, "TIMED_S", 0.01)
 
 
 @pytest.mark.slow
@@ -25,13 +20,13 @@ def test_the_machine_is_measured_and_divided() -> None:
     group = here.measure(SMALL, batch=2, length=16)
     assert group.count == cores
     whole, part = group.whole, group.device
-    assert set(whole.flop_per_s) == set(here.PROFILES)
+    assert set(whole.flop_per_s) == set(speed.PROFILES)
     assert all(speed > 1e6 for speed in whole.flop_per_s.values())
     assert whole.memory_bytes_per_s > 1e8
     if cores > 1:
         assert (part.name, group.threads) == ("core", 1)
         assert part.memory_bytes * cores == pytest.approx(whole.memory_bytes)
-        assert part.flop_per_s["float32"] * cores == pytest.approx(whole.flop_per_s["float32"])
+        assert all(part.flop_per_s[kind] > 0 for kind in speed.PROFILES)
     assert here.measure(SMALL, 1, batch=2, length=16).count == 1
 
 
@@ -52,13 +47,3 @@ def test_a_container_may_limit_the_memory(text: str, expected: int | None, tmp_p
 
 def test_copying_is_measured() -> None:
     assert here.copied_bytes_per_s(1 << 16) > 1e6
-
-
-def test_all_layers_of_a_small_model_are_measured_and_two_of_a_large_one() -> None:
-    large = ModelConfig(
-        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
-    )
-    assert here.measured_layers(SMALL, 2, 16) == SMALL.num_hidden_layers
-    assert here.measured_layers(large, 8, 512) == here.LEAST_LAYERS
-    assert here.LEAST_LAYERS < here.measured_layers(large, 1, 512) < large.num_hidden_layers
-    assert here.measured_layers(ModelConfig(num_hidden_layers=1), 8, 512) == 1
