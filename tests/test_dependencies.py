@@ -36,10 +36,18 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "nq.tracking": ("nq.extras", "nq.text"),
     "nq.preprocess.tokenizers": ("nq.config", "nq.json_files"),
     "nq.preprocess": (
-        *("nq", "nq.checksums", "nq.config", "nq.errors", "nq.extras", "nq.files", "nq.folders"),
+        *("nq", "nq.checksums", "nq.config", "nq.errors", "nq.files", "nq.folders"),
         *("nq.records", "nq.text"),
         *("nq.formats", "nq.preprocess.tokenizers"),
     ),
+    "nq.beam": (
+        *("nq.config", "nq.errors", "nq.extras", "nq.formats", "nq.preprocess"),
+        *("nq.preprocess.tokenizers", "nq.records"),
+    ),
+    "nq.preprocess.prepare": (
+        *("nq.beam", "nq.errors", "nq.extras", "nq.folders", "nq.formats", "nq.preprocess"),
+    ),
+    "nq.preprocess.prefetch": ("nq.errors", "nq.preprocess", "nq.preprocess.prepare"),
     "nq.postprocess": ("nq.config", "nq.errors", "nq.records"),
     "nq.model": (
         *("nq.bundle", "nq.config", "nq.errors", "nq.extras", "nq.files", "nq.folders"),
@@ -49,8 +57,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "nq.training": (
         *("nq.checksums", "nq.config", "nq.errors", "nq.folders", "nq.records"),
         *("nq.formats", "nq.tracking"),
-        *("nq.preprocess", "nq.preprocess.tokenizers", "nq.model", "nq.inference"),
-        *("nq.postprocess", "nq.runs"),
+        *("nq.preprocess", "nq.preprocess.prepare", "nq.preprocess.tokenizers"),
+        *("nq.model", "nq.inference", "nq.postprocess", "nq.runs"),
     ),
     "nq.inference": (
         *("nq.config", "nq.errors", "nq.extras", "nq.processor", "nq.records", "nq.text"),
@@ -63,7 +71,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("nq", "nq.checksums", "nq.config", "nq.errors", "nq.files", "nq.folders"),
         *("nq.processor", "nq.records", "nq.text"),
         *("nq.evaluation", "nq.formats", "nq.tracking"),
-        *("nq.preprocess", "nq.preprocess.tokenizers"),
+        *("nq.preprocess", "nq.preprocess.prefetch", "nq.preprocess.prepare"),
+        "nq.preprocess.tokenizers",
         *("nq.model", "nq.inference", "nq.postprocess", "nq.analysis", "nq.analysis.html"),
     ),
     "nq.analysis.html": (
@@ -87,8 +96,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "nq.commands": (
         *("nq", "nq.bundle", "nq.config", "nq.errors", "nq.evaluation", "nq.extras", "nq.files"),
-        "nq.folders",
-        "nq.interruption",
+        *("nq.beam", "nq.folders", "nq.interruption", "nq.preprocess.prepare"),
         *("nq.records", "nq.text", "nq.formats", "nq.preprocess", "nq.model", "nq.training"),
         *("nq.inference", "nq.runs", "nq.tracking", "nq.report", "nq.reader", "nq.analysis"),
         *("nq.model_setup", "nq.planning", "nq.serving"),
@@ -111,7 +119,7 @@ A module belongs to the longest name that it is or begins with. Experiments may 
 HEAVY = {
     "tensorflow": ("nq",),
     "keras": ("nq",),
-    "apache_beam": ("nq.preprocess.beam",),
+    "apache_beam": ("nq.beam",),
     "mlflow": ("nq.tracking", "nq.serving"),
     "fastapi": ("nq.serving",),
     "fastapi_offline": ("nq.serving",),

@@ -76,7 +76,7 @@ def test_beam_mlflow_and_matplotlib_are_not_needed(tiny_model: Path, tmp_path: P
         ),
         (
             "apache_beam",
-            "import nq.preprocess.beam as b; b.MakeWindows",
+            "import nq.beam as b; b.MakeWindows",
             "pip install 'nq-pipeline[beam]'",
         ),
         (

@@ -102,7 +102,7 @@ def _check_beam_options(options: Sequence[str]) -> None:
             f"unrecognized arguments: {' '.join(options)}; if they are options of Apache Beam, "
             f"{extras.install('beam')}"
         )
-    from nq.preprocess.beam.runner import parse_options
+    from nq.beam.runner import parse_options
 
     try:
         parse_options(options)

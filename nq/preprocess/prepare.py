@@ -73,7 +73,7 @@ def prepare(
                     )
                 counts = local.write_windows(request, part)
             else:
-                from nq.preprocess.beam import job
+                from nq.beam import job
 
                 workers = workers or job.requested_workers(beam_options)
                 workers = workers or default_workers(request.files)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from nq.beam.runner import WORKER_PIDS
 from nq.commands.preprocess import main
 from nq.formats.tfrecord_file import read_records
-from nq.preprocess.beam.runner import WORKER_PIDS
 from nq.preprocess.store import COMPLETED, UNFINISHED
 from tests import nq_records
 from tests.nq_records import changed, simplified, to_line, write_lines

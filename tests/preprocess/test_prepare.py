@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from nq.beam.runner import WORKER_PIDS
 from nq.config import WindowConfig
 from nq.errors import DamagedError, Error
 from nq.folders import MARK, WINDOWS
@@ -28,7 +29,6 @@ from nq.formats import decoding, input_files
 from nq.formats.tfrecord import encode_records
 from nq.formats.tfrecord_file import read_records
 from nq.preprocess import request as request_module
-from nq.preprocess.beam.runner import WORKER_PIDS
 from nq.preprocess.features import features, training_features
 from nq.preprocess.identity import example_digest
 from nq.preprocess.prepare import (

@@ -1,7 +1,7 @@
 """Beam transforms for pipelines of your own.
 
     import apache_beam as beam
-    from nq.preprocess.beam import MakeWindows, ReadQuestions
+    from nq.beam import MakeWindows, ReadQuestions
 
     with beam.Pipeline() as pipeline:
         questions = pipeline | ReadQuestions(["dev.jsonl.gz"])
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from nq.extras import require
 
 if TYPE_CHECKING:
-    from nq.preprocess.beam.transforms import MakeWindows, ReadQuestions
+    from nq.beam.transforms import MakeWindows, ReadQuestions
 
 __all__ = ["MakeWindows", "ReadQuestions"]
 
@@ -26,6 +26,6 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     require("beam")
-    from nq.preprocess.beam import transforms
+    from nq.beam import transforms
 
     return getattr(transforms, name)

@@ -1,7 +1,7 @@
 """Runs a Beam pipeline on this machine: runner, options, worker processes, errors in one line.
 
 The default runner is ``FnApiRunner``: in this process for one worker, with worker processes for
-more. A command of our own starts those (``nq.preprocess.beam.worker``): it keeps their output in a
+more. A command of our own starts those (``nq.beam.worker``): it keeps their output in a
 file and ignores Ctrl-C, which a terminal sends to all processes. Beam 2.77 waits for ever for a
 worker that was killed; ``_run_in_processes`` does not.
 """
@@ -54,7 +54,7 @@ __all__ = ["beam", "execute", "parse_options", "requested_workers"]
 log = logging.getLogger(__name__)
 
 DEFAULT_RUNNER = "FnApiRunner"
-WORKER_MODULE = "nq.preprocess.beam.worker"
+WORKER_MODULE = "nq.beam.worker"
 WORKER_LOG, WORKER_PIDS = "workers.log", "workers.pid"
 WORKER_THREAD = "run_worker"  # the name of Beam's thread that waits for a worker process
 WORKER_THREADS = (WORKER_THREAD, "beam_control_read", "read_grpc_client_inputs")

@@ -8,10 +8,10 @@ from typing import Any
 
 import apache_beam as beam
 
+from nq.beam.groups import encode_group
 from nq.config import WindowConfig
 from nq.formats import decoding, inputs
 from nq.formats.questions import PageFolder
-from nq.preprocess.beam.groups import encode_group
 from nq.preprocess.local import COUNTERS, serialized_windows
 from nq.preprocess.request import Training
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -105,7 +105,7 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
         windows: how pages become windows.
         training: ``(negatives, seed)`` for training features, ``(negatives, seed, True)`` to have
             windows of pages without annotations among them, ``None`` for inference.
-        grouped: ``windows`` has a group for each example (``nq.preprocess.beam.groups``) instead.
+        grouped: ``windows`` has a group for each example (``nq.beam.groups``) instead.
     """
 
     def __init__(

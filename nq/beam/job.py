@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from nq.preprocess.beam.groups import write_in_order
-from nq.preprocess.beam.runner import beam, execute, parse_options, requested_workers
-from nq.preprocess.beam.transforms import MakeWindows, ReadQuestions
+from nq.beam.groups import write_in_order
+from nq.beam.runner import beam, execute, parse_options, requested_workers
+from nq.beam.transforms import MakeWindows, ReadQuestions
 from nq.preprocess.identity import write_digests
 from nq.preprocess.local import COUNTERS
 from nq.preprocess.request import Request
