@@ -40,9 +40,14 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("nq.records", "nq.text"),
         *("nq.formats", "nq.preprocess.tokenizers"),
     ),
+    "nq.runs.evaluate": ("nq.evaluation", "nq.files", "nq.formats", "nq.records"),
+    "nq.runs.answers": (
+        *("nq.config", "nq.formats", "nq.postprocess", "nq.records", "nq.runs.evaluate"),
+    ),
     "nq.beam": (
-        *("nq.config", "nq.errors", "nq.extras", "nq.formats", "nq.preprocess"),
-        *("nq.preprocess.tokenizers", "nq.records"),
+        *("nq", "nq.config", "nq.errors", "nq.evaluation", "nq.extras", "nq.formats"),
+        *("nq.preprocess", "nq.preprocess.tokenizers", "nq.records"),
+        *("nq.model", "nq.inference", "nq.runs.answers", "nq.runs.evaluate"),
     ),
     "nq.preprocess.prepare": (
         *("nq.beam", "nq.errors", "nq.extras", "nq.folders", "nq.formats", "nq.preprocess"),
@@ -58,7 +63,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("nq.checksums", "nq.config", "nq.errors", "nq.folders", "nq.records"),
         *("nq.formats", "nq.tracking"),
         *("nq.preprocess", "nq.preprocess.prepare", "nq.preprocess.tokenizers"),
-        *("nq.model", "nq.inference", "nq.postprocess", "nq.runs"),
+        *("nq.model", "nq.inference", "nq.postprocess", "nq.runs.evaluate"),
     ),
     "nq.inference": (
         *("nq.config", "nq.errors", "nq.extras", "nq.processor", "nq.records", "nq.text"),
@@ -68,9 +73,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("nq.config", "nq.errors", "nq.records", "nq.text", "nq.model", "nq.inference"),
     ),
     "nq.runs": (
-        *("nq", "nq.checksums", "nq.config", "nq.errors", "nq.files", "nq.folders"),
-        *("nq.processor", "nq.records", "nq.text"),
-        *("nq.evaluation", "nq.formats", "nq.tracking"),
+        *("nq", "nq.checksums", "nq.config", "nq.errors", "nq.extras", "nq.files", "nq.folders"),
+        *("nq.beam", "nq.processor", "nq.records", "nq.text"),
+        *("nq.evaluation", "nq.formats", "nq.runs.answers", "nq.runs.evaluate", "nq.tracking"),
         *("nq.preprocess", "nq.preprocess.prefetch", "nq.preprocess.prepare"),
         "nq.preprocess.tokenizers",
         *("nq.model", "nq.inference", "nq.postprocess", "nq.analysis", "nq.analysis.html"),
@@ -98,7 +103,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("nq", "nq.bundle", "nq.config", "nq.errors", "nq.evaluation", "nq.extras", "nq.files"),
         *("nq.beam", "nq.folders", "nq.interruption", "nq.preprocess.prepare"),
         *("nq.records", "nq.text", "nq.formats", "nq.preprocess", "nq.model", "nq.training"),
-        *("nq.inference", "nq.runs", "nq.tracking", "nq.report", "nq.reader", "nq.analysis"),
+        *("nq.inference", "nq.runs", "nq.runs.evaluate", "nq.tracking", "nq.report", "nq.reader"),
+        "nq.analysis",
         *("nq.model_setup", "nq.planning", "nq.serving"),
     ),
     "nq.__main__": ("nq.commands",),

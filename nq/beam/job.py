@@ -63,13 +63,14 @@ def write_windows(
                 request.files, request.limit, workers, request.first_file, request.pages
             )
             | "Progress" >> beam.ParDo(_Progress(progress))
-            | "Windows" >> MakeWindows(request.tokenizer, request.windows, request.training, True)
+            | "Windows"
+            >> MakeWindows(request.tokenizer, request.windows, request.training, "groups")
         )
         _ = made.windows | "Write" >> beam.io.WriteToTFRecord(str(part / GROUPS))
         _ = made.dead_letters | "WriteDead" >> beam.ParDo(_WriteDeadLetters(part))
 
     with _bar(progress):
-        counters = execute(build, workers, options, part)
+        counters = execute(build, workers, options, part).counters
     _merge_dead_letters(part)
     groups = sorted(part.glob(f"{GROUPS}-*"))
     with ShardWriter(part, request.first_file) as writer:

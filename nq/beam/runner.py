@@ -18,8 +18,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +44,22 @@ with _own_logging():
     import apache_beam as beam
     from apache_beam.options.pipeline_options import (
         DirectOptions,
+        FlinkRunnerOptions,
+        GoogleCloudOptions,
         PipelineOptions,
         StandardOptions,
     )
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+    from apache_beam.runners.runner import PipelineState, create_runner
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-__all__ = ["beam", "execute", "parse_options", "requested_workers"]
+__all__ = ["Finished", "beam", "execute", "parse_options", "requested_workers"]
 
 log = logging.getLogger(__name__)
 
 DEFAULT_RUNNER = "FnApiRunner"
+LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "BundleBasedDirectRunner")
+"""Runners whose options are all those that Beam knows here."""
 WORKER_MODULE = "nq.beam.worker"
 WORKER_LOG, WORKER_PIDS = "workers.log", "workers.pid"
 WORKER_THREAD = "run_worker"  # the name of Beam's thread that waits for a worker process
@@ -68,15 +74,18 @@ _CLASS = re.compile(
 def parse_options(options: Sequence[str]) -> PipelineOptions:
     """Parses options for Beam.
 
+    Runners on other machines have options of their own, which are passed on to them.
+
     Raises:
-        ValueError: Beam does not know an option, or refuses its value.
+        ValueError: Beam does not know an option or the runner, or refuses a value.
     """
 
     def check(parser: argparse.ArgumentParser) -> None:  # with the options of all of Beam
         parser.exit_on_error = False
-        _, unknown = parser.parse_known_args(list(options))
-        if unknown:
+        known, unknown = parser.parse_known_args([f"--runner={DEFAULT_RUNNER}", *options])
+        if unknown and (known.runner in LOCAL_RUNNERS or not unknown[0].startswith("--")):
             raise ValueError(f"unrecognized arguments: {' '.join(unknown)}")
+        create_runner(known.runner)
 
     try:
         with _own_logging():
@@ -84,44 +93,105 @@ def parse_options(options: Sequence[str]) -> PipelineOptions:
             return PipelineOptions([f"--runner={DEFAULT_RUNNER}", *options])
     except argparse.ArgumentError as error:
         raise ValueError(str(error)) from error
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"the runner cannot be imported: {error}") from error
+
+
+def flink_master(options: Sequence[str]) -> str | None:
+    """Returns the address of Flink's REST API that the options give, ``None`` if they give none."""
+    master = parse_options(options).view_as(FlinkRunnerOptions).flink_master
+    return str(master) if master else None
 
 
 def requested_workers(options: Sequence[str]) -> int | None:
-    """Returns the processes that ``--direct_num_workers`` requests, ``None`` without it."""
+    """Returns the workers that the options request, ``None`` if they tell nothing.
+
+    They do by ``--direct_num_workers`` (0 is one for each core), or Flink's ``--parallelism``.
+    """
+    parsed = parse_options(options)
+    parallelism = parsed.view_as(FlinkRunnerOptions).parallelism
     if not any(option.startswith("--direct_num_workers") for option in options):
-        return None
-    requested: int = parse_options(options).view_as(DirectOptions).direct_num_workers
+        return int(parallelism) if parallelism and parallelism > 0 else None
+    requested: int = parsed.view_as(DirectOptions).direct_num_workers
     return requested or os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a pipeline did.
+
+    Args:
+        runner: as the options name it.
+        job_name: of the pipeline.
+        job_id: by which the runner knows it; ``None`` where the runner has no ids.
+        counters: their values by name.
+        distributions: sum and count of each, by name.
+    """
+
+    runner: str
+    job_name: str | None
+    job_id: str | None
+    counters: Mapping[str, int]
+    distributions: Mapping[str, tuple[int, int]]
 
 
 def execute(
     build: Callable[[Any], None], workers: int, options: Sequence[str], part: Path
-) -> dict[str, int]:
-    """Builds a pipeline and runs it to its end; returns its counters by name.
+) -> Finished:
+    """Builds a pipeline and runs it to its end.
 
     Args:
         build: adds the steps to an empty pipeline.
-        workers: processes.
+        workers: processes of the local runner.
         options: Beam's options; they win over ``workers``.
         part: a folder for the logs of worker processes.
 
     Raises:
-        Error: a step failed or a worker died; names the step and the cause.
+        Error: a step failed, a worker died, or the job was cancelled; names the step and the cause.
         ValueError: Beam refuses an option.
     """
     parsed = parse_options(options)
+    runner = str(parsed.view_as(StandardOptions).runner)  # some runners remove it
     try:
         with _quiet():
             pipeline, in_processes = _pipeline(workers, parsed, part)
             build(pipeline)
             result = _run_in_processes(pipeline, part) if in_processes else pipeline.run()
-            result.wait_until_finish()
-            counters = result.metrics().query()["counters"]
+            _wait(result)
+            metrics = result.metrics().query()
     except Exception as error:
         if _was_interrupted(error):
             raise KeyboardInterrupt from error
         raise Error(failure(str(error))) from error
-    return {counter.key.metric.name: counter.result or 0 for counter in counters}
+    job_id = getattr(result, "_job_id", None)
+    return Finished(
+        runner,
+        parsed.view_as(GoogleCloudOptions).job_name,
+        job_id and str(job_id),
+        {one.key.metric.name: one.result or 0 for one in metrics["counters"]},
+        {
+            one.key.metric.name: (one.result.sum, one.result.count)
+            for one in metrics["distributions"]
+            if one.result
+        },
+    )
+
+
+def _wait(result: Any) -> None:
+    """Waits for the end of a job, which is cancelled if this process is interrupted.
+
+    Raises:
+        Error: somebody else cancelled it.
+    """
+    try:
+        state = result.wait_until_finish()
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            with contextlib.suppress(Exception):
+                result.cancel()
+        raise
+    if state != PipelineState.DONE:
+        raise Error(f"the job ended in state {state}: run the command again")
 
 
 def _was_interrupted(error: BaseException | None) -> bool:

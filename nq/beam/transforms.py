@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 
+from nq.beam import files as beam_files
+from nq.beam.elements import Windowed
 from nq.beam.groups import encode_group
+from nq.beam.staging import local_folder
 from nq.config import WindowConfig
-from nq.formats import decoding, inputs
+from nq.errors import check_argument
+from nq.formats import inputs
 from nq.formats.questions import PageFolder
-from nq.preprocess.local import COUNTERS, serialized_windows
+from nq.inference.scorer import feature_rows
+from nq.model.folder import load_settings
+from nq.preprocess.local import COUNTERS, Made, Serialized, make_windows, serialized, unchanged
 from nq.preprocess.request import Training
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -40,7 +48,8 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
     reader takes every n-th record of a file.
 
     Args:
-        files: paths that every worker can read, in any format of ``nq.formats.decoding``.
+        files: paths that every worker can read, or URIs of Beam's ``FileSystems``, in any format
+            of ``nq.formats.decoding``.
         limit: read at most so many records of all files, in their order.
         readers: workers among which few files are shared; one reads files from start to end.
         first_file: number of the first file in ``Source.file_index``.
@@ -74,7 +83,7 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
             return [None] * len(self.files)
         rest, limits = self.limit, list[int | None]()
         for path in self.files:
-            count = decoding.count_records(path, rest) if rest else 0
+            count = beam_files.count_records(path, rest) if rest else 0
             limits.append(count)
             rest -= count
         return limits
@@ -88,24 +97,26 @@ def _read(
     pages: PageFolder | None = None,
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     file, i, n = share
-    limit = limits[file]
-    return decoding.read_records(files[file], first_file + file, (i, n), limit, pages=pages)
+    return beam_files.read_records(files[file], first_file + file, (i, n), limits[file], pages)
 
 
 class MakeWindows(beam.PTransform):  # type: ignore[misc]
     """Makes windows of ``(Source, Example | DeadLetter)``, as ``ReadQuestions`` yields them.
 
-    The result has two collections: ``windows`` of serialized ``tf.train.Example`` messages
-    (``nq.formats.tfrecord``), those of an example one after the other, and ``dead_letters``. The
-    counters ``examples``, ``windows``, ``dead_letters``, ``unread_blocks`` (blocks with text beyond
-    ``max_contexts``) and ``truncated_pages`` (pages with such blocks) are in the namespace ``nq``.
+    The result has two collections: ``windows`` and ``dead_letters``. The counters ``examples``,
+    ``windows``, ``dead_letters``, ``unread_blocks`` (blocks with text beyond ``max_contexts``) and
+    ``truncated_pages`` (pages with such blocks) are in the namespace ``nq``.
 
     Args:
-        tokenizer: folder or file of the tokenizer, which every worker can read.
-        windows: how pages become windows.
+        tokenizer: folder of a model, or folder or file of a tokenizer, which every worker can read;
+            or the URI of a staged model (``nq.beam.staging``).
+        windows: how pages become windows; by default the settings in a model folder.
         training: ``(negatives, seed)`` for training features, ``(negatives, seed, True)`` to have
             windows of pages without annotations among them, ``None`` for inference.
-        grouped: ``windows`` has a group for each example (``nq.beam.groups``) instead.
+        output: what is in ``windows``: ``"windows"`` for serialized ``tf.train.Example`` messages
+            (``nq.formats.tfrecord``), those of an example one after the other; ``"examples"`` for
+            each example with its windows (``nq.beam.elements.Windowed``), as ``ScoreWindows`` takes
+            them; ``"groups"`` for a group of messages for each example (``nq.beam.groups``).
     """
 
     def __init__(
@@ -113,10 +124,14 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
         tokenizer: str | Path,
         windows: WindowConfig | None = None,
         training: Training | None = None,
-        grouped: bool = False,
+        output: str = "windows",
     ) -> None:
         super().__init__()
-        self.settings = str(tokenizer), windows or WindowConfig(), training, grouped
+        check_argument(output in OUTPUTS, "output", output, f"one of {', '.join(OUTPUTS)}")
+        is_possible = training is None or output != "examples"
+        check_argument(is_possible, "training", training, 'None with output="examples"')
+        windows = windows or load_settings(tokenizer).windows
+        self.settings = str(tokenizer), windows, training, output
 
     def expand(self, questions: Any) -> Any:
         windows = beam.ParDo(_MakeWindows(*self.settings))
@@ -124,34 +139,52 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
 
 
 class _MakeWindows(beam.DoFn):  # type: ignore[misc]
-    """(source, example) -> serialized windows, or one group; dead letters are tagged."""
+    """(source, example) -> its windows, in one of the forms; dead letters are tagged."""
 
     def __init__(
-        self,
-        tokenizer: str,
-        windows: WindowConfig,
-        training: Training | None,
-        grouped: bool,
+        self, tokenizer: str, windows: WindowConfig, training: Training | None, output: str
     ) -> None:
         self.tokenizer_path, self.windows, self.training = tokenizer, windows, training
-        self.grouped = grouped
+        self.output = output
         self.counters = {name: beam.metrics.Metrics.counter("nq", name) for name in COUNTERS}
 
     def setup(self) -> None:
-        self.tokenizer: Tokenizer = load_tokenizer(self.tokenizer_path, self.windows.compat)
+        path = local_folder(self.tokenizer_path)
+        self.tokenizer: Tokenizer = load_tokenizer(path, self.windows.compat)
 
     def process(self, element: tuple[Source, Example | DeadLetter]) -> Iterator[Any]:
-        source, item = element
-        made = serialized_windows(source, item, self.tokenizer, self.windows, self.training)
+        started = time.perf_counter()
+        form, elements = OUTPUTS[self.output]
+        made = make_windows(*element, self.tokenizer, self.windows, self.training, form)
         if isinstance(made, DeadLetter):
             self.counters["dead_letters"].inc()
             yield beam.pvalue.TaggedOutput("dead_letters", made)
             return
         self.counters["examples"].inc()
-        self.counters["windows"].inc(len(made.windows))
+        self.counters["windows"].inc(made.n_windows)
         self.counters["unread_blocks"].inc(made.unread_blocks)
         self.counters["truncated_pages"].inc(int(made.unread_blocks > 0))
-        if self.grouped:
-            yield encode_group(source, made.digest, made.windows)
-        else:
-            yield from made.windows
+        yield from elements(element[0], made, time.perf_counter() - started)
+
+
+def _windows(source: Source, made: Serialized, seconds: float) -> Iterator[bytes]:
+    return iter(made.windows)
+
+
+def _group(source: Source, made: Serialized, seconds: float) -> Iterator[bytes]:
+    yield encode_group(source, made.digest, made.windows)
+
+
+def _example(source: Source, made: Made, seconds: float) -> Iterator[Windowed]:
+    rows = feature_rows(made.features)
+    key = np.array([source.file_index, source.line], np.int32)
+    rows["example_keys"] = np.tile(key, (len(made.features), 1))
+    yield Windowed(source, made.example, rows, made.unread_blocks, seconds)
+
+
+OUTPUTS: dict[str, tuple[Callable[..., Any], Callable[..., Iterator[Any]]]] = {
+    "windows": (serialized, _windows),
+    "groups": (serialized, _group),
+    "examples": (unchanged, _example),
+}
+"""What ``MakeWindows`` can yield: the form of the windows, and the elements that become of it."""

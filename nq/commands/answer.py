@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from nq import extras
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
+from nq.commands.beam_options import check_beam_options
 from nq.commands.parser import Parser
 from nq.config import DECISION_RULES, DecisionConfig, WindowConfig
 from nq.errors import Error
@@ -34,6 +36,7 @@ def parser() -> Parser:
             "nq answer --data dev.jsonl.gz --profile mixed+xla --against baseline",
             "nq answer --data dev.jsonl.gz --model my_model --against runs/first --max-loss 0.02",
             "nq answer --data dev.jsonl.gz --instances auto",
+            "nq answer --data 'dev/*.jsonl.gz' --runner FlinkRunner --flink_master host:8081",
         ),
         notes=arguments.PROFILES_HELP,
         resumable=True,
@@ -76,6 +79,23 @@ def parser() -> Parser:
         metavar="NAMES",
         help="output formats besides predictions.json, separated by commas: "
         + ", ".join(f"{name} ({kind.FILE})" for name, kind in outputs.FORMATS.items()),
+    )
+    beam = parser.add_argument_group(
+        "runner of Apache Beam; further options that are not listed are Beam's"
+    )
+    beam.add_argument(
+        "--runner",
+        metavar="R",
+        help="answer on other machines, by FlinkRunner, PortableRunner, SparkRunner, "
+        "DataflowRunner and others; the workers have nq installed and see the data; an interrupted "
+        "run begins again",
+    )
+    beam.add_argument(
+        "--temp",
+        metavar="URI",
+        help="folder that every worker sees, a path or s3://…, gs://…, hdfs://…: they write to it, "
+        "and copy the model from it; default: they write to the folder of the run, and read the "
+        "model under its path",
     )
     parity = parser.add_argument_group("parity")
     parity.add_argument(
@@ -127,6 +147,7 @@ def _formats(text: str) -> tuple[str, ...]:
 
 def answer(args: argparse.Namespace) -> int:
     """Runs the command."""
+    runner = _runner_options(args)
     from dataclasses import replace
 
     from nq.model.cascade import mention_untuned
@@ -162,6 +183,7 @@ def answer(args: argparse.Namespace) -> int:
         pages=arguments.pages(args),
         instances=args.instances,
         threads=args.threads,
+        **runner,
     )
     decision = replace(job.decision, rule=args.decision or job.decision.rule)
     job = replace(
@@ -169,7 +191,8 @@ def answer(args: argparse.Namespace) -> int:
         decision=arguments.settings(decision, args),
         windows=arguments.window_settings(args, job.model),
     )
-    with terminal.progress_bar("predict", "windows") as bar:
+    labels = ("answer", "examples") if runner else ("predict", "windows")
+    with terminal.progress_bar(*labels) as bar:
         result = run(
             job,
             track=arguments.tracking_config(args),
@@ -197,6 +220,30 @@ def answer(args: argparse.Namespace) -> int:
     return 0
 
 
+def _runner_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns the arguments of a job for a runner of Beam; empty without one.
+
+    Raises:
+        UsageError: an option is unknown, or of no use with a runner, or without one.
+    """
+    if args.runner is None:
+        if args.unknown:
+            raise terminal.UsageError(parser().unknown(args.unknown))
+        if args.temp is not None:
+            raise terminal.UsageError("--temp needs --runner")
+        return {}
+    refused = {
+        f"--profile {AUTO}": args.profile == AUTO,
+        "--instances": args.instances is not None,
+        "--keep-scores": args.keep_scores,
+    }
+    for option in (name for name, is_given in refused.items() if is_given):
+        raise terminal.UsageError(f"{option} is of no use with --runner: leave one of both out")
+    extras.require("beam")
+    options = check_beam_options([f"--runner={args.runner}", *args.unknown])
+    return {"runner": args.runner, "beam_options": options[1:], "temp": args.temp}
+
+
 def _check_gate(gate: Gate, strict: bool) -> None:
     """Raises an error if the gate failed, or is undecided where that is not accepted."""
     from nq.evaluation.gate import FAILED, UNDECIDED
@@ -209,4 +256,4 @@ def _check_gate(gate: Gate, strict: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
-    return terminal.run(answer, parser(), argv)
+    return terminal.run(answer, parser(), argv, pass_on=True)

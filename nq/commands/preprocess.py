@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nq import extras
 from nq.commands import arguments, terminal
+from nq.commands.beam_options import check_beam_options
 from nq.commands.parser import Parser
 from nq.config import TrainConfig, WindowConfig
 from nq.errors import Error
@@ -68,7 +68,7 @@ def preprocess(args: argparse.Namespace) -> int:
     windows = arguments.window_settings(args, model)
     sampling = arguments.settings(TrainConfig, args)
     if args.unknown:
-        _check_beam_options(args.unknown)
+        check_beam_options(args.unknown)
     from nq.formats import input_files, inputs
     from nq.preprocess import prepare
 
@@ -94,20 +94,6 @@ def preprocess(args: argparse.Namespace) -> int:
         first = prepared.first_dead_letter()
         raise Error(f"{prepared.dead_letters} bad records, the first in {first}")
     return 0
-
-
-def _check_beam_options(options: Sequence[str]) -> None:
-    if extras.missing("beam"):
-        raise terminal.UsageError(
-            f"unrecognized arguments: {' '.join(options)}; if they are options of Apache Beam, "
-            f"{extras.install('beam')}"
-        )
-    from nq.beam.runner import parse_options
-
-    try:
-        parse_options(options)
-    except ValueError as error:
-        raise terminal.UsageError(str(error)) from error
 
 
 def to_dict(prepared: Prepared) -> dict[str, Any]:

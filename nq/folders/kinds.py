@@ -65,8 +65,8 @@ RUN = Kind(
     holder="another run",
     files=r"(?:predictions|metrics|job|squad)\.json|dead_letters\.jsonl|kaggle\.csv|nbest\.jsonl"
     rf"|errors\.html|report\.html|report-data/\d{{5}}\.js|[0-9a-f]{{12}}\.mlflow_run"
-    rf"|(?:results|scores)/(?:{_SCORES})",
-    folders="results|scores|report-data",
+    rf"|(?:results|scores)/(?:{_SCORES})|{_UNFINISHED}/.+",
+    folders=rf"results|scores|report-data|{_UNFINISHED}(?:/.+)?",
     signs=(
         {"job.json": ("job", "request")},
         {"results/request.json": ("profile", "weights", "windows")},

@@ -50,6 +50,7 @@ def read_records(
     limit: int | None = None,
     limits: RecordLimits = LIMITS,
     pages: PageFolder | None = None,
+    name: str | None = None,
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     """Yields each record of one file as an example or as a dead letter, with its source.
 
@@ -60,13 +61,14 @@ def read_records(
         limit: The number of records of the file after which to stop.
         limits: How large a record may be; a larger one is a dead letter.
         pages: The pages that questions name.
+        name: The path that sources have; by default that of the file.
 
     Raises:
         OSError: The file cannot be opened or read.
         ValueError: See ``check_files``.
     """
     for number, record in container_of(path).rows(path, share, limit, limits):
-        source = Source(file_index, shown(path), number)
+        source = Source(file_index, shown(name or path), number)
         item: Example | DeadLetter
         try:
             if isinstance(record, RecordError):

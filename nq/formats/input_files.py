@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import hashlib
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -15,6 +16,7 @@ from nq.files import file_status
 from nq.formats.streams import is_stream, name_of, shown, spooled
 
 SHARD_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz", ".parquet")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 TIMESTAMP_STEP_NS = 2 * 10**9
 """The coarsest step of a file system's timestamps (FAT)."""
 
@@ -77,6 +79,15 @@ def path_list(name: str, paths: Iterable[str | Path]) -> tuple[str, ...]:
     texts = tuple(map(path_text, paths))
     check_argument(bool(texts), name, paths, "a list with at least one file, glob or folder")
     return texts
+
+
+def is_uri(path: str) -> bool:
+    """Returns whether a path is a URI with a scheme.
+
+    >>> is_uri("s3://bucket/dev.jsonl.gz"), is_uri("/data/dev.jsonl.gz"), is_uri("c://dev")
+    (True, False, False)
+    """
+    return bool(_URI.match(path))
 
 
 def path_text(path: str | Path) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from nq.errors import Error
@@ -116,7 +116,10 @@ def is_official(path: str) -> bool:
 
 
 def check_records(
-    files: Sequence[str], limit: int | None = None, pages: PageFolder | None = None
+    files: Sequence[str],
+    limit: int | None = None,
+    pages: PageFolder | None = None,
+    read: Callable[..., Iterator[tuple[Source, Example | DeadLetter]]] = read_records,
 ) -> None:
     """Checks that at least one record can be used; reads no further than to the first one.
 
@@ -124,13 +127,14 @@ def check_records(
         files: The input files.
         limit: The number of records of all files after which to stop.
         pages: The pages that questions name.
+        read: Reads the records of a file, as ``read_records`` does.
 
     Raises:
         Error: Every record is bad; the text has the first reason.
         OSError, ValueError: See ``check_files``.
     """
     first: tuple[Source, DeadLetter] | None = None
-    records = itertools.chain.from_iterable(read_records(path, pages=pages) for path in files)
+    records = itertools.chain.from_iterable(read(path, pages=pages) for path in files)
     count = 0
     for source, item in itertools.islice(records, limit):
         if isinstance(item, Example):

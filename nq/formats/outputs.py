@@ -8,7 +8,7 @@ A format has a ``NAME``, the name of its ``FILE``, the file's ``HEADER`` and ``F
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,8 +38,29 @@ def parse(formats: str | Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in FORMATS if name in names)
 
 
+def encode(
+    names: Sequence[str],
+    example: Example,
+    prediction: Prediction,
+    alternatives: Callable[[int], Sequence[Alternative] | None],
+) -> dict[str, bytes]:
+    """Returns one prediction in each of these formats, by name.
+
+    Args:
+        names: of the formats.
+        example: question and page.
+        prediction: the answer.
+        alternatives: returns the n-best list of at most so many entries, ``None`` for a decision
+            rule without probabilities; it is called only if a format needs it.
+    """
+    kinds = [FORMATS[name] for name in names]
+    limit = max((kind.ALTERNATIVES for kind in kinds), default=0)
+    n_best = alternatives(limit) if limit else None
+    return {kind.NAME: kind.encode(example, prediction, n_best) for kind in kinds}
+
+
 class Writer:
-    """Writes predictions in several formats.
+    """Writes encoded predictions in several formats.
 
     Args:
         files: each format with its open file.
@@ -47,26 +68,11 @@ class Writer:
 
     def __init__(self, files: Sequence[tuple[Any, IO[bytes]]]) -> None:
         self._files, self._separate = files, False
-        self._limit = max((kind.ALTERNATIVES for kind, _ in files), default=0)
 
-    def write(
-        self,
-        example: Example,
-        prediction: Prediction,
-        alternatives: Callable[[int], Sequence[Alternative] | None],
-    ) -> None:
-        """Writes one prediction.
-
-        Args:
-            example: question and page.
-            prediction: the answer.
-            alternatives: returns the n-best list of at most so many entries, ``None`` for a
-                decision rule without probabilities; it is called only if a format needs it.
-        """
-        n_best = alternatives(self._limit) if self._limit else None
+    def write(self, encoded: Mapping[str, bytes]) -> None:
+        """Writes one prediction, as ``encode`` returns it."""
         for kind, file in self._files:
-            separator = kind.SEPARATOR if self._separate else b""
-            file.write(separator + kind.encode(example, prediction, n_best))
+            file.write((kind.SEPARATOR if self._separate else b"") + encoded[kind.NAME])
         self._separate = True
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def byte_span(span: Span, token_bytes: IntArray | None) -> tuple[int, int]:
     return -1, -1
 
 
-def write_predictions(path: Path, predictions: Iterable[dict[str, Any]]) -> None:
+def write_predictions(path: Path, predictions: Iterable[Mapping[str, Any]]) -> None:
     """Writes encoded predictions to ``path`` one by one; the file appears when it is complete."""
     separator = b"\n"
     with atomic_write(path) as file:

@@ -17,6 +17,8 @@ from nq.errors import DamagedError
 
 _HEADER, _CRC = struct.Struct("<QI"), struct.Struct("<I")
 _MASK_DELTA = 0xA282EAD8
+FRAME_BYTES = _HEADER.size + _CRC.size
+"""Bytes of a record besides its data."""
 
 
 def _masked_crc(data: bytes) -> int:
@@ -42,13 +44,18 @@ def frame(data: bytes) -> bytes:
     return b"".join((length, crcs[0], data, crcs[1]))
 
 
-def read_records(path: Path) -> Iterator[bytes]:
+def read_records(path: Path, offset: int = 0) -> Iterator[bytes]:
     """Yields the data of each record of a TFRecord file.
+
+    Args:
+        path: the file.
+        offset: where the first record begins, in bytes.
 
     Raises:
         DamagedError: the file is cut off, or a checksum does not match.
     """
     with path.open("rb") as file:
+        file.seek(offset)
         while (length := _read_length(file)) is not None:
             yield _read_data(file, length)
 

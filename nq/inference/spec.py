@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nq.config import DecisionConfig, WindowConfig
+from nq.inference import cascade, prune
 from nq.inference.profile import Profile
-from nq.inference.scorer import Rows, Scorer
+from nq.inference.scorer import PART_BATCHES, Rows, Scorer
 from nq.model.cascade import ReaderModel
 from nq.preprocess.tokenizers.load import load_tokenizer
 
@@ -54,6 +55,14 @@ class ScorerSpec:
     def scorer_decision(self) -> DecisionConfig:
         """The decision that the scores of ``scorer`` are for: with a reader that of both models."""
         return self.decision if self.reader is None else self.reader.decision
+
+    @property
+    def part_windows(self) -> int:
+        """Windows that a part for ``scorer`` should have at least; no model is loaded."""
+        batches = PART_BATCHES * (prune.PART_FACTOR if self.profile.changes.prune else 1)
+        if self.reader is not None:
+            batches = max(batches, cascade.PART_FACTOR * PART_BATCHES)
+        return batches * self.batch_size
 
     def loader(self) -> ModelLoader:
         """Returns what makes the scorer; imports TensorFlow."""

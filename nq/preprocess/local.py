@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from nq.config import WindowConfig
 from nq.errors import Error
@@ -20,10 +21,33 @@ from nq.preprocess.shards import ShardWriter
 from nq.preprocess.store import DEAD_LETTERS, EXAMPLES, encode_dead_letter
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import DeadLetter, Example, ExampleKey, Source
+from nq.records import DeadLetter, Example, ExampleKey, Features, Source
 
 COUNTERS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
 """The counts of ``nq.preprocess.store.Prepared``, and the names of Beam's counters."""
+
+T = TypeVar("T")
+
+
+class Made(NamedTuple):
+    """What becomes of one example.
+
+    Args:
+        source: where it was read.
+        example: question and page.
+        features: its windows.
+        unread_blocks: blocks with text beyond ``max_contexts``.
+    """
+
+    source: Source
+    example: Example
+    features: Features
+    unread_blocks: int
+
+    @property
+    def n_windows(self) -> int:
+        """How many windows there are."""
+        return len(self.features)
 
 
 class Serialized(NamedTuple):
@@ -39,15 +63,32 @@ class Serialized(NamedTuple):
     digest: int
     unread_blocks: int
 
+    @property
+    def n_windows(self) -> int:
+        """How many windows there are."""
+        return len(self.windows)
 
-def serialized_windows(
+
+def unchanged(made: Made, windows: WindowConfig) -> Made:
+    """Returns the windows of an example as they are."""
+    return made
+
+
+def serialized(made: Made, windows: WindowConfig) -> Serialized:
+    """Returns what is stored of an example whose windows are made."""
+    records = encode_records(made.features, made.source, windows.switches.id_name)
+    return Serialized(list(records), example_digest(made.example), made.unread_blocks)
+
+
+def make_windows(
     source: Source,
     item: Example | DeadLetter,
     tokenizer: Tokenizer,
     windows: WindowConfig,
     training: Training | None,
-) -> Serialized | DeadLetter:
-    """Returns what is stored of one record.
+    form: Callable[[Made, WindowConfig], T],
+) -> T | DeadLetter:
+    """Makes the windows of one record; returns them in the form that is required.
 
     Args:
         source: where the record was read.
@@ -55,9 +96,10 @@ def serialized_windows(
         tokenizer: the loaded tokenizer.
         windows: how the page becomes windows.
         training: settings of training features, ``None`` for inference.
+        form: returns the windows in another form.
 
     Returns:
-        The windows, digest and unread blocks; a dead letter for too many windows.
+        What ``form`` returned; a dead letter for too many windows.
 
     Raises:
         Error: the example cannot be converted; names its file and line.
@@ -69,8 +111,7 @@ def serialized_windows(
             rows = training_features(item, tokenizer, windows, *training)
         else:
             rows = features(item, tokenizer, windows)
-        records = list(encode_records(rows, source, windows.switches.id_name))
-        return Serialized(records, example_digest(item), unread_blocks(item, windows))
+        return form(Made(source, item, rows, unread_blocks(item, windows)), windows)
     except RecordError as error:
         return DeadLetter(source, str(error), item.question[: decoding.EXCERPT_CHARS])
     except Exception as error:
@@ -89,6 +130,7 @@ def write_windows(request: Request, part: Path) -> dict[str, int]:
     from tqdm import tqdm
 
     tokenizer = load_tokenizer(request.tokenizer, request.windows.compat)
+    settings = request.windows, request.training
     counts, digests = dict.fromkeys(COUNTERS, 0), list[tuple[ExampleKey, int]]()
     files = enumerate(request.files, start=request.first_file)
     items = islice(
@@ -104,7 +146,7 @@ def write_windows(request: Request, part: Path) -> dict[str, int]:
         tqdm(desc="preprocess", unit=" examples", disable=None) as bar,
     ):
         for source, item in items:
-            made = serialized_windows(source, item, tokenizer, request.windows, request.training)
+            made = make_windows(source, item, tokenizer, *settings, serialized)
             if isinstance(made, DeadLetter):
                 dead_letters.write(f"{encode_dead_letter(made)}\n")
                 counts["dead_letters"] += 1

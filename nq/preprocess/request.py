@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -14,6 +15,7 @@ from typing import Any
 from nq import __version__
 from nq.config import WindowConfig
 from nq.formats import input_files
+from nq.formats.input_files import is_uri
 from nq.formats.questions import PageFolder
 from nq.formats.streams import shown
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
@@ -40,6 +42,7 @@ class Request:
         first_file: number of the first file, where the files before it are in other requests.
         tokenizer_sha256: digest of the tokenizer, where it is known; computed by default.
         pages: the pages that questions name.
+        file_sha256: digest of each file, where it is known; computed by default.
     """
 
     files: tuple[str, ...]
@@ -50,20 +53,23 @@ class Request:
     first_file: int = 0
     tokenizer_sha256: str = field(default="", compare=False, repr=False)
     pages: PageFolder | None = None
+    file_sha256: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def digests(self) -> dict[str, str]:
         """The SHA-256 of each file, by path."""
-        return {path: input_files.sha256(path) for path in self.files}
+        known = self.file_sha256
+        return {path: known.get(path) or input_files.sha256(path) for path in self.files}
 
     def check_unchanged(self) -> None:
-        """Checks that the files still have the content that the request describes.
+        """Checks that the files on a disk still have the content that the request describes.
 
         Raises:
             Error: a file has changed.
             OSError: a file cannot be read.
         """
-        input_files.check_unchanged({**self.digests, **self.page_digests})
+        own = {path: digest for path, digest in self.digests.items() if not is_uri(path)}
+        input_files.check_unchanged({**own, **self.page_digests})
 
     @cached_property
     def page_digests(self) -> dict[str, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nq.report.unread import unread_line
 from nq.runs.parity import Parity
@@ -60,6 +61,8 @@ def _notes(result: Result) -> list[str]:
     lines = []
     if processes := processes_line(result.instances, result.threads):
         lines.append(f"computed by {processes}")
+    if result.beam:
+        lines.append(visible(runner_line(result.beam)))
     if result.unread_blocks:
         lines.append(unread_line(result.truncated_pages, result.unread_blocks))
     if "prune" in result.profile.split("+"):  # windows of repeated records are not computed either
@@ -83,6 +86,17 @@ def _notes(result: Result) -> list[str]:
         reasons = ", ".join(result.not_comparable)
         lines.append(f"the speed is not comparable with that of other runs: {reasons}")
     return lines
+
+
+def runner_line(beam: Mapping[str, Any]) -> str:
+    """Returns the runner of Beam that answered the questions and the job, in one line.
+
+    >>> runner_line({"runner": "FlinkRunner", "job_name": "nq", "job_id": "7", "flink_job_id": "b"})
+    'answered by FlinkRunner: job nq, id 7, in Flink b'
+    """
+    flink = f", in Flink {beam['flink_job_id']}" if "flink_job_id" in beam else ""
+    job_id = f", id {beam['job_id']}" if beam["job_id"] else ""
+    return f"answered by {beam['runner']}: job {beam['job_name']}{job_id}{flink}"
 
 
 def processes_line(instances: int | None, threads: int | None) -> str:

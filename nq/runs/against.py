@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import orjson
@@ -20,13 +20,14 @@ from nq.runs.result import JOB, METRICS, write_metrics
 MICRO_F1 = "micro_f1"
 
 
-def check_other(job: Job) -> None:
+def check_other(job: Job, digests: Mapping[str, str] | None = None) -> None:
     """Checks, before anything is computed, that a job can be compared with the run in a folder.
 
     A run under another profile is not checked, since it has the data of the job.
 
     Args:
         job: whose input files are found.
+        digests: the SHA-256 of its files, where it is known; computed by default.
 
     Raises:
         Error: the folder has no finished run, or is that of the job; or the run answered other
@@ -39,7 +40,9 @@ def check_other(job: Job) -> None:
     folder = other.folder
     if job.output is not None and job.output.resolve() == folder.resolve():
         raise Error(f"{folder} is the run to compare with: give another --output")
-    if [input_files.sha256(path) for path in job.files] != list(other.digests):
+    known = digests or {}
+    found = [known.get(path) or input_files.sha256(path) for path in job.files]
+    if found != list(other.digests):
         raise Error(
             f"{folder} answered other data than {', '.join(map(shown, job.files))}: give the data "
             "of that run, or compare with a run of these"

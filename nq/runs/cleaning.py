@@ -21,6 +21,7 @@ from nq import folders
 from nq.errors import Error
 from nq.files import TEMPORARY, exclusive_lock, lock_holder
 from nq.folders import CONVERSION, KINDS, MARK, RUN, TRAINING, WINDOWS, Kind
+from nq.preprocess.store import UNFINISHED
 from nq.runs.choices import cache_file
 from nq.runs.result import JOB, UNFINISHED_SCORES
 
@@ -151,7 +152,8 @@ def _in_training(folder: Path) -> bool:
 
 
 def _is_left(path: Path) -> bool:
-    return path.parts[0] == UNFINISHED_SCORES or path.suffix == TEMPORARY
+    is_unfinished = path.parts[0] == UNFINISHED_SCORES or path.parts[0].startswith(UNFINISHED)
+    return is_unfinished or path.suffix == TEMPORARY
 
 
 def _is_trained(folder: Path, state: Sequence[Path]) -> bool:

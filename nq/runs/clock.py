@@ -133,13 +133,17 @@ class Clock:
         """When the first part started, in seconds since 1970."""
         return self._earlier.started if self._earlier else self._started
 
+    def peak_memory_bytes(self) -> int:
+        """Returns the largest resident memory so far of this process with its descendants."""
+        return max(self._memory_bytes, tree_memory_bytes(os.getpid()), own_peak_bytes())
+
     def _measured(self, scoring: Scoring) -> Measured:
         cached = (CACHED,) if any(chunk.reused for chunk in scoring.chunks.ready) else ()
         own = Measured(
             self._started,
             _phases(scoring, self.timer.seconds),
             scoring.scorer.counters.warmup_windows,
-            max(self._memory_bytes, tree_memory_bytes(os.getpid()), own_peak_bytes()),
+            self.peak_memory_bytes(),
             machine(),
             reasons=(*cached, *self._reasons),
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,38 @@ from nq.formats import input_files, inputs
 from nq.formats.predictions import byte_span
 from nq.formats.questions import PageFolder
 from nq.records import Annotation, Example, ExampleId, IntArray, Span, YesNo
+
+
+@dataclass(frozen=True, slots=True)
+class Judgment:
+    """A prediction beside the gold of its example: what the metrics need of both.
+
+    Args:
+        example_id: of the example.
+        label: the prediction as the evaluation compares it.
+        gold: the answers of the annotators, ``None`` without annotations.
+        text: exact match and F1, where gold is text.
+        correct: whether the prediction is correct, by the text where gold is text; ``None``
+            without gold.
+    """
+
+    example_id: ExampleId
+    label: labels.Label
+    gold: list[labels.Label] | None
+    text: text_match.TextScore | None
+    correct: bool | None
+
+
+def judge(example: Example, prediction: Mapping[str, Any]) -> Judgment:
+    """Returns a prediction in the official format beside the gold of its example."""
+    label = labels.prediction_label(_scorable(prediction, len(example.tokens)))
+    gold = gold_labels(example) if example.annotations else None
+    text = text_score(example, label)
+    if text is not None:
+        correct: bool | None = text.exact_match
+    else:
+        correct = None if gold is None else _is_correct(gold, label)
+    return Judgment(example.example_id, label, gold, text, correct)
 
 
 class Evaluation:
@@ -35,19 +67,20 @@ class Evaluation:
         Returns:
             Whether it is correct, by the text where gold is text; ``None`` without gold.
         """
-        label = labels.prediction_label(_scorable(prediction, len(example.tokens)))
-        if example.annotations:
-            self._gold[example.example_id] = gold_labels(example)
-            self._predictions[example.example_id] = label
-        text = text_score(example, label)
-        if text is not None:
-            self._texts.append(text)
-            self.text_only += not example.annotations
-            return text.exact_match
-        if not example.annotations:
-            self.without_gold += 1
-            return None
-        return _is_correct(self._gold[example.example_id], label)
+        judgment = judge(example, prediction)
+        self.include(judgment)
+        return judgment.correct
+
+    def include(self, judgment: Judgment) -> None:
+        """Adds a prediction that is beside its gold already."""
+        if judgment.gold is not None:
+            self._gold[judgment.example_id] = judgment.gold
+            self._predictions[judgment.example_id] = judgment.label
+        if judgment.text is not None:
+            self._texts.append(judgment.text)
+            self.text_only += judgment.gold is None
+        else:
+            self.without_gold += judgment.gold is None
 
     @property
     def gold(self) -> nq_eval.Gold:
@@ -182,7 +215,7 @@ def _span(span: Span | None, token_bytes: IntArray | None) -> labels.Span:
     return labels.Span(*byte_span(span, token_bytes), span.start, span.end)
 
 
-def _scorable(prediction: dict[str, Any], n_tokens: int) -> dict[str, Any]:
+def _scorable(prediction: Mapping[str, Any], n_tokens: int) -> dict[str, Any]:
     """Returns a prediction without spans whose end precedes their start.
 
     The rules of the originals give such spans where the candidates are not in page order, and the

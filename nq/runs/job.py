@@ -56,6 +56,12 @@ class Job:
             many as there are cores for; ``None`` to compute in this process.
         threads: threads of each instance, or of this process; by default those for which there are
             cores, or 1 with ``"auto"``.
+        runner: name of a runner of Apache Beam, such as ``"FlinkRunner"``, whose workers answer the
+            questions; ``None`` to answer them without Beam.
+        beam_options: further options of Beam.
+        temp: path or URI of a folder that all workers of the runner see: they write to it, and copy
+            the model from it; by default they write to the folder of the run, and read the model
+            under its path.
 
     Raises:
         ValueError: the profile or a format is unknown, an argument has the wrong type or is out of
@@ -83,6 +89,9 @@ class Job:
     pages: PageFolder | None
     instances: int | None
     threads: int | None
+    runner: str | None
+    beam_options: tuple[str, ...]
+    temp: str | None
 
     def __init__(
         self,
@@ -107,6 +116,9 @@ class Job:
         pages: PageFolder | str | Path | None = None,
         instances: int | str | None = None,
         threads: int | None = None,
+        runner: str | None = None,
+        beam_options: Iterable[str] = (),
+        temp: str | Path | None = None,
     ) -> None:
         own_decision = decision if reader is None else None
         folder, settings = folder_and_settings(model, windows, own_decision)
@@ -129,6 +141,10 @@ class Job:
             check_argument(has_other, "against", other, "a profile or a folder, for max_loss")
         is_valid = instances in (None, AUTO) or is_count(instances)
         check_argument(is_valid, "instances", instances, f"a whole number from 1 on, or {AUTO!r}")
+        if runner is not None:
+            _check_runner(profile, keep_scores, instances, other)
+        for name, value in (("beam_options", beam_options), ("temp", temp)):
+            check_argument(runner is not None or not value, name, value, "none without a runner")
         instances, threads = cores.resolved(instances, threads)
         values: dict[str, Any] = {
             "files": input_files.path_list("files", files),
@@ -151,6 +167,9 @@ class Job:
             "pages": inputs.page_folder(pages),
             "instances": instances,
             "threads": threads,
+            "runner": runner,
+            "beam_options": tuple(beam_options),
+            "temp": None if temp is None else str(temp),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -199,11 +218,19 @@ class Job:
             folders.check_writable(self.output, folders.RUN)
             folders.check(self.output, folders.RUN, self.sources)
 
+    def request(self, file_sha256: Mapping[str, str] | None = None) -> Request:
+        """Returns the preprocessing request for all files.
+
+        Args:
+            file_sha256: the SHA-256 of each file, where it is known.
+        """
+        model, pages = str(self.model), self.pages
+        settings = self.windows, self.limit
+        return Request(self.files, model, *settings, pages=pages, file_sha256=file_sha256 or {})
+
     def requests(self) -> tuple[Request, ...]:
         """Returns the preprocessing requests, one for each chunk of the files."""
-        model, pages = str(self.model), self.pages
-        request = Request(self.files, model, self.windows, self.limit, pages=pages)
-        return chunks(request, self.chunk_bytes)
+        return chunks(self.request(), self.chunk_bytes)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what the predictions depend on, as JSON values with absolute paths."""
@@ -216,7 +243,7 @@ class Job:
             pages["pages"] = shown(str(Path(self.pages.folder).absolute()))
             pages["page_column"] = self.pages.column
         return {
-            "files": [shown(str(Path(path).absolute())) for path in self.files],
+            "files": [shown(_absolute(path)) for path in self.files],
             "model": str(self.model.absolute()),
             "profile": str(self.profile),
             "windows": self.windows.to_dict(),
@@ -245,3 +272,27 @@ class Job:
             settings["pages"] = list_pages(values["pages"], values["page_column"])
         known = {name: value for name, value in values.items() if name != "page_column"}
         return cls(**{**known, **settings})
+
+
+def _check_runner(
+    profile: Profile | str,
+    keep_scores: bool,
+    instances: int | str | None,
+    against: Profile | Path | None,
+) -> None:
+    """Checks that a runner of Beam can do what a job requires.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    for name, value, is_possible, expected in (
+        ("profile", profile, profile != AUTO, "another profile"),
+        ("keep_scores", keep_scores, not keep_scores, "False"),
+        ("instances", instances, instances is None, "None"),
+        ("against", against, not isinstance(against, Profile), "the folder of a finished run"),
+    ):
+        check_argument(is_possible, name, value, f"{expected}, since a runner is given")
+
+
+def _absolute(path: str) -> str:
+    return path if input_files.is_uri(path) else str(Path(path).absolute())

@@ -22,9 +22,10 @@ from nq.evaluation.gate import Gate, question_counts, relative_loss
 from nq.evaluation.nq_eval import Gold
 from nq.formats.streams import shown
 from nq.records import READER_WINDOW, ExampleKey, FloatArray, IntArray
+from nq.runs.answers import PREDICTIONS
 from nq.runs.score_store import ScoreStore
 
-PREDICTIONS, METRICS, JOB, KEPT_SCORES = "predictions.json", "metrics.json", "job.json", "scores"
+METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"
 F1 = ("micro_f1", "long-answer-f1", "short-answer-f1")
 
 

@@ -9,11 +9,15 @@ from collections.abc import Callable, Iterator
 
 TRIALS, LOAD, WAIT, READ = "trials_s", "load_s", "preprocess_wait_s", "read_s"
 PREDICT, POSTPROCESS, SCORE = "predict_s", "postprocess_s", "score_s"
+SUBMIT, PIPELINE, MERGE = "submit_s", "pipeline_s", "merge_s"
 DESCRIPTIONS = {
     TRIALS: "trying profiles",
     LOAD: "loading the model",
     WAIT: "preparing windows",
     PREDICT: "computing windows",
+    SUBMIT: "reading the data, submitting the job",
+    PIPELINE: "answering on workers",
+    MERGE: "merging the answers",
 }
 """What goes on in phases that can take long, for a progress bar."""
 FIRST = {PREDICT: "compiling, computing the first windows"}

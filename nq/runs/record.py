@@ -74,6 +74,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
             "batch_size": job.batch_size,
             "limit": job.limit,
             **_processes(job),
+            **({} if job.runner is None else {tracking.view.RUNNER: job.runner}),
             "model": job.model.name,
             **reader,
             **{f"decision.{k}": v for k, v in decision.items()},
@@ -94,6 +95,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
             tracking.view.MACHINE: result.machine,
             tracking.view.SPEED_COMPARABLE: result.speed_comparable,
             **({"resumed": f"in {result.parts} parts"} if result.resumed else {}),
+            **_job_tags(result),
         }
     )
     first = job.files[0]
@@ -111,6 +113,13 @@ def _processes(job: Job) -> dict[str, int]:
     """Returns the params that tell how many instances and threads there were, where it was told."""
     params = {tracking.view.INSTANCES: job.instances, tracking.view.THREADS: job.threads}
     return {name: number for name, number in params.items() if number is not None}
+
+
+def _job_tags(result: Result) -> dict[str, str]:
+    """Returns the name and the ids of the job of a runner of Beam, as far as there are any."""
+    job = result.beam or {}
+    names = {"job_name": "beam.job_name", "job_id": "beam.job_id", "flink_job_id": "flink.job_id"}
+    return {tag: job[name] for name, tag in names.items() if job.get(name)}
 
 
 def log_model(tracked: tracking.Run, job: Job) -> str | None:
@@ -147,7 +156,8 @@ def _record_report(tracked: tracking.Run, result: Result) -> None:
 
     try:
         remove_report(result.folder)
-        if result.metrics and tracked.available:
+        # With a runner this process would have to read all pages, as nq report does.
+        if result.metrics and tracked.available and result.beam is None:
             page, *parts = write_report(result.folder).paths
             tracked.artifacts([page])
             for folder in parts:
@@ -157,7 +167,7 @@ def _record_report(tracked: tracking.Run, result: Result) -> None:
 
 
 def _metrics(result: Result) -> dict[str, float]:
-    """Returns at most 18 metrics; a comparison adds those of ``record_parity``.
+    """Returns at most 18 metrics; a comparison adds those of ``record_parity``, a runner its own.
 
     They are rounded, since MLflow's tables show all digits; those in ``metrics.json`` are not.
     """
@@ -174,6 +184,7 @@ def _metrics(result: Result) -> dict[str, float]:
         tracking.view.WINDOWS_PER_S: result.windows_per_s,
         tracking.view.PEAK_MB: result.peak_memory_bytes / MIB,
         **({"resumed_windows": resumed} if result.resumed else {}),
+        **{f"beam/{name}": x for name, x in (result.beam or {}).get("metrics", {}).items()},
     }
     return {name: round(value, DIGITS) for name, value in values.items()}
 

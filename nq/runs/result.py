@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ import orjson
 from nq import checksums
 from nq.errors import DamagedError
 from nq.files import atomic_write
-from nq.formats import input_files
+from nq.formats import input_files, outputs
 from nq.formats.streams import shown
-from nq.runs.parity import JOB, KEPT_SCORES, METRICS, PREDICTIONS, Parity
+from nq.runs.answers import PREDICTIONS, Row
+from nq.runs.parity import JOB, KEPT_SCORES, METRICS, Parity
 from nq.runs.score_store import ScoreStore
 
 __all__ = ["JOB", "KEPT_SCORES", "METRICS", "PREDICTIONS", "Result", "Row"]
@@ -55,22 +56,15 @@ def write_metrics(folder: Path, values: Mapping[str, Any]) -> None:
         file.write(orjson.dumps(values, option=orjson.OPT_INDENT_2) + b"\n")
 
 
-@dataclass(frozen=True)
-class Row:
-    """One answer of the table of answers.
+def written_digests(folder: Path, formats: Sequence[str]) -> dict[str, str]:
+    """Returns the digests of the files that a run wrote, by name.
 
     Args:
-        question: the question.
-        answer: the answer in words; empty for no answer.
-        correct: whether it is right; ``None`` without gold.
-        expected: where it is wrong, the right answers in words, that of the most annotators first;
-            empty if it should have been no answer.
+        folder: of the run.
+        formats: names of its output formats.
     """
-
-    question: str
-    answer: str
-    correct: bool | None
-    expected: tuple[str, ...] = ()
+    names = [PREDICTIONS, METRICS, DEAD_LETTERS, *(outputs.FORMATS[name].FILE for name in formats)]
+    return {name: input_files.sha256(folder / name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -118,6 +112,11 @@ class Result:
         threads: of each of them; ``None`` for those that TensorFlow and engines choose.
         model_uri: MLflow's URI of the model that the run has, if it was required.
         not_comparable: why the speed cannot be compared with that of other runs.
+        beam: runner, name and ids of the job, number of workers among which few files were shared,
+            and metrics of the pipeline, where a runner of Beam answered the questions. ``time`` has
+            then the submission, the pipeline and the merging, ``preprocess_s`` the work of all
+            workers, ``windows_per_s`` is the speed of the whole pipeline, and memory that of this
+            machine.
     """
 
     folder: Path
@@ -156,6 +155,7 @@ class Result:
     not_comparable: tuple[str, ...] = ()
     how_to_compare: str | None = None
     model_uri: str | None = None
+    beam: Mapping[str, Any] | None = None
 
     @property
     def resumed(self) -> bool:
@@ -172,8 +172,10 @@ class Result:
         """Returns what ``metrics.json`` contains, as JSON values."""
         hidden = (
             *("folder", "rows", "parity", "how_to_open", "how_to_compare"),
-            *("run_bytes", "windows_bytes", "not_comparable", "model_uri"),
+            *("run_bytes", "windows_bytes", "not_comparable", "model_uri", "beam"),
         )
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
         speed = {"speed_comparable": self.speed_comparable}
-        return {"profile": self.profile, "output": shown(str(self.folder)), **values, **speed}
+        beam = {} if self.beam is None else {"beam": self.beam}
+        output = {"profile": self.profile, "output": shown(str(self.folder))}
+        return {**output, **values, **speed, **beam}

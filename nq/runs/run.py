@@ -6,41 +6,36 @@ import contextlib
 import logging
 import shutil
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from nq import checksums, folders, tracking
 from nq.config import TrackingConfig
 from nq.errors import DamagedError, Error, check_argument
 from nq.evaluation.nq_eval import Gold
 from nq.files import atomic_write
-from nq.formats import input_files, inputs, outputs
-from nq.formats.predictions import encode_prediction, write_predictions
+from nq.formats import input_files, inputs
 from nq.inference.profile import AUTO, Profile
 from nq.model.runtime import import_tensorflow
-from nq.postprocess.decision import RULES, decide
 from nq.preprocess.store import encode_dead_letter
-from nq.records import Annotation, Example, Prediction, YesNo
 from nq.runs import parity, record
 from nq.runs.against import MICRO_F1, check_other, write_parity
+from nq.runs.answers import Answered, AnswerFiles, answer
+from nq.runs.beam_run import BeamRun
 from nq.runs.clock import LOST, Clock, Measured, iso
-from nq.runs.evaluate import Evaluation, accepted_answers
 from nq.runs.job import Job
 from nq.runs.phases import POSTPROCESS, SCORE, TRIALS, OnPhase, no_report
 from nq.runs.result import (
     DEAD_LETTERS,
     JOB,
     KEPT_SCORES,
-    METRICS,
-    PREDICTIONS,
     Result,
-    Row,
     check_finished,
     input_digests,
     write_metrics,
+    written_digests,
 )
 from nq.runs.score_store import clear, copy
 from nq.runs.scoring import (
@@ -55,6 +50,9 @@ from nq.runs.scoring import (
 
 log = logging.getLogger(__name__)
 
+Compute = Callable[[Clock, tracking.Run, RunProgress, int], tuple[Result, Gold]]
+"""Computes a run, given its clock, MLflow run, progress and number of rows of the table."""
+
 
 def run(
     job: Job,
@@ -68,7 +66,7 @@ def run(
     """Answers all questions of a job and writes the answers, their scores and the metrics.
 
     An interrupted run continues where it stopped when an equal job is run again, and then gives
-    the same predictions.
+    the same predictions. One of a runner of Beam begins again.
 
     Args:
         job: what to answer and how.
@@ -88,6 +86,10 @@ def run(
             is missing; or profile and decision rule do not fit together.
     """
     check_argument(isinstance(job, Job), "job", job, "nq.Job(files=[…])")
+    if job.runner is not None:
+        with Clock(on_phase) as clock:
+            beam_run = BeamRun.of(job)
+            return _run_files(beam_run.job, clock, track, progress, table_rows, beam_run.run)
     with Clock(on_phase) as clock, input_files.input_files(job.files) as files:
         job = replace(job, files=tuple(files))
         job.check_output()
@@ -96,7 +98,7 @@ def run(
             job = _with_profile(job, clock, cache)
         check_job(job)
         inputs.mention_unnamed_pages(files, job.pages)
-        return _run_files(job, clock, track, progress, table_rows)
+        return _run_files(job, clock, track, progress, table_rows, partial(_run, job))
 
 
 def _with_profile(job: Job, clock: Clock, cache: bool) -> Job:
@@ -122,11 +124,16 @@ def _held(
 
 
 def _run_files(
-    job: Job, clock: Clock, track: TrackingConfig | None, progress: RunProgress, table_rows: int
+    job: Job,
+    clock: Clock,
+    track: TrackingConfig | None,
+    progress: RunProgress,
+    table_rows: int,
+    compute: Compute,
 ) -> Result:
     """Runs a job whose files are found and whose profile is chosen; see ``run``."""
     with record.tracked_run(job, track) as tracked:
-        result, gold = _run(job, clock, tracked, progress, table_rows)
+        result, gold = compute(clock, tracked, progress, table_rows)
         record.record(tracked, job, result)
         if track is not None and track.log_model:
             result = replace(result, model_uri=record.log_model(tracked, job))
@@ -197,39 +204,9 @@ def run_once(
     return run(job, track=track, progress=progress, on_phase=on_phase).folder
 
 
-class _Answers:
-    """Decides every scored example, and counts and evaluates the predictions.
-
-    Args:
-        job: with the decision and the output formats.
-        scoring: yields the examples with their scores.
-        table_rows: how many rows of the table of answers to keep.
-    """
-
-    def __init__(self, job: Job, scoring: Scoring, table_rows: int) -> None:
-        self.job, self.scoring, self.table_rows = job, scoring, table_rows
-        self.evaluation, self.rows = Evaluation(), list[Row]()
-        self.examples = self.answered = 0
-
-    def write(self, folder: Path) -> None:
-        """Writes the predictions in all formats of the job."""
-        with outputs.open_writer(folder, self.job.formats) as writer:
-            write_predictions(folder / PREDICTIONS, self._encoded(writer))
-
-    def _encoded(self, writer: outputs.Writer) -> Iterator[dict[str, Any]]:
-        with_bytes = RULES[self.job.decision.rule].with_bytes
-        for example, scores in self.scoring:
-            decision = decide(example, scores, self.job.decision)
-            prediction = decision.prediction
-            token_bytes = example.token_bytes if with_bytes else None
-            encoded = encode_prediction(prediction, token_bytes, example.original)
-            correct = self.evaluation.add(example, encoded)
-            writer.write(example, prediction, decision.alternatives)
-            self.examples += 1
-            self.answered += prediction.answered
-            if len(self.rows) < self.table_rows:
-                self.rows.append(table_row(example, prediction, correct))
-            yield encoded
+def _answers(job: Job, scoring: Scoring, table_rows: int) -> Iterator[Answered]:
+    for number, (example, scores) in enumerate(scoring):
+        yield answer(example, scores, job.decision, job.formats, number < table_rows)
 
 
 def _run(
@@ -241,10 +218,10 @@ def _run(
     with open_scoring(plan, clock.timer, progress) as scoring, clock.kept(scoring):
         clock.timer.enter(POSTPROCESS)
         # only now, so that importing MLflow does not delay the loading
-        tracked.open(record.unfinished_file(folder, _description(plan)), clock.started)
+        tracked.open(record.unfinished_file(folder, plan.description), clock.started)
         (folder / JOB).unlink(missing_ok=True)
-        answers = _Answers(job, scoring, table_rows)
-        answers.write(folder)
+        answers = AnswerFiles(job.formats)
+        answers.write(folder, _answers(job, scoring, table_rows))
         clock.timer.enter(SCORE)
         dead_letters = _write_dead_letters(scoring, folder)
         metrics = answers.evaluation.metrics()
@@ -288,7 +265,8 @@ def _run(
         )
         write_metrics(folder, result.to_dict())
         # This file marks the run as finished.
-        checksums.write_json(folder / JOB, _description(plan) | {"files": _digests(plan)})
+        written = written_digests(folder, job.formats)
+        checksums.write_json(folder / JOB, plan.description | {"files": written})
         clear(store.folder)  # not before, so that no interruption loses scores
         prepared = sum(folders.size(chunk.folder, folders.WINDOWS) for chunk in chunks.ready)
     run_bytes = folders.size(folder, folders.RUN)
@@ -322,37 +300,3 @@ def _write_dead_letters(scoring: Scoring, folder: Path) -> int:
         for letter in scoring.duplicates:
             output.write(f"{encode_dead_letter(letter)}\n".encode())
     return int(count)
-
-
-def _description(plan: Plan) -> dict[str, Any]:
-    """Returns the job with the digests of what it read, as ``job.json`` has it."""
-    described = [request.description for request in plan.requests]
-    files = [file for description in described for file in description["inputs"]]
-    return {"job": plan.job.to_dict(), "request": {**described[0], "inputs": files}}
-
-
-def _digests(plan: Plan) -> dict[str, str]:
-    """Returns the digests of the files that the run wrote, by name."""
-    written = [PREDICTIONS, METRICS, DEAD_LETTERS]
-    written += [outputs.FORMATS[name].FILE for name in plan.job.formats]
-    return {name: input_files.sha256(plan.folder / name) for name in written}
-
-
-def table_row(example: Example, prediction: Prediction, correct: bool | None) -> Row:
-    """Returns an answer of the table, with the right answers if it is wrong."""
-    expected = Counter[str]()
-    if correct is False and example.answers is not None:
-        expected.update(example.answers)
-    elif correct is False:
-        expected.update(answer_text(example, answer) for answer in accepted_answers(example))
-    texts = tuple(text for text, _ in expected.most_common())
-    return Row(example.question, answer_text(example, prediction), correct, texts)
-
-
-def answer_text(example: Example, answer: Prediction | Annotation) -> str:
-    """Returns the answer in words: YES or NO, the short answers, the long one, or empty."""
-    if answer.yes_no is not YesNo.NONE:
-        return str(answer.yes_no)
-    if answer.shorts:
-        return "; ".join(example.text(span) for span in answer.shorts)
-    return example.text(answer.long) if answer.long else ""

@@ -175,9 +175,7 @@ class Scoring:
                 seen.add(example.example_id)
                 yield example, rows
                 continue
-            reason = f"example_id {example.example_id} occurs twice; the first record is used"
-            excerpt = example.question[: decoding.EXCERPT_CHARS]
-            self.duplicates.append(DeadLetter(source, reason, excerpt))
+            self.duplicates.append(duplicate(source, example.example_id, example.question))
             self._on_windows(len(rows["window_ids"]))
         if count != chunk.examples:
             raise Error(
@@ -188,6 +186,18 @@ class Scoring:
     def _on_windows(self, windows: int) -> None:
         if not self._is_complete:
             self._progress(windows, self.chunks.total("windows"))
+
+
+def duplicate(source: Source, example_id: ExampleId, question: str) -> DeadLetter:
+    """Returns the dead letter of a record with the id of an earlier one.
+
+    Args:
+        source: of the record.
+        example_id: of both.
+        question: of the record.
+    """
+    reason = f"example_id {example_id} occurs twice; the first record is used"
+    return DeadLetter(source, reason, question[: decoding.EXCERPT_CHARS])
 
 
 def _check_digest(
@@ -241,9 +251,14 @@ class Plan:
     folder: Path
 
     @classmethod
-    def of(cls, job: Job) -> Plan:
-        """Returns the plan of a job; reads the input files and the weights for their digests."""
-        requests = job.requests()
+    def of(cls, job: Job, requests: tuple[Request, ...] | None = None) -> Plan:
+        """Returns the plan of a job; reads the input files and the weights for their digests.
+
+        Args:
+            job: with a chosen profile.
+            requests: by default those of the job.
+        """
+        requests = requests or job.requests()
         rule, decision = RULES[job.decision.rule], job.decision.to_dict()
         scores = {
             "windows": "+".join(request.key for request in requests),
@@ -253,11 +268,19 @@ class Plan:
             "positions": [rule.k, rule.text_only],
             **reader_identity(job),
             **({} if job.threads is None else {"threads": job.threads}),
+            **({} if job.runner is None else {"runner": job.runner}),
             **({"decision": decision} if job.optimizations.needs_margin else {}),
         }
         text = orjson.dumps([scores, decision], option=orjson.OPT_SORT_KEYS)
         name = f"{job.profile}-{hashlib.sha256(text).hexdigest()[:10]}"
         return cls(job, requests, scores, job.output or job.root / name)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The job with the digests of what it reads, as ``job.json`` has it."""
+        described = [request.description for request in self.requests]
+        files = [file for description in described for file in description["inputs"]]
+        return {"job": self.job.to_dict(), "request": {**described[0], "inputs": files}}
 
 
 @contextlib.contextmanager
@@ -317,11 +340,22 @@ def check_job(job: Job) -> None:
         Error: a profile and the decision rule do not fit together, or a package that a profile
             needs is not installed.
     """
-    others = [job.against] if isinstance(job.against, Profile) else []
-    for profile in (job.optimizations, *others):
-        check_rule(job.decision.rule, profile.needs_margin)
+    for profile in check_rules(job):
         profile.require()
     check_models(job)
+
+
+def check_rules(job: Job) -> list[Profile]:
+    """Checks that the decision rule has what the profiles of a job need; returns the profiles.
+
+    Raises:
+        Error: a profile and the decision rule do not fit together.
+    """
+    others = [job.against] if isinstance(job.against, Profile) else []
+    profiles = [job.optimizations, *others]
+    for profile in profiles:
+        check_rule(job.decision.rule, profile.needs_margin)
+    return profiles
 
 
 def check_models(job: Job) -> None:
@@ -333,6 +367,16 @@ def check_models(job: Job) -> None:
     """
     inputs.check_files(job.files)
     inputs.check_records(job.files, job.limit, job.pages)
+    check_model_folders(job)
+
+
+def check_model_folders(job: Job) -> None:
+    """Checks the models of a job.
+
+    Raises:
+        ValueError, FileNotFoundError: a model is of no use.
+        Error: the decision rule ranks no blocks for a reader.
+    """
     checkpoint.check(job.model, job.windows)
     if job.reader_model is not None:
         check_reader_rule(job.decision.rule)

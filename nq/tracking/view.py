@@ -16,7 +16,7 @@ TOTAL_S, WINDOWS_PER_S = "time/total_s", "time/windows_per_s"
 MICRO_F1, CHANGED = "quality/micro_f1", "parity/changed_answers"
 PEAK_MB = "memory/peak_mb"
 SPEED_COMPARABLE, MACHINE = "speed_comparable", "machine"
-INSTANCES, THREADS = "instances", "threads"
+INSTANCES, THREADS, RUNNER = "instances", "threads", "runner"
 
 WIDTH, WIDE = 105, 220
 """Pixels of a column with figures, and of the profile's."""

@@ -42,7 +42,8 @@ def no_alternatives(limit: int) -> None:
 def write(folder: Path, predictions: list[Prediction], with_bytes: bool = False) -> None:
     with outputs.open_writer(folder, tuple(outputs.FORMATS)) as writer:
         for prediction in predictions:
-            writer.write(page(prediction, with_bytes), prediction, no_alternatives)
+            answer = page(prediction, with_bytes), prediction, no_alternatives
+            writer.write(outputs.encode(tuple(outputs.FORMATS), *answer))
 
 
 def parse_spans(text: str) -> tuple[Span, ...]:
@@ -90,7 +91,8 @@ def test_kaggle_rows_have_the_layout_of_the_sample_submission(tmp_path: Path) ->
     ]
     with outputs.open_writer(tmp_path, ["kaggle"]) as writer:
         for prediction in answers:
-            writer.write(page(prediction), prediction, no_alternatives)
+            answer = page(prediction), prediction, no_alternatives
+            writer.write(outputs.encode(["kaggle"], *answer))
     assert (tmp_path / kaggle.FILE).read_text(encoding="utf-8").split("\n") == [
         "example_id,PredictionString",
         *("-5_long,105:200", "-5_short,YES", "7_long,", "7_short,", "8_long,6:18", "8_short,6:8"),
@@ -209,8 +211,10 @@ def test_an_interruption_leaves_the_former_files(tmp_path: Path) -> None:
         pytest.raises(KeyboardInterrupt),
         outputs.open_writer(tmp_path, tuple(outputs.FORMATS)) as writer,
     ):
-        writer.write(page(Prediction(3)), Prediction(3), no_alternatives)
-        writer.write(page(Prediction(2)), Prediction(2), interrupt)
+        names = tuple(outputs.FORMATS)
+        answer = page(Prediction(3)), Prediction(3)
+        writer.write(outputs.encode(names, *answer, no_alternatives))
+        writer.write(outputs.encode(names, *answer, interrupt))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -220,7 +224,8 @@ def test_files_of_formats_that_are_not_requested_are_removed(tmp_path: Path) -> 
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["kaggle.csv"]
     with outputs.open_writer(tmp_path, []) as writer:
-        writer.write(page(Prediction(1)), Prediction(1), no_alternatives)
+        answer = page(Prediction(1)), Prediction(1), no_alternatives
+        writer.write(outputs.encode([], *answer))
     assert not list(tmp_path.iterdir())
 
 
@@ -233,7 +238,8 @@ def test_alternatives_are_computed_only_if_a_format_needs_them(
 ) -> None:
     requested: list[int] = []
     with outputs.open_writer(tmp_path, formats) as writer:
-        writer.write(page(Prediction(1)), Prediction(1), requested.append)
+        answer = page(Prediction(1)), Prediction(1), requested.append
+        writer.write(outputs.encode(formats, *answer))
     assert requested == limits
 
 

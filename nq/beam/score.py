@@ -1,0 +1,182 @@
+"""Windows -> scores as a Beam transform: ``RunInference`` with a handler around our scorers.
+
+A process loads a model once, however many threads it has; these score one after the other, since a
+scorer is not for several threads and uses all cores itself. Examples are scored in parts with as
+many windows as in a local run, so that equal parts give equal bits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.ml.inference.base import ModelHandler, RunInference
+from apache_beam.utils.windowed_value import WindowedValue
+
+from nq.beam.elements import Scored, Windowed, Work
+from nq.beam.staging import local_folder
+from nq.config import DecisionConfig, WindowConfig
+from nq.inference.profile import DEFAULT_PROFILE, Profile
+from nq.inference.scorer import Counters, Part, Scorer, concatenate, split_examples
+from nq.inference.spec import ScorerSpec
+from nq.model.folder import folder_and_settings
+from nq.model.runtime import import_tensorflow
+from nq.records import READER_WINDOW, RESCORED, Columns
+
+NAMESPACE = "nq"
+DEFAULT_BATCH_SIZE = 16
+
+
+class ScoreWindows(beam.PTransform):  # type: ignore[misc]
+    """Scores the windows of examples, as ``MakeWindows(…, output="examples")`` yields them.
+
+    Each element of the result is an example with its scores (``nq.beam.elements.Scored``). The
+    metrics of ``RunInference`` are in the namespace ``nq``; one of its batches is a part, that is
+    examples with at least 16 batches of windows together.
+
+    Args:
+        model: folder or name of a model, which every worker finds under the same path; or the
+            description of a scorer.
+        profile: optimizations.
+        batch_size: windows in a batch.
+        windows, decision: by default the settings of the model folder.
+        staged: path or URI of the staged copy (``nq.beam.staging``) of each model folder that the
+            workers do not find under its path.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | ScorerSpec | None = None,
+        profile: Profile | str = DEFAULT_PROFILE,
+        batch_size: int = DEFAULT_BATCH_SIZE,
+        windows: WindowConfig | None = None,
+        decision: DecisionConfig | None = None,
+        staged: Mapping[Path, str] | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(model, ScorerSpec):
+            folder, own = folder_and_settings(model, windows, decision)
+            settings = own.windows, own.decision, batch_size, Profile.of(profile)
+            model = ScorerSpec(folder.absolute(), *settings)
+        self.spec, self.staged = model, dict(staged or {})
+
+    def expand(self, windows: Any) -> Any:
+        return (
+            windows
+            | "Parts" >> beam.ParDo(_MakeParts(self.spec.part_windows))
+            | "Score" >> RunInference(_Handler(self.spec, self.staged))
+        )
+
+
+class _MakeParts(beam.DoFn):  # type: ignore[misc]
+    """Collects examples until they have enough windows, as ``nq.inference.scorer.parts`` does.
+
+    Beam's ``BatchElements`` ends a batch before the element that would exceed its size.
+    """
+
+    def __init__(self, enough: int) -> None:
+        self.enough = enough
+
+    def start_bundle(self) -> None:
+        self.parts: dict[Any, list[Windowed]] = {}
+
+    def process(
+        self, element: Windowed, window: Any = beam.DoFn.WindowParam
+    ) -> Iterator[list[Windowed]]:
+        part = self.parts.setdefault(window, [])
+        part.append(element)
+        if sum(map(len, part)) >= self.enough:
+            yield self.parts.pop(window)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        for window, part in self.parts.items():
+            yield WindowedValue(part, window.max_timestamp(), (window,))
+
+
+class _Loaded:
+    """A scorer, and the lock of the thread that uses it."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer, self.lock = scorer, threading.Lock()
+
+
+class _Handler(ModelHandler[Sequence[Windowed], Scored, _Loaded]):  # type: ignore[misc]
+    """Loads a scorer in a worker process, and scores parts.
+
+    Args:
+        spec, staged: see ``ScoreWindows``.
+    """
+
+    def __init__(self, spec: ScorerSpec, staged: Mapping[Path, str]) -> None:
+        super().__init__()
+        self.spec, self.staged = spec, staged
+
+    def load_model(self) -> _Loaded:
+        import_tensorflow(self.spec.threads)
+        reader = self.spec.reader
+        if reader is not None:
+            reader = replace(reader, folder=self._folder(reader.folder))
+        folder = self._folder(self.spec.folder)
+        return _Loaded(replace(self.spec, folder=folder, reader=reader).scorer())
+
+    def _folder(self, folder: Path) -> Path:
+        return local_folder(self.staged.get(folder, str(folder)))
+
+    def run_inference(
+        self, batch: Sequence[Windowed], model: _Loaded, inference_args: Any = None
+    ) -> list[Scored]:
+        with model.lock:
+            return list(score_part(batch, model.scorer))
+
+    def should_skip_batching(self) -> bool:
+        return True
+
+    def get_num_bytes(self, batch: Sequence[Windowed]) -> int:
+        return sum(column.nbytes for one in batch for column in one.rows.values())
+
+    def get_metrics_namespace(self) -> str:
+        return NAMESPACE
+
+
+def score_part(batch: Sequence[Windowed], scorer: Scorer) -> Iterator[Scored]:
+    """Yields the examples of a part with their scores.
+
+    Args:
+        batch: the examples.
+        scorer: computes the scores of all their windows in one call.
+    """
+    before, started = replace(scorer.counters), time.perf_counter()
+    part = Part([one.example for one in batch], concatenate([one.rows for one in batch]))
+    columns = scorer.scores(part.rows, part.examples)
+    done: Counters | None = scorer.counters - before
+    seconds = time.perf_counter() - started
+    tables = split_examples(part.rows, columns)
+    scored = zip(batch, part.scored(columns), tables, strict=True)
+    for one, (example, scores), table in scored:
+        work = Work(
+            len(one),
+            one.unread_blocks,
+            one.seconds,
+            scorer.device,
+            scorer.precision,
+            **_extras(table),
+            part=done,
+            part_s=seconds,
+        )
+        yield Scored(one.source, example, scores, work)
+        done, seconds = None, 0.0
+
+
+def _extras(table: Columns) -> dict[str, Any]:
+    """Returns what a cascade and a rescoring did for one example."""
+    is_reader = table.get(READER_WINDOW)
+    rescored = table.get(RESCORED)
+    return {
+        "reader_windows": 0 if is_reader is None else int((is_reader >= 0).sum()),
+        "rescored": rescored is not None and bool(rescored[0]),
+    }

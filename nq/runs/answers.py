@@ -1,0 +1,145 @@
+"""The answers to examples, and the files of all answers of a run.
+
+A local run decides its examples itself; with a runner of Beam the workers do, and another process
+writes the files. Both use the functions here, so that the files are the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nq.config import DecisionConfig
+from nq.formats import outputs
+from nq.formats.predictions import encode_prediction, write_predictions
+from nq.postprocess.decision import RULES, decide
+from nq.records import Annotation, Example, Prediction, Scores, YesNo
+from nq.runs.evaluate import Evaluation, Judgment, accepted_answers, judge
+
+PREDICTIONS = "predictions.json"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One answer of the table of answers.
+
+    Args:
+        question: the question.
+        answer: the answer in words; empty for no answer.
+        correct: whether it is right; ``None`` without gold.
+        expected: where it is wrong, the right answers in words, that of the most annotators first;
+            empty if it should have been no answer.
+    """
+
+    question: str
+    answer: str
+    correct: bool | None
+    expected: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The answer to one example: what is kept of it once its page is gone.
+
+    Args:
+        prediction: in the official format.
+        is_null: whether it is no answer.
+        outputs: the prediction in other formats, by name.
+        judgment: the prediction beside the gold of the example.
+        row: of the table of answers, if it was required.
+    """
+
+    prediction: Mapping[str, Any]
+    is_null: bool
+    outputs: Mapping[str, bytes]
+    judgment: Judgment
+    row: Row | None = None
+
+
+def answer(
+    example: Example,
+    scores: Scores,
+    config: DecisionConfig,
+    formats: Sequence[str] = (),
+    with_row: bool = False,
+) -> Answered:
+    """Returns the answer to an example.
+
+    Args:
+        example: question, page and gold.
+        scores: of all its windows.
+        config: how scores become answers.
+        formats: names of output formats besides the official one.
+        with_row: whether the answer is in the table of answers.
+    """
+    decision = decide(example, scores, config)
+    prediction = decision.prediction
+    token_bytes = example.token_bytes if RULES[config.rule].with_bytes else None
+    encoded = encode_prediction(prediction, token_bytes, example.original)
+    judgment = judge(example, encoded)
+    return Answered(
+        encoded,
+        not prediction.answered,
+        outputs.encode(formats, example, prediction, decision.alternatives),
+        judgment,
+        table_row(example, prediction, judgment.correct) if with_row else None,
+    )
+
+
+class AnswerFiles:
+    """Writes the answers of a run, and counts and evaluates them.
+
+    Args:
+        formats: names of the output formats besides the official one.
+
+    Attributes:
+        evaluation: of the answers.
+        rows: of the table of answers.
+        examples: number of answers.
+        answered: answers that are not null.
+    """
+
+    def __init__(self, formats: Sequence[str]) -> None:
+        self.evaluation, self.rows = Evaluation(), list[Row]()
+        self.examples = self.answered = 0
+        self._formats = formats
+
+    def write(self, folder: Path, answers: Iterable[Answered]) -> None:
+        """Writes the answers, in their order, in all formats of the run."""
+        with outputs.open_writer(folder, self._formats) as writer:
+            write_predictions(folder / PREDICTIONS, self._encoded(answers, writer))
+
+    def _encoded(
+        self, answers: Iterable[Answered], writer: outputs.Writer
+    ) -> Iterator[Mapping[str, Any]]:
+        for one in answers:
+            self.evaluation.include(one.judgment)
+            writer.write(one.outputs)
+            self.examples += 1
+            self.answered += not one.is_null
+            if one.row is not None:
+                self.rows.append(one.row)
+            yield one.prediction
+
+
+def table_row(example: Example, prediction: Prediction, correct: bool | None) -> Row:
+    """Returns an answer of the table, with the right answers if it is wrong."""
+    expected = Counter[str]()
+    if correct is False and example.answers is not None:
+        expected.update(example.answers)
+    elif correct is False:
+        expected.update(answer_text(example, answer) for answer in accepted_answers(example))
+    texts = tuple(text for text, _ in expected.most_common())
+    return Row(example.question, answer_text(example, prediction), correct, texts)
+
+
+def answer_text(example: Example, answer: Prediction | Annotation) -> str:
+    """Returns the answer in words: YES or NO, the short answers, the long one, or empty."""
+    if answer.yes_no is not YesNo.NONE:
+        return str(answer.yes_no)
+    if answer.shorts:
+        return "; ".join(example.text(span) for span in answer.shorts)
+    return example.text(answer.long) if answer.long else ""
