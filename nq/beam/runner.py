@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from nq.errors import Error
+from nq.extras import requirement
 from nq.preprocess import python_path
 
 
@@ -42,11 +43,13 @@ def _own_logging() -> Iterator[None]:
 
 with _own_logging():
     import apache_beam as beam
+    import grpc
     from apache_beam.options.pipeline_options import (
         DirectOptions,
         FlinkRunnerOptions,
         GoogleCloudOptions,
         PipelineOptions,
+        PortableOptions,
         StandardOptions,
     )
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -66,6 +69,22 @@ WORKER_THREAD = "run_worker"  # the name of Beam's thread that waits for a worke
 WORKER_THREADS = (WORKER_THREAD, "beam_control_read", "read_grpc_client_inputs")
 THREADS_TIMEOUT_S = 2.0
 _STEP = re.compile(r" \[while running '([^'/]*?)(?:-ptransform-\d+)?(?:/[^']*)?'\]")
+_TRACEBACK = "Traceback (most recent call last):"
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?::|$)")
+_CANCELLED = re.compile(r"Pipeline (\S+) failed in state CANCELLED")
+_FAILED = re.compile(r"^Pipeline \S+ failed in state \w+: ")
+_ADVICE = (
+    (
+        re.compile("No module named 'nq\\b"),
+        ": a worker has no nq, or another version: there, pip install "
+        f"'{requirement('beam', 'cpu')}'",
+    ),
+    (
+        re.compile("^FileNotFoundError"),
+        ": a worker does not see it; give paths that all workers see, and --temp to copy the model",
+    ),
+)
+"""What to do about errors that only workers have."""
 _CLASS = re.compile(
     r"^(?:RuntimeError: )?(?:nq\.errors\.Error: )?(?:(?:[a-z]\w*\.)+(?=[A-Z]\w*Error:))?"
 )
@@ -162,7 +181,7 @@ def execute(
     except Exception as error:
         if _was_interrupted(error):
             raise KeyboardInterrupt from error
-        raise Error(failure(str(error))) from error
+        raise Error(_explained(error, parsed)) from error
     job_id = getattr(result, "_job_id", None)
     return Finished(
         runner,
@@ -280,22 +299,51 @@ def _end_workers(part: Path) -> None:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Hides Beam's log except when debugging; its failures are raised anyway."""
-    logger = logging.getLogger("apache_beam")
+    logger, root = logging.getLogger("apache_beam"), logging.getLogger()
     before = logger.level
     if not log.isEnabledFor(logging.DEBUG):
         logger.setLevel(logging.CRITICAL + 1)
+        root.addFilter(_is_not_of_beam)
     try:
         yield
     finally:
         logger.setLevel(before)
+        root.removeFilter(_is_not_of_beam)
+
+
+def _is_not_of_beam(record: logging.LogRecord) -> bool:
+    """Returns whether a record of the root logger is not of Beam, which repeats errors there."""
+    return "apache_beam" not in record.pathname
+
+
+def _explained(error: Exception, options: PipelineOptions) -> str:
+    """Returns why a pipeline failed, in one line."""
+    portable = options.view_as(PortableOptions)
+    if isinstance(error, grpc.FutureTimeoutError):
+        return (
+            f"the job server at {portable.job_endpoint} does not answer within "
+            f"{portable.job_server_timeout} s: start it, or give another --job_endpoint"
+        )
+    if isinstance(error, grpc.RpcError):
+        return f"the job server failed: {error.details() if hasattr(error, 'details') else error}"
+    cause = failure(str(error))
+    if options.view_as(StandardOptions).runner in LOCAL_RUNNERS:
+        return cause
+    return cause + next((advice for pattern, advice in _ADVICE if pattern.search(cause)), "")
 
 
 def failure(text: str) -> str:
-    """Returns the cause in an error message of Beam, which may hold another process's traceback.
+    """Returns the cause in an error message of Beam, which may hold other processes' tracebacks.
 
     >>> failure("OSError: [Errno 28] No space left on device [while running 'Write/Write/Close']")
     'OSError: [Errno 28] No space left on device (in step Write)'
     """
-    if "Traceback (most recent call last)" in text:
-        text = text.strip().splitlines()[-1]
-    return _CLASS.sub("", _STEP.sub(r" (in step \1)", text))
+    if cancelled := _CANCELLED.match(text):
+        return f"the job {cancelled[1]} was cancelled: the same command starts it again"
+    *_, last = text.split(_TRACEBACK)
+    step = _STEP.search(text)
+    if last != text:
+        lines = [line for line in last.splitlines() if line.strip()]
+        text = next(filter(_EXCEPTION.match, lines), lines[-1] if lines else text)
+    cause = _CLASS.sub("", _STEP.sub("", _FAILED.sub("", text).strip()))
+    return f"{cause}{f' (in step {step[1]})' if step else ''}"
