@@ -72,6 +72,8 @@ def _copy(model: str) -> Path:
     folder = Path(tempfile.mkdtemp(prefix=COPY_PREFIX))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name, digest in digests.items():
+        if Path(name).name != name:
+            raise DamagedError(f"{join(model, MANIFEST)} names {name!r}: expected names of files")
         copy_file(join(model, name), str(folder / name))
         if sha256(folder / name) != digest:
             raise DamagedError(

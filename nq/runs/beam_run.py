@@ -291,13 +291,18 @@ class _Totals:
     devices: set[str] = field(default_factory=set)
     precisions: set[str] = field(default_factory=set)
 
-    def add(self, work: Work) -> None:
-        """Adds what was done for one example."""
+    def add(self, work: Work, is_answered: bool) -> None:
+        """Adds what was done for one example.
+
+        Args:
+            work: what it was.
+            is_answered: whether the example is among the answers; a repeated record is not.
+        """
         self.windows += work.windows
         self.unread_blocks += work.unread_blocks
         self.truncated_pages += work.unread_blocks > 0
-        self.reader_windows += work.reader_windows
-        self.rescored += work.rescored
+        self.reader_windows += work.reader_windows * is_answered
+        self.rescored += work.rescored * is_answered
         self.prepare_s += work.prepare_s
         self.devices.add(work.device)
         self.precisions.add(work.precision)
@@ -338,8 +343,8 @@ class _Merge:
             if isinstance(item, DeadLetter):
                 self._write(item, output)
                 continue
-            self.totals.add(item.work)
             key = item.answered.judgment.example_id
+            self.totals.add(item.work, key not in seen)
             if key in seen:
                 duplicates.append(duplicate(item.source, key, item.question))
                 continue

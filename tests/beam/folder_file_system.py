@@ -1,0 +1,89 @@
+"""A file system of Beam under a scheme of its own, whose files are in folders of this machine."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from typing import Any
+
+from apache_beam.io.filesystem import FileMetadata, FileSystem
+from apache_beam.io.localfilesystem import LocalFileSystem
+
+SCHEME = "folder"
+PREFIX = f"{SCHEME}://"
+PLUGIN = "tests.beam.folder_file_system.FolderFileSystem"
+
+
+def uri(path: object) -> str:
+    """Returns the URI of a path from the root."""
+    return f"{PREFIX}{path}"
+
+
+def plain(path: str) -> str:
+    """Returns the path of a URI."""
+    assert path.startswith(PREFIX), f"{path} reached the file system without its scheme"
+    return path.removeprefix(PREFIX)
+
+
+class FolderFileSystem(FileSystem):  # type: ignore[misc]
+    """``folder:///tmp/a`` is the file ``/tmp/a``."""
+
+    def __init__(self, pipeline_options: Any) -> None:
+        super().__init__(pipeline_options)
+        self.local = LocalFileSystem(pipeline_options)
+
+    @classmethod
+    def scheme(cls) -> str:
+        return SCHEME
+
+    def join(self, basepath: str, *paths: str) -> str:
+        return uri(posixpath.join(plain(basepath), *paths))
+
+    def split(self, path: str) -> tuple[str, str]:
+        head, tail = posixpath.split(plain(path))
+        return uri(head), tail
+
+    def mkdirs(self, path: str) -> None:
+        self.local.mkdirs(plain(path))
+
+    def has_dirs(self) -> bool:
+        return True
+
+    def _url_dirname(self, url_or_path: str) -> str:
+        return uri(posixpath.dirname(plain(url_or_path)))
+
+    def _list(self, dir_or_prefix: str) -> Iterator[FileMetadata]:
+        for one in self.local._list(plain(dir_or_prefix)):
+            yield FileMetadata(uri(one.path), one.size_in_bytes, one.last_updated_in_seconds)
+
+    def create(self, path: str, *others: Any, **named: Any) -> Any:
+        return self.local.create(plain(path), *others, **named)
+
+    def open(self, path: str, *others: Any, **named: Any) -> Any:
+        return self.local.open(plain(path), *others, **named)
+
+    def copy(self, source_file_names: list[str], destination_file_names: list[str]) -> None:
+        self.local.copy(*(list(map(plain, n)) for n in (source_file_names, destination_file_names)))
+
+    def rename(self, source_file_names: list[str], destination_file_names: list[str]) -> None:
+        names = source_file_names, destination_file_names
+        self.local.rename(*(list(map(plain, one)) for one in names))
+
+    def exists(self, path: str) -> bool:
+        return bool(self.local.exists(plain(path)))
+
+    def size(self, path: str) -> int:
+        return int(self.local.size(plain(path)))
+
+    def last_updated(self, path: str) -> float:
+        return float(self.local.last_updated(plain(path)))
+
+    def checksum(self, path: str) -> str:
+        return str(self.local.checksum(plain(path)))
+
+    def metadata(self, path: str) -> FileMetadata:
+        one = self.local.metadata(plain(path))
+        return FileMetadata(uri(one.path), one.size_in_bytes, one.last_updated_in_seconds)
+
+    def delete(self, paths: list[str]) -> None:
+        self.local.delete(list(map(plain, paths)))

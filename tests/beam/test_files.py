@@ -1,0 +1,116 @@
+"""Tests files with a URI, in a file system of Beam."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from nq.beam import files
+from nq.beam.staging import MANIFEST, local_folder, stage_model
+from nq.errors import DamagedError, Error
+from nq.formats import decoding, input_files
+from nq.model.folder import weights_digest
+from nq.records import DeadLetter
+from tests.beam.folder_file_system import uri
+from tests.nq_records import simplified, to_line, write_lines
+
+LINES = [simplified(1), b"bad", simplified(2), simplified(3)]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    write_lines(tmp_path / "data" / "a.jsonl", LINES)
+    write_lines(tmp_path / "data" / "b.jsonl", [simplified(9)])
+    (tmp_path / "data" / "notes.txt").write_text("no data")
+    return tmp_path / "data"
+
+
+def test_files_are_found_by_patterns(data: Path) -> None:
+    a, b = (uri(data / name) for name in ("a.jsonl", "b.jsonl"))
+    assert files.find_files([uri(data / "*.jsonl")]) == [a, b]
+    assert files.find_files([f"{uri(data)}/"]) == [a, b]
+    assert files.find_files([b, a, b, str(data / "a.jsonl")]) == [b, a, str(data / "a.jsonl")]
+    with pytest.raises(FileNotFoundError, match=r"no file matches folder://.*\.csv"):
+        files.find_files([uri(data / "*.csv")])
+    with pytest.raises(ValueError, match="s3"):
+        files.find_files(["other-s3://bucket/dev.jsonl"])
+
+
+@pytest.mark.parametrize("share", [(0, 1), (1, 2)])
+def test_records_are_those_of_the_file(data: Path, share: tuple[int, int]) -> None:
+    path = str(data / "a.jsonl")
+    expected = list(decoding.read_records(path, 3, share, limit=3))
+    found = list(files.read_records(uri(path), 3, share, 3))
+    assert [source.path for source, _ in found] == [uri(path)] * len(found)
+    assert [(s.line, getattr(r, "example_id", 0)) for s, r in found] == [
+        (s.line, getattr(r, "example_id", 0)) for s, r in expected
+    ]
+    letters = [r.reason for _, r in found if isinstance(r, DeadLetter)]
+    assert letters == [r.reason for _, r in expected if isinstance(r, DeadLetter)]
+    assert files.count_records(uri(path), 3) == 3
+
+
+def test_a_compressed_file_is_copied_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(to_line(simplified(5))))
+    with files.local_copy(uri(path)) as copy:
+        assert Path(copy).name == path.name
+        assert Path(copy).read_bytes() == path.read_bytes()
+    assert not Path(copy).exists()
+    (found,) = files.read_records(uri(path))
+    assert getattr(found[1], "example_id", None) == 5
+
+
+def test_the_check_of_files(data: Path) -> None:
+    path = data / "a.jsonl"
+    assert files.check([uri(path)]) == {uri(path): input_files.sha256(path)}
+    write_lines(path, [b"bad", b"worse"])
+    with pytest.raises(
+        Error, match=r"all 2 records are bad; the first: folder://.*a.jsonl, line 1"
+    ):
+        files.check([uri(path)])
+    path.write_bytes(b"%PDF-1.7\n")
+    with pytest.raises(ValueError, match=r"^folder://.*a.jsonl is a PDF document"):
+        files.check([uri(path)])
+
+
+def test_a_file_that_changes_is_noticed(data: Path) -> None:
+    path = data / "a.jsonl"
+    statuses = {uri(path): files.status(uri(path))}
+    files.check_unchanged(statuses)
+    write_lines(path, LINES * 2)
+    with pytest.raises(Error, match="has changed since this command began to read it"):
+        files.check_unchanged(statuses)
+
+
+def test_a_new_folder_is_removed_with_its_files(tmp_path: Path) -> None:
+    with files.new_folder(uri(tmp_path), "nq-1") as folder:
+        with files.create_file(files.join(folder, "a", "b")) as file:
+            file.write(b"x")
+        assert files.match_files(files.join(folder, "a", "*")) == [uri(tmp_path / "nq-1/a/b")]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_staged_model_is_the_model(tiny_model: Path, tmp_path: Path) -> None:
+    for parent in (str(tmp_path / "path"), uri(tmp_path / "uri")):
+        staged = stage_model(tiny_model, parent)
+        copy = local_folder(staged)
+        assert weights_digest(copy) == weights_digest(tiny_model)
+        assert {path.name for path in copy.iterdir()} - {MANIFEST} == {
+            path.name for path in tiny_model.iterdir()
+        }
+        assert local_folder(staged) == copy
+
+
+def test_a_damaged_copy_of_a_model_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    staged = stage_model(tiny_model, uri(tmp_path))
+    folder = Path(staged.removeprefix("folder://"))
+    (folder / "vocab.txt").write_text("other")
+    with pytest.raises(DamagedError, match=r"its SHA-256 is not the one in manifest\.json"):
+        local_folder(staged)
+    (folder / MANIFEST).write_text('{"../vocab.txt": ""}')
+    with pytest.raises(DamagedError, match=r"names '\.\./vocab.txt': expected names of files"):
+        local_folder(staged)

@@ -1,0 +1,84 @@
+"""Tests that the records of workers come in the order of the input, whatever files they are in."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.beam.merge import check_shards, encode, merged, sorted_runs
+from nq.errors import DamagedError
+from nq.formats.tfrecord_file import write_records
+from nq.records import ExampleKey, Source
+
+keys = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 40)), unique=True, max_size=40)
+
+
+def data(key: ExampleKey) -> bytes:
+    return f"{key[0]}/{key[1]}".encode() * (key[1] % 3)
+
+
+def write(path: Path, keys: list[ExampleKey]) -> Path:
+    write_records(
+        path, [encode(Source(file, "a", line), data((file, line))) for file, line in keys]
+    )
+    return path
+
+
+@given(keys, st.data())
+def test_records_come_in_order_from_files_in_any_order(
+    keys: list[ExampleKey], draw: st.DataObject
+) -> None:
+    shards = draw.draw(st.lists(st.integers(0, 4), min_size=len(keys), max_size=len(keys)))
+    with tempfile.TemporaryDirectory() as name:
+        paths = [
+            write(
+                Path(name, f"{shard}"), [k for k, s in zip(keys, shards, strict=True) if s == shard]
+            )
+            for shard in range(5)
+        ]
+        assert list(merged(paths)) == [(key, data(key)) for key in sorted(keys)]
+
+
+@given(keys)
+def test_runs_are_as_long_as_they_can_be(keys: list[ExampleKey]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        runs = sorted_runs(write(Path(name, "shard"), keys))
+    breaks = sum(after <= before for before, after in itertools.pairwise(keys))
+    assert len(runs) == breaks + bool(keys)
+    assert sum(run.length for run in runs) == len(keys)
+
+
+def test_few_files_are_open_at_a_time(tmp_path: Path) -> None:
+    """Shares of an input file that one worker read after the other are not open together."""
+    paths = [write(tmp_path / str(n), [(n, line) for line in range(1, 50)]) for n in range(50)]
+    records = merged(paths)
+    for _ in range(60):
+        next(records)
+    descriptors = [path.resolve() for path in Path("/proc/self/fd").iterdir()]
+    assert sum(path.parent == tmp_path for path in descriptors) == 1
+
+
+def test_a_record_that_is_there_twice_is_an_error(tmp_path: Path) -> None:
+    paths = [write(tmp_path / name, [(0, 1), (0, 2)]) for name in "ab"]
+    with pytest.raises(DamagedError, match="has line 1 of input file 0 a second time"):
+        list(merged(paths))
+
+
+def test_damage_is_found(tmp_path: Path) -> None:
+    path = write(tmp_path / "shard", [(0, 1), (0, 2)])
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DamagedError, match="is cut off or damaged"):
+        list(merged([path]))
+
+
+def test_all_files_of_a_sink_must_be_there() -> None:
+    names = [f"answers-0000{n}-of-00003" for n in range(3)]
+    check_shards(names)
+    for missing in (names[:2], names[1:], [], [*names[:2], "answers-00002-of-00004"]):
+        with pytest.raises(DamagedError, match="files of the workers are missing"):
+            check_shards(missing)

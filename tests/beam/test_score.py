@@ -1,0 +1,169 @@
+"""Tests scores and decisions in pipelines, against the run without Beam."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing.util import assert_that, equal_to
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.beam import Decide, MakeWindows, ReadQuestions, ScoreWindows
+from nq.beam.elements import Decided, Windowed
+from nq.beam.records import decode, encode_dead_letter, encode_decided
+from nq.beam.score import _MakeParts
+from nq.config import WindowConfig
+from nq.inference.profile import Profile
+from nq.inference.scorer import parts
+from nq.inference.spec import ScorerSpec
+from nq.model.cascade import reader_model
+from nq.model.folder import ModelSettings, load_settings
+from nq.records import DeadLetter, Example, Source
+from nq.runs.job import Job
+from nq.runs.result import PREDICTIONS
+from nq.runs.run import run
+from tests.nq_records import simplified, write_lines
+
+IN_MEMORY = PipelineOptions(["--runner=FnApiRunner"])
+RECORDS = [simplified(i, words=20 + 7 * i) for i in range(8)]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    write_lines(tmp_path / "a.jsonl", [*RECORDS, b"bad"])
+    return str(tmp_path / "a.jsonl")
+
+
+def predictions(folder: Path) -> list[Any]:
+    return list(json.loads((folder / PREDICTIONS).read_bytes())["predictions"])
+
+
+@pytest.mark.slow
+def test_a_pipeline_of_the_user_gives_the_predictions_of_a_run(
+    data: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    expected = run(Job([data], tiny_model, output=tmp_path / "run", formats="nbest"))
+    lines = (expected.folder / "nbest.jsonl").read_bytes().splitlines(keepends=True)
+    with beam.Pipeline(options=IN_MEMORY) as pipeline:
+        made = pipeline | ReadQuestions([data]) | MakeWindows(tiny_model, output="examples")
+        decided = made.windows | ScoreWindows(tiny_model) | Decide(tiny_model, "nbest")
+        found = decided | "Predictions" >> beam.Map(lambda one: one.prediction)
+        nbest = decided | "NBest" >> beam.Map(lambda one: one.answered.outputs["nbest"])
+        letters = made.dead_letters | beam.Map(lambda letter: letter.source.line)
+        assert_that(found, equal_to(predictions(expected.folder)), "predictions")
+        assert_that(nbest, equal_to(lines), "n-best")
+        assert_that(letters, equal_to([9]), "dead letters")
+
+
+@pytest.mark.slow
+def test_windows_of_time_stay_apart(data: str, tiny_model: Path) -> None:
+    """Examples in different windows of Beam are never in one part, and stay in their window."""
+    with beam.Pipeline(options=IN_MEMORY) as pipeline:
+        made = pipeline | ReadQuestions([data]) | MakeWindows(tiny_model, output="examples")
+        timed = made.windows | beam.Map(
+            lambda one: beam.window.TimestampedValue(one, one.source.line % 3)
+        )
+        decided = (
+            timed
+            | beam.WindowInto(beam.window.FixedWindows(1))
+            | ScoreWindows(tiny_model)
+            | Decide(tiny_model)
+        )
+        lines = decided | beam.Map(
+            lambda one, window=beam.DoFn.WindowParam: (int(window.start), one.source.line)
+        )
+        expected = [(line % 3, line) for line in range(1, len(RECORDS) + 1)]
+        assert_that(lines, equal_to(expected))
+
+
+def windowed(number: int, n_windows: int) -> Windowed:
+    page = Example(number, "who", ["word"], [False], ())
+    ids = np.stack([np.arange(n_windows), np.full(n_windows, n_windows)], axis=1)
+    return Windowed(Source(0, "a", number), page, {"window_ids": ids}, 0, 0.0)
+
+
+class Enough:
+    """A scorer as far as ``parts`` needs it."""
+
+    part_batches, batch_size = 1, 10
+
+
+@given(st.lists(st.integers(1, 15)))
+def test_parts_are_those_of_a_run_without_beam(sizes: list[int]) -> None:
+    examples = [windowed(number, size) for number, size in enumerate(sizes)]
+    expected = parts(((one.example, one.rows) for one in examples), Enough())  # type: ignore[arg-type]
+    step, window = _MakeParts(10), beam.window.GlobalWindow()
+    step.start_bundle()
+    found = [part for one in examples for part in step.process(one, window)]
+    found += [last.value for last in step.finish_bundle()]
+    assert [[one.example for one in part] for part in found] == [part.examples for part in expected]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["baseline", "prune", "rescore+mixed"])
+@pytest.mark.parametrize("with_reader", [False, True])
+def test_the_size_of_parts_is_that_of_the_scorer(
+    profile: str, with_reader: bool, tiny_model: Path, tiny_mpnet: Path
+) -> None:
+    settings = load_settings(tiny_model)
+    own = ModelSettings(settings.windows, settings.decision)
+    reader = reader_model(tiny_model, own, tiny_mpnet) if with_reader else None
+    spec = ScorerSpec(tiny_model, own.windows, own.decision, 4, Profile.parse(profile), reader)
+    scorer = spec.scorer()
+    assert spec.part_windows == scorer.part_batches * scorer.batch_size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"reader": True}, {"profile": "mixed+rescore"}])
+def test_what_workers_write_is_read_back(
+    options: dict[str, Any], data: str, tiny_model: Path, tiny_mpnet: Path
+) -> None:
+    settings = load_settings(tiny_model)
+    own = ModelSettings(settings.windows, settings.decision)
+    reader = reader_model(tiny_model, own, tiny_mpnet) if "reader" in options else None
+    profile = Profile.parse(options.get("profile", "baseline"))
+    spec = ScorerSpec(tiny_model, own.windows, own.decision, 4, profile, reader)
+    decision = spec.scorer_decision
+    with beam.Pipeline(options=IN_MEMORY) as pipeline:
+        made = pipeline | ReadQuestions([data]) | MakeWindows(tiny_model, output="examples")
+        decided = made.windows | ScoreWindows(spec) | Decide(decision, "nbest,kaggle", 4)
+        equal = decided | beam.Map(is_read_back)
+        assert_that(equal, equal_to([True] * len(RECORDS)))
+
+
+def is_read_back(decided: Decided) -> bool:
+    back = decode(encode_decided(decided), decided.source)
+    assert isinstance(back, Decided)
+    assert back.answered == decided.answered and back.work == decided.work
+    assert (back.answered.row is not None) == (decided.source.line <= 4)
+    assert (back.work.part is not None) == (back.work.part_s > 0)
+    return (back.source, back.question) == (decided.source, decided.question)
+
+
+def test_a_dead_letter_is_read_back() -> None:
+    letter = DeadLetter(Source(2, "b", 7), "not JSON", "bäd")
+    assert decode(encode_dead_letter(letter), letter.source) == letter
+
+
+def test_windows_are_those_of_the_model_folder(tiny_model: Path, tmp_path: Path) -> None:
+    own = load_settings(tiny_model).windows
+    assert MakeWindows(tiny_model).settings[1] == own != WindowConfig()
+    assert MakeWindows(tiny_model / "vocab.txt").settings[1] == WindowConfig()
+    other = replace(own, doc_stride=4)
+    assert MakeWindows(tiny_model, other).settings[1] == other
+
+
+def test_wrong_arguments_are_named(tiny_model: Path) -> None:
+    with pytest.raises(ValueError, match="output is 'pages': expected one of windows, groups, ex"):
+        MakeWindows(tiny_model, output="pages")
+    with pytest.raises(ValueError, match="training is"):
+        MakeWindows(tiny_model, training=(0.1, 1), output="examples")
+    with pytest.raises(ValueError, match="unknown format xml"):
+        Decide(tiny_model, "xml")

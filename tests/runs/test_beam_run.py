@@ -1,0 +1,388 @@
+"""Runs whose questions a runner of Beam answers: equal to runs without Beam, and their errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+
+from nq import folders
+from nq.bundle import bundled_sample
+from nq.config import TrackingConfig
+from nq.errors import Error
+from nq.folders import RUN
+from nq.formats.questions import list_pages
+from nq.preprocess import python_path
+from nq.preprocess.store import UNFINISHED
+from nq.runs.finished import read_run
+from nq.runs.job import Job
+from nq.runs.report import write_report
+from nq.runs.result import JOB, PREDICTIONS, Result
+from nq.runs.run import run
+from tests.beam.folder_file_system import PLUGIN, uri
+from tests.nq_records import changed, simplified, write_lines
+
+LOCAL = "FnApiRunner"
+FILES = (PREDICTIONS, "dead_letters.jsonl", "nbest.jsonl", "kaggle.csv", "squad.json")
+FORMATS = "nbest,kaggle,squad"
+BEAM_ONLY = {"beam", "time", "windows_per_s", "peak_memory_bytes", "speed_comparable"}
+DIFFERENT = BEAM_ONLY | {"output", "started_at", "ended_at", "read_windows"}
+"""Entries of ``metrics.json`` that a runner may change; it computes repeated records too."""
+EMBEDDED = ["--job_endpoint=embed", "--job_server_timeout=20"]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> list[str]:
+    """Two files with good and bad records, repeated ids, and a question without gold."""
+    lines: list[Any] = [simplified(i, words=20 + 9 * i) for i in range(7)]
+    write_lines(tmp_path / "a.jsonl", [*lines[:3], b"bad", b"", *lines[3:], lines[1]])
+    without_gold = changed(simplified(8), "annotations", [])
+    write_lines(tmp_path / "b.jsonl", [b"{}", without_gold, lines[2], simplified(9, words=300)])
+    return [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
+
+
+def job(data: list[str], model: Path, output: Path, runner: str | None = LOCAL, **more: Any) -> Job:
+    return Job(data, model, "baseline", output=output, runner=runner, formats=FORMATS, **more)
+
+
+def assert_equal(found: Result, expected: Result) -> None:
+    for name in FILES:
+        assert (found.folder / name).read_bytes() == (expected.folder / name).read_bytes(), name
+    metrics, others = (
+        json.loads((result.folder / "metrics.json").read_bytes()) for result in (found, expected)
+    )
+    assert metrics.keys() - {"beam"} == others.keys()
+    different = {name for name in others if metrics[name] != others[name]}
+    assert different <= DIFFERENT
+    assert found.rows == expected.rows
+    descriptions = [json.loads((r.folder / JOB).read_bytes()) for r in (found, expected)]
+    assert descriptions[0]["request"]["inputs"] == descriptions[1]["request"]["inputs"]
+    assert descriptions[0]["beam"] == metrics["beam"]
+
+
+@pytest.mark.slow
+def test_a_runner_gives_the_files_of_a_run_without_beam(
+    data: list[str], tiny_model: Path, tmp_path: Path
+) -> None:
+    expected = run(job(data, tiny_model, tmp_path / "local", None), table_rows=40)
+    seen: list[tuple[int, int]] = []
+    found = run(
+        job(data, tiny_model, tmp_path / "beam"),
+        table_rows=40,
+        progress=lambda new, total: seen.append((new, total)),
+    )
+    assert_equal(found, expected)
+    assert found.dead_letters == 4 and found.examples == 9
+    assert found.beam is not None
+    metrics = found.beam["metrics"]
+    assert (metrics["records"], metrics["dead_letters"]) == (13, 2)  # two more have repeated ids
+    assert metrics["windows"] == found.windows == found.read_windows
+    assert metrics["model_s"] > 0 and metrics["models"] == 1
+    assert sum(new for new, _ in seen) == 11 and {total for _, total in seen} == {0}
+    assert not [path for path in found.folder.iterdir() if path.name.startswith(UNFINISHED)]
+    phases = [s for n, s in found.time.items() if n not in ("total_s", "preprocess_s")]
+    assert sum(phases) == pytest.approx(found.time["total_s"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [1, 5, 12])
+def test_a_limit(limit: int, data: list[str], tiny_model: Path, tmp_path: Path) -> None:
+    expected = run(job(data, tiny_model, tmp_path / "local", None, limit=limit))
+    found = run(job(data, tiny_model, tmp_path / "beam", limit=limit))
+    assert_equal(found, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["prune+buckets", "rescore+mixed+xla"])
+def test_a_reader_and_profiles(
+    profile: str, data: list[str], tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
+) -> None:
+    jobs = [
+        Job(
+            data[:1],
+            tiny_model,
+            profile,
+            reader=tiny_mpnet,
+            output=tmp_path / str(runner),
+            runner=runner,
+            formats=FORMATS,
+        )
+        for runner in (LOCAL, None)
+    ]
+    found, expected = map(run, jobs)
+    assert_equal(found, expected)
+    assert found.reader_windows == expected.reader_windows > 0
+
+
+@pytest.mark.slow
+def test_the_sample_by_two_processes(tiny_model: Path, tmp_path: Path) -> None:
+    """The parts of two workers are others, and so may be the low bits; no answer is."""
+    sample = [bundled_sample()]
+    expected = run(job(sample, tiny_model, tmp_path / "local", None))
+    found = run(
+        job(sample, tiny_model, tmp_path / "two", workers=2, against=expected.folder), table_rows=3
+    )
+    assert found.parity is not None
+    assert (found.parity.answers, found.parity.changed) == (expected.examples, 0)
+    assert found.beam is not None and found.beam["workers"] == 2
+    for name in ("long_answer_score", "short_answers_score"):
+        scores = [[p[name] for p in predictions(one.folder)] for one in (found, expected)]
+        assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+    read = read_run(found.folder)
+    assert len(read.predictions) == found.examples
+    assert write_report(found.folder).paths[0].is_file()
+
+
+def predictions(folder: Path) -> list[Any]:
+    return list(json.loads((folder / PREDICTIONS).read_bytes())["predictions"])
+
+
+@pytest.mark.slow
+def test_files_model_and_temporary_files_with_uris(
+    data: list[str], tiny_model: Path, tmp_path: Path
+) -> None:
+    expected = run(job(data, tiny_model, tmp_path / "local", None))
+    (tmp_path / "temp").mkdir()
+    found = run(
+        job(
+            [uri(tmp_path / "*.jsonl")],
+            tiny_model,
+            tmp_path / "beam",
+            temp=uri(tmp_path / "temp"),
+            beam_options=[f"--beam_plugins={PLUGIN}"],
+            limit=14,
+        )
+    )
+    for name in (PREDICTIONS, "nbest.jsonl", "kaggle.csv"):
+        assert (found.folder / name).read_bytes() == (expected.folder / name).read_bytes()
+    letters = (found.folder / "dead_letters.jsonl").read_text().splitlines()
+    assert [json.loads(letter)["file"] for letter in letters[:2]] == list(map(uri, data))
+    assert json.loads((found.folder / JOB).read_bytes())["job"]["files"] == list(map(uri, data))
+    assert not list((tmp_path / "temp").iterdir())
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[str]:
+    """The address of a pool of Beam's workers, in which nq cannot be imported."""
+    (tmp_path / "site").mkdir()
+    block = "import sys\nsys.modules['nq'] = None\n"
+    (tmp_path / "site" / "sitecustomize.py").write_text(block)
+    yield from start_pool(tmp_path, {"PYTHONPATH": str(tmp_path / "site")})
+
+
+@pytest.fixture
+def good_pool(tmp_path: Path) -> Iterator[str]:
+    """The address of a pool of Beam's workers in another folder."""
+    yield from start_pool(tmp_path, {"PYTHONPATH": python_path()})
+
+
+def start_pool(folder: Path, environment: dict[str, str]) -> Iterator[str]:
+    (folder / "elsewhere").mkdir()
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    code = (
+        "import sys, time; from apache_beam.runners.worker import worker_pool_main as pool\n"
+        "address, server = pool.BeamFnExternalWorkerPoolServicer.start(use_process=True)\n"
+        "print(address, flush=True); sys.stdin.read(); server.stop(0)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=folder / "elsewhere",
+        env={**os.environ, "PATH": path, **environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdin and process.stdout
+        yield process.stdout.readline().strip()
+        process.stdin.close()
+
+
+def external(address: str) -> list[str]:
+    return [*EMBEDDED, "--environment_type=EXTERNAL", f"--environment_config={address}"]
+
+
+@pytest.mark.slow
+def test_workers_in_another_folder(
+    data: list[str],
+    tiny_model: Path,
+    tmp_path: Path,
+    good_pool: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They see relative paths of this process as paths from the root."""
+    monkeypatch.chdir(tmp_path)
+    names = ["a.jsonl", "b.jsonl"]
+    expected = run(job(names, tiny_model, Path("local"), None))
+    options = external(good_pool)
+    found = run(job(names, tiny_model, Path("beam"), "PortableRunner", beam_options=options))
+    assert_equal(found, expected)
+    assert found.beam is not None and found.beam["job_id"].startswith("job-")
+
+
+@pytest.mark.slow
+def test_a_worker_without_the_package(
+    data: list[str], tiny_model: Path, tmp_path: Path, pool: str
+) -> None:
+    with pytest.raises(Error, match=r"^ModuleNotFoundError: .*: a worker has no nq, or another"):
+        run(job(data, tiny_model, tmp_path / "b", "PortableRunner", beam_options=external(pool)))
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.slow
+def test_a_worker_without_the_model_and_the_next_start(
+    data: list[str], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is gone when the workers start; an equal job runs later."""
+    from nq.beam import answer
+
+    model = tmp_path / "model"
+    model.symlink_to(tiny_model)
+    one = job(data, model, tmp_path / "beam", "PortableRunner", beam_options=LOOPBACK)
+
+    def hidden(*arguments: Any) -> Any:
+        model.rename(tmp_path / "hidden")
+        try:
+            return execute(*arguments)
+        finally:
+            (tmp_path / "hidden").rename(model)
+
+    execute = answer.execute
+    monkeypatch.setattr(answer, "execute", hidden)
+    with pytest.raises(
+        Error, match=r"^FileNotFoundError: no tokenizer in .*: a worker does not se"
+    ):
+        run(one)
+    assert not (tmp_path / "beam").exists()
+    monkeypatch.undo()
+    assert run(one).examples == 9
+
+
+LOOPBACK = [*EMBEDDED, "--environment_type=LOOPBACK"]
+
+
+def test_a_job_server_that_is_not_there(data: list[str], tiny_model: Path, tmp_path: Path) -> None:
+    options = ["--job_endpoint=localhost:9", "--job_server_timeout=1"]
+    with pytest.raises(Error, match="the job server at localhost:9 does not answer within 1 s: st"):
+        run(job(data, tiny_model, tmp_path / "beam", "PortableRunner", beam_options=options))
+    assert not (tmp_path / "beam").exists()
+
+
+@pytest.mark.slow
+def test_a_failure_keeps_the_files_of_the_user_and_the_next_start_works(
+    data: list[str], tiny_model: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "beam"
+    left = output / f"{UNFINISHED}0123" / "beam-temp-answers-1"
+    left.mkdir(parents=True)
+    (left / "part").write_text("of a job that was killed")
+    (output / folders.MARK).write_text('{"kind": "run"}')
+    found = run(job(data, tiny_model, output))
+    assert not left.parent.exists() and found.examples == 9
+    again = run(job(data, tiny_model, output))
+    assert again.metrics == found.metrics
+    (output / "mine.txt").write_text("the user's")
+    assert all(path.name != "mine.txt" for path in folders.own_paths(output, RUN))
+
+
+@pytest.mark.slow
+def test_the_run_of_another_job_is_not_overwritten(
+    data: list[str], tiny_model: Path, tmp_path: Path
+) -> None:
+    first = run(job(data, tiny_model, tmp_path / "run", None))
+    before = (first.folder / PREDICTIONS).read_bytes()
+    with pytest.raises(Error, match=r"run has the finished run of another job: give another --ou"):
+        run(job(data, tiny_model, tmp_path / "run", limit=2))
+    (tmp_path / "run" / "results").mkdir()
+    with pytest.raises(Error, match="has an unfinished run, which the same command without --run"):
+        run(job(data, tiny_model, tmp_path / "run"))
+    assert (first.folder / PREDICTIONS).read_bytes() == before
+
+
+def test_a_folder_that_beam_cannot_write_to(
+    data: list[str], tiny_model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(Error, match=r"Beam takes \*, \? and \[ in .* for patterns: give another"):
+        run(job(data, tiny_model, tmp_path / "a[1]"))
+    assert not (tmp_path / "a[1]").exists()
+
+
+def test_a_folder_of_pages(tiny_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "lake.txt").write_text("The lake is old.\n\nThe lake is deep.")
+    write_lines(tmp_path / "q.jsonl", [{"id": 7, "question": "is it deep", "page": "lake"}])
+    results = [
+        run(
+            Job(
+                [str(tmp_path / "q.jsonl")],
+                tiny_model,
+                "baseline",
+                output=tmp_path / str(runner),
+                runner=runner,
+                formats=FORMATS,
+                pages=list_pages(tmp_path / "pages"),
+            )
+        )
+        for runner in (LOCAL, None)
+    ]
+    assert_equal(*results)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"profile": "auto"}, "profile is 'auto': expected another profile, since a runner is"),
+        ({"keep_scores": True}, "keep_scores is True: expected False, since a runner is given"),
+        ({"instances": 2}, "instances is 2: expected None, since a runner is given"),
+        ({"against": "xla"}, "expected the folder of a finished run, since a runner is given"),
+        ({"runner": None, "temp": "s3://b"}, "temp is 's3://b': expected none without a runner"),
+        ({"runner": None, "beam_options": ["--a"]}, "expected none without a runner"),
+    ],
+)
+def test_what_a_runner_cannot_do(options: dict[str, Any], problem: str, tiny_model: Path) -> None:
+    values = {"model": tiny_model, "runner": LOCAL, **options}
+    with pytest.raises(ValueError, match=problem):
+        Job(["a.jsonl"], **values)
+
+
+@pytest.mark.slow
+def test_mlflow_has_the_metrics_of_the_pipeline(
+    data: list[str], tiny_model: Path, tmp_path: Path
+) -> None:
+    import mlflow
+
+    address = f"sqlite:///{tmp_path / 'runs.db'}"
+    found = run(job(data, tiny_model, tmp_path / "beam"), track=TrackingConfig(address, "e"))
+    recorded = mlflow.MlflowClient(address).get_run(found.run_id)
+    assert found.beam is not None
+    expected = {f"beam/{name}": value for name, value in found.beam["metrics"].items()}
+    assert {n: recorded.data.metrics[n] for n in expected} == pytest.approx(expected, abs=1e-3)
+    assert recorded.data.params["runner"] == LOCAL
+    assert recorded.data.tags["beam.job_name"] == found.beam["job_name"]
+
+
+def cancel_soon(result: Any) -> Any:
+    """Cancels a job as somebody does in the page of its cluster."""
+    time.sleep(1)
+    result.cancel()
+    return result
+
+
+@pytest.mark.slow
+def test_a_job_that_is_cancelled(
+    data: list[str], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = beam.Pipeline.run
+    monkeypatch.setattr(beam.Pipeline, "run", lambda *a, **k: cancel_soon(started(*a, **k)))
+    one = job(data, tiny_model, tmp_path / "beam", "PortableRunner", beam_options=LOOPBACK)
+    with pytest.raises(Error, match="was cancelled: the same command starts it again"):
+        run(one)
+    assert not (tmp_path / "beam").exists()
