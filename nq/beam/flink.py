@@ -1,4 +1,4 @@
-"""The id of a job in a Flink cluster, by Flink's REST API.
+"""Flink's REST API: whether a cluster answers, and the id of a job in it.
 
 The id that Beam's job server gives to a job is another one.
 """
@@ -9,12 +9,40 @@ import contextlib
 import json
 import urllib.request
 from collections.abc import Sequence
+from typing import Any
 
 from nq.beam.runner import flink_master
+from nq.errors import Error
 
 TIMEOUT_S = 5.0
 NO_CLUSTER = ("[local]", "[auto]", "[collection]")
 """Values of ``--flink_master`` by which Beam starts a Flink of its own."""
+
+
+def address(options: Sequence[str]) -> str | None:
+    """Returns the URL of the cluster that options of Beam name by ``--flink_master``, if any."""
+    master = flink_master(options)
+    if not master or master in NO_CLUSTER:
+        return None
+    return (master if "://" in master else f"http://{master}").rstrip("/")
+
+
+def check_flink(options: Sequence[str]) -> None:
+    """Checks that the cluster which options name answers.
+
+    Raises:
+        Error: it does not.
+    """
+    url = address(options)
+    if url is None:
+        return
+    try:
+        _get(f"{url}/overview")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise Error(
+            f"no Flink answers at {url} ({reason}): start it, or give another --flink_master"
+        ) from error
 
 
 def flink_job_id(options: Sequence[str], job_name: str) -> str | None:
@@ -24,13 +52,15 @@ def flink_job_id(options: Sequence[str], job_name: str) -> str | None:
         options: of Beam; ``--flink_master`` names the cluster.
         job_name: of the pipeline.
     """
-    master = flink_master(options)
-    if not master or master in NO_CLUSTER:
+    url = address(options)
+    if url is None:
         return None
-    address = master if "://" in master else f"http://{master}"
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        with urllib.request.urlopen(f"{address}/jobs/overview", timeout=TIMEOUT_S) as response:
-            jobs = json.load(response)["jobs"]
-        named = [job for job in jobs if job["name"] == job_name]
-        return str(max(named, key=lambda job: job["start-time"])["jid"]) if named else None
+        jobs = [job for job in _get(f"{url}/jobs/overview")["jobs"] if job["name"] == job_name]
+        return str(max(jobs, key=lambda job: job["start-time"])["jid"])
     return None
+
+
+def _get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
+        return json.load(response)

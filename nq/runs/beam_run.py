@@ -90,9 +90,11 @@ class BeamRun:
         """
         extras.require("beam")
         from nq.beam import files
+        from nq.beam.flink import check_flink
 
         options = (f"--runner={job.runner}", *job.beam_options)
         files.set_options(options)
+        check_flink(options)
         check_rules(job)
         check_model_folders(job)
         found = files.find_files(job.files)
