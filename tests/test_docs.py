@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import importlib.util
 import io
+import json
 import os
 import pkgutil
 import re
@@ -43,6 +44,8 @@ OPTIONS_OF_OTHERS = {
     "--data-binary",
     "--env-manager",
     "--exclude-editable",
+    "--flink_master",
+    "--parallelism",
     "--runner",
 }
 FORWARDED_TO = {"experiments.sweep": "nq answer", "experiments.compression": "nq train"}
@@ -231,6 +234,28 @@ def test_python_example_of_the_readme_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("1986 0.") and len(lines) == 1 + 40 + 1
+
+
+@pytest.mark.slow
+def test_pipeline_of_the_documentation_runs(tiny_model: Path, tmp_path: Path) -> None:
+    page = PAGES["docs/python.md"]
+    match = re.search(r"<!-- test: .* -->\n```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert match
+    (tmp_path / "dev.jsonl.gz").write_bytes(nq.bundled_sample().read_bytes() + b"bad\n")
+    (tmp_path / "FOLDER").symlink_to(tiny_model)
+    (tmp_path / "example.py").write_text(match[1], encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "example.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("41 not JSON: ")
+    lines = "".join(map(Path.read_text, tmp_path.glob("predictions*"))).splitlines()
+    assert len({json.loads(line)["example_id"] for line in lines}) == len(lines) == 40
 
 
 @pytest.mark.slow

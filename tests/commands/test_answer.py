@@ -376,3 +376,56 @@ def test_bad_numbers_of_processes_are_errors_of_usage(
     assert main([option, value]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"nq answer: error: argument {option}: {message}")
+
+
+@pytest.mark.slow
+def test_a_runner_of_beam(answer: Answer, tiny_model: Path, tmp_path: Path) -> None:
+    """The table and the scores are those of a run without one; options of Beam are passed on."""
+    common = ["--model", tiny_model, "--limit", 5, "--show", 2]
+    expected = answer(*common, "--output", "local")
+    found = answer(*common, "--output", "beam", "--runner=FnApiRunner", "--job_name", "mine")
+    assert (found.returncode, expected.returncode) == (0, 0), found.stderr
+    lines, others = (done.stdout.splitlines() for done in (found, expected))
+    assert lines[:8] == others[:8]
+    assert "answered by FnApiRunner: job mine" in lines
+    parity = answer(*common, "--runner", "FnApiRunner", "--against", "local", "--json")
+    summary = json.loads(parity.stdout)
+    assert summary["parity"]["changed"] == 0
+    assert summary["beam"]["runner"] == "FnApiRunner"
+    assert summary["beam"]["metrics"]["records"] == 5
+    assert Path(summary["output"]).parent == Path("runs")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (
+            ["--runer=FlinkRunner"],
+            "unrecognized arguments: --runer=FlinkRunner (did you mean '--run",
+        ),
+        (["--parallelism", "2"], "unrecognized arguments: --parallelism 2"),
+        (["--temp", "s3://bucket/temp"], "--temp needs --runner"),
+        (["--runner", "FnApiRunner", "--parallel", "2"], "unrecognized arguments: --parallel 2"),
+        (["--runner", "Flonk"], "Unexpected pipeline runner: Flonk. Valid values are"),
+        (["--runner", "FlinkRunner", "--parallelism", "x"], "argument --parallelism: invalid int"),
+        (
+            ["--runner", "FlinkRunner", "--profile", "auto"],
+            "--profile auto is of no use with --run",
+        ),
+        (["--runner", "FlinkRunner", "--instances", "2"], "--instances is of no use with --runner"),
+        (["--runner", "FlinkRunner", "--keep-scores"], "--keep-scores is of no use with --runner"),
+    ],
+)
+def test_options_that_do_not_go_with_a_runner(
+    arguments: list[str], problem: str, answer: Answer, tmp_path: Path
+) -> None:
+    done = answer(*arguments, "--output", "run")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"nq answer: error: {problem}")
+    assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "run").exists()
+
+
+def test_a_stream_is_no_input_of_a_runner(answer: Answer, tmp_path: Path) -> None:
+    done = answer("--runner", "FnApiRunner", "--data", "-")
+    assert done.returncode == 1
+    assert done.stderr == "nq: error: standard input is no file; save the records to a file\n"

@@ -32,8 +32,9 @@ from nq.bundle import bundled_sample
 from nq.errors import Error
 from nq.evaluation.labels import read_predictions
 from nq.model.folder import load_settings
+from nq.runs.answers import PREDICTIONS
 from nq.runs.job import Job
-from nq.runs.parity import PREDICTIONS, same_answers
+from nq.runs.parity import same_answers
 from nq.runs.run import run
 from tests.experiments import light_units
 

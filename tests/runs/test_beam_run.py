@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,9 @@ def data(tmp_path: Path) -> list[str]:
     return [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
 
 
-def job(data: list[str], model: Path, output: Path, runner: str | None = LOCAL, **more: Any) -> Job:
+def job(
+    data: Sequence[str | Path], model: Path, output: Path, runner: str | None = LOCAL, **more: Any
+) -> Job:
     return Job(data, model, "baseline", output=output, runner=runner, formats=FORMATS, **more)
 
 
@@ -243,6 +245,7 @@ def test_a_worker_without_the_model_and_the_next_start(
 ) -> None:
     """The model is gone when the workers start; an equal job runs later."""
     from nq.beam import answer
+    from nq.beam.runner import execute
 
     model = tmp_path / "model"
     model.symlink_to(tiny_model)
@@ -255,7 +258,6 @@ def test_a_worker_without_the_model_and_the_next_start(
         finally:
             (tmp_path / "hidden").rename(model)
 
-    execute = answer.execute
     monkeypatch.setattr(answer, "execute", hidden)
     with pytest.raises(
         Error, match=r"^FileNotFoundError: no tokenizer in .*: a worker does not se"

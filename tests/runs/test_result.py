@@ -20,9 +20,10 @@ from nq.formats import decoding, inputs
 from nq.model.checkpoint import load_settings
 from nq.preprocess.prepare import prepare
 from nq.records import Annotation, Example, Prediction, Span, YesNo
+from nq.runs.answers import table_row
 from nq.runs.job import Job
 from nq.runs.result import METRICS, PREDICTIONS, Result, Row
-from nq.runs.run import run, table_row
+from nq.runs.run import run
 from nq.runs.scoring import windows_folder
 
 QUESTIONS = 6
