@@ -54,7 +54,6 @@ class Work:
         reader_windows: windows that the reader of a cascade computed.
         rescored: whether the close decision of the example was computed again in float32.
         part: what the scorer did for all examples of a part; ``None`` for all but its first one.
-        part_s: seconds that it took; 0 for all but the first one.
     """
 
     windows: int
@@ -65,7 +64,6 @@ class Work:
     reader_windows: int = 0
     rescored: bool = False
     part: Counters | None = None
-    part_s: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,6 @@ many windows as in a local run, so that equal parts give equal bits.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -150,11 +149,10 @@ def score_part(batch: Sequence[Windowed], scorer: Scorer) -> Iterator[Scored]:
         batch: the examples.
         scorer: computes the scores of all their windows in one call.
     """
-    before, started = replace(scorer.counters), time.perf_counter()
+    before = replace(scorer.counters)
     part = Part([one.example for one in batch], concatenate([one.rows for one in batch]))
     columns = scorer.scores(part.rows, part.examples)
     done: Counters | None = scorer.counters - before
-    seconds = time.perf_counter() - started
     tables = split_examples(part.rows, columns)
     scored = zip(batch, part.scored(columns), tables, strict=True)
     for one, (example, scores), table in scored:
@@ -166,10 +164,9 @@ def score_part(batch: Sequence[Windowed], scorer: Scorer) -> Iterator[Scored]:
             scorer.precision,
             **_extras(table),
             part=done,
-            part_s=seconds,
         )
         yield Scored(one.source, example, scores, work)
-        done, seconds = None, 0.0
+        done = None
 
 
 def _extras(table: Columns) -> dict[str, Any]:

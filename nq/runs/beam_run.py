@@ -20,6 +20,7 @@ from nq import checksums, extras, folders, tracking
 from nq.errors import DamagedError, Error
 from nq.evaluation.nq_eval import Gold
 from nq.files import atomic_write
+from nq.formats import inputs
 from nq.formats.input_files import is_uri
 from nq.formats.streams import shown
 from nq.inference.scorer import PART_BATCHES, Counters, concatenate, feature_rows
@@ -103,6 +104,8 @@ class BeamRun:
         statuses = {path: files.status(path) for path in found if is_uri(path)}
         digests = files.check(found, job.limit, job.pages)
         check_other(job, digests)
+        if not statuses:
+            inputs.mention_unnamed_pages(found, job.pages)
         return cls(job, options, digests, statuses)
 
     def run(
@@ -421,6 +424,7 @@ class _Outcome:
         from nq.beam.flink import flink_job_id
 
         finished, counters = self.finished, self.finished.counters
+        totals = self.merge.totals.counters
         model, load = (finished.distributions.get(name, (0, 0)) for name in (MODEL_S, LOAD_S))
         flink = flink_job_id(options, finished.job_name or "")
         examples, dead_letters = counters.get("examples", 0), counters.get("dead_letters", 0)
@@ -438,5 +442,7 @@ class _Outcome:
                 "model_s": model[0] / 1e6,
                 "models": load[1],
                 "load_s": load[0] / 1e3,
+                "compile_s": totals.compile_s,
+                "warmup_s": totals.warmup_s,
             },
         }

@@ -143,7 +143,6 @@ def is_read_back(decided: Decided) -> bool:
     assert isinstance(back, Decided)
     assert back.answered == decided.answered and back.work == decided.work
     assert (back.answered.row is not None) == (decided.source.line <= 4)
-    assert (back.work.part is not None) == (back.work.part_s > 0)
     return (back.source, back.question) == (decided.source, decided.question)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pytest
 
 from nq import folders
@@ -22,8 +23,10 @@ from nq.folders import RUN
 from nq.formats.questions import list_pages
 from nq.preprocess import python_path
 from nq.preprocess.store import UNFINISHED
+from nq.runs import beam_run, scoring
 from nq.runs.finished import read_run
 from nq.runs.job import Job
+from nq.runs.phases import PhaseTimer
 from nq.runs.report import write_report
 from nq.runs.result import JOB, PREDICTIONS, Result
 from nq.runs.run import run
@@ -388,3 +391,14 @@ def test_a_job_that_is_cancelled(
     with pytest.raises(Error, match="was cancelled: the same command starts it again"):
         run(one)
     assert not (tmp_path / "beam").exists()
+
+
+def test_8_bit_engines_are_calibrated_on_the_windows_of_a_run_without_beam(
+    data: list[str], tiny_model: Path, tmp_path: Path
+) -> None:
+    one = Job(data, tiny_model, "openvino+int8", output=tmp_path, batch_size=2)
+    chunks = scoring.prepare_first_chunk(one, PhaseTimer())
+    expected = scoring._calibration(one, chunks)
+    found = beam_run._calibration(one)
+    assert found.keys() == expected.keys()
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
