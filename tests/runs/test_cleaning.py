@@ -42,6 +42,7 @@ def make_all(root: Path) -> None:
     """Makes a folder of each kind, as ``nq answer``, ``preprocess`` and ``train`` leave them."""
     make(root / "finished", RUN, *RESULTS, *(f"scores/{name}" for name in SCORES))
     make(root / "unfinished", RUN, *(f"results/{name}" for name in SCORES), "kaggle.csv.tmp")
+    make(root / "by Beam", RUN, ".unfinished-01ab/answers-00000-of-00001", ".unfinished-01ab/x/y")
     make(root / "windows-0123456789ab", WINDOWS, *PREPARED)
     make(root / "for me", WINDOWS, *PREPARED)
     make(root / "model", TRAINING, "training/3-training_state.npz", "training/training_state.json")
@@ -95,6 +96,7 @@ def test_what_can_be_made_again_is_removed(tmp_path: Path) -> None:
     items = clean([tmp_path])
     assert names(items, tmp_path) == {
         ".convert-abcdefgh": "unfinished conversion",
+        "by Beam": "unfinished run",
         "model": "state of a finished training",
         "model/training/windows": "prepared windows",
         "unfinished": "unfinished run",
