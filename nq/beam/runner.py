@@ -71,7 +71,7 @@ THREADS_TIMEOUT_S = 2.0
 _STEP = re.compile(r" \[while running '([^'/]*?)(?:-ptransform-\d+)?(?:/[^']*)?'\]")
 _TRACEBACK = "Traceback (most recent call last):"
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?::|$)")
-_CANCELLED = re.compile(r"Pipeline (\S+) failed in state CANCELLED")
+_CANCELLED = re.compile(r"Pipeline \S+ failed in state CANCELLED|\bJobCancellationException\b")
 _FAILED = re.compile(r"^Pipeline \S+ failed in state \w+: ")
 _ADVICE = (
     (
@@ -338,8 +338,8 @@ def failure(text: str) -> str:
     >>> failure("OSError: [Errno 28] No space left on device [while running 'Write/Write/Close']")
     'OSError: [Errno 28] No space left on device (in step Write)'
     """
-    if cancelled := _CANCELLED.match(text):
-        return f"the job {cancelled[1]} was cancelled: the same command starts it again"
+    if _CANCELLED.search(text):
+        return "the job was cancelled: the same command starts it again"
     *_, last = text.split(_TRACEBACK)
     step = _STEP.search(text)
     if last != text:
