@@ -28,7 +28,10 @@ FLINK = "java.lang.RuntimeException: Error received from SDK harness for instruc
         (WORKER, CAUSE),
         (f"{FLINK}{WORKER}\n\tat org.apache.beam.runners.Foo.bar(Foo.java:3)\n", CAUSE),
         (f"Pipeline job_1 failed in state FAILED: {FLINK}{WORKER}", CAUSE),
-        ("Pipeline job_1 failed in state CANCELLED: unknown error", "the job job_1 was cancelled"),
+        (
+            "Pipeline job_1 failed in state CANCELLED: unknown error",
+            "the job was cancelled: the same command",
+        ),
         ("Pipeline job_1 failed in state FAILED: java.net.E: refused", "java.net.E: refused"),
         ("nq.errors.Error: too old [while running 'Encode-ptransform-7']", "too old (in step Enc"),
         ("Traceback (most recent call last):", "Traceback (most recent call last):"),
