@@ -11,7 +11,7 @@ not among them, so that nothing is doubled and nothing is lost.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def run_answers(
             pipeline
             | "Read"
             >> ReadQuestions(
-                list(map(absolute, job.files)), job.limit, job.readers, pages=job.pages
+                list(map(absolute, job.files)), job.limit, job.readers, pages=_pages(job)
             )
             | "Windows" >> MakeWindows(_tokenizer(job), job.spec.windows, output="examples")
         )
@@ -108,6 +108,14 @@ def run_answers(
     with reported(join(shared, PROGRESS), progress, job.limit or 0):
         finished = execute(build, job.readers, options, part)
     return finished, fetch(shared, part)
+
+
+def _pages(job: AnswerJob) -> PageFolder | None:
+    pages = job.pages
+    if pages is None:
+        return None
+    files = tuple(map(absolute, pages.files))
+    return replace(pages, folder=absolute(pages.folder), files=files)
 
 
 def _tokenizer(job: AnswerJob) -> str:

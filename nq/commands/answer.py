@@ -66,7 +66,7 @@ def parser() -> Parser:
     arguments.add_batch_size(parser)
     arguments.add_instances(parser)
     arguments.add_limit(parser, "answer")
-    arguments.add_workers(parser)
+    arguments.add_workers(parser, "; with --runner: readers among which few files are divided")
     parser.add_argument(
         "--keep-scores",
         action="store_true",

@@ -38,7 +38,8 @@ class Job:
         output: folder of the run, or ``None`` for one under ``root`` named by content.
         root: folder of runs and the windows that they share.
         limit: answer only so many records, the first ones.
-        workers: processes for preprocessing.
+        workers: processes for preprocessing; with a runner, readers among which few files are
+            divided.
         keep_scores: keep the scores of all windows in the run's folder.
         formats: output formats besides ``predictions.json``; see ``nq.formats.outputs``.
         against: compare the run with one under this profile, or with the finished run in this

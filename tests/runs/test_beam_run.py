@@ -321,7 +321,12 @@ def test_a_folder_that_beam_cannot_write_to(
     assert not (tmp_path / "a[1]").exists()
 
 
-def test_a_folder_of_pages(tiny_model: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_folder_of_pages(
+    tiny_model: Path, tmp_path: Path, good_pool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its relative path is one from the root for workers in another folder."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages" / "lake.txt").write_text("The lake is old.\n\nThe lake is deep.")
     write_lines(tmp_path / "q.jsonl", [{"id": 7, "question": "is it deep", "page": "lake"}])
@@ -333,11 +338,12 @@ def test_a_folder_of_pages(tiny_model: Path, tmp_path: Path) -> None:
                 "baseline",
                 output=tmp_path / str(runner),
                 runner=runner,
+                beam_options=external(good_pool) if runner else (),
                 formats=FORMATS,
-                pages=list_pages(tmp_path / "pages"),
+                pages=list_pages("pages"),
             )
         )
-        for runner in (LOCAL, None)
+        for runner in ("PortableRunner", None)
     ]
     assert_equal(*results)
 
