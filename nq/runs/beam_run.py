@@ -11,10 +11,10 @@ import glob
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from nq import checksums, extras, folders, tracking
 from nq.errors import DamagedError, Error
@@ -22,20 +22,19 @@ from nq.evaluation.nq_eval import Gold
 from nq.files import atomic_write
 from nq.formats import inputs
 from nq.formats.input_files import is_uri
-from nq.formats.streams import shown
-from nq.inference.scorer import PART_BATCHES, Counters, concatenate, feature_rows
+from nq.inference.scorer import PART_BATCHES, concatenate, feature_rows
 from nq.inference.spec import ScorerSpec
 from nq.preprocess.features import features
-from nq.preprocess.store import UNFINISHED, encode_dead_letter
+from nq.preprocess.store import UNFINISHED
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import Columns, DeadLetter, Example, ExampleId, ExampleKey, Source
+from nq.records import Columns, Example
 from nq.runs import record
 from nq.runs.against import check_other
-from nq.runs.answers import Answered, AnswerFiles
+from nq.runs.answers import AnswerFiles
+from nq.runs.beam_result import Merge, Outcome
 from nq.runs.cascade import reader_calibration
-from nq.runs.clock import Clock, iso
+from nq.runs.clock import Clock
 from nq.runs.job import Job
-from nq.runs.machine import machine
 from nq.runs.phases import MERGE, PIPELINE, SCORE, SUBMIT
 from nq.runs.result import (
     DEAD_LETTERS,
@@ -51,16 +50,10 @@ from nq.runs.scoring import (
     RunProgress,
     check_model_folders,
     check_rules,
-    duplicate,
 )
 
 if TYPE_CHECKING:
     from nq.beam.answer import AnswerJob
-    from nq.beam.elements import Work
-    from nq.beam.runner import Finished
-
-MODEL_S, LOAD_S = "inference_batch_latency_micro_secs", "load_model_latency_milli_secs"
-"""Distributions of Beam's ``RunInference``."""
 
 
 @dataclass(frozen=True)
@@ -142,11 +135,11 @@ class BeamRun:
             plan.requests[0].check_unchanged()
             timer.enter(MERGE)
             (folder / JOB).unlink(missing_ok=True)
-            merge, answers = _Merge(job), AnswerFiles(job.formats)
+            merge, answers = Merge(job), AnswerFiles(job.formats)
             with atomic_write(folder / DEAD_LETTERS) as dead_letters:
                 answers.write(folder, merge.answers(merged(paths), dead_letters))
             timer.enter(SCORE)
-            outcome = _Outcome(finished, work.readers, merge, answers)
+            outcome = Outcome(finished, work.readers, merge, answers)
             result = outcome.result(plan, clock, options)
             tracked.end_at(time.time())
             result = replace(result, run_id=tracked.run_id)
@@ -280,169 +273,3 @@ def _shared(job: Job, part: Path) -> Iterator[str]:
     if glob.escape(str(part)) != str(part):
         raise Error(f"Beam takes *, ? and [ in {part.parent} for patterns: give another --output")
     yield str(part)
-
-
-@dataclass
-class _Totals:
-    """What was done for all examples; see ``nq.beam.elements.Work``."""
-
-    windows: int = 0
-    unread_blocks: int = 0
-    truncated_pages: int = 0
-    reader_windows: int = 0
-    rescored: int = 0
-    prepare_s: float = 0.0
-    counters: Counters = field(default_factory=Counters)
-    devices: set[str] = field(default_factory=set)
-    precisions: set[str] = field(default_factory=set)
-
-    def add(self, work: Work, is_answered: bool) -> None:
-        """Adds what was done for one example.
-
-        Args:
-            work: what it was.
-            is_answered: whether the example is among the answers; a repeated record is not.
-        """
-        self.windows += work.windows
-        self.unread_blocks += work.unread_blocks
-        self.truncated_pages += work.unread_blocks > 0
-        self.reader_windows += work.reader_windows * is_answered
-        self.rescored += work.rescored * is_answered
-        self.prepare_s += work.prepare_s
-        self.devices.add(work.device)
-        self.precisions.add(work.precision)
-        for one in fields(Counters) if work.part else ():
-            total = getattr(self.counters, one.name) + getattr(work.part, one.name)
-            setattr(self.counters, one.name, total)
-
-
-class _Merge:
-    """Divides the records of the workers into answers and dead letters.
-
-    Args:
-        job: whose files they are of.
-
-    Attributes:
-        totals: of the answers.
-        dead_letters: how many there are.
-    """
-
-    def __init__(self, job: Job) -> None:
-        self.totals, self.dead_letters = _Totals(), 0
-        self._files = job.files
-
-    def answers(
-        self, records: Iterable[tuple[ExampleKey, bytes]], output: IO[bytes]
-    ) -> Iterator[Answered]:
-        """Yields the answers; writes the dead letters, those for repeated ids at the end.
-
-        Args:
-            records: in the order of the input.
-            output: of the dead letters.
-        """
-        from nq.beam.records import decode
-
-        seen, duplicates = set[ExampleId](), list[DeadLetter]()
-        for (file, line), data in records:
-            item = decode(data, Source(file, shown(self._files[file]), line))
-            if isinstance(item, DeadLetter):
-                self._write(item, output)
-                continue
-            key = item.answered.judgment.example_id
-            self.totals.add(item.work, key not in seen)
-            if key in seen:
-                duplicates.append(duplicate(item.source, key, item.question))
-                continue
-            seen.add(key)
-            yield item.answered
-        for letter in duplicates:
-            self._write(letter, output)
-
-    def _write(self, letter: DeadLetter, output: IO[bytes]) -> None:
-        output.write(f"{encode_dead_letter(letter)}\n".encode())
-        self.dead_letters += 1
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """Everything of which the result of a run is made.
-
-    Args:
-        finished: what the pipeline did.
-        workers: among which few files were shared.
-        merge: of the records.
-        answers: of the run.
-    """
-
-    finished: Finished
-    workers: int
-    merge: _Merge
-    answers: AnswerFiles
-
-    def result(self, plan: Plan, clock: Clock, options: list[str]) -> Result:
-        """Returns the result of the run that ends now."""
-        job, totals, answers = plan.job, self.merge.totals, self.answers
-        metrics = answers.evaluation.metrics()
-        seconds = dict(clock.timer.seconds)
-        return Result(
-            folder=plan.folder,
-            profile=str(job.profile),
-            device=", ".join(sorted(totals.devices)),
-            precision=", ".join(sorted(totals.precisions)),
-            examples=answers.examples,
-            windows=totals.windows,
-            resumed_windows=0,
-            read_windows=totals.counters.computed_windows,
-            float32_windows=totals.counters.float32_windows,
-            rescored=totals.rescored,
-            reader_windows=totals.reader_windows,
-            windows_per_s=totals.windows / seconds[PIPELINE],
-            answered=answers.answered,
-            dead_letters=self.merge.dead_letters,
-            without_gold=answers.evaluation.without_gold,
-            text_only=answers.evaluation.text_only,
-            truncated_pages=totals.truncated_pages,
-            unread_blocks=totals.unread_blocks,
-            peak_memory_bytes=clock.peak_memory_bytes(),
-            metrics=metrics,
-            time={
-                **seconds,
-                "total_s": sum(seconds.values()),
-                "preprocess_s": totals.prepare_s,
-            },
-            rows=tuple(answers.rows),
-            started_at=iso(clock.started),
-            ended_at=iso(time.time()),
-            machine=machine(),
-            threads=job.threads,
-            not_comparable=(f"answered by {self.finished.runner}",),
-            beam=self._beam(options),
-        )
-
-    def _beam(self, options: list[str]) -> dict[str, Any]:
-        """Returns runner, job and metrics of the pipeline as JSON values."""
-        from nq.beam.flink import flink_job_id
-
-        finished, counters = self.finished, self.finished.counters
-        totals = self.merge.totals.counters
-        model, load = (finished.distributions.get(name, (0, 0)) for name in (MODEL_S, LOAD_S))
-        flink = flink_job_id(options, finished.job_name or "")
-        examples, dead_letters = counters.get("examples", 0), counters.get("dead_letters", 0)
-        return {
-            "runner": finished.runner,
-            "job_name": finished.job_name,
-            "job_id": finished.job_id,
-            **({} if flink is None else {"flink_job_id": flink}),
-            "workers": self.workers,
-            "metrics": {
-                "records": examples + dead_letters,
-                "dead_letters": dead_letters,
-                "windows": counters.get("windows", 0),
-                "parts": model[1],
-                "model_s": model[0] / 1e6,
-                "models": load[1],
-                "load_s": load[0] / 1e3,
-                "compile_s": totals.compile_s,
-                "warmup_s": totals.warmup_s,
-            },
-        }
