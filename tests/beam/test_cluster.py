@@ -1,0 +1,249 @@
+"""``nq answer`` on a real Flink cluster, which the tests of this file share."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import cluster as command
+from experiments.flink import cluster as clusters
+from experiments.flink import install, processes, programs, worker_pool
+from experiments.flink.cluster import Cluster
+from nq.beam.progress import answered
+from nq.bundle import bundled_sample
+from nq.preprocess.store import UNFINISHED
+from nq.runs.result import DEAD_LETTERS, JOB, PREDICTIONS
+
+ROOT = Path(__file__).parents[2]
+COPIES = 5
+BAD_LINES = b'{"question_text": "no page"}\n', b"no record\n"
+WITHOUT_NQ = """
+import os, sys
+sys.meta_path[:] = [f for f in sys.meta_path if "__editable__" not in getattr(f, "__module__", "")]
+sys.path[:] = [path for path in sys.path if not os.path.isdir(os.path.join(path, "nq"))]
+"""
+"""As ``sitecustomize.py``: hides nq, installed in whatever way."""
+TIMEOUT_S = 240.0
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        bool(install.missing_programs()) and "CI" not in os.environ,
+        reason="needs Java and Maven to start a Flink cluster",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two TaskManagers; a Flink that was fetched once is used again."""
+    with clusters.running(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled questions, several times with ids of their own, and two bad lines."""
+    records = [json.loads(line) for line in bundled_sample().read_bytes().splitlines()]
+    lines = [
+        json.dumps({**record, "example_id": copy * len(records) + i}).encode() + b"\n"
+        for copy in range(COPIES)
+        for i, record in enumerate(records)
+    ]
+    lines[3:3], lines[-2:-2] = BAD_LINES[:1], BAD_LINES[1:]
+    path = tmp_path_factory.mktemp("questions") / "questions.jsonl"
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+class Answering:
+    """The command ``nq answer`` in a process of its own."""
+
+    def __init__(self, output: Path, model: Path, *options: str, cwd: Path = ROOT) -> None:
+        self.output = output
+        arguments = ["--no-track", "--json", "--model", str(model), "--output", str(output)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "nq.answer", *arguments, *options],
+            cwd=cwd,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def result(self) -> dict[str, Any]:
+        """Waits for a success; returns the summary."""
+        output, errors = self.process.communicate(timeout=TIMEOUT_S)
+        assert self.process.returncode == 0, errors
+        summary: dict[str, Any] = json.loads(output)
+        return summary
+
+    def error(self) -> str:
+        """Waits for a failure; returns its one line, without lines of the log."""
+        output, errors = self.process.communicate(timeout=TIMEOUT_S)
+        lines = [line for line in errors.splitlines() if not line.startswith("nq: answering")]
+        assert (self.process.returncode, output) == (1, ""), errors
+        assert [line.startswith("nq: error: ") for line in lines] == [True], errors
+        assert not (self.output / PREDICTIONS).exists()
+        assert not (self.output / JOB).exists()
+        return lines[0].removeprefix("nq: error: ")
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Waits until a condition holds while the command runs."""
+        while not condition():
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.1)
+
+    def answered(self) -> int:
+        """Returns how many questions the workers have answered so far."""
+        with contextlib.suppress(OSError):
+            return sum(answered(str(path)) for path in self.output.glob(f"{UNFINISHED}*/progress"))
+        return 0
+
+
+def replaced(options: Sequence[str], name: str, value: object) -> list[str]:
+    """Returns options, one of them with another value."""
+    assert any(option.startswith(f"--{name}=") for option in options)
+    return [f"--{name}={value}" if o.startswith(f"--{name}=") else o for o in options]
+
+
+def flink_jobs(cluster: Cluster, state: str) -> list[dict[str, Any]]:
+    """Returns the jobs of the cluster in a state."""
+    return [job for job in cluster.get("/jobs/overview")["jobs"] if job["state"] == state]
+
+
+def cancel(cluster: Cluster, job: str) -> None:
+    """Cancels a job, as Flink's web page does."""
+    url = f"{cluster.url}/jobs/{job}?mode=cancel"
+    urllib.request.urlopen(urllib.request.Request(url, method="PATCH")).close()
+
+
+@pytest.fixture(scope="module")
+def local(
+    questions: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, bytes]:
+    """The files that the command writes without a cluster."""
+    output = tmp_path_factory.mktemp("local") / "run"
+    Answering(output, tiny_model, "--data", str(questions)).result()
+    return files(output)
+
+
+def files(output: Path) -> dict[str, bytes]:
+    """Returns the files that must not depend on who answered."""
+    return {name: (output / name).read_bytes() for name in (PREDICTIONS, DEAD_LETTERS)}
+
+
+def test_the_status_of_a_cluster(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = ["--folder", str(cluster.folder)]
+    assert command.main(["status", *folder]) == 0
+    assert capsys.readouterr().out == f"{command.describe(cluster)}\n"
+    assert command.main(["start", *folder]) == 1
+    assert "a cluster runs in" in capsys.readouterr().err
+    assert cluster.get("/overview")["slots-total"] == cluster.task_managers * cluster.slots
+
+
+def test_a_job_that_was_cancelled_is_started_again(
+    cluster: Cluster, questions: Path, tiny_model: Path, local: dict[str, bytes], tmp_path: Path
+) -> None:
+    """The results are those of a local run, with the dead letters of the workers."""
+    arguments = [tmp_path / "run", tiny_model, "--data", str(questions), *cluster.options()]
+    answering = Answering(*arguments)
+    answering.wait_for(lambda: bool(flink_jobs(cluster, "RUNNING")))
+    cancel(cluster, flink_jobs(cluster, "RUNNING")[0]["jid"])
+    assert "was cancelled: the same command starts it again" in answering.error()
+    summary = Answering(*arguments).result()
+    assert files(tmp_path / "run") == local
+    assert (summary["examples"], summary["dead_letters"]) == (40 * COPIES, len(BAD_LINES))
+    (job,) = flink_jobs(cluster, "FINISHED")
+    beam = summary["beam"]
+    assert (beam["job_name"], beam["flink_job_id"]) == (job["name"], job["jid"])
+    assert beam["metrics"]["records"] == 40 * COPIES + len(BAD_LINES)
+
+
+def test_a_job_server_that_does_not_answer(
+    cluster: Cluster, tiny_model: Path, tmp_path: Path
+) -> None:
+    port = programs.free_ports().jobs
+    options = replaced(cluster.options(), "job_endpoint", f"localhost:{port}")
+    error = Answering(tmp_path / "run", tiny_model, *options, "--job_server_timeout=2").error()
+    assert error.startswith(f"the job server at localhost:{port} does not answer within 2 s: ")
+
+
+def test_a_cluster_that_does_not_answer(cluster: Cluster, tiny_model: Path, tmp_path: Path) -> None:
+    port = programs.free_ports().rest
+    options = replaced(cluster.options(), "flink_master", f"localhost:{port}")
+    error = Answering(tmp_path / "run", tiny_model, *options).error()
+    assert error.startswith(f"no Flink answers at http://localhost:{port} ")
+
+
+@pytest.fixture
+def workers_without_nq(cluster: Cluster, tmp_path: Path) -> Iterator[str]:
+    """Starts worker pools whose Python has everything but nq; returns their address."""
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_NQ, encoding="utf-8")
+    script = Path(shutil.copy(worker_pool.__file__, tmp_path))
+    port = programs.free_ports().pool
+    addresses = [(f"127.0.1.{i + 1}", port) for i in range(cluster.task_managers)]
+    pools = []
+    for address in addresses:
+        program = programs.worker_pool(f"others-{address[0]}", *address)
+        command = [sys.executable, str(script), program.command[-1]]
+        environment = {**program.environment, "PYTHONPATH": str(tmp_path)}
+        program = program._replace(command=command, environment=environment)
+        pools.append(processes.start(program, cluster.folder))
+    processes.wait(lambda: all(map(processes.listens, addresses)), "all pools listen", pools)
+    yield f"{programs.POOL}:{port}"
+    for pool in pools:
+        pool.process.kill()
+        pool.process.wait()
+
+
+def test_workers_without_the_package(
+    cluster: Cluster, workers_without_nq: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    options = replaced(cluster.options(), "environment_config", workers_without_nq)
+    error = Answering(tmp_path / "run", tiny_model, *options).error()
+    assert error.startswith("ModuleNotFoundError: No module named 'nq'")
+    assert "a worker has no nq" in error
+    assert "pip install 'nq-pipeline[" in error
+
+
+def test_workers_without_the_model(cluster: Cluster, tiny_model: Path, tmp_path: Path) -> None:
+    """The path is that of a model in the folder of the command, and of nothing in the workers'."""
+    (tmp_path / "model").symlink_to(tiny_model)
+    options = cluster.options()
+    error = Answering(
+        tmp_path / "run", Path("/proc/self/cwd/model"), *options, cwd=tmp_path
+    ).error()
+    assert error.startswith("FileNotFoundError: no tokenizer in /proc/self/cwd/model")
+    assert "a worker does not see it" in error
+
+
+def test_a_task_manager_that_is_killed_costs_no_answer(
+    cluster: Cluster, questions: Path, tiny_model: Path, local: dict[str, bytes], tmp_path: Path
+) -> None:
+    """This test is the last one: one TaskManager remains."""
+    data = ["--data", str(questions)]
+    answering = Answering(tmp_path / "run", tiny_model, *data, *cluster.options())
+    answering.wait_for(lambda: answering.answered() > 0)
+    os.kill(cluster.pids["taskmanager-2"], signal.SIGKILL)
+    killed_after = answering.answered()
+    summary = answering.result()
+    assert 0 < killed_after < 40 * COPIES
+    assert files(tmp_path / "run") == local
+    assert summary["examples"] == 40 * COPIES
+    assert cluster.get("/overview")["taskmanagers"] == 1
+    failures = cluster.get(f"/jobs/{summary['beam']['flink_job_id']}/exceptions")
+    assert failures["exceptionHistory"]["entries"]
