@@ -41,12 +41,25 @@ ALL_PAGES = "\n".join(PAGES.values())
 MAX_README_LINES = 150
 OPTIONS_OF_OTHERS = {
     "--backend-store-uri",
+    "--constraint",
     "--data-binary",
     "--env-manager",
+    "--environment_cache_millis",
+    "--environment_config",
+    "--environment_type",
     "--exclude-editable",
     "--flink_master",
+    "--flink_version",
+    "--job_endpoint",
     "--parallelism",
+    "--project",
+    "--region",
     "--runner",
+    "--sdk_container_image",
+    "--sdk_worker_parallelism",
+    "--service_port",
+    "--spark_master_url",
+    "--temp_location",
 }
 FORWARDED_TO = {"experiments.sweep": "nq answer", "experiments.compression": "nq train"}
 """Commands that pass options which they do not know to another command."""
