@@ -175,6 +175,13 @@ def partition(result: ResultFile) -> str:
     return summary(result["rows"])
 
 
+def cluster(result: ResultFile) -> str:
+    """Returns the table of ``python -m experiments.cluster_scaling --json``."""
+    from experiments.cluster_scaling import table
+
+    return table(result)
+
+
 def changes(result: ResultFile) -> str:
     """Returns the table of a sweep without its times, for runs on a machine that was in use."""
     baseline = result["rows"][0]
@@ -282,4 +289,5 @@ KINDS: dict[str, Callable[[ResultFile], str]] = {
     "tune": tune,
     "match": match,
     "serving": serving,
+    "cluster": cluster,
 }

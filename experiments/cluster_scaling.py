@@ -1,0 +1,269 @@
+"""A Flink cluster on this machine against a local run: speed, overhead and memory of workers.
+
+    python -m experiments.cluster_scaling --data ../shared/data/dev/nq-dev.jsonl.gz
+
+Answers some questions, and then many: the difference of both times is that of the questions beyond
+the first ones, after all is loaded. It does so in a local run with one thread on one core, and on
+clusters of one and of two TaskManagers with one core each, in every round. The peak memory of the
+workers is that which Linux counts (``VmHWM``), the largest of all workers.
+
+The costs of the stages are those of the same functions in one process on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+
+from experiments import units
+from experiments.flink import cluster as clusters
+from experiments.flink import processes
+from experiments.flink.cluster import Cluster
+from experiments.text_tables import markdown
+from nq.commands import arguments, terminal
+from nq.errors import Error
+
+ROOT = Path(__file__).parents[1]
+LOCAL, WORKER = "local", "SdkHarness"
+FEW, MANY, MOST = 40, 240, 400
+POLL_S = 2.0
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One run of ``nq answer``.
+
+    Args:
+        workers: TaskManagers; 0 for a local run.
+        questions: that were answered.
+        total_s: all phases of the run.
+        windows: that were scored.
+        prepare_s, model_s, merge_s: of these, for making windows, for the model, for merging.
+        worker_peak_bytes: memory of the largest worker; 0 for a local run.
+    """
+
+    workers: int
+    questions: int
+    total_s: float
+    windows: int
+    prepare_s: float
+    model_s: float
+    merge_s: float
+    worker_peak_bytes: int
+
+
+class Workers:
+    """The workers that appear in a cluster, and the most memory that one of them has had."""
+
+    def __init__(self, cluster: Cluster | None) -> None:
+        self.cluster, self.peak_bytes = cluster, 0
+        self.before = {process.pid for process in self._find()}
+
+    def look(self) -> None:
+        """Reads the memory of the workers that have appeared."""
+        for process in self._find():
+            if process.pid not in self.before:
+                with contextlib.suppress(OSError):
+                    status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+                    (line,) = (row for row in status.splitlines() if row.startswith("VmHWM"))
+                    self.peak_bytes = max(self.peak_bytes, int(line.split()[1]) * 1024)
+
+    def _find(self) -> Iterator[psutil.Process]:
+        for process in processes.find(self.cluster.folder) if self.cluster else ():
+            with contextlib.suppress(psutil.Error):
+                if any(WORKER in argument for argument in process.cmdline()):
+                    yield process
+
+
+def measure(args: argparse.Namespace, questions: int, cluster: Cluster | None) -> Measurement:
+    """Answers questions locally on one core, or on a cluster.
+
+    Raises:
+        Error: the command failed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "nq.answer", "--data", *args.data]
+        command += ["--limit", str(questions), "--profile", args.profile, "--threads", "1"]
+        command += ["--no-track", "--json", "--output", f"{folder}/run"]
+        pin = [] if cluster else ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
+        workers = Workers(cluster)
+        with open(f"{folder}/errors", "w+", encoding="utf-8") as errors:
+            process = subprocess.Popen(
+                [*pin, *command, *(cluster.options() if cluster else ())],
+                env={**os.environ, **units.CPU_ONLY, "PYTHONPATH": str(ROOT)},
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
+            output = b""
+            while process.returncode is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    output, _ = process.communicate(timeout=POLL_S)
+                workers.look()
+            if process.returncode:
+                errors.seek(0)
+                raise Error(f"nq answer failed: {errors.read().strip()[-500:]}")
+    summary = json.loads(output)
+    seconds, metrics = summary["time"], summary.get("beam", {}).get("metrics", {})
+    return Measurement(
+        workers=cluster.task_managers if cluster else 0,
+        questions=questions,
+        total_s=seconds["total_s"],
+        windows=summary["windows"],
+        prepare_s=seconds["preprocess_s"],
+        model_s=metrics.get("model_s", seconds.get("predict_s", 0.0)),
+        merge_s=seconds.get("merge_s", 0.0),
+        worker_peak_bytes=workers.peak_bytes,
+    )
+
+
+def stages(task: Mapping[str, Any]) -> tuple[dict[str, float], Callable[[Any], None]]:
+    """Runs in a unit: returns the seconds of each stage for a question, after a first pass."""
+    from nq.beam.elements import Decided, Windowed
+    from nq.beam.records import encode_decided
+    from nq.beam.score import score_part
+    from nq.formats import decoding
+    from nq.inference.scorer import feature_rows
+    from nq.inference.spec import ScorerSpec
+    from nq.preprocess.local import make_windows, unchanged
+    from nq.preprocess.tokenizers.load import load_tokenizer
+    from nq.records import DeadLetter
+    from nq.runs.answers import answer
+    from nq.runs.job import Job
+
+    job = Job(files=task["data"], profile=task["profile"], threads=1)
+    spec = ScorerSpec(
+        job.model, job.windows, job.decision, job.batch_size, job.optimizations, threads=1
+    )
+    scorer, tokenizer = spec.scorer(), load_tokenizer(job.model, job.windows.compat)
+    seconds: dict[str, float] = {}
+    for _ in range(2):
+        marks = [time.perf_counter()]
+        items = list(decoding.read_records(task["data"][0], 0, limit=task["questions"]))
+        marks.append(time.perf_counter())
+        windowed = []
+        for source, item in items:
+            made = make_windows(source, item, tokenizer, job.windows, None, unchanged)
+            if not isinstance(made, DeadLetter):
+                rows = feature_rows(made.features)
+                windowed.append(Windowed(source, made.example, rows, made.unread_blocks, 0.0))
+        marks.append(time.perf_counter())
+        scored = list(score_part(windowed, scorer))
+        marks.append(time.perf_counter())
+        for one in scored:
+            answered = answer(one.example, one.scores, job.decision)
+            encode_decided(Decided(one.source, one.example.question, answered, one.work))
+        marks.append(time.perf_counter())
+        names = ("reading", "windows", "model", "decide")
+        spans = (after - before for before, after in itertools.pairwise(marks))
+        seconds = {name: span / len(items) for name, span in zip(names, spans, strict=True)}
+    return seconds, lambda command: None
+
+
+def stage_costs(args: argparse.Namespace) -> dict[str, float]:
+    """Returns the seconds that each stage takes for a question on one core."""
+    task = {"data": args.data, "profile": args.profile, "questions": MANY}
+    core = min(os.sched_getaffinity(0))
+    with units.started(stages, task, [core], units.thread_settings(1)) as unit:
+        reply: dict[str, float] = unit.receive()
+    return reply
+
+
+def study(args: argparse.Namespace) -> int:
+    """Runs the command; returns its exit code."""
+    sizes = {0: (FEW, MANY), 1: (FEW, MANY), 2: (FEW, MANY, MOST)}
+    measurements = []
+    costs = stage_costs(args)
+    for _ in range(args.rounds):
+        for workers, numbers in sizes.items():
+            with contextlib.ExitStack() as stack:
+                cluster = None
+                if workers:
+                    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                    cluster = stack.enter_context(clusters.running(folder, workers))
+                for number in numbers:
+                    measurements.append(measure(args, number, cluster))
+                    print(measurements[-1], file=sys.stderr)
+    result = {
+        "profile": args.profile,
+        "rounds": args.rounds,
+        "stages": costs,
+        "runs": [asdict(one) for one in measurements],
+    }
+    if args.json:
+        terminal.print_json(result)
+    else:
+        print(table(result), end="")
+    return 0
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Returns the measurements and what follows from them as Markdown."""
+    runs = [Measurement(**run) for run in result["runs"]]
+
+    def middle(workers: int, questions: int, name: str) -> float:
+        values = [
+            getattr(run, name)
+            for run in runs
+            if (run.workers, run.questions) == (workers, questions)
+        ]
+        return float(median(values))
+
+    def warm(workers: int) -> float:
+        return middle(workers, MANY, "total_s") - middle(workers, FEW, "total_s")
+
+    few, most = (middle(2, questions, "worker_peak_bytes") for questions in (FEW, MOST))
+    more = f"{MANY - FEW} questions after the first {FEW}"
+    return markdown(
+        ("what", "figure"),
+        (f"local run, one core: {more}", f"{warm(0):.1f} s"),
+        (f"one TaskManager: {more}", f"{warm(1):.1f} s"),
+        (f"two TaskManagers: {more}", f"{warm(2):.1f} s"),
+        ("two TaskManagers against one", f"{warm(1) / warm(2):.2f}x"),
+        ("one TaskManager against the local run", f"{warm(1) / warm(0) - 1:+.1%}"),
+        (
+            f"peak memory of a worker, {FEW} / {MOST} questions",
+            f"{few / 2**20:.0f} / {most / 2**20:.0f} MiB ({most / few:.2f}x)",
+        ),
+        *((f"{name}, for a question", f"{s * 1e3:.1f} ms") for name, s in result["stages"].items()),
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.cluster_scaling",
+        description="Measures a Flink cluster of one and of two TaskManagers on this machine "
+        "against a local run on one core.",
+    )
+    parser.add_argument("--data", nargs="+", required=True, metavar="FILE", help="questions")
+    parser.add_argument(
+        "--profile", default="buckets+openvino", help="default: buckets+openvino", metavar="P"
+    )
+    parser.add_argument(
+        "--rounds", type=arguments.positive, default=2, metavar="N", help="rounds (default: 2)"
+    )
+    arguments.add_common(parser)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns its exit code."""
+    return terminal.run(study, parser(), argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
