@@ -1,0 +1,1 @@
+"""What a corpus costs on a number of workers: measured for a page, predicted for the rest."""

@@ -1,0 +1,168 @@
+"""What each stage of a job takes for one example, on one core of this machine."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from experiments import units
+from experiments.scale.predict import CHECK, MERGE, SKIP, START
+
+COPIES = 50
+"""How often each answer is merged, since one takes less than a millisecond."""
+NO_SHARE, COUNT = (0, 1 << 30), "count"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is measured.
+
+    Args:
+        files: with questions and pages.
+        model: its folder.
+        profile: optimizations.
+        batch_size: windows in a batch.
+        limit: number of examples at most.
+    """
+
+    files: tuple[str, ...]
+    model: Path
+    profile: str
+    batch_size: int
+    limit: int | None
+
+
+def load(task: Task) -> tuple[dict[str, Any], units.Work]:
+    """Measures in a process that has one core; the reply has seconds for one example."""
+    from nq.model.runtime import import_tensorflow
+
+    started = time.perf_counter()
+    import_tensorflow(1)
+    from nq.beam.files import check, read_records
+    from nq.records import Example
+
+    imported_s = time.perf_counter() - started
+    check_s, _ = _timed(lambda: check(task.files, task.limit))
+    skip_s, _ = _timed(lambda: [_count(read_records(f, share=NO_SHARE)) for f in task.files])
+    records = sum(_count(read_records(path)) for path in task.files)
+    read_s, read = _timed(
+        lambda: list(islice((r for path in task.files for r in read_records(path)), task.limit))
+    )
+    pages = [(source, item) for source, item in read if isinstance(item, Example)]
+    measured = _Stages(task).measure(pages)
+    seconds = {
+        CHECK: check_s,
+        SKIP: skip_s * len(pages) / records,
+        "read": read_s,
+        **{name: value for name, value in measured.items() if name not in (START, COUNT)},
+    }
+    costs = {name: value / len(pages) for name, value in seconds.items()}
+    costs[START] = imported_s + measured[START]
+    windows = measured[COUNT] / len(pages)
+    return {"examples": len(pages), "windows_per_example": windows, "costs": costs}, str
+
+
+class _Stages:
+    """The stages of a worker, and the merging of their answers.
+
+    Args:
+        task: what is measured.
+    """
+
+    def __init__(self, task: Task) -> None:
+        from nq.inference.profile import Profile
+        from nq.inference.spec import ScorerSpec
+        from nq.model.folder import load_settings
+
+        settings = load_settings(task.model)
+        profile = Profile.parse(task.profile)
+        self.decision, self.windows = settings.decision, settings.windows
+        own = self.windows, self.decision, task.batch_size, profile
+        self.spec = ScorerSpec(task.model, *own, threads=1)
+
+    def measure(self, pages: Sequence[tuple[Any, Any]]) -> dict[str, float]:
+        """Returns the seconds of each stage for all pages, and how many windows there were."""
+        from nq.beam.merge import encode
+        from nq.beam.records import encode_decided
+        from nq.inference.scorer import score_examples
+
+        start_s, scorer = _timed(self.spec.scorer)
+        windows_s, made = _timed(lambda: self._windowed(pages))
+        rows = [(one.example, one.rows) for one in made]
+        warm_s, _ = _timed(lambda: list(score_examples(scorer, iter(rows[:1]))))
+        model_s, scored = _timed(lambda: list(score_examples(scorer, iter(rows))))
+        decide_s, answers = _timed(lambda: self._decided(made, scored, scorer))
+        encode_s, _ = _timed(lambda: [encode(a.source, encode_decided(a)) for a in answers])
+        return {
+            **{START: start_s + warm_s, "windows": windows_s, "model": model_s},
+            **{"decide": decide_s, "encode": encode_s, MERGE: _merge_s(answers)},
+            COUNT: sum(map(len, made)),
+        }
+
+    def _windowed(self, pages: Sequence[tuple[Any, Any]]) -> list[Any]:
+        from nq.beam.transforms import OUTPUTS
+        from nq.preprocess.local import make_windows
+        from nq.preprocess.tokenizers.load import load_tokenizer
+
+        tokenizer = load_tokenizer(self.spec.folder, self.windows.compat)
+        form, elements = OUTPUTS["examples"]
+        made = [
+            (page[0], make_windows(*page, tokenizer, self.windows, None, form)) for page in pages
+        ]
+        return [one for source, value in made for one in elements(source, value, 0.0)]
+
+    def _decided(self, made: Sequence[Any], scored: Sequence[Any], scorer: Any) -> list[Any]:
+        from nq.beam.elements import Decided, Work
+        from nq.runs.answers import answer
+
+        return [
+            Decided(
+                one.source,
+                example.question,
+                answer(example, scores, self.decision),
+                Work(len(one), one.unread_blocks, one.seconds, scorer.device, scorer.precision),
+            )
+            for one, (example, scores) in zip(made, scored, strict=True)
+        ]
+
+
+def _merge_s(answers: Sequence[Any]) -> float:
+    """Returns the seconds of merging and writing the answers once."""
+    from nq.beam.elements import Decided
+    from nq.beam.merge import encode, merged
+    from nq.beam.records import decode, encode_decided
+    from nq.formats.tfrecord_file import frame
+    from nq.records import Source
+    from nq.runs.answers import AnswerFiles
+
+    with tempfile.TemporaryDirectory(prefix="nq-scale-") as name:
+        folder = Path(name)
+        with (folder / "answers").open("wb") as file:
+            for line in range(COPIES * len(answers)):
+                data = encode_decided(answers[line % len(answers)])
+                file.write(frame(encode(Source(0, "", line + 1), data)))
+
+        def write() -> None:
+            found = (decode(d, Source(f, "", n)) for (f, n), d in merged([folder / "answers"]))
+            AnswerFiles(()).write(
+                folder, (one.answered for one in found if isinstance(one, Decided))
+            )
+
+        return _timed(write)[0] / COPIES
+
+
+def _timed(call: Callable[[], T]) -> tuple[float, T]:
+    started = time.perf_counter()
+    result = call()
+    return time.perf_counter() - started, result
+
+
+def _count(values: Iterator[Any]) -> int:
+    return sum(1 for _ in values)

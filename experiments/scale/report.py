@@ -1,0 +1,54 @@
+"""The tables of ``experiments.scale``, from its result alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from experiments.scale.predict import (
+    CHECK,
+    CORPORA,
+    MERGE,
+    SKIP,
+    START,
+    WORKER_STAGES,
+    Prediction,
+    predicted,
+    price,
+)
+from experiments.text_tables import markdown
+
+WORKERS = (1, 8, 64, 512)
+WHERE = {
+    CHECK: "submitting machine",
+    START: "each worker, once",
+    **dict.fromkeys(WORKER_STAGES, "worker"),
+    SKIP: "worker, for each other reader of the file",
+    MERGE: "submitting machine",
+}
+ORDER = (CHECK, START, *WORKER_STAGES[:1], SKIP, *WORKER_STAGES[1:], MERGE)
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Returns the costs and the predictions as two Markdown tables."""
+    costs = result["costs"]
+    head = ("corpus", "examples", "workers", "hours", "dollars", "most of the time", "share")
+    rows = [
+        _row(corpus.name, corpus.examples, workers, predicted(costs, corpus, workers), result)
+        for corpus in CORPORA
+        for workers in WORKERS
+    ]
+    stages = [(name, WHERE[name], f"{1000 * costs[name]:.3g}") for name in ORDER]
+    each = markdown(("stage", "where", "ms for an example"), *stages)
+    return f"{each}\n{markdown(head, *rows)}"
+
+
+def _row(
+    name: str, examples: int, workers: int, prediction: Prediction, result: Mapping[str, Any]
+) -> Sequence[str]:
+    most, seconds = prediction.bottleneck, prediction.seconds
+    return (
+        *(name, f"{examples:,}", str(workers), f"{seconds / 3600:.3g}"),
+        f"{price(prediction, workers, result['dollars_per_hour']):,.3g}",
+        *(most, f"{prediction.stages[most] / seconds:.0%}"),
+    )

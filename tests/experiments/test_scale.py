@@ -1,0 +1,89 @@
+"""The cost of a corpus: the prediction against a simulation, and the stages measured for real."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.scale import __main__ as command
+from experiments.scale import report
+from experiments.scale.predict import (
+    CHECK,
+    MERGE,
+    SKIP,
+    START,
+    WORKER_STAGES,
+    Corpus,
+    predicted,
+    price,
+)
+from nq.beam.transforms import shares
+from nq.bundle import bundled_sample
+
+COSTS = {CHECK: 0.001, START: 20.0, SKIP: 0.002, MERGE: 0.0005}
+COSTS |= dict(zip(WORKER_STAGES, (0.01, 0.02, 4.0, 0.03, 0.001), strict=True))
+
+
+def simulated(corpus: Corpus, workers: int) -> float:
+    """Returns the seconds until the last worker is done, each taking the next share in turn."""
+    page = sum(COSTS[name] for name in WORKER_STAGES)
+    free = [COSTS[START]] * workers
+    for _, _, n in shares(corpus.files, workers):
+        records = corpus.examples / corpus.files
+        share = records / n * page + records * (n - 1) / n * COSTS[SKIP]
+        heapq.heapreplace(free, free[0] + share)
+    return max(free) + corpus.examples * (COSTS[CHECK] + COSTS[MERGE])
+
+
+@given(st.integers(1, 60), st.sampled_from([1, 2, 8, 64]), st.integers(100, 10_000))
+def test_the_prediction_is_near_a_simulation_of_all_shares(
+    files: int, workers: int, each: int
+) -> None:
+    """A worker has four shares or more, so that the last one ends at most a quarter later."""
+    corpus = Corpus("some", files * each, files)
+    expected, seconds = simulated(corpus, workers), predicted(COSTS, corpus, workers).seconds
+    assert seconds <= expected * (1 + 1e-9)
+    enough = files == 1 or len(shares(files, workers)) >= 4 * workers
+    assert expected <= seconds * (1.26 if enough else 1.51)
+
+
+def test_the_bottleneck_moves_from_the_model_to_the_submitting_machine() -> None:
+    corpus = Corpus("large", 1_000_000, 1_000)
+    few, many = predicted(COSTS, corpus, 8), predicted(COSTS, corpus, 100_000)
+    assert (few.bottleneck, many.bottleneck) == ("model", CHECK)
+    assert few.seconds == pytest.approx(20 + 1500 + 1_000_000 * 4.061 / 8)
+    assert price(few, 8, 0.1) == pytest.approx(few.seconds / 3600 * 9 * 0.1)
+
+
+@pytest.mark.slow
+def test_each_stage_of_a_real_job_is_measured(
+    tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--data", str(bundled_sample()), "--model", str(tiny_model), "--limit", "3"]
+    assert command.main([*argv, "--profile", "baseline", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["examples"] == 3 and result["windows_per_example"] >= 1
+    assert set(result["costs"]) == set(report.ORDER)
+    assert all(seconds > 0 for seconds in result["costs"].values())
+    text = report.table(result)
+    assert text.count("| NQ train | 307,373 |") == len(report.WORKERS)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--data", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--data", str(bundled_sample()), "--model", "./nowhere"], "no model in nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(options) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
