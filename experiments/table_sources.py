@@ -269,6 +269,20 @@ def serving(result: ResultFile) -> str:
     return table(dict(result))
 
 
+def scale(result: ResultFile) -> str:
+    """Returns the tables of ``python -m experiments.scale --json``."""
+    from experiments.scale.report import table
+
+    return table(result)
+
+
+def scale_check(root: Path) -> str:
+    """Returns the table of what was predicted beside what a cluster took."""
+    from experiments.scale.report import check
+
+    return check(*(read_result(name, root)["result"] for name in ("scale_dev", "cluster_dev")))
+
+
 SOURCES: dict[str, Callable[[Path], str]] = {
     "profiles": profiles,
     "families": families,
@@ -276,6 +290,7 @@ SOURCES: dict[str, Callable[[Path], str]] = {
     "api": api,
     "results": results,
     "serve": serve,
+    "scale_check": scale_check,
 }
 KINDS: dict[str, Callable[[ResultFile], str]] = {
     "sweep": sweep,
@@ -290,4 +305,5 @@ KINDS: dict[str, Callable[[ResultFile], str]] = {
     "match": match,
     "serving": serving,
     "cluster": cluster,
+    "scale": scale,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.cluster_scaling import warm
 from experiments.scale.predict import (
     CHECK,
     CORPORA,
@@ -12,6 +13,7 @@ from experiments.scale.predict import (
     SKIP,
     START,
     WORKER_STAGES,
+    Corpus,
     Prediction,
     predicted,
     price,
@@ -52,3 +54,25 @@ def _row(
         f"{price(prediction, workers, result['dollars_per_hour']):,.3g}",
         *(most, f"{prediction.stages[most] / seconds:.0%}"),
     )
+
+
+def check(result: Mapping[str, Any], cluster: Mapping[str, Any]) -> str:
+    """Returns what is predicted beside what a cluster took, as a Markdown table.
+
+    Args:
+        result: the costs of the same questions.
+        cluster: a result of ``experiments.cluster_scaling``.
+    """
+    rows = []
+    for workers in (1, 2):
+        measured_s, examples = warm(cluster, workers)
+        one = predicted(result["costs"], Corpus("", examples, 1), workers)
+        expected_s = one.seconds - one.stages[START]
+        rows.append(
+            (
+                *(str(workers), str(examples), f"{expected_s:.1f}", f"{measured_s:.1f}"),
+                f"{expected_s / measured_s - 1:+.0%}",
+            )
+        )
+    head = ("TaskManagers", "questions, workers warm", "predicted s", "measured s", "error")
+    return markdown(head, *rows)
