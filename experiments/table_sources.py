@@ -163,7 +163,7 @@ def scaling(result: ResultFile) -> str:
 
 def compression(result: ResultFile) -> str:
     """Returns the table of ``python -m experiments.compression --json``."""
-    from experiments.compression_report import table
+    from experiments.compression.report import table
 
     return table(result["rows"])
 

@@ -7,7 +7,8 @@ import sys
 import time
 from typing import Any
 
-from experiments import compression_speed, units
+from experiments import units
+from experiments.compression import speed
 from experiments.concurrency import MEMORY, Loaded, Task
 from experiments.workloads import Workload
 
@@ -57,7 +58,7 @@ def environment(names: list[str]) -> tuple[Any, units.Work]:
     return ({name: os.environ.get(name) for name in names}, units.thread_cores(), heavy), str
 
 
-def compression(task: compression_speed.Task) -> tuple[compression_speed.Loaded, units.Work]:
-    """Stands in for ``experiments.compression_speed.load``: a window takes 0.1 ms."""
-    loaded = compression_speed.Loaded(10**6, 16, "float32", units.thread_cores())
+def compression(task: speed.Task) -> tuple[speed.Loaded, units.Work]:
+    """Stands in for ``experiments.compression.speed.load``: a window takes 0.1 ms."""
+    loaded = speed.Loaded(10**6, 16, "float32", units.thread_cores())
     return loaded, lambda command: time.sleep(task.batch_size * 1e-4)

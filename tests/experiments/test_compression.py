@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import compression, compression_speed, units
-from experiments import compression_report as report
-from experiments.compression_models import (
+from experiments import units
+from experiments.compression import __main__ as command
+from experiments.compression import report, speed, variants
+from experiments.compression.models import (
     RAW,
     RECOVERED,
     STATES,
@@ -26,7 +27,7 @@ from experiments.compression_models import (
     prunings,
     zero,
 )
-from experiments.compression_report import BASELINE, BFLOAT16, INT8
+from experiments.compression.report import BASELINE, BFLOAT16, INT8
 from experiments.intervals import CONFIRMED, NOT_TESTABLE, REFUTED, UNDECIDED
 from nq.bundle import bundled_sample
 from nq.errors import Error
@@ -56,7 +57,7 @@ def row(speed: float, low: float, high: float, **values: Any) -> dict[str, Any]:
 
 
 def test_the_rows_are_known_and_named() -> None:
-    some = compression.variants(["heads=9", "layers=4"], [RAW, TUNED])
+    some = variants.variants(["heads=9", "layers=4"], [RAW, TUNED])
     names = [report.name(variant.key) for variant in some]
     assert names == [
         *(BASELINE, "bfloat16", "int8", "2 instances", "int8 + 2 instances", "50% zeros"),
@@ -137,9 +138,9 @@ def test_a_folder_is_made_once_and_whole(tmp_path: Path, tiny_model: Path) -> No
 
 
 def test_processes_of_a_row_compute_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression_speed, "load", light_units.compression)
-    computations = [compression_speed.Computation(Path("m"), BASELINE, n, 8) for n in (1, 2)]
-    one, two = compression_speed.measure(computations, 3)
+    monkeypatch.setattr(speed, "load", light_units.compression)
+    computations = [speed.Computation(Path("m"), BASELINE, n, 8) for n in (1, 2)]
+    one, two = speed.measure(computations, 3)
     assert (one.windows, two.windows) == (8, 16)
     assert [len(timed.loaded) for timed in (one, two)] == [1, 2]
     assert [len(timed.seconds) for timed in (one, two)] == [3, 3]
@@ -152,8 +153,8 @@ def test_processes_of_a_row_compute_together(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.slow
 def test_the_speed_of_a_real_model(tiny_model: Path) -> None:
-    task = compression_speed.Task(tiny_model, BASELINE, 4, 1)
-    with units.started(compression_speed.load, task) as unit:
+    task = speed.Task(tiny_model, BASELINE, 4, 1)
+    with units.started(speed.load, task) as unit:
         loaded = unit.receive()
         assert unit.ask(True) is None
     from nq.model import checkpoint, joint
@@ -191,8 +192,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a quick study without pruning, whose speeds are not those of models."""
     folder = tmp_path_factory.mktemp("study")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compression_speed, "load", light_units.compression)
-        assert compression.main(argv(folder, "--prune")) == 0
+        patch.setattr(speed, "load", light_units.compression)
+        assert command.main(argv(folder, "--prune")) == 0
     return folder
 
 
@@ -217,7 +218,7 @@ def test_a_study_without_pruning(study: Path, capsys: pytest.CaptureFixture[str]
     assert all(
         one.items() >= speed.items() for one, speed in zip(values["rows"], speeds, strict=True)
     )
-    assert compression.main(argv(study, "--prune")) == 0
+    assert command.main(argv(study, "--prune")) == 0
     assert "| the claim: both |" in capsys.readouterr().out
     assert (study / "compression.json").read_text("utf-8") == text
 
@@ -241,8 +242,8 @@ def test_kept_scores_decide_as_a_run_does(study: Path, tmp_path: Path) -> None:
 def test_a_study_with_pruning(
     study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(compression_speed, "load", light_units.compression)
-    assert compression.main(argv(study, "--json")) == 0
+    monkeypatch.setattr(speed, "load", light_units.compression)
+    assert command.main(argv(study, "--json")) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     pruned = [one for one in rows if one["prune"] and one["profile"] == BASELINE]
     assert [one["state"] for one in pruned] == list(STATES)
@@ -267,7 +268,7 @@ def test_options_that_cannot_be_are_refused(
     options: list[str], code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
-        found = compression.main([*options, "--output", str(tmp_path / "out")])
+        found = command.main([*options, "--output", str(tmp_path / "out")])
     except SystemExit as error:
         found = int(str(error.code))
     assert found == code

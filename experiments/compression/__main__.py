@@ -21,180 +21,24 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from experiments import compression_report as report
-from experiments import compression_speed as speed
 from experiments import study
-from experiments.compression_models import (
-    RAW,
-    RECOVERED,
-    STATES,
-    TUNED,
-    Answers,
-    Models,
-    answers,
-    in_new_process,
-    prunings,
-    tiny_model,
-)
-from experiments.compression_report import BASELINE, BFLOAT16, INT8
+from experiments.compression import report
+from experiments.compression.measure import Compression
+from experiments.compression.models import STATES, Models, in_new_process, prunings, tiny_model
+from experiments.compression.variants import Variant, best_variants, variants
 from nq import folders
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal, train
 from nq.errors import Error
-from nq.evaluation.gate import question_counts, relative_loss
 from nq.formats.input_files import find_files, sha256
 from nq.inference.profile import Profile
-from nq.model.flops import window_gflop
-from nq.model.folder import load_config, load_settings, weights_digest
+from nq.model.folder import load_config, weights_digest
 from nq.model.registry import model_folder
-from nq.runs.parity import same_answers
 
-ZEROS, BATCH_SIZE, SPEEDS = 0.5, 16, "speeds"
+SPEEDS = "speeds"
 QUICK_PRUNE, QUICK_TRAINING = "heads=2,ffn=64,layers=2", ("--epochs", "0.2", "--batch-size", "8")
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row: a model and how it is computed.
-
-    Args:
-        profile: its optimizations.
-        instances: processes that share the windows.
-        prune: what is pruned, as ``nq convert --prune`` has it; empty for the whole model.
-        state: of a pruned model, one of ``STATES``.
-        zeros: share of the weights that are set to zero.
-        references: profiles of the baseline that are measured in the same rounds.
-    """
-
-    profile: str = BASELINE
-    instances: int = 1
-    prune: str = ""
-    state: str = ""
-    zeros: float = 0.0
-    references: tuple[str, ...] = (BASELINE,)
-
-    @property
-    def key(self) -> dict[str, Any]:
-        """What names the row in the results."""
-        return {"prune": self.prune, "state": self.state, **self._computed}
-
-    @property
-    def speed_key(self) -> dict[str, Any]:
-        """What the speed depends on: training changes weights, but no shape."""
-        return {"prune": self.prune, **self._computed}
-
-    @property
-    def _computed(self) -> dict[str, Any]:
-        return {"profile": self.profile, "instances": self.instances, "zeros": self.zeros}
-
-
-def variants(prune: Sequence[str], states: Sequence[str]) -> list[Variant]:
-    """Returns the rows that are known from the start, baseline first."""
-    whole = [
-        *(Variant(), Variant(BFLOAT16), Variant(INT8)),
-        *(Variant(instances=2), Variant(INT8, instances=2)),
-    ]
-    pruned = [Variant(prune=text, state=state) for text in prune for state in states]
-    return [*whole, Variant(zeros=ZEROS), *pruned]
-
-
-def best_variants(rows: Sequence[study.Row]) -> list[Variant]:
-    """Returns the best pruned model in 8 bits, and in bfloat16 beside the whole model in it."""
-    best = report.best(rows)
-    if best is None:
-        return []
-    prune, state = best["prune"], best["state"]
-    return [
-        Variant(INT8, prune=prune, state=state),
-        Variant(BFLOAT16, prune=prune, state=state, references=(BASELINE, BFLOAT16)),
-    ]
-
-
-class Compression:
-    """Measures rows.
-
-    Args:
-        models: the model folders.
-        dev: annotated files.
-        root: folder of the runs of nq.
-        rounds: number of rounds.
-        scores_profile: computes the answers of the rows whose profile is the baseline.
-        results: the rows that are known already.
-        speeds: the speeds that are known already.
-    """
-
-    def __init__(
-        self,
-        models: Models,
-        dev: Sequence[str],
-        root: Path,
-        rounds: int,
-        scores_profile: str,
-        results: study.Results,
-        speeds: study.Results,
-    ) -> None:
-        self.models, self.dev, self.root, self.rounds = models, tuple(dev), root, rounds
-        self.scores_profile, self.results, self.speeds = scores_profile, results, speeds
-
-    def time(self, variant: Variant) -> None:
-        """Measures the speed of a variant, for which a pruned model need not recover."""
-        if self.speeds.find(variant.speed_key) is None:
-            folder = self.models.of(variant.prune, variant.prune and RAW, variant.zeros)
-            self.speeds.add({**variant.speed_key, **self._speed(variant, folder)})
-
-    def judge(self, variant: Variant) -> None:
-        """Measures the quality of a variant that is timed, and adds its row."""
-        speed = self.speeds.find(variant.speed_key)
-        if speed is not None and self.results.find(variant.key) is None:
-            folder = self.models.of(variant.prune, variant.state, variant.zeros)
-            self.results.add({**variant.key, **self._quality(variant, folder), **speed})
-
-    def _answers(self, variant: Variant, folder: Path) -> Answers:
-        """Returns the answers of a variant.
-
-        Those under the baseline's profile may be computed under another one in float32, and in one
-        process, since the number of processes does not change them.
-        """
-        is_plain = variant.profile == BASELINE
-        instances = variant.instances if variant.instances > 1 and not is_plain else None
-        profile = self.scores_profile if is_plain else variant.profile
-        return answers(self.dev, folder, profile, instances, BATCH_SIZE, self.root)
-
-    def _quality(self, variant: Variant, folder: Path) -> dict[str, Any]:
-        """Returns micro-F1 and relative loss on the odd half, and the answers that changed."""
-        own, source = self._answers(variant, folder), self.models.source
-        is_tuned = variant == Variant() or variant.state in (TUNED, RECOVERED)
-        if is_tuned and variant.profile == BASELINE:
-            own.tune(folder)
-        gold, mine = own.odd_half(load_settings(folder if is_tuned else source).decision)
-        baseline = self._answers(Variant(), source)
-        _, others = baseline.odd_half(load_settings(source).decision)
-        loss = relative_loss(question_counts(gold, mine), question_counts(gold, others))
-        return {
-            **{"micro_f1": loss.micro_f1, "baseline_micro_f1": loss.other_micro_f1},
-            **{"loss": loss.loss, "low": loss.low, "high": loss.high, "questions": len(gold)},
-            "changed": sum(not same_answers(mine[key], others[key]) for key in gold),
-        }
-
-    def _speed(self, variant: Variant, folder: Path) -> dict[str, Any]:
-        """Returns seconds of the rounds, of the references too, and the size of the model."""
-        source = self.models.source
-        references = [speed.Computation(source, p, 1, BATCH_SIZE) for p in variant.references]
-        own = speed.Computation(folder, variant.profile, variant.instances, BATCH_SIZE)
-        timed, *others = speed.measure([own, *references], self.rounds)
-        first, config = timed.loaded[0], load_config(folder)
-        seconds = [other.seconds for other in others]
-        return {
-            **{"weights": first.weights, "gflop": window_gflop(config, first.length)},
-            **{"length": first.length, "precision": first.precision, "windows": timed.windows},
-            **{"cores": [one.cores for one in timed.loaded], "seconds": timed.seconds},
-            "reference_seconds": dict(zip(variant.references, seconds, strict=True)),
-            "reference_windows": BATCH_SIZE,
-        }
 
 
 def parser() -> argparse.ArgumentParser:

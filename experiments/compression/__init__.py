@@ -1,0 +1,1 @@
+"""What a smaller model gains in speed and loses in micro-F1."""

@@ -1,0 +1,102 @@
+"""Measures the rows: first their speeds, then the answers of their models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments import study
+from experiments.compression import speed
+from experiments.compression.models import RAW, RECOVERED, TUNED, Answers, Models, answers
+from experiments.compression.report import BASELINE
+from experiments.compression.variants import Variant
+from nq.evaluation.gate import question_counts, relative_loss
+from nq.model.flops import window_gflop
+from nq.model.folder import load_config, load_settings
+from nq.runs.parity import same_answers
+
+BATCH_SIZE = 16
+
+
+class Compression:
+    """Measures rows.
+
+    Args:
+        models: the model folders.
+        dev: annotated files.
+        root: folder of the runs of nq.
+        rounds: number of rounds.
+        scores_profile: computes the answers of the rows whose profile is the baseline.
+        results: the rows that are known already.
+        speeds: the speeds that are known already.
+    """
+
+    def __init__(
+        self,
+        models: Models,
+        dev: Sequence[str],
+        root: Path,
+        rounds: int,
+        scores_profile: str,
+        results: study.Results,
+        speeds: study.Results,
+    ) -> None:
+        self.models, self.dev, self.root, self.rounds = models, tuple(dev), root, rounds
+        self.scores_profile, self.results, self.speeds = scores_profile, results, speeds
+
+    def time(self, variant: Variant) -> None:
+        """Measures the speed of a variant, for which a pruned model need not recover."""
+        if self.speeds.find(variant.speed_key) is None:
+            folder = self.models.of(variant.prune, variant.prune and RAW, variant.zeros)
+            self.speeds.add({**variant.speed_key, **self._speed(variant, folder)})
+
+    def judge(self, variant: Variant) -> None:
+        """Measures the quality of a variant that is timed, and adds its row."""
+        speed = self.speeds.find(variant.speed_key)
+        if speed is not None and self.results.find(variant.key) is None:
+            folder = self.models.of(variant.prune, variant.state, variant.zeros)
+            self.results.add({**variant.key, **self._quality(variant, folder), **speed})
+
+    def _answers(self, variant: Variant, folder: Path) -> Answers:
+        """Returns the answers of a variant.
+
+        Those under the baseline's profile may be computed under another one in float32, and in one
+        process, since the number of processes does not change them.
+        """
+        is_plain = variant.profile == BASELINE
+        instances = variant.instances if variant.instances > 1 and not is_plain else None
+        profile = self.scores_profile if is_plain else variant.profile
+        return answers(self.dev, folder, profile, instances, BATCH_SIZE, self.root)
+
+    def _quality(self, variant: Variant, folder: Path) -> dict[str, Any]:
+        """Returns micro-F1 and relative loss on the odd half, and the answers that changed."""
+        own, source = self._answers(variant, folder), self.models.source
+        is_tuned = variant == Variant() or variant.state in (TUNED, RECOVERED)
+        if is_tuned and variant.profile == BASELINE:
+            own.tune(folder)
+        gold, mine = own.odd_half(load_settings(folder if is_tuned else source).decision)
+        baseline = self._answers(Variant(), source)
+        _, others = baseline.odd_half(load_settings(source).decision)
+        loss = relative_loss(question_counts(gold, mine), question_counts(gold, others))
+        return {
+            **{"micro_f1": loss.micro_f1, "baseline_micro_f1": loss.other_micro_f1},
+            **{"loss": loss.loss, "low": loss.low, "high": loss.high, "questions": len(gold)},
+            "changed": sum(not same_answers(mine[key], others[key]) for key in gold),
+        }
+
+    def _speed(self, variant: Variant, folder: Path) -> dict[str, Any]:
+        """Returns seconds of the rounds, of the references too, and the size of the model."""
+        source = self.models.source
+        references = [speed.Computation(source, p, 1, BATCH_SIZE) for p in variant.references]
+        own = speed.Computation(folder, variant.profile, variant.instances, BATCH_SIZE)
+        timed, *others = speed.measure([own, *references], self.rounds)
+        first, config = timed.loaded[0], load_config(folder)
+        seconds = [other.seconds for other in others]
+        return {
+            **{"weights": first.weights, "gflop": window_gflop(config, first.length)},
+            **{"length": first.length, "precision": first.precision, "windows": timed.windows},
+            **{"cores": [one.cores for one in timed.loaded], "seconds": timed.seconds},
+            "reference_seconds": dict(zip(variant.references, seconds, strict=True)),
+            "reference_windows": BATCH_SIZE,
+        }
