@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 ALLOWED: dict[str, tuple[str, ...]] = {
     "nq": (),
     "nq.bundle": (),
+    "nq.child": (),
     "nq.config": (),
     "nq.errors": (),
     "nq.interruption": (),
@@ -45,14 +46,14 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("nq.config", "nq.formats", "nq.postprocess", "nq.records", "nq.runs.evaluate"),
     ),
     "nq.beam": (
-        *("nq", "nq.config", "nq.errors", "nq.evaluation", "nq.extras", "nq.formats"),
+        *("nq", "nq.child", "nq.config", "nq.errors", "nq.evaluation", "nq.extras", "nq.formats"),
         *("nq.preprocess", "nq.preprocess.tokenizers", "nq.records"),
         *("nq.model", "nq.inference", "nq.runs.answers", "nq.runs.evaluate"),
     ),
     "nq.preprocess.prepare": (
         *("nq.beam", "nq.errors", "nq.extras", "nq.folders", "nq.formats", "nq.preprocess"),
     ),
-    "nq.preprocess.prefetch": ("nq.errors", "nq.preprocess", "nq.preprocess.prepare"),
+    "nq.preprocess.prefetch": ("nq.child", "nq.errors", "nq.preprocess", "nq.preprocess.prepare"),
     "nq.postprocess": ("nq.config", "nq.errors", "nq.records"),
     "nq.model": (
         *("nq.bundle", "nq.config", "nq.errors", "nq.extras", "nq.files", "nq.folders"),
@@ -66,11 +67,27 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("nq.model", "nq.inference", "nq.postprocess", "nq.runs.evaluate"),
     ),
     "nq.inference": (
-        *("nq.config", "nq.errors", "nq.extras", "nq.processor", "nq.records", "nq.text"),
+        *(
+            "nq.child",
+            "nq.config",
+            "nq.errors",
+            "nq.extras",
+            "nq.processor",
+            "nq.records",
+            "nq.text",
+        ),
         *("nq.model", "nq.postprocess", "nq.preprocess", "nq.preprocess.tokenizers"),
     ),
     "nq.planning": (
-        *("nq.config", "nq.errors", "nq.records", "nq.text", "nq.model", "nq.inference"),
+        *(
+            "nq.child",
+            "nq.config",
+            "nq.errors",
+            "nq.records",
+            "nq.text",
+            "nq.model",
+            "nq.inference",
+        ),
     ),
     "nq.runs": (
         *("nq", "nq.checksums", "nq.config", "nq.errors", "nq.extras", "nq.files", "nq.folders"),

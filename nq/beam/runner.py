@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nq.child import python_path
 from nq.errors import Error
 from nq.extras import requirement
-from nq.preprocess import python_path
 
 
 @contextlib.contextmanager

@@ -15,12 +15,12 @@ from concurrent.futures import Future
 from multiprocessing.connection import Connection
 from typing import Any
 
+from nq.child import python_path
 from nq.errors import Error
 from nq.inference import cores
 from nq.inference.messages import Failure, LogLine, Ready, Scored, Start, Windows
 from nq.inference.pool_state import CLOSED, PoolState, Task
 from nq.model.runtime import thread_environment
-from nq.preprocess import python_path
 
 log = logging.getLogger(__name__)
 

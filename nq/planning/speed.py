@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from nq.child import python_path
 from nq.config import ModelConfig
 from nq.errors import Error
 from nq.inference.profile import Profile
 from nq.model.flops import layer_flop
 from nq.model.runtime import import_tensorflow, thread_environment
 from nq.model.shapes import check_memory
-from nq.preprocess import python_path
 
 PROGRAM = """
 import os, sys

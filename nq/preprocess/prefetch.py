@@ -21,8 +21,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nq.child import python_path
 from nq.errors import DamagedError
-from nq.preprocess import python_path
 from nq.preprocess.prepare import Prepared, Request, find_whole, prepare
 from nq.preprocess.store import find_completed
 

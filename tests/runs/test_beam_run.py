@@ -17,12 +17,12 @@ import pytest
 
 from nq import folders
 from nq.bundle import bundled_sample
+from nq.child import python_path
 from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.folders import RUN
 from nq.formats.questions import list_pages
 from nq.inference.scorer import COLUMNS
-from nq.preprocess import python_path
 from nq.preprocess.store import UNFINISHED
 from nq.runs import beam_run, scoring
 from nq.runs.finished import read_run
