@@ -96,7 +96,8 @@ def parse_options(options: Sequence[str]) -> PipelineOptions:
     Runners on other machines have options of their own, which are passed on to them.
 
     Raises:
-        ValueError: Beam does not know an option or the runner, or refuses a value.
+        ValueError: Beam does not know an option, or refuses a value.
+        Error: there is no such runner.
     """
 
     def check(parser: argparse.ArgumentParser) -> None:  # with the options of all of Beam
@@ -104,7 +105,7 @@ def parse_options(options: Sequence[str]) -> PipelineOptions:
         known, unknown = parser.parse_known_args([f"--runner={DEFAULT_RUNNER}", *options])
         if unknown and (known.runner in LOCAL_RUNNERS or not unknown[0].startswith("--")):
             raise ValueError(f"unrecognized arguments: {' '.join(unknown)}")
-        create_runner(known.runner)
+        _check_runner(known.runner)
 
     try:
         with _own_logging():
@@ -112,8 +113,20 @@ def parse_options(options: Sequence[str]) -> PipelineOptions:
             return PipelineOptions([f"--runner={DEFAULT_RUNNER}", *options])
     except argparse.ArgumentError as error:
         raise ValueError(str(error)) from error
+
+
+def _check_runner(name: str) -> None:
+    """Checks that there is a runner of this name.
+
+    Raises:
+        Error: there is none.
+    """
+    try:
+        create_runner(name)
+    except ValueError as error:
+        raise Error(str(error)) from error
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"the runner cannot be imported: {error}") from error
+        raise Error(f"the runner {name} cannot be imported: {error}") from error
 
 
 def flink_master(options: Sequence[str]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nq.beam.runner import failure, parse_options, requested_workers
+from nq.errors import Error
 
 WORKER = """Traceback (most recent call last):
   File "/venv/apache_beam/runners/worker/sdk_worker.py", line 310, in _execute
@@ -66,8 +67,6 @@ def test_options_of_a_runner_elsewhere_are_passed_on() -> None:
     ("options", "problem"),
     [
         (["--runner=FlinkRunner", "stray"], "unrecognized arguments: stray"),
-        (["--runner=NoRunner"], "Unexpected pipeline runner: NoRunner"),
-        (["--runner=no.module.Runner"], "the runner cannot be imported: No module named 'no'"),
         (
             ["--runner=FnApiRunner", "--execution_mode_for_batch=X"],
             "unrecognized arguments: --exec",
@@ -77,3 +76,18 @@ def test_options_of_a_runner_elsewhere_are_passed_on() -> None:
 def test_options_that_are_refused(options: list[str], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         parse_options(options)
+
+
+@pytest.mark.parametrize(
+    ("runner", "problem"),
+    [
+        ("NoRunner", "Unexpected pipeline runner: NoRunner"),
+        (
+            "no.module.Runner",
+            "the runner no.module.Runner cannot be imported: No module named 'no'",
+        ),
+    ],
+)
+def test_a_runner_that_there_is_not(runner: str, problem: str) -> None:
+    with pytest.raises(Error, match=problem):
+        parse_options([f"--runner={runner}"])

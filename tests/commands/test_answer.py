@@ -406,7 +406,6 @@ def test_a_runner_of_beam(answer: Answer, tiny_model: Path, tmp_path: Path) -> N
         (["--parallelism", "2"], "unrecognized arguments: --parallelism 2"),
         (["--temp", "s3://bucket/temp"], "--temp needs --runner"),
         (["--runner", "FnApiRunner", "--parallel", "2"], "unrecognized arguments: --parallel 2"),
-        (["--runner", "Flonk"], "Unexpected pipeline runner: Flonk. Valid values are"),
         (["--runner", "FlinkRunner", "--parallelism", "x"], "argument --parallelism: invalid int"),
         (
             ["--runner", "FlinkRunner", "--profile", "auto"],
@@ -422,6 +421,13 @@ def test_options_that_do_not_go_with_a_runner(
     done = answer(*arguments, "--output", "run")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"nq answer: error: {problem}")
+    assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "run").exists()
+
+
+def test_a_runner_that_there_is_not(answer: Answer, tmp_path: Path) -> None:
+    done = answer("--runner", "Flonk", "--output", "run")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("nq: error: Unexpected pipeline runner: Flonk. Valid values are")
     assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "run").exists()
 
 
