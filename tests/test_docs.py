@@ -50,6 +50,7 @@ OPTIONS_OF_OTHERS = {
     "--exclude-editable",
     "--flink_master",
     "--flink_version",
+    "--from",
     "--job_endpoint",
     "--parallelism",
     "--project",

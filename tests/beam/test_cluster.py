@@ -159,12 +159,12 @@ def test_a_job_that_was_cancelled_is_started_again(
     cluster: Cluster, questions: Path, tiny_model: Path, local: dict[str, bytes], tmp_path: Path
 ) -> None:
     """The results are those of a local run, with the dead letters of the workers."""
-    arguments = [tmp_path / "run", tiny_model, "--data", str(questions), *cluster.options()]
-    answering = Answering(*arguments)
+    options = ["--data", str(questions), *cluster.options()]
+    answering = Answering(tmp_path / "run", tiny_model, *options)
     answering.wait_for(lambda: bool(flink_jobs(cluster, "RUNNING")))
     cancel(cluster, flink_jobs(cluster, "RUNNING")[0]["jid"])
     assert "was cancelled: the same command starts it again" in answering.error()
-    summary = Answering(*arguments).result()
+    summary = Answering(tmp_path / "run", tiny_model, *options).result()
     assert files(tmp_path / "run") == local
     assert (summary["examples"], summary["dead_letters"]) == (40 * COPIES, len(BAD_LINES))
     (job,) = flink_jobs(cluster, "FINISHED")

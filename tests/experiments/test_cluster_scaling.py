@@ -33,7 +33,10 @@ def test_the_figures() -> None:
     assert rows["one TaskManager against the local run"] == "+10.0%"
     peak = rows[f"peak memory of a worker, {FEW} / {MOST} questions"]
     assert peak == "1000 / 1050 MiB (1.05x)"
-    assert (rows["reading, for a question"], rows["model, for a question"]) == ("1.5 ms", "500.0 ms")
+    assert (rows["reading, for a question"], rows["model, for a question"]) == (
+        "1.5 ms",
+        "500.0 ms",
+    )
 
 
 def test_the_peak_memory_is_that_of_new_workers(tmp_path: Path) -> None:
@@ -57,5 +60,3 @@ def test_the_peak_memory_is_that_of_new_workers(tmp_path: Path) -> None:
         processes.end(tmp_path)
         for one in started:
             one.process.wait()
-
-
