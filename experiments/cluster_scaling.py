@@ -6,22 +6,18 @@ Answers some questions, and then many: the difference of both times is that of t
 the first ones, after all is loaded. It does so in a local run with one thread on one core, and on
 clusters of one and of two TaskManagers with one core each, in every round. The peak memory of the
 workers is that which Linux counts (``VmHWM``), the largest of all workers.
-
-The costs of the stages are those of the same functions in one process on one core.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -130,63 +126,10 @@ def measure(args: argparse.Namespace, questions: int, cluster: Cluster | None) -
     )
 
 
-def stages(task: Mapping[str, Any]) -> tuple[dict[str, float], Callable[[Any], None]]:
-    """Runs in a unit: returns the seconds of each stage for a question, after a first pass."""
-    from nq.beam.elements import Decided, Windowed
-    from nq.beam.records import encode_decided
-    from nq.beam.score import score_part
-    from nq.formats import decoding
-    from nq.inference.scorer import feature_rows
-    from nq.inference.spec import ScorerSpec
-    from nq.preprocess.local import make_windows, unchanged
-    from nq.preprocess.tokenizers.load import load_tokenizer
-    from nq.records import DeadLetter
-    from nq.runs.answers import answer
-    from nq.runs.job import Job
-
-    job = Job(files=task["data"], profile=task["profile"], threads=1)
-    spec = ScorerSpec(
-        job.model, job.windows, job.decision, job.batch_size, job.optimizations, threads=1
-    )
-    scorer, tokenizer = spec.scorer(), load_tokenizer(job.model, job.windows.compat)
-    seconds: dict[str, float] = {}
-    for _ in range(2):
-        marks = [time.perf_counter()]
-        items = list(decoding.read_records(task["data"][0], 0, limit=task["questions"]))
-        marks.append(time.perf_counter())
-        windowed = []
-        for source, item in items:
-            made = make_windows(source, item, tokenizer, job.windows, None, unchanged)
-            if not isinstance(made, DeadLetter):
-                rows = feature_rows(made.features)
-                windowed.append(Windowed(source, made.example, rows, made.unread_blocks, 0.0))
-        marks.append(time.perf_counter())
-        scored = list(score_part(windowed, scorer))
-        marks.append(time.perf_counter())
-        for one in scored:
-            answered = answer(one.example, one.scores, job.decision)
-            encode_decided(Decided(one.source, one.example.question, answered, one.work))
-        marks.append(time.perf_counter())
-        names = ("reading", "windows", "model", "decide")
-        spans = (after - before for before, after in itertools.pairwise(marks))
-        seconds = {name: span / len(items) for name, span in zip(names, spans, strict=True)}
-    return seconds, lambda command: None
-
-
-def stage_costs(args: argparse.Namespace) -> dict[str, float]:
-    """Returns the seconds that each stage takes for a question on one core."""
-    task = {"data": args.data, "profile": args.profile, "questions": MANY}
-    core = min(os.sched_getaffinity(0))
-    with units.started(stages, task, [core], units.thread_settings(1)) as unit:
-        reply: dict[str, float] = unit.receive()
-    return reply
-
-
 def study(args: argparse.Namespace) -> int:
     """Runs the command; returns its exit code."""
     sizes = {0: (FEW, MANY), 1: (FEW, MANY), 2: (FEW, MANY, MOST)}
     measurements = []
-    costs = stage_costs(args)
     for _ in range(args.rounds):
         for workers, numbers in sizes.items():
             with contextlib.ExitStack() as stack:
@@ -200,7 +143,6 @@ def study(args: argparse.Namespace) -> int:
     result = {
         "profile": args.profile,
         "rounds": args.rounds,
-        "stages": costs,
         "runs": [asdict(one) for one in measurements],
     }
     if args.json:
@@ -210,35 +152,42 @@ def study(args: argparse.Namespace) -> int:
     return 0
 
 
+def middle(result: Mapping[str, Any], workers: int, questions: int, name: str) -> float:
+    """Returns the median of a figure over the rounds.
+
+    Args:
+        result: what the command prints with ``--json``.
+        workers: TaskManagers; 0 for the local run.
+        questions: of the run.
+        name: of a field of ``Measurement``.
+    """
+    runs = (Measurement(**run) for run in result["runs"])
+    same = (run for run in runs if (run.workers, run.questions) == (workers, questions))
+    return float(median(getattr(run, name) for run in same))
+
+
+def warm(result: Mapping[str, Any], workers: int) -> tuple[float, int]:
+    """Returns the seconds for the questions after the first ones, and how many those are."""
+    few, many = (middle(result, workers, number, "total_s") for number in (FEW, MANY))
+    return many - few, MANY - FEW
+
+
 def table(result: Mapping[str, Any]) -> str:
-    """Returns the measurements and what follows from them as Markdown."""
-    runs = [Measurement(**run) for run in result["runs"]]
-
-    def middle(workers: int, questions: int, name: str) -> float:
-        values = [
-            getattr(run, name)
-            for run in runs
-            if (run.workers, run.questions) == (workers, questions)
-        ]
-        return float(median(values))
-
-    def warm(workers: int) -> float:
-        return middle(workers, MANY, "total_s") - middle(workers, FEW, "total_s")
-
-    few, most = (middle(2, questions, "worker_peak_bytes") for questions in (FEW, MOST))
+    """Returns what follows from the measurements as a Markdown table."""
+    local, one, two = (warm(result, workers)[0] for workers in (0, 1, 2))
+    few, most = (middle(result, 2, number, "worker_peak_bytes") for number in (FEW, MOST))
     more = f"{MANY - FEW} questions after the first {FEW}"
     return markdown(
         ("what", "figure"),
-        (f"local run, one core: {more}", f"{warm(0):.1f} s"),
-        (f"one TaskManager: {more}", f"{warm(1):.1f} s"),
-        (f"two TaskManagers: {more}", f"{warm(2):.1f} s"),
-        ("two TaskManagers against one", f"{warm(1) / warm(2):.2f}x"),
-        ("one TaskManager against the local run", f"{warm(1) / warm(0) - 1:+.1%}"),
+        (f"local run, one core: {more}", f"{local:.1f} s"),
+        (f"one TaskManager: {more}", f"{one:.1f} s"),
+        (f"two TaskManagers: {more}", f"{two:.1f} s"),
+        ("two TaskManagers against one", f"{one / two:.2f}x"),
+        ("one TaskManager against the local run", f"{one / local - 1:+.1%}"),
         (
             f"peak memory of a worker, {FEW} / {MOST} questions",
             f"{few / 2**20:.0f} / {most / 2**20:.0f} MiB ({most / few:.2f}x)",
         ),
-        *((f"{name}, for a question", f"{s * 1e3:.1f} ms") for name, s in result["stages"].items()),
     )
 
 

