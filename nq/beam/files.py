@@ -8,6 +8,7 @@ with a URI is first copied: compressed text cannot be divided; who reads a share
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ from nq.records import DeadLetter, Example, Source
 
 BYTES = "application/octet-stream"
 COPY_PREFIX = "nq-copy-"
+SCHEMES = {"s3": ("boto3", "aws"), "gs": ("apitools", "gcp"), "hdfs": ("hdfs", "hadoop")}
+"""The package that Beam needs for a scheme, and the extra of Beam that brings it."""
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
@@ -57,6 +60,22 @@ def _matches(pattern: str) -> list[str]:
             f"no file matches {pattern}; give a file, a glob in quotes, or a folder that ends in /"
         )
     return names
+
+
+def check_packages(paths: Sequence[str]) -> None:
+    """Checks that the packages are installed that Beam needs for the schemes of URIs.
+
+    Raises:
+        Error: one is missing; Beam itself fails later, in several ways.
+    """
+    for path in paths:
+        scheme = path.partition("://")[0] if is_uri(path) else ""
+        package, extra = SCHEMES.get(scheme, ("", ""))
+        if package and importlib.util.find_spec(package) is None:
+            raise Error(
+                f"{path}: {package} is not installed: run pip install 'apache-beam[{extra}]' for "
+                f"{scheme}://"
+            )
 
 
 def match_files(pattern: str) -> list[str]:

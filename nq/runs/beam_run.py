@@ -88,6 +88,7 @@ class BeamRun:
 
         options = (f"--runner={job.runner}", *job.beam_options)
         files.set_options(options)
+        files.check_packages([*job.files, *(() if job.temp is None else (job.temp,))])
         check_flink(options)
         check_rules(job)
         check_model_folders(job)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -114,3 +116,11 @@ def test_a_damaged_copy_of_a_model_is_refused(tiny_model: Path, tmp_path: Path) 
     (folder / MANIFEST).write_text('{"../vocab.txt": ""}')
     with pytest.raises(DamagedError, match=r"names '\.\./vocab.txt': expected names of files"):
         local_folder(staged)
+
+
+@pytest.mark.parametrize("scheme", [s for s, (p, _) in files.SCHEMES.items() if not find_spec(p)])
+def test_a_scheme_whose_package_is_missing_is_an_error(scheme: str, tmp_path: Path) -> None:
+    extra = re.escape(f"pip install 'apache-beam[{files.SCHEMES[scheme][1]}]' for {scheme}://")
+    files.check_packages([str(tmp_path), "memory://known"])
+    with pytest.raises(Error, match=f"^{scheme}://bucket/x: .* is not installed: run {extra}$"):
+        files.check_packages([str(tmp_path), f"{scheme}://bucket/x"])
