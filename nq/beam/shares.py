@@ -15,8 +15,8 @@ def shares(n_files: int, readers: int) -> list[Share]:
 
     >>> shares(1, 2), shares(8, 2)[:3]
     ([(0, 0, 2), (0, 1, 2)], [(0, 0, 1), (1, 0, 1), (2, 0, 1)])
-    >>> len(shares(50, 64)) / 50
-    6.0
+    >>> len(shares(50, 64)) / 50, shares(0, 2)
+    (6.0, [])
     """
-    n = min(readers, -(-SHARES_PER_READER * readers // n_files))
+    n = min(readers, -(-SHARES_PER_READER * readers // max(1, n_files)))
     return [(file, i, n) for file in range(n_files) for i in range(n)]
