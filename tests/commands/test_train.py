@@ -18,6 +18,7 @@ from nq.bundle import bundled_sample
 from nq.commands.main import console
 from nq.model.checkpoint import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.tracking.store import absolute
 from nq.training.curves import LOSS, Curves
 from nq.training.train import FINAL_STEPS, REPORT_EVERY, TrainingProgress
 from tests import tiny_models
@@ -64,13 +65,13 @@ def curve(store: str, status: str = "FINISHED", name: str = "loss") -> dict[int,
     """Returns a loss of each step, in order, of the only run with that status in the store."""
     (run,) = (run for run in runs(store) if run.info.status == status)
     key = name if "/" in name else f"train/{name}"
-    points = MlflowClient(store).get_metric_history(run.info.run_id, key)
+    points = MlflowClient(absolute(store)).get_metric_history(run.info.run_id, key)
     assert len({point.step for point in points}) == len(points)
     return {point.step: point.value for point in sorted(points, key=lambda point: point.step)}
 
 
 def runs(store: str) -> list[mlflow.entities.Run]:
-    client = MlflowClient(store)
+    client = MlflowClient(absolute(store))
     experiment = client.get_experiment_by_name("nq")
     return list(client.search_runs([experiment.experiment_id]))
 
