@@ -6,12 +6,10 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pytest
 
@@ -379,25 +377,6 @@ def test_mlflow_has_the_metrics_of_the_pipeline(
     assert {n: recorded.data.metrics[n] for n in expected} == pytest.approx(expected, abs=1e-3)
     assert recorded.data.params["runner"] == LOCAL
     assert recorded.data.tags["beam.job_name"] == found.beam["job_name"]
-
-
-def cancel_soon(result: Any) -> Any:
-    """Cancels a job as somebody does in the page of its cluster."""
-    time.sleep(1)
-    result.cancel()
-    return result
-
-
-@pytest.mark.slow
-def test_a_job_that_is_cancelled(
-    data: list[str], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started = beam.Pipeline.run
-    monkeypatch.setattr(beam.Pipeline, "run", lambda *a, **k: cancel_soon(started(*a, **k)))
-    one = job(data, tiny_model, tmp_path / "beam", "PortableRunner", beam_options=LOOPBACK)
-    with pytest.raises(Error, match="was cancelled: the same command starts it again"):
-        run(one)
-    assert not (tmp_path / "beam").exists()
 
 
 def test_8_bit_engines_are_calibrated_on_the_windows_of_a_run_without_beam(
