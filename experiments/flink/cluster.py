@@ -167,11 +167,16 @@ def _check(folder: Path, ports: Ports) -> None:
 
 
 def _wait(cluster: Cluster, listening: Sequence[Program]) -> None:
-    """Waits until all programs answer and all TaskManagers have registered."""
+    """Waits until all programs answer and all TaskManagers have registered with their slots.
+
+    A TaskManager reports its slots a moment after it has registered.
+    """
+    ready = cluster.task_managers, cluster.task_managers * cluster.slots
 
     def registered() -> bool:
         with contextlib.suppress(OSError):
-            return bool(cluster.get("/overview")["taskmanagers"] == cluster.task_managers)
+            overview = cluster.get("/overview")
+            return (overview["taskmanagers"], overview["slots-total"]) == ready
         return False
 
     def all_listen() -> bool:
