@@ -33,8 +33,8 @@ def measure(
         length: pieces of a window.
 
     Raises:
-        ValueError: the cores cannot be divided into so many parts, or the layers do not fit.
-        Error: TensorFlow is not installed, or uses a GPU.
+        ValueError: the cores cannot be divided into so many parts.
+        Error: TensorFlow is not installed, or uses a GPU, or the layers do not fit into memory.
     """
     cores = available()
     count = count or len(cores)
