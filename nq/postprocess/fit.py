@@ -155,7 +155,7 @@ def _fitted(
         good = np.logaddexp.reduceat(np.where(right, utility, -np.inf), first)
         penalty = PENALTY / 2 * float(((w - prior) ** 2).sum())
         predicted = np.exp(utility - np.repeat(total, sizes))
-        wanted = np.where(right, np.exp(utility - np.repeat(good, sizes)), 0.0)
+        wanted = np.exp(np.where(right, utility - np.repeat(good, sizes), -np.inf))
         columns = np.column_stack([slope, features])
         gradient = (predicted - wanted) @ columns + PENALTY * (w - prior)
         return float((total - good).sum()) + penalty, gradient
