@@ -195,7 +195,16 @@ class ModelConfig(Settings):
         head_size: columns of query, key and value for each head; 0 for ``hidden_size`` /
             ``num_attention_heads``, the only size that ``transformers`` knows. It differs from that
             where heads were pruned, and becomes 0 where it is that; read ``head_width``.
+        separator_id, first_marker_id, last_marker_id: of a dual encoder (``is_dual_encoder``) the
+            ids of [SEP] and of the first and the last marker that begins a block; else 0.
     """
+
+    BEYOND_TRANSFORMERS: ClassVar[tuple[str, ...]] = (
+        "head_size",
+        "separator_id",
+        "first_marker_id",
+        "last_marker_id",
+    )
 
     vocab_size: int = 30522
     hidden_size: int = 768
@@ -213,9 +222,18 @@ class ModelConfig(Settings):
     position_offset: int = 0
     relative_attention_num_buckets: int = 0
     head_size: int = 0
+    separator_id: int = 0
+    first_marker_id: int = 0
+    last_marker_id: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        own = [getattr(self, name) for name in self.BEYOND_TRANSFORMERS[1:]]
+        _check(
+            min(own) > 0 <= self.last_marker_id - self.first_marker_id or not any(own),
+            f"{', '.join(self.BEYOND_TRANSFORMERS[1:])} are {', '.join(map(str, own))}: expected "
+            "none, or all of a dual encoder",
+        )
         _check(self.head_size >= 0, f"head_size must be at least 0, got {self.head_size}")
         if self.head_size * self.num_attention_heads == self.hidden_size:
             object.__setattr__(self, "head_size", 0)
@@ -240,12 +258,17 @@ class ModelConfig(Settings):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns all fields as plain JSON values, ``head_size`` only where it is not 0.
+        """Returns all fields as plain JSON values, ``BEYOND_TRANSFORMERS`` only where not 0.
 
-        Thereby the identity of a teacher without it is that of earlier versions.
+        Thereby the identity of a teacher without them is that of earlier versions.
         """
-        values = super().to_dict()
-        return values if self.head_size else {n: v for n, v in values.items() if n != "head_size"}
+        values = super().to_dict().items()
+        return {n: v for n, v in values if v or n not in self.BEYOND_TRANSFORMERS}
+
+    @property
+    def is_dual_encoder(self) -> bool:
+        """Whether question and blocks are encoded apart, and compared."""
+        return self.first_marker_id > 0
 
     @property
     def head_width(self) -> int:

@@ -13,7 +13,7 @@ from nq.errors import Error, check_argument, is_count
 from nq.formats.pages import with_question
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.inference.scorer import Scorer, feature_rows, score_examples
-from nq.model.cascade import mention_untuned
+from nq.model.cascade import mention_reader
 from nq.model.runtime import import_tensorflow
 from nq.model_setup import find_model
 from nq.postprocess.decision import RankedPrediction, decide
@@ -187,6 +187,5 @@ def load(
     spec = find_model(model, profile, windows, decision, batch_size, reader, read_blocks)
     import_tensorflow()
     loader = spec.loader()
-    if spec.reader is not None:
-        mention_untuned(spec.folder, spec.reader)
+    mention_reader(spec.folder, spec.reader)
     return Reader(loader, spec.profile)

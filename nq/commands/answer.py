@@ -150,7 +150,7 @@ def answer(args: argparse.Namespace) -> int:
     runner = _runner_options(args)
     from dataclasses import replace
 
-    from nq.model.cascade import mention_untuned
+    from nq.model.cascade import mention_reader
     from nq.report.dead_letters import dead_letter_lines
     from nq.report.summary import parity_line, summary
     from nq.runs.job import Job
@@ -209,8 +209,7 @@ def answer(args: argparse.Namespace) -> int:
         terminal.print_json(result.to_dict() | sizes | compared | logged)
     else:
         print(summary(result, dead_letter_lines(result.folder / DEAD_LETTERS)))
-    if job.reader_model is not None:
-        mention_untuned(job.model, job.reader_model)
+    mention_reader(job.model, job.reader_model)
     if parity and args.tolerance is not None and not parity.within(args.tolerance):
         raise Error(f"beyond the tolerance of {args.tolerance}: {parity_line(parity)}")
     if parity and parity.gate:

@@ -11,6 +11,7 @@ from nq.commands.parser import Parser
 from nq.config import PruningConfig, StorageConfig
 from nq.model.convert import FORMATS, ConversionResult, check_storage, convert
 from nq.model.registry import model_folder
+from nq.model.sentence_encoder import to_dual_encoder
 from nq.text import visible
 
 
@@ -27,6 +28,7 @@ def parser() -> Parser:
             "nq convert my_model my_mlflow_model --to mlflow",
             "nq convert my_model my_model_8_bits --store int8 --shard-mb 50",
             "nq convert my_model pruned --prune heads=9,ffn=1152 --data train.jsonl.gz",
+            "nq convert all-mpnet-base-v2 ranker --dual-encoder",
         ),
     )
     parser.add_argument(
@@ -49,6 +51,12 @@ def parser() -> Parser:
         "layers, the most important ones on --data: heads=9,ffn=1152,layers=5, or some of the "
         "three; ffn is a multiple of 64",
     )
+    parser.add_argument(
+        "--dual-encoder",
+        action="store_true",
+        help="turn a sentence encoder, whose outputs are averaged, into a model that ranks blocks: "
+        "nq answer --model DST --reader MODEL",
+    )
     arguments.add_data(parser, required=False, note=", annotated, for --prune")
     arguments.add_common(parser)
     return parser
@@ -70,6 +78,9 @@ def run(args: argparse.Namespace) -> int:
         raise terminal.UsageError(str(error)) from error
     if args.prune is None and (args.data or args.pages or args.page_column):
         raise terminal.UsageError("--data is for --prune alone: give --prune, or leave --data out")
+    if args.dual_encoder and (args.prune is not None or args.to == "hf"):
+        other = "--to hf" if args.prune is None else "--prune"
+        raise terminal.UsageError(f"--dual-encoder and {other} exclude each other")
     if args.prune is not None and not args.data:
         raise terminal.UsageError("--prune needs --data: annotated records that tell what matters")
     result = _convert(args, storage)
@@ -92,7 +103,8 @@ def run(args: argparse.Namespace) -> int:
 def _convert(args: argparse.Namespace, storage: StorageConfig) -> ConversionResult:
     source = model_folder(args.source)
     if args.prune is None:
-        return convert(source, args.target, args.to, storage)
+        change = to_dual_encoder if args.dual_encoder else None
+        return convert(source, args.target, args.to, storage, change)
     from nq.training.pruning import prune
 
     pages = arguments.pages(args)

@@ -53,7 +53,7 @@ def serve(args: argparse.Namespace) -> int:
     config = arguments.settings(ServeConfig, args)
     token = _token(config)
     extras.require("serve")
-    from nq.model.cascade import mention_untuned
+    from nq.model.cascade import mention_reader
     from nq.model.registry import BUNDLED, model_folder
     from nq.model_setup import find_model
     from nq.serving.server import serve as serve_model
@@ -70,8 +70,7 @@ def serve(args: argparse.Namespace) -> int:
     )
 
     def on_ready(url: str) -> None:
-        if spec.reader is not None:
-            mention_untuned(spec.folder, spec.reader)
+        mention_reader(spec.folder, spec.reader)
         name = args.model or BUNDLED
         log.info("%s under %s answers at %s; Ctrl-C ends it", name, args.profile, url)
         if args.json:

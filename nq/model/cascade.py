@@ -18,6 +18,7 @@ from nq.model.folder import (
     check,
     folder_and_settings,
     load_config,
+    load_joint_config,
     load_settings,
     weight_files,
     weights_digest,
@@ -100,9 +101,12 @@ def _stored_decision(model: Path, reader: Path) -> CascadeDecision | None:
         return None
 
 
-def mention_untuned(model: Path, reader: ReaderModel) -> None:
-    """Logs that no decision was tuned for both models, if that is so."""
-    if weights_digest(model) not in load_settings(reader.folder).cascades:
+def mention_reader(model: Path, reader: ReaderModel | None) -> None:
+    """Logs that a dual encoder has no reader, or that no decision was tuned for both models."""
+    if reader is None:
+        if load_config(model).is_dual_encoder:
+            log.info("%s only ranks blocks: give --reader MODEL for short answers too", model)
+    elif weights_digest(model) not in load_settings(reader.folder).cascades:
         log.info(
             "%s has no decision for both models, so its own is used, for the blocks that it reads; "
             "nq tune --reader makes one",
@@ -115,7 +119,8 @@ def check_reader(model: Path, reader: ReaderModel) -> None:
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: a file is damaged, the windows are too long, or the reader is the first model.
+        ValueError: a file is damaged, the windows are too long, or the reader is the first model
+            or a dual encoder.
     """
     check(reader.folder)
     if _sizes(model) == _sizes(reader.folder) and weights_digest(model) == weights_digest(
@@ -124,7 +129,7 @@ def check_reader(model: Path, reader: ReaderModel) -> None:
         raise ValueError(
             f"the reader {reader.folder} has the weights of the model itself: give another model"
         )
-    check_length(load_config(reader.folder), reader.windows.max_seq_length)
+    check_length(load_joint_config(reader.folder), reader.windows.max_seq_length)
 
 
 def _sizes(folder: Path) -> list[int]:

@@ -33,7 +33,7 @@ from nq.model.folder import (
     weight_files,
     write_json,
 )
-from nq.preprocess.tokenizers.base import Tokenizer
+from nq.preprocess.tokenizers.base import BLOCK_MARKERS, Tokenizer
 
 __all__ = [
     "CARD",
@@ -75,6 +75,14 @@ def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
             f"{files} has {pieces} pieces, {CONFIG} says vocab_size {rows}: expected equal "
             "numbers; put the vocabulary there that the model came with"
         )
+    if config.is_dual_encoder:
+        ids = tokenizer.sep_id, *map(tokenizer.marker_id, (BLOCK_MARKERS[0], BLOCK_MARKERS[-1]))
+        own = config.separator_id, config.first_marker_id, config.last_marker_id
+        if ids != own:
+            raise ValueError(
+                f"{files} has the separator and the markers of blocks at {ids}, {CONFIG} at {own}: "
+                "put the vocabulary there that the model came with"
+            )
     if rows not in (pieces, tokenizer.vocab_size):
         log.warning(
             "%s has %d pieces, the word embeddings %d rows: are they padded?", files, pieces, rows

@@ -31,13 +31,20 @@ HF_TOKENIZER_FILES = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A Keras model and the folder that it was loaded from; ``pruning`` if it was pruned since."""
+    """A Keras model and the folder that it was loaded from, and what was changed since.
+
+    Args:
+        folder, config, model, report: the folder, and what was loaded.
+        pruning: what was removed, if anything was.
+        windows: settings of windows for the new folder, in place of those of the old one.
+    """
 
     folder: Path
     config: ModelConfig
     model: Any
     report: LoadReport
     pruning: PruningRecord | None = None
+    windows: WindowConfig | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +184,8 @@ def _write_nq(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None
     config, tokenizer = loaded.config, load_tokenizer(loaded.folder)
     checkpoint.with_room_for(config, tokenizer)  # raises for another model's vocabulary
     settings = checkpoint.load_settings(loaded.folder)
-    settings = dataclasses.replace(settings, windows=fitting_windows(settings.windows, config))
+    windows = fitting_windows(loaded.windows or settings.windows, config)
+    settings = dataclasses.replace(settings, windows=windows)
     card = f"# {loaded.folder.name}\n\nConverted by `nq convert`.\n"
     if loaded.pruning:
         pruning = (*settings.pruning, loaded.pruning.to_dict())

@@ -50,6 +50,7 @@ class Embeddings(keras.layers.Layer):
     Call arguments:
         input_ids: int ``[B, L]``.
         segment_ids: int ``[B, L]``.
+        positions: int ``[B, L]``; by default those from the beginning of the window.
 
     Returns:
         ``[B * L, config.table_width]``.
@@ -76,17 +77,23 @@ class Embeddings(keras.layers.Layer):
                 )
                 setattr(self, name, table)
 
-    def call(self, input_ids: Any, segment_ids: Any) -> Any:
+    def call(self, input_ids: Any, segment_ids: Any, positions: Any = None) -> Any:
         length, first = ops.shape(input_ids)[1], self.config.position_offset
         x = ops.cast(ops.take(self.word, input_ids, axis=0), self.compute_dtype)
         if self.config.type_vocab_size > 1:
             x = x + ops.cast(ops.take(self.segment, segment_ids, axis=0), self.compute_dtype)
         elif self.config.type_vocab_size:
             x = x + ops.cast(self.segment[0], self.compute_dtype)
-        x = x + ops.cast(self.position[first : first + length], self.compute_dtype)
+        if positions is None:
+            position = self.position[first : first + length]
+        else:
+            position = ops.take(self.position, first + positions, axis=0)
+        x = x + ops.cast(position, self.compute_dtype)
         return ops.reshape(x, (-1, self.config.table_width))
 
-    def compute_output_shape(self, input_ids_shape: Any, segment_ids_shape: Any) -> Any:
+    def compute_output_shape(
+        self, input_ids_shape: Any, segment_ids_shape: Any, positions_shape: Any = None
+    ) -> Any:
         return None, self.config.table_width  # JAX cannot infer it for windows of any length
 
 
@@ -134,6 +141,48 @@ class MaskBias(keras.layers.Layer):
         minimum = float(ml_dtypes.finfo(self.compute_dtype).min) / 2
         bias = (1 - ops.cast(input_mask, self.compute_dtype)) * minimum
         return bias[:, None, None, :]
+
+
+class TextPositions(keras.layers.Layer):
+    """Counts the position of each piece within its text.
+
+    The sums are integers, because an engine that computes in bfloat16 would round others.
+
+    Args:
+        length: pieces in a window at most.
+
+    Call arguments:
+        numbers: int ``[B, L]`` of texts, which is also the shape of the result.
+    """
+
+    def __init__(self, length: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.before = np.tri(length, k=-1, dtype=np.int32)
+
+    def call(self, numbers: Any) -> Any:
+        length = ops.shape(numbers)[1]
+        before = ops.convert_to_tensor(self.before)[:length, :length]
+        return ops.sum(ops.cast(same_text(numbers), "int32") * before, axis=-1)
+
+
+class TextBias(keras.layers.Layer):
+    """Turns text numbers into an attention bias: 0 within a text, half the type's minimum else.
+
+    Call arguments:
+        numbers: int ``[B, L]``.
+
+    Returns:
+        ``[B, 1, L, L]``.
+    """
+
+    def call(self, numbers: Any) -> Any:
+        minimum = float(ml_dtypes.finfo(self.compute_dtype).min) / 2
+        return ((1 - ops.cast(same_text(numbers), self.compute_dtype)) * minimum)[:, None]
+
+
+def same_text(numbers: Any) -> Any:
+    """Returns bool ``[B, L, L]``: which pieces are of one text, by their numbers ``[B, L]``."""
+    return numbers[:, :, None] == numbers[:, None, :]
 
 
 class RelativeBias(keras.layers.Layer):
@@ -269,6 +318,7 @@ def encoder(
     dropout: float = 0.0,
     seed: int = 0,
     full: bool = False,
+    texts: Any = None,
 ) -> Any:
     """Connects the layers of the encoder.
 
@@ -279,6 +329,8 @@ def encoder(
         dropout: rate of the dropout layers; there are none if it is 0.
         seed: seed of dropout.
         full: whether no window has padding, so that attention needs no mask.
+        texts: symbolic numbers of texts, int ``[B, L]``, of which each is encoded by itself;
+            padding has a number of its own. By default all of a window is one text.
 
     Returns:
         ``[B * L, hidden]`` in the compute dtype.
@@ -318,10 +370,16 @@ def encoder(
         }
 
     ids = inputs["input_ids"]
-    biases = [] if full else [layer(MaskBias, "mask_bias")(inputs["input_mask"])]
+    if texts is not None:
+        biases = [layer(TextBias, "text_bias")(texts)]
+    else:
+        biases = [] if full else [layer(MaskBias, "mask_bias")(inputs["input_mask"])]
     if config.relative_attention_num_buckets:
         biases.append(layer(RelativeBias, "relative_bias", config, layer.initializer)(ids))
-    x = layer(Embeddings, "embeddings", config, layer.initializer)(ids, inputs["segment_ids"])
+    places = [inputs["segment_ids"]]
+    if texts is not None:
+        places.append(layer(TextPositions, "text_positions", config.positions)(texts))
+    x = layer(Embeddings, "embeddings", config, layer.initializer)(ids, *places)
     x = drop(norm("embeddings_norm")(x), 1)
     if config.embedding_size:
         x = layer.dense(config.hidden_size, "embeddings_projection")(x)

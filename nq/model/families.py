@@ -23,11 +23,11 @@ BEYOND_BERT = (
     "num_hidden_groups",
     "position_offset",
     "relative_attention_num_buckets",
-    "head_size",
+    *ModelConfig.BEYOND_TRANSFORMERS,
 )
 BERT_KEYS = {f.name: f.name for f in fields(ModelConfig) if f.name not in BEYOND_BERT}
-PRUNED_KEYS = {"head_size": "head_size"}
-"""Maps fields that only pruned models have to their keys, which ``transformers`` does not know."""
+OWN_KEYS = {name: name for name in ModelConfig.BEYOND_TRANSFORMERS}
+"""Maps fields of pruned models and dual encoders to their keys, which ``transformers`` ignores."""
 MAX_SHARED_LAYERS = 128  # of other layers, the weights tell how many there are
 ABSOLUTE = {"position_embedding_type": "absolute"}
 
@@ -164,7 +164,7 @@ def decode_config(values: Mapping[str, Any]) -> ModelConfig:
         if values.get(key, supported) != supported:
             raise ValueError(f"{key} {values[key]!r:.80} is not supported; expected {supported!r}")
     shape: dict[str, Any] = {"model_type": model_type, **family.defaults}
-    for name, key in {**family.keys, **PRUNED_KEYS}.items():
+    for name, key in {**family.keys, **OWN_KEYS}.items():
         if key in values:
             shape[name] = _checked(key, values[key], getattr(ModelConfig, name))
     activation = shape.get("hidden_act", ModelConfig.hidden_act)
@@ -204,13 +204,19 @@ def encode_config(config: ModelConfig) -> dict[str, Any]:
     shape = {**config.to_dict(), "embedding_size": config.table_width}
     values: dict[str, Any] = {
         "model_type": config.model_type,
-        "architectures": [family.architecture],
+        "architectures": [_architecture(family, config)],
         **{key: shape[name] for name, key in family.keys.items()},
-        **{key: shape[name] for name, key in PRUNED_KEYS.items() if name in shape},
+        **{key: shape[name] for name, key in OWN_KEYS.items() if name in shape},
     }
     if family.positions_after_padding:
         values |= {"pad_token_id": config.position_offset - 1, "bos_token_id": 0, "eos_token_id": 2}
     return values
+
+
+def _architecture(family: Family, config: ModelConfig) -> str:
+    if not config.is_dual_encoder:
+        return family.architecture
+    return family.architecture.removesuffix("ForQuestionAnswering") + "Model"
 
 
 def layout_of(config: ModelConfig) -> Layout:

@@ -87,6 +87,22 @@ def load_config(folder: str | Path) -> ModelConfig:
         raise ValueError(f"{path}: {error}") from error
 
 
+def load_joint_config(folder: str | Path) -> ModelConfig:
+    """Returns the encoder's shape, as ``load_config`` does, of a model that gives answers.
+
+    Raises:
+        FileNotFoundError: the folder has no model.
+        ValueError: the file is damaged, or the model is a dual encoder, which only ranks blocks.
+    """
+    config = load_config(folder)
+    if config.is_dual_encoder:
+        raise ValueError(
+            f"{folder} is a dual encoder, which ranks blocks and has no heads for answers: give it "
+            "as --model of nq answer, with a --reader"
+        )
+    return config
+
+
 def load_settings(folder: str | Path) -> ModelSettings:
     """Returns the settings in ``nq.json``, the defaults if there is no such file.
 

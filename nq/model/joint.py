@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from nq.config import ModelConfig
+from nq.model.dual_encoder import LongOnly, Similarity, TextNumbers
 from nq.model.encoder import Layers, encoder
 from nq.model.shapes import check_length
 from nq.records import AnswerType
@@ -127,8 +128,13 @@ def connect(
         for name in INPUTS
         if not (full and name == "input_mask")
     }
-    x = encoder(config, inputs, layer, dropout, seed, full)
     ids = inputs["input_ids"]
+    if config.is_dual_encoder:
+        mask = [] if full else [inputs["input_mask"]]
+        texts = layer(TextNumbers, "text_numbers", config)(ids, *mask)
+        x = encoder(config, inputs, layer, dropout, seed, full, texts)
+        return keras.Model(inputs, _similarity(config, layer, x, ids, texts), name="dual_encoder")
+    x = encoder(config, inputs, layer, dropout, seed, full)
     spans = layer.dense(2, "span_output", dtype="float32")(x)
     spans = layer(Unflatten, "span_logits", dtype="float32")(spans, ids)
     start = layer(Column, "start_logits", 0, -1, dtype="float32")(spans)
@@ -138,3 +144,13 @@ def connect(
     types = layer.dense(len(AnswerType), "type_output", dtype="float32")(pooled)
     outputs = {"start_logits": start, "end_logits": end, "type_logits": types}
     return keras.Model(inputs, outputs, name="bert_joint")
+
+
+def _similarity(config: ModelConfig, layer: Layers, x: Any, ids: Any, texts: Any) -> dict[str, Any]:
+    """Connects the outputs of a dual encoder (``nq.model.dual_encoder``)."""
+    similarity = layer(Similarity, "similarity", config, dtype="float32")(x, ids, texts)
+    outputs = {
+        name: layer(keras.layers.Identity, name, dtype="float32")(similarity)
+        for name in ("start_logits", "end_logits")
+    }
+    return outputs | {"type_logits": layer(LongOnly, "type_logits", dtype="float32")(ids)}

@@ -29,11 +29,11 @@ def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
     if config.relative_attention_num_buckets:
         heads = config.num_attention_heads
         shapes["relative_bias/bias_table"] = config.relative_attention_num_buckets, heads
-    linear = {
-        "pooler": (hidden, hidden),
-        "span_output": (hidden, 2),
-        "type_output": (hidden, len(AnswerType)),
-    }
+    linear: dict[str, tuple[int, int]] = {}
+    if not config.is_dual_encoder:
+        linear["pooler"] = hidden, hidden
+        linear["span_output"] = hidden, 2
+        linear["type_output"] = hidden, len(AnswerType)
     norms = {"embeddings_norm": width}
     if config.embedding_size:
         linear["embeddings_projection"] = width, hidden

@@ -29,7 +29,11 @@ from nq.records import AnswerType, Example, FloatArray, IntArray, WindowScores
 
 TYPES = (AnswerType.SHORT, AnswerType.LONG, AnswerType.YES, AnswerType.NO)
 """Answer types of hypotheses; SHORT comes first."""
-_WITHOUT_TYPE_HEAD = TYPES[:2]
+_WITHOUT_YES_NO = TYPES[:2]
+_YES_NO = TYPES[2:]
+IMPOSSIBLE = -1000.0
+"""A type whose logits are below this is none that the model gives, as short answers are none of a
+dual encoder."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,8 +174,10 @@ def gather_evidence(
 def _pair_evidence(kept: Pairs, scores: WindowScores, max_pieces: int) -> FloatArray:
     """Returns ``[K, P]`` the evidence of each pair; -inf for a short answer that is too long."""
     logits = scores.type_logits.astype(np.float64)
-    types = TYPES if logits.any() else _WITHOUT_TYPE_HEAD
+    gives_yes_no = logits.any() and np.any(logits[:, _YES_NO] > IMPOSSIBLE)
+    types = TYPES if gives_yes_no else _WITHOUT_YES_NO
     gain = logits[:, types] - logits[:, [AnswerType.UNKNOWN]]
+    gain[gain < IMPOSSIBLE] = -np.inf
     evidence = kept.score + gain[kept.window].T
     evidence[0, kept.end_pos - kept.start_pos >= max_pieces] = -np.inf
     return np.asarray(evidence)

@@ -66,10 +66,10 @@ def prune(
         ArithmeticError: gradients are not finite.
         Error: a package is not installed, or every record is bad.
     """
-    from nq.model.folder import load_config
+    from nq.model.folder import load_joint_config
     from nq.model.pruning import pruned_shape
 
-    shape = pruned_shape(load_config(source), counts)
+    shape = pruned_shape(load_joint_config(source), counts)
     check_head_width(to, shape)
     with input_files.input_files(data) as files:
         inputs.check_files(files)

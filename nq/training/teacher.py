@@ -17,6 +17,7 @@ from nq.formats import input_files
 from nq.inference.profile import Profile
 from nq.inference.reduction import LOGITS, AllLogits
 from nq.model import checkpoint
+from nq.model.folder import load_joint_config
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import Columns
@@ -83,7 +84,7 @@ class Teacher:
                 f"the teacher {folder} does not cut text into the pieces of the student: {error}; "
                 "choose a teacher with the student's vocabulary"
             ) from error
-        positions, more = checkpoint.load_config(folder).positions, translation.more_separators
+        positions, more = load_joint_config(folder).positions, translation.more_separators
         length = windows.max_seq_length + more
         if length > positions:
             raise ValueError(
@@ -182,7 +183,7 @@ def _checked_profile(profile: Profile) -> Profile:
 
 def _has_types(folder: Path, tokenizer: Tokenizer) -> bool:
     """Returns whether a model has a head for types; checks that it has one for spans."""
-    config = checkpoint.with_room_for(checkpoint.load_config(folder), tokenizer)
+    config = checkpoint.with_room_for(load_joint_config(folder), tokenizer)
     tensors = checkpoint.read_tensors(folder)
     table = tensors.table(config)
 

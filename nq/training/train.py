@@ -24,6 +24,7 @@ from nq.config import (
     WindowConfig,
 )
 from nq.inference.profile import Profile
+from nq.model.folder import copy_model, load_joint_config
 from nq.model.runtime import import_tensorflow
 from nq.training.curves import LOSS, MEASURED, STEP, Curves, Figures
 
@@ -186,7 +187,7 @@ def _train(
 
     windows, config = job.windows, job.config
     tokenizer = load_tokenizer(job.init, windows.compat)
-    shape = checkpoint.with_room_for(checkpoint.load_config(job.init), tokenizer)
+    shape = checkpoint.with_room_for(load_joint_config(job.init), tokenizer)
     joint.check_length(shape, windows.max_seq_length)
     own = checkpoint.ModelSettings(windows, pruning=checkpoint.load_settings(job.init).pruning)
     tensors = checkpoint.read_tensors(job.init)
@@ -253,7 +254,6 @@ def _train(
 
 def _log_model(run: tracking.Run, output: Path) -> str | None:
     """Logs the model of a training; returns its URI, ``None`` if it is not recorded."""
-    from nq.model.folder import copy_model
 
     with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
         folder = Path(temporary) / "model"

@@ -28,6 +28,10 @@ MARKERS: tuple[str, ...] = (
     *(f"[ContextId={n}]" for n in range(-1, 51)),
 )
 
+BLOCK_MARKERS = MARKERS[MARKERS.index("[NoLongAnswer]") : MARKERS.index("[ContextId=-1]")]
+CONTEXT_MARKERS = MARKERS[MARKERS.index("[ContextId=-1]") :]
+"""``[ContextId=i] [Type=n]`` introduce a block: the second one is of ``BLOCK_MARKERS``."""
+
 # The special pieces of all kinds of vocabularies; text never becomes one of them.
 SPECIAL = frozenset(
     (

@@ -1,0 +1,132 @@
+"""A dual encoder: question and blocks are encoded apart, and compared by the cosine of their means.
+
+A joint encoder sees question and page together; a sentence encoder (Reimers and Gurevych 2019,
+https://arxiv.org/abs/1908.10084) encodes each text by itself, as ``[CLS] text [SEP]``, and the mean
+of the outputs stands for the text. Such a model ranks blocks without any training on questions of
+this kind. Here it reads the windows of all other models, in which question and blocks follow each
+other:
+
+    [CLS] [Q] question [SEP] [ContextId=0] [Paragraph=1] The flow … [ContextId=1] [Paragraph=2] He …
+
+Pieces attend to pieces of their own text only, positions are counted from the beginning of each
+text, and the markers around a block have the embeddings of [SEP] and [CLS], as [Q] before the
+question has that of [CLS]. So all texts of a window are encoded in one pass, as each would be by
+itself. The logits of start and end are the similarity of a block to the question at the first word
+of the block, and ``ABSENT`` elsewhere, and those of types allow a long answer only. A window that
+begins within a block compares the rest of it; the decision takes the best window of each block.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from nq.config import ModelConfig
+from nq.model.encoder import same_text
+from nq.records import AnswerType
+
+ABSENT = -10000.0
+"""Logit of the positions that stand for no block."""
+SCALE, MIDDLE = 10.0, 0.5
+"""A block of the cosine ``MIDDLE`` has the logit 0, as [CLS] has; ``nq tune`` fits the weight."""
+SMALLEST_NORM = 1e-6
+
+
+class TextNumbers(keras.layers.Layer):
+    """Numbers the texts of a window: 0 for the question, larger ones for blocks.
+
+    [CLS] has the number -2, padding -1. A text ends with a separator, or before a marker that
+    begins a block.
+
+    Args:
+        config: of a dual encoder.
+
+    Call arguments:
+        ids: int ``[B, L]``.
+        mask: int ``[B, L]``, 1 for pieces and 0 for padding; ``None`` without padding.
+
+    Returns:
+        int32 ``[B, L]``.
+    """
+
+    def __init__(self, config: ModelConfig, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+
+    def call(self, ids: Any, mask: Any = None) -> Any:
+        ends = ops.cast(ids == self.config.separator_id, "int32")
+        begins = ops.cast(is_block_marker(ids, self.config), "int32")
+        numbers = ops.cumsum(begins + ends, axis=1) - ends
+        if mask is not None:
+            numbers = ops.where(ops.cast(mask, "bool"), numbers, -1)
+        return ops.where(ops.arange(ops.shape(ids)[1])[None] == 0, -2, numbers)
+
+    def compute_output_shape(self, ids_shape: Any, mask_shape: Any = None) -> Any:
+        return ids_shape
+
+
+class Similarity(keras.layers.Layer):
+    """Computes the logit of each block: ``SCALE`` times the cosine less ``MIDDLE``.
+
+    Args:
+        config: of a dual encoder.
+
+    Call arguments:
+        x: ``[B * L, hidden]``, outputs of the encoder.
+        ids: int ``[B, L]``.
+        numbers: int ``[B, L]`` of ``TextNumbers``.
+
+    Returns:
+        float32 ``[B, L]``: 0 at [CLS], the logit of a block at its first word, else ``ABSENT``.
+    """
+
+    def __init__(self, config: ModelConfig, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+
+    def call(self, x: Any, ids: Any, numbers: Any) -> Any:
+        length = ops.shape(ids)[1]
+        x = ops.reshape(ops.cast(x, "float32"), (-1, length, x.shape[-1]))
+        texts = ops.matmul(ops.cast(same_text(numbers), "float32"), x)
+        norm = ops.sqrt(ops.sum(ops.square(texts), axis=-1, keepdims=True))
+        texts = texts / ops.maximum(norm, SMALLEST_NORM)
+        logits = SCALE * (ops.sum(texts * texts[:, 1:2], axis=-1) - MIDDLE)
+        logits = ops.where(self._first_words(ids, numbers), logits, ABSENT)
+        return ops.where(ops.arange(length)[None] == 0, 0.0, logits)
+
+    def _first_words(self, ids: Any, numbers: Any) -> Any:
+        """Returns bool ``[B, L]``: the first pieces of blocks that are no marker or separator.
+
+        Behind a marker without words there is one too, which belongs to no word of the document.
+        """
+        marker = is_block_marker(ids, self.config)
+        behind_marker = ops.concatenate([marker[:, -1:] & False, marker[:, :-1]], axis=1)
+        begins = ops.concatenate([numbers[:, :1] < 0, numbers[:, 1:] > numbers[:, :-1]], axis=1)
+        word = ~marker & (ids != self.config.separator_id) & (numbers > 0)
+        return word & (begins | behind_marker)
+
+    def compute_output_shape(self, x_shape: Any, ids_shape: Any, numbers_shape: Any) -> Any:
+        return ids_shape
+
+
+class LongOnly(keras.layers.Layer):
+    """Returns logits of types, float32 ``[B, 5]``, for ``ids`` int ``[B, L]``.
+
+    They are 0 for a long answer and for none, else ``ABSENT``.
+    """
+
+    def call(self, ids: Any) -> Any:
+        possible = (AnswerType.UNKNOWN, AnswerType.LONG)
+        logits = np.array([0.0 if t in possible else ABSENT for t in AnswerType], np.float32)
+        return ops.broadcast_to(logits, (ops.shape(ids)[0], len(logits)))
+
+    def compute_output_shape(self, ids_shape: Any) -> Any:
+        return ids_shape[0], len(AnswerType)
+
+
+def is_block_marker(ids: Any, config: ModelConfig) -> Any:
+    """Returns bool ``[B, L]``: which pieces are markers that begin a block."""
+    return (ids >= config.first_marker_id) & (ids <= config.last_marker_id)

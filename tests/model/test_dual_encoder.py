@@ -1,0 +1,260 @@
+"""The dual encoder: each text of a window is encoded as the sentence encoder does it alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import nq
+from nq.commands import answer, convert, train
+from nq.config import DecisionConfig, ModelConfig, WindowConfig
+from nq.formats.simplified import decode
+from nq.inference.batches import Shape
+from nq.inference.engine import Computation
+from nq.inference.network import Network
+from nq.inference.predictor import Predictor
+from nq.inference.profile import Profile
+from nq.inference.scorer import feature_rows
+from nq.inference.top_k import TopK
+from nq.model import checkpoint, joint
+from nq.model.dual_encoder import ABSENT, MIDDLE, SCALE
+from nq.model.encoder import Layers, encoder
+from nq.preprocess.features import features
+from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.records import AnswerType, Example, Features, FloatArray, YesNo
+from tests import tiny_models
+from tests.nq_records import write_lines
+
+BLOCKS = ("the lake is deep", "old old lakes of the moon", "a", "is the lake old and deep " * 4)
+WINDOWS = WindowConfig(max_seq_length=24, doc_stride=9, max_query_length=8)
+SHAPES = {
+    "bert": dataclasses.replace(tiny_models.SHAPE, initializer_range=0.4),
+    "mpnet": tiny_models.MPNET,
+}
+
+
+def record() -> dict[str, Any]:
+    """Returns a simplified record whose page has the paragraphs ``BLOCKS``."""
+    tokens, candidates = list[str](), []
+    for block in BLOCKS:
+        start = len(tokens)
+        tokens += ["<P>", *block.split(), "</P>"]
+        candidates.append({"start_token": start, "end_token": len(tokens), "top_level": True})
+    return {
+        "example_id": 1,
+        "question_text": "is the lake deep",
+        "document_text": " ".join(tokens),
+        "long_answer_candidates": candidates,
+        "annotations": [],
+    }
+
+
+@pytest.fixture(params=list(SHAPES))
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The folder of a sentence encoder: no heads, random weights."""
+    shape, folder = SHAPES[request.param], tmp_path / str(request.param)
+    words = tiny_models.MPNET_VOCABULARY if request.param == "mpnet" else tiny_models.VOCABULARY
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    model = joint.build(shape, seed=3)
+    heads = {w.path for w in model.weights if w.path.startswith(("span_", "type_", "pooler"))}
+    settings = checkpoint.ModelSettings(windows=WINDOWS)
+    tokenizer = load_tokenizer(vocabulary)
+    checkpoint.save(folder, model, shape, tokenizer, settings, "# Tiny\n", skip=heads)
+    return folder
+
+
+@pytest.fixture
+def ranker(source: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "ranker"
+    assert convert.main([str(source), str(folder), "--dual-encoder"]) == 0
+    return folder
+
+
+def load(folder: Path) -> tuple[ModelConfig, keras.Model]:
+    config = checkpoint.load_config(folder)
+    model = joint.build(config, initialize=False)
+    assert checkpoint.load(folder, model, config) == checkpoint.LoadReport()
+    return config, model
+
+
+def page(folder: Path) -> tuple[Example, Tokenizer, Features]:
+    tokenizer = load_tokenizer(folder)
+    example = decode(record())
+    return example, tokenizer, features(example, tokenizer, WINDOWS)
+
+
+def alone(source: Path, pieces: list[int]) -> FloatArray:
+    """Returns the mean output of the sentence encoder for one text and nothing else."""
+    config = checkpoint.with_room_for(checkpoint.load_config(source), load_tokenizer(source))
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in joint.INPUTS}
+    layers = Layers(keras.DTypePolicy("float32"), "zeros")
+    model = keras.Model(inputs, encoder(config, inputs, layers))
+    tensors = checkpoint.read_tensors(source)
+    checkpoint.fill(model, tensors, tensors.table(config))
+    ids = np.array([pieces], np.int32)
+    rows = {"input_ids": ids, "input_mask": ids * 0 + 1, "segment_ids": ids * 0}
+    mean: FloatArray = np.asarray(model(rows)).mean(axis=0)
+    return mean
+
+
+def texts(ids: list[int], tokenizer: Tokenizer) -> Iterator[tuple[int, list[int]]]:
+    """Yields the position of the first word of each text of a window, and its pieces."""
+    begins = {tokenizer.marker_id(marker) for marker in BLOCK_MARKERS}
+    to_cls = dict.fromkeys({*begins, tokenizer.marker_id("[Q]")}, tokenizer.cls_id)
+    contexts = {tokenizer.marker_id(marker) for marker in CONTEXT_MARKERS}
+    stand_for = to_cls | dict.fromkeys(contexts, tokenizer.sep_id)
+    text, first, previous = list[int](), 1, -1
+    for position, piece in enumerate(ids[1:], 1):
+        if piece in begins or previous == tokenizer.sep_id:
+            yield first, text
+            text, first = [], position + (piece in begins)
+        text.append(stand_for.get(piece, piece))
+        previous = piece
+    yield first, text
+
+
+def test_each_text_is_encoded_as_by_itself(source: Path, ranker: Path) -> None:
+    _, tokenizer, windows = page(ranker)
+    _, model = load(ranker)
+    rows = feature_rows(windows)
+    outputs = model({name: np.asarray(rows[name], np.int32) for name in joint.INPUTS})
+    start, end = np.asarray(outputs["start_logits"]), np.asarray(outputs["end_logits"])
+    np.testing.assert_array_equal(start, end)
+    for logits in np.asarray(outputs["type_logits"]):
+        assert set(np.flatnonzero(logits > ABSENT)) == {AnswerType.UNKNOWN, AnswerType.LONG}
+    compared = 0
+    assert len(windows) > 3
+    for row, n_pieces in enumerate(windows.input_mask.sum(axis=1).tolist()):
+        ids = windows.input_ids[row, :n_pieces].tolist()
+        (_, question), *blocks = texts(ids, tokenizer)
+        query = alone(source, question)
+        assert start[row, 0] == 0
+        expected = np.full(len(ids), ABSENT)
+        for first, text in blocks:
+            if len(text) == 1:
+                continue  # a separator or a marker, without words
+            mean = alone(source, text)
+            cosine = mean @ query / np.linalg.norm(mean) / np.linalg.norm(query)
+            if first < n_pieces:
+                expected[first] = SCALE * (cosine - MIDDLE)
+        words = windows.token_map[row, :n_pieces] >= 0
+        np.testing.assert_allclose(start[row, :n_pieces][words], expected[words], atol=1e-4)
+        compared += int(np.sum(words & (expected > ABSENT)))
+    assert compared >= len(BLOCKS) + 2
+    assert np.ptp(start[start > ABSENT]) > 0.5
+
+
+PROFILES = (
+    "mixed",
+    "xla",
+    "grappler+frozen",
+    "buckets",
+    "openvino",
+    "mixed+buckets+openvino",
+    "onnx",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", PROFILES)
+def test_engines_agree(profile: str, ranker: Path) -> None:
+    config, model = load(ranker)
+    _, _, windows = page(ranker)
+    rows = {name: x.astype(np.int32) for name, x in feature_rows(windows).items()}
+
+    def block_logits(name: str) -> dict[tuple[int, int], float]:
+        """Returns the logits of blocks by window and position."""
+        parsed = Profile.parse(name)
+        own = joint.build(config, dtype=parsed.policy("CPU"), initialize=False)
+        own.set_weights(model.get_weights())
+        computation = Computation(Network(config, own), parsed, TopK(5, True), dict)
+        columns = Predictor(computation, Shape(4, 24)).scores(rows, ())
+        places, logits = columns["start_pos"], columns["start_logit"]
+        found = zip(*np.nonzero(logits > ABSENT / 2), strict=True)
+        return {(int(w), int(places[w, k])): float(logits[w, k]) for w, k in found}
+
+    expected = block_logits("baseline")
+    assert len(expected) > len(BLOCKS)
+    assert block_logits(profile) == pytest.approx(expected, abs=0.3 if "mixed" in profile else 1e-3)
+
+
+def test_it_ranks_for_a_reader(ranker: Path, source: Path, tmp_path: Path) -> None:
+    data = write_lines(tmp_path / "data.jsonl", [record()])
+    shape = dataclasses.replace(tiny_models.SHAPE, max_position_embeddings=64)
+    vocabulary = tmp_path / "reader.txt"
+    vocabulary.write_text("".join(f"{w}\n" for w in tiny_models.VOCABULARY), encoding="utf-8")
+    reader = tmp_path / "reader"
+    settings = checkpoint.ModelSettings(windows=WINDOWS)
+    checkpoint.save(
+        reader, joint.build(shape), shape, load_tokenizer(vocabulary), settings, "# Reader\n"
+    )
+    output = tmp_path / "run"
+    arguments = ["--data", data, "--model", ranker, "--reader", reader, "--read-blocks", 2]
+    assert answer.main([*map(str, arguments), "--no-track", "--output", str(output)]) == 0
+    predictions = json.loads((output / "predictions.json").read_text())["predictions"]
+    assert predictions[0]["example_id"] == 1
+
+
+def test_alone_it_gives_long_answers_only(ranker: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "nq")
+    example = decode(record())
+    everything = DecisionConfig(long_threshold=0.0, short_threshold=0.0)
+    with nq.load(ranker, decision=everything) as reader:
+        (prediction,) = reader.predict([example])
+    assert prediction.long in {candidate.span for candidate in example.candidates}
+    assert prediction.shorts == () and prediction.yes_no is YesNo.NONE
+    assert prediction.short_score < 0.01
+    assert f"{ranker} only ranks blocks: give --reader MODEL" in caplog.text
+
+
+def error_of(capsys: pytest.CaptureFixture[str]) -> str:
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_what_cannot_be_converted(
+    source: Path, ranker: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    target = tmp_path / "new"
+    assert convert.main([str(ranker), str(target), "--dual-encoder"]) == 1
+    assert "is a dual encoder already" in error_of(capsys)
+    (source / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 8, "pooling_mode_cls_token": True}
+    (source / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    assert convert.main([str(source), str(target), "--dual-encoder"]) == 1
+    assert "pooling_mode_cls_token: expected the mean" in error_of(capsys)
+    assert convert.main([str(source), str(target), "--dual-encoder", "--to", "hf"]) == 2
+    assert "--dual-encoder and --to hf exclude each other" in capsys.readouterr().err
+    assert not target.exists()
+
+
+def test_another_vocabulary_is_refused(ranker: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    path = ranker / "vocab.txt"
+    special, *words = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([special, "new", *words[:-1]]) + "\n", encoding="utf-8")
+    assert answer.main(["--model", str(ranker), "--no-track"]) == 1
+    assert "put the vocabulary there that the model came with" in error_of(capsys)
+
+
+def test_it_cannot_be_trained(
+    ranker: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    data = write_lines(tmp_path / "data.jsonl", [record()])
+    arguments = ["--data", data, "--init", ranker, "--output", tmp_path / "new", "--no-track"]
+    arguments += ["--max-seq-length", 24, "--max-query-length", 8]
+    assert train.main([*map(str, arguments)]) == 1
+    assert "is a dual encoder" in error_of(capsys)
