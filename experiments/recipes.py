@@ -1,8 +1,9 @@
-"""The recipes of the models ``small`` and ``base``: where their training starts, and its stages.
+"""The recipes of the models ``ranker``, ``base`` and ``small``: where each starts, and its stages.
 
 Each stage is a run of ``nq train`` on records of the training data. A recipe is data;
 ``experiments.make_model`` carries it out.
 
+- ``ranker``: the dual encoder of MiniLM, which needs no training.
 - ``small``: ``wiki`` (all questions on Wikipedia: extraction, and rejection of wrong blocks),
   ``practice`` (the reviews too: extraction, on twice as many questions), ``natural`` (Natural
   Questions and BoolQ: the wording of queries, yes and no), ``reading`` (all questions in short
@@ -98,12 +99,14 @@ class Recipe:
         options: of ``nq train`` in all stages.
         stages: in order; the result is the model of the last one.
         store: type of the stored weights of the model (``nq.config.StorageConfig``).
+        dual_encoder: whether the result is the dual encoder of that model.
     """
 
     start: Callable[[Path], Path]
     options: str
     stages: tuple[Stage, ...]
     store: str
+    dual_encoder: bool = False
 
     @property
     def teachers(self) -> tuple[str, ...]:
@@ -172,5 +175,6 @@ BASE = Recipe(
     ),
     store="int8",
 )
-RECIPES = {"base": BASE, "small": SMALL}
+RANKER = Recipe(pretrained.minilm, options="", stages=(), store="int8", dual_encoder=True)
+RECIPES = {"ranker": RANKER, "base": BASE, "small": SMALL}
 """In the order in which they are made: a teacher before its student."""

@@ -114,7 +114,13 @@ def serve(root: Path) -> str:
 
 def results(root: Path) -> str:
     """Returns the README's table: quality and speed in one figure each, of several results."""
-    tuned, matched = (read_result(name, root)["result"] for name in ("tune_dev", "match_pages"))
+    alone, both = (
+        {name: read_result(f"{name}_{data}", root)["result"] for name, data in names}
+        for names in (
+            (("tune", "dev"), ("match", "pages")),
+            (("tune", "ranker"), ("match", "ranker")),
+        )
+    )
     some, dev = (
         {row["profile"]: row for row in read_result(name, root)["result"]["rows"]}
         for name in ("sweep_60", "changes_dev")
@@ -122,20 +128,30 @@ def results(root: Path) -> str:
     speeds = " / ".join(f"{some[profile]['windows_per_s']:.1f}" for profile in COMPARED)
     names = " / ".join(f"`{profile}`" for profile in COMPARED)
     half = "half of dev with odd ids"
-    f1 = " / ".join(f"{tuned[f'odd_{part}_f1']:.3f}" for part in PARTS)
+
+    def row(label: str, figure: Callable[[Mapping[str, ResultFile]], str]) -> tuple[str, str, str]:
+        return label, figure(alone), figure(both)
+
     return markdown(
-        ("bundled model (6 layers, 34 MB)", "figure"),
-        (f"{half}: F1 of both answers together (micro-F1)", f"{tuned['odd_micro_f1']:.3f}"),
-        (f"{half}: F1 of long answers / of short answers", f1),
-        (
-            f"{matched['questions']} questions about 8 whole pages: short answers given / equal to "
-            "the gold text",
-            f"{matched['answered_in_short']} / {matched['matched']}",
+        ("bundled model `small` (6 layers, 34 MB)", "alone", "with `ranker`"),
+        row(
+            f"{half}: F1 of both answers together (micro-F1)",
+            lambda x: f"{x['tune']['odd_micro_f1']:.3f}",
         ),
-        (f"first 60 questions of dev: windows/s, {names}", speeds),
+        row(
+            f"{half}: F1 of long answers / of short answers",
+            lambda x: " / ".join(f"{x['tune'][f'odd_{part}_f1']:.3f}" for part in PARTS),
+        ),
+        row(
+            f"{alone['match']['questions']} questions about 8 whole pages: short answers given / "
+            "equal to the gold text",
+            lambda x: f"{x['match']['answered_in_short']} / {x['match']['matched']}",
+        ),
+        (f"first 60 questions of dev: windows/s, {names}", speeds, ""),
         (
             f"all questions of dev: answers that `{COMPARED[1]}` changes",
             f"{dev[COMPARED[1]]['changed_share']:.1%}",
+            "",
         ),
     )
 

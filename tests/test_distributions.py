@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 import nq
+from nq.model.folder import load_settings, weights_digest
+from nq.model.registry import DISTRIBUTIONS
 
 ROOT = Path(__file__).parents[1]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
@@ -92,11 +94,22 @@ def test_the_distribution_of_nq_has_no_other_models(tmp_path: Path) -> None:
     assert not [name for name in names if "nq_model" in name or "models/" in name]
 
 
-def test_base_registers_its_package() -> None:
-    folder = ROOT / "models" / "base"
+@pytest.mark.parametrize("name", list(DISTRIBUTIONS))
+def test_a_distribution_registers_its_package(name: str) -> None:
+    folder, package = ROOT / "models" / name, f"nq_model_{name}"
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
-    assert project["project"]["name"] == "nq-model-base"
-    assert project["project"]["entry-points"]["nq.models"] == {"base": "nq_model_base"}
+    assert project["project"]["name"] == f"nq-model-{name}"
+    assert project["project"]["entry-points"]["nq.models"] == {name: package}
     assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
-    sizes = [path.stat().st_size for path in (folder / "nq_model_base").iterdir() if path.is_file()]
+    sizes = [path.stat().st_size for path in (folder / package).iterdir() if path.is_file()]
     assert max(sizes) <= 50e6 and sum(sizes) <= 125e6
+
+
+def test_small_has_a_decision_for_what_the_ranker_ranks() -> None:
+    ranker = ROOT / "models" / "ranker" / "nq_model_ranker"
+    decision = load_settings(nq.bundled_model()).cascades[weights_digest(ranker)]
+    assert decision.weights.ranker > 0
+    assert decision.ranker == load_settings(ranker).decision
+    with nq.load(ranker, reader="small") as reader:
+        answers = list(reader.predict(nq.read_examples(nq.bundled_sample())))
+    assert sum(answer.long is not None for answer in answers) > len(answers) / 2

@@ -32,7 +32,7 @@ PAGES = {
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
         ROOT / "nq" / "bundled" / "README.md",
-        ROOT / "models" / "base" / "nq_model_base" / "README.md",
+        *sorted((ROOT / "models").glob("*/*/README.md")),
         *sorted((ROOT / "docs").glob("*.md")),
     )
 }

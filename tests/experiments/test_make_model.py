@@ -19,6 +19,7 @@ from experiments.recipes import RECIPES, REVIEWS, WIKI, Part, Recipe, Stage
 from nq.bundle import bundled_sample
 from nq.commands.train import parser as train_parser
 from nq.config import StorageConfig
+from nq.model.folder import load_config
 from tests import nq_records
 
 SOURCES = (*WIKI, *REVIEWS)
@@ -77,7 +78,9 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
     taught = Stage("taught", (Part(("nq",)),), options, start=("nq", "boolq"), teacher="base")
     base = Recipe(start, sizes, (first,), "float32")
     small = Recipe(start, sizes, (first, second, taught), "float32")
-    monkeypatch.setattr(make_model, "RECIPES", {"base": base, "small": small})
+    ranker = Recipe(start, "", (), "int8", dual_encoder=True)
+    recipes = {"ranker": ranker, "base": base, "small": small}
+    monkeypatch.setattr(make_model, "RECIPES", recipes)
     for part in ("train", "dev"):
         (tmp_path / "data" / part).mkdir(parents=True)
         sample = [orjson.loads(line) for line in bundled_sample().read_bytes().splitlines()]
@@ -88,9 +91,10 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
     command = ["--data", str(tmp_path / "data"), "--output", str(tmp_path / "out")]
     folder, made = tmp_path / "out" / "small", []
     for _ in range(2):
-        assert make_model.main([*command, "--models", "small", "base"]) == 0
+        assert make_model.main([*command, "--models", "small", "base", "ranker"]) == 0
         made.append(load_file(folder / "model" / "model.safetensors"))
     capsys.readouterr()
+    assert load_config(tmp_path / "out" / "ranker" / "model").is_dual_encoder
     assert json.loads((folder / "model" / "nq.json").read_text())["decision"]["weights"]
     names = ("nq", "boolq", "nq-boolq", "taught")
     nq, boolq, mean, last = (load_file(folder / name / "model.safetensors") for name in names)

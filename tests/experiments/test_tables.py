@@ -142,10 +142,14 @@ def test_results_of_the_readme_come_from_several_files(root: Path) -> None:
     for name in ("sweep_60", "changes_dev"):
         save(root, name, {"rows": rows})
     save(root, "tune_dev", TUNE)
+    save(root, "tune_ranker", {**TUNE, "odd_micro_f1": 0.5, "odd_short_f1": 0.4})
     save(root, "match_pages", MATCH)
+    save(root, "match_ranker", {**MATCH, "matched": 9})
     text = tables.table("results", root)
-    assert "| 0.472 |\n" in text and "| 0.606 / 0.330 |\n" in text
-    assert "/ `mixed+buckets+openvino` | 37.2 / 37.2 |\n" in text and text.endswith("| 1.7% |\n")
+    assert "| 0.472 | 0.500 |\n" in text and "| 0.606 / 0.330 | 0.606 / 0.400 |\n" in text
+    assert "| 23 / 7 | 23 / 9 |\n" in text
+    assert "/ `mixed+buckets+openvino` | 37.2 / 37.2 |  |\n" in text
+    assert text.endswith("| 1.7% |  |\n")
 
 
 @pytest.mark.parametrize(
