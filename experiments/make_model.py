@@ -1,11 +1,11 @@
-"""Makes the models ``ranker``, ``base`` and ``small`` by their recipes (``experiments.recipes``).
+"""Makes the models ``small``, ``ranker`` and ``base`` by their recipes (``experiments.recipes``).
 
-    python -m experiments.make_model --data ../shared/data --models base small
+    python -m experiments.make_model --data ../shared/data --models ranker base
 
 Every training stage is a run of ``nq train`` that resumes when the same command is started again.
-(``ranker`` has none.)
 The result is tuned by ``nq tune`` on the files in ``dev``. It is in ``runs/model/NAME/model``;
-``experiments.package_model`` puts it into a distribution.
+``experiments.package_model`` puts it into a distribution. A dual encoder is tuned with the other
+model of its pair: the ``small`` that was made here, else a copy of the bundled one.
 """
 
 from __future__ import annotations
@@ -13,23 +13,26 @@ from __future__ import annotations
 import argparse
 import gzip
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from experiments.recipes import RECIPES, Recipe, Stage
+from experiments.recipes import RECIPES, Pair, Recipe, Stage
 from nq import folders
 from nq.commands import arguments, terminal
 from nq.commands import train as nq_train
 from nq.commands import tune as nq_tune
 from nq.config import StorageConfig
-from nq.errors import Error
 from nq.files import atomic_write
 from nq.model.convert import convert
+from nq.model.folder import copy_model, load_settings, save_settings
+from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.model.sentence_encoder import to_dual_encoder
 
+PROFILE = "mixed+buckets+openvino"
 MODELS = folders.Kind(
     name="make_model",
     what="models of experiments.make_model",
@@ -44,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     """Returns the parser of the command."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.make_model",
-        description="Makes the models ranker, base and small. Run the same command again to resume "
+        description="Makes the models small, ranker and base. Run the same command again to resume "
         "after an interruption.",
     )
     parser.add_argument(
@@ -55,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         choices=tuple(RECIPES),
         default=list(RECIPES),
-        help="small is taught by base, which is made before it (default: all)",
+        help="which (default: all)",
     )
     parser.add_argument("--output", type=Path, default=Path("runs/model"), metavar="DIR")
     arguments.add_common(parser)
@@ -70,45 +73,60 @@ def make(args: argparse.Namespace) -> int:
     dev = sorted(map(str, (args.data / "dev").glob("*.jsonl.gz")))
     if not dev:
         raise FileNotFoundError(f"{args.data} has no dev/*.jsonl.gz: give the folder of the data")
-    names = [name for name in RECIPES if name in args.models]
-    for name in names:
-        for teacher in RECIPES[name].teachers:
-            if teacher not in names and not (args.output / teacher / "model").is_dir():
-                raise Error(
-                    f"{name} is taught by {teacher}: make it too, by --models {teacher} {name}"
-                )
-    for name in names:
-        folder = args.output / name
+    for name in (name for name in RECIPES if name in args.models):
+        recipe, folder = RECIPES[name], args.output / name
         with folders.hold(folder, MODELS, files):
-            if code := _train(RECIPES[name], folder, files):
-                return code
-        if code := nq_tune.main(["--data", *dev, "--model", str(folder / "model")]):
+            if recipe.pair:
+                code = _pair_up(recipe, recipe.pair, folder, dev)
+            else:
+                code = _train(recipe, folder, files) or _tune(dev, folder / "model")
+        if code:
             return code
     return 0
 
 
 def _train(recipe: Recipe, folder: Path, files: Sequence[Path]) -> int:
-    """Trains the stages of a recipe and stores the last model; the caller holds the folder."""
+    """Trains the stages of a recipe and stores the result; the caller holds the folder."""
     model = recipe.start(folder / "start")
     for stage in recipe.stages:
         data = folder / f"{stage.name}.jsonl.gz"
         if not data.is_file():
             write_data(files, stage, data)
         init, model = model, folder / stage.name
-        if stage.start:
-            init = folder / "-".join(stage.start)
-            mean([folder / name for name in stage.start], init, StorageConfig("float32"))
         paths = ["--data", str(data), "--init", str(init), "--output", str(model)]
-        if stage.teacher:
-            paths += ["--teacher", str(folder.parent / stage.teacher / "model")]
         if code := nq_train.main([*paths, *recipe.options.split(), *stage.options.split()]):
             return code
-    storage, output = StorageConfig(recipe.store), folder / "model"
-    if not recipe.dual_encoder:
-        mean([model], output, storage)
-    elif not output.is_dir():
-        convert(model, output, storage=storage, change=to_dual_encoder)
+    models = [folder / name for name in recipe.result] or [model]
+    mean(models, folder / "model", StorageConfig(recipe.store))
     return 0
+
+
+def _pair_up(recipe: Recipe, pair: Pair, folder: Path, dev: Sequence[str]) -> int:
+    """Makes a dual encoder and tunes it, alone and with the other model of its pair."""
+    model = folder / "model"
+    if not model.is_dir():
+        start = recipe.start(folder / "start")
+        convert(start, model, storage=StorageConfig(recipe.store), change=to_dual_encoder)
+    settings = replace(load_settings(model), first_model=None, reader=None)
+    save_settings(model, replace(settings, windows=recipe.windows or settings.windows))
+    other = folder.parent / pair.name / "model"
+    if not other.is_dir():
+        other = folder / pair.name
+        copy_model(model_folder(pair.name), other)
+    if pair.role == "reader":
+        code = _tune(dev, model) or _tune(dev, model, other, pair.read_blocks)
+    else:
+        code = _tune(dev, other, model, pair.read_blocks)
+    partner: dict[str, Any] = {pair.role: pair.name}
+    save_settings(model, replace(load_settings(model), **partner))
+    return code
+
+
+def _tune(
+    dev: Sequence[str], model: Path, reader: Path | None = None, read_blocks: int | None = None
+) -> int:
+    options = ["--reader", str(reader), "--read-blocks", str(read_blocks)] if reader else []
+    return nq_tune.main(["--data", *dev, "--model", str(model), *options, "--profile", PROFILE])
 
 
 def mean(models: Sequence[Path], output: Path, storage: StorageConfig) -> None:

@@ -1,20 +1,16 @@
-"""The recipes of the models ``ranker``, ``base`` and ``small``: where each starts, and its stages.
+"""The recipes of the models ``small``, ``ranker`` and ``base``: where each starts, and its stages.
 
 Each stage is a run of ``nq train`` on records of the training data. A recipe is data;
 ``experiments.make_model`` carries it out.
 
-- ``ranker``: the dual encoder of MiniLM, which needs no training.
 - ``small``: ``wiki`` (all questions on Wikipedia: extraction, and rejection of wrong blocks),
   ``practice`` (the reviews too: extraction, on twice as many questions), ``natural`` (Natural
   Questions and BoolQ: the wording of queries, yes and no), ``reading`` (all questions in short
-  windows: more questions per hour), ``pages`` (other samples, longer pages: rejection of blocks),
-  ``taught`` (the labels and the probabilities of ``base``, on a sample of the windows of longer
-  pages).
-- ``base``: ``practice`` (all of Natural Questions and BoolQ, samples of the others) and ``natural``
-  (Natural Questions and BoolQ on longer pages).
-
-The stage taught starts with the mean of the weights after natural and pages, since each is better
-at what the other is worse at.
+  windows: more questions per hour), ``pages`` (other samples, longer pages: rejection of blocks).
+  The result is the mean of the weights after natural and pages, since each is better at what the
+  other is worse at.
+- ``ranker``: the dual encoder of MiniLM, which needs no training; ``small`` reads for it.
+- ``base``: the dual encoder of MPNet, which ranks again what ``small`` ranks best.
 """
 
 from __future__ import annotations
@@ -27,6 +23,7 @@ from typing import Any
 
 from experiments import pretrained
 from experiments.distractors import lengthened
+from nq.config import BLOCK, WindowConfig
 
 Record = dict[str, Any]
 
@@ -70,15 +67,11 @@ class Stage:
         name: of its folder.
         parts: of its training data.
         options: of ``nq train``.
-        start: the stages with the mean of whose weights it starts; by default the one before it.
-        teacher: the recipe whose model teaches it, if any.
     """
 
     name: str
     parts: tuple[Part, ...]
     options: str
-    start: tuple[str, ...] = ()
-    teacher: str | None = None
 
     def records(self, records: Sequence[Record]) -> Iterator[Record]:
         """Yields the records of the stage.
@@ -91,31 +84,46 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """With which model a dual encoder answers.
+
+    Args:
+        role: of the other model: ``first_model`` or ``reader`` (``nq.model.folder.ModelSettings``).
+        name: of the other model.
+        read_blocks: blocks of a page that the second of the two gets.
+    """
+
+    role: str
+    name: str
+    read_blocks: int
+
+
+@dataclass(frozen=True)
 class Recipe:
     """How a model is made.
 
     Args:
         start: writes the folder with the pretrained encoder.
-        options: of ``nq train`` in all stages.
-        stages: in order; the result is the model of the last one.
         store: type of the stored weights of the model (``nq.config.StorageConfig``).
-        dual_encoder: whether the result is the dual encoder of that model.
+        options: of ``nq train`` in all stages.
+        stages: in order.
+        result: the stages the mean of whose weights is the result; by default the last one.
+        pair: of a model that is the dual encoder of the encoder, with no stages.
+        windows: of a dual encoder; by default those of ``nq convert --dual-encoder``.
     """
 
     start: Callable[[Path], Path]
-    options: str
-    stages: tuple[Stage, ...]
     store: str
-    dual_encoder: bool = False
-
-    @property
-    def teachers(self) -> tuple[str, ...]:
-        """The recipes whose models teach stages."""
-        return tuple(stage.teacher for stage in self.stages if stage.teacher)
+    options: str = ""
+    stages: tuple[Stage, ...] = ()
+    result: tuple[str, ...] = ()
+    pair: Pair | None = None
+    windows: WindowConfig | None = None
 
 
 SMALL = Recipe(
     start=pretrained.minilm,
+    store="compact",
     options="--max-seq-length 256 --precision bfloat16 --dropout 0",
     stages=(
         Stage(
@@ -145,36 +153,15 @@ SMALL = Recipe(
             "--doc-stride 192 --epochs 0.7 --learning-rate 8e-5 --warmup 0.05 --negatives 0.12 "
             "--seed 78",
         ),
-        Stage(
-            "taught",
-            (Part(NATURAL, distractors=8), Part(OTHER_WIKI, sample=4000)),
-            "--doc-stride 192 --epochs 2 --learning-rate 1e-4 --warmup 0.05 --negatives 0.12 "
-            "--seed 79 --teacher-profile mixed+grappler+frozen+buckets",
-            start=("natural", "pages"),
-            teacher="base",
-        ),
     ),
-    store="compact",
+    result=("natural", "pages"),
 )
+RANKER = Recipe(pretrained.minilm, "int8", pair=Pair("reader", "small", read_blocks=8))
 BASE = Recipe(
-    start=pretrained.mpnet,
-    options="--max-seq-length 256 --doc-stride 192 --precision bfloat16 --dropout 0 "
-    "--batch-size 16 --layer-decay 0.95 --save-every 50",
-    stages=(
-        Stage(
-            "practice",
-            (Part(NATURAL, distractors=6), Part(OTHER_WIKI, sample=5000), Part(REVIEWS, 2000)),
-            "--epochs 1 --learning-rate 1e-4 --warmup 0.08 --negatives 0.08 --frozen-layers 5",
-        ),
-        Stage(
-            "natural",
-            (Part(NATURAL, distractors=8),),
-            "--epochs 1 --learning-rate 5e-5 --warmup 0.05 --negatives 0.15 --frozen-layers 5 "
-            "--seed 78",
-        ),
-    ),
-    store="int8",
+    pretrained.mpnet,
+    "int8",
+    pair=Pair("first_model", "small", read_blocks=5),
+    windows=WindowConfig(max_seq_length=256, doc_stride=192, window_scope=BLOCK),
 )
-RANKER = Recipe(pretrained.minilm, options="", stages=(), store="int8", dual_encoder=True)
-RECIPES = {"ranker": RANKER, "base": BASE, "small": SMALL}
-"""In the order in which they are made: a teacher before its student."""
+RECIPES = {"small": SMALL, "ranker": RANKER, "base": BASE}
+"""In the order in which they are made: the other model of a pair first."""

@@ -15,6 +15,8 @@ MAX_NUMBER = 1e18
 """The largest number that a file of settings may hold."""
 DECISION_RULES = ("default", "bert-joint", "kisialiou", "kisialiou-2020-04")
 STORES = ("float32", "float16", "compact", "int8")
+PAGE, BLOCK = "page", "block"
+WINDOW_SCOPES = (PAGE, BLOCK)
 
 
 def option(default: Any, help: str, **extra: Any) -> Any:
@@ -151,12 +153,25 @@ class WindowConfig(Settings):
         "which features: ours, or those of the original or of the 2020 port, piece by piece",
         choices=COMPAT_MODES,
     )
+    window_scope: str = option(
+        PAGE,
+        "what a window may hold: text of several blocks of the page, or of one block only",
+        choices=WINDOW_SCOPES,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check(
             self.compat in COMPAT_MODES,
             f"unknown compat {self.compat!r:.80}; known are {', '.join(COMPAT_MODES)}",
+        )
+        _check(
+            self.window_scope in WINDOW_SCOPES,
+            f"unknown window_scope {self.window_scope!r:.80}; known are {', '.join(WINDOW_SCOPES)}",
+        )
+        _check(
+            self.window_scope == PAGE or not self.switches.split_words_again,
+            f"compat {self.compat} has no windows of one block: leave window_scope at {PAGE}",
         )
         if self.max_seq_length == 0:
             object.__setattr__(self, "max_seq_length", self.switches.max_seq_length)
@@ -195,15 +210,19 @@ class ModelConfig(Settings):
         head_size: columns of query, key and value for each head; 0 for ``hidden_size`` /
             ``num_attention_heads``, the only size that ``transformers`` knows. It differs from that
             where heads were pruned, and becomes 0 where it is that; read ``head_width``.
-        separator_id, first_marker_id, last_marker_id: of a dual encoder (``is_dual_encoder``) the
-            ids of [SEP] and of the first and the last marker that begins a block; else 0.
+        separator_id, unknown_id, first_marker_id, last_marker_id, last_context_id: of a dual
+            encoder (``is_dual_encoder``) the ids of [SEP], of [UNK], of the first and the last
+            marker that begins a block, and of the last [ContextId=n], of which the first one
+            follows these markers; else 0.
     """
 
     BEYOND_TRANSFORMERS: ClassVar[tuple[str, ...]] = (
         "head_size",
         "separator_id",
+        "unknown_id",
         "first_marker_id",
         "last_marker_id",
+        "last_context_id",
     )
 
     vocab_size: int = 30522
@@ -223,14 +242,16 @@ class ModelConfig(Settings):
     relative_attention_num_buckets: int = 0
     head_size: int = 0
     separator_id: int = 0
+    unknown_id: int = 0
     first_marker_id: int = 0
     last_marker_id: int = 0
+    last_context_id: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         own = [getattr(self, name) for name in self.BEYOND_TRANSFORMERS[1:]]
         _check(
-            min(own) > 0 <= self.last_marker_id - self.first_marker_id or not any(own),
+            (min(own) > 0 and own[2] <= own[3] < own[4]) or not any(own),
             f"{', '.join(self.BEYOND_TRANSFORMERS[1:])} are {', '.join(map(str, own))}: expected "
             "none, or all of a dual encoder",
         )

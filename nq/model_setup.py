@@ -15,7 +15,7 @@ from nq.formats import inputs
 from nq.inference.profile import Profile
 from nq.inference.scorer import concatenate, feature_rows
 from nq.inference.spec import ScorerSpec
-from nq.model.cascade import check_reader, reader_model
+from nq.model.cascade import both_models, check_reader, reader_model
 from nq.model.folder import check, folder_and_settings
 from nq.postprocess.decision import check_reader_rule, check_rule
 from nq.preprocess.features import features
@@ -42,6 +42,7 @@ def find_model(
     """
     profile = Profile.of(profile)
     check_argument(is_count(batch_size), "batch_size", batch_size, "a whole number from 1 on")
+    model, reader = both_models(model, reader)
     own_decision = decision if reader is None else None
     folder, settings = folder_and_settings(model, windows, own_decision)
     second = reader_model(folder, settings, reader, None, decision, read_blocks)

@@ -79,12 +79,14 @@ def ask(args: argparse.Namespace) -> int:
     if sys.stdin is None and (question is None or path == STDIN):
         raise terminal.UsageError("standard input is closed; give a question and a file")
     page = _read_page(path, args.record)
+    from nq.model.cascade import both_models
     from nq.model.registry import model_folder
     from nq.reader import load
 
-    model = model_folder(args.model)
+    first, other = both_models(args.model, args.reader)
+    model = model_folder(first)
     windows = arguments.window_settings(args, model)
-    second = {"reader": args.reader, "read_blocks": args.read_blocks}
+    second = {"reader": other, "read_blocks": args.read_blocks}
     with load(model, profile=args.profile, windows=windows, **second) as reader:
         unread = reader.unread_blocks(page)
         if unread:

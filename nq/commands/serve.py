@@ -53,19 +53,20 @@ def serve(args: argparse.Namespace) -> int:
     config = arguments.settings(ServeConfig, args)
     token = _token(config)
     extras.require("serve")
-    from nq.model.cascade import mention_reader
+    from nq.model.cascade import both_models, mention_reader
     from nq.model.registry import BUNDLED, model_folder
     from nq.model_setup import find_model
     from nq.serving.server import serve as serve_model
 
-    model = model_folder(args.model)
+    first, reader = both_models(args.model, args.reader)
+    model = model_folder(first)
     spec = find_model(
         model,
         args.profile,
         arguments.window_settings(args, model),
         None,
         config.batch_size,
-        args.reader,
+        reader,
         args.read_blocks,
     )
 

@@ -42,13 +42,14 @@ def parser() -> Parser:
 
 def tune(args: argparse.Namespace) -> int:
     """Runs the command."""
+    from nq.model.cascade import both_models
     from nq.runs import tuning
 
-    model = model_folder(args.model)
-    reader = None if args.reader is None else model_folder(args.reader)
-    option, given, tuned = (
-        ("reader", args.reader, reader) if reader else ("model", args.model, model)
-    )
+    first, second = both_models(args.model, args.reader)
+    model, reader = model_folder(first), None if second is None else model_folder(second)
+    by_name = second if isinstance(second, str) else None  # else it is the folder of --model
+    option, given = ("reader", by_name) if by_name else ("model", args.model)
+    tuned = reader or model
     if tuned != Path(given):
         raise Error(
             f"nq tune writes into the folder of --{option}, and {given} is an installed model: "

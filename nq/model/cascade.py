@@ -18,11 +18,11 @@ from nq.model.folder import (
     check,
     folder_and_settings,
     load_config,
-    load_joint_config,
     load_settings,
     weight_files,
     weights_digest,
 )
+from nq.model.registry import model_folder
 from nq.model.shapes import check_length
 
 log = logging.getLogger(__name__)
@@ -43,6 +43,26 @@ class ReaderModel:
     decision: CascadeDecision
 
 
+def both_models(
+    model: str | Path | None, reader: str | Path | None
+) -> tuple[str | Path | None, str | Path | None]:
+    """Returns the first model and the reader for which a model stands that is given alone.
+
+    The settings of its folder may name the other one (``ModelSettings.first_model``, ``.reader``).
+
+    Raises:
+        FileNotFoundError, Error: there is no model of this name.
+        ValueError: the settings of the folder are damaged.
+    """
+    if reader is not None or not isinstance(model, str | Path):
+        return model, reader
+    folder = model_folder(model)
+    settings = load_settings(folder)
+    if settings.first_model is not None:
+        return settings.first_model, folder
+    return model, settings.reader
+
+
 def reader_model(
     model: Path,
     own: ModelSettings,
@@ -58,8 +78,9 @@ def reader_model(
         own: settings of the first model.
         reader: folder or name of the reader.
         windows: how pages become windows of the reader; by default the settings of its folder.
-        decision: of both models, or of the reader; by default what ``nq tune`` has stored for both
-            models, else the reader's own decision on the blocks that it reads.
+        decision: of both models, or of the one whose evidence counts; by default what ``nq tune``
+            has stored for both models, else the own decision of the reader, or of the first model
+            if the reader only ranks, on the blocks that are read.
         read_blocks: blocks of a page to read; by default those of the decision.
 
     Raises:
@@ -79,7 +100,8 @@ def reader_model(
         return None
     folder, settings = folder_and_settings(reader, windows, None, name="reader")
     if decision is None:
-        decision = _stored_decision(model, folder) or settings.decision
+        alone = own.decision if _only_ranks(folder) else settings.decision
+        decision = _stored_decision(model, folder) or alone
     if not isinstance(decision, CascadeDecision):
         weights = CascadeWeights(**decision.weights.to_dict())
         ranker = replace(own.decision, rule=decision.rule)
@@ -101,16 +123,24 @@ def _stored_decision(model: Path, reader: Path) -> CascadeDecision | None:
         return None
 
 
+def _only_ranks(folder: Path) -> bool:
+    try:
+        return load_config(folder).is_dual_encoder
+    except (OSError, ValueError):  # the check of the reader reports it
+        return False
+
+
 def mention_reader(model: Path, reader: ReaderModel | None) -> None:
     """Logs that a dual encoder has no reader, or that no decision was tuned for both models."""
-    if reader is None:
-        if load_config(model).is_dual_encoder:
-            log.info("%s only ranks blocks: give --reader MODEL for short answers too", model)
-    elif weights_digest(model) not in load_settings(reader.folder).cascades:
+    folders = [model] if reader is None else [model, reader.folder]
+    if all(map(_only_ranks, folders)):
+        log.info("%s only ranks blocks: give --reader MODEL for short answers too", model)
+    if reader is not None and weights_digest(model) not in load_settings(reader.folder).cascades:
         log.info(
-            "%s has no decision for both models, so its own is used, for the blocks that it reads; "
-            "nq tune --reader makes one",
+            "%s has no decision for both models, so %s is used, for the blocks that it "
+            "reads; nq tune --reader makes one",
             reader.folder,
+            f"that of {model}" if _only_ranks(reader.folder) else "its own",
         )
 
 
@@ -119,8 +149,7 @@ def check_reader(model: Path, reader: ReaderModel) -> None:
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: a file is damaged, the windows are too long, or the reader is the first model
-            or a dual encoder.
+        ValueError: a file is damaged, the windows are too long, or the reader is the first model.
     """
     check(reader.folder)
     if _sizes(model) == _sizes(reader.folder) and weights_digest(model) == weights_digest(
@@ -129,7 +158,7 @@ def check_reader(model: Path, reader: ReaderModel) -> None:
         raise ValueError(
             f"the reader {reader.folder} has the weights of the model itself: give another model"
         )
-    check_length(load_joint_config(reader.folder), reader.windows.max_seq_length)
+    check_length(load_config(reader.folder), reader.windows.max_seq_length)
 
 
 def _sizes(folder: Path) -> list[int]:

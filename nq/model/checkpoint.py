@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ from nq.model.folder import (
     weight_files,
     write_json,
 )
-from nq.preprocess.tokenizers.base import BLOCK_MARKERS, Tokenizer
+from nq.model.sentence_encoder import piece_ids
+from nq.preprocess.tokenizers.base import Tokenizer
 
 __all__ = [
     "CARD",
@@ -76,18 +77,22 @@ def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
             "numbers; put the vocabulary there that the model came with"
         )
     if config.is_dual_encoder:
-        ids = tokenizer.sep_id, *map(tokenizer.marker_id, (BLOCK_MARKERS[0], BLOCK_MARKERS[-1]))
-        own = config.separator_id, config.first_marker_id, config.last_marker_id
+        ids = piece_ids(tokenizer)
+        own = {name: getattr(config, name) for name in ids}
         if ids != own:
             raise ValueError(
-                f"{files} has the separator and the markers of blocks at {ids}, {CONFIG} at {own}: "
-                "put the vocabulary there that the model came with"
+                f"{files} has {_listed(ids)}, {CONFIG} has {_listed(own)}: put the vocabulary "
+                "there that the model came with"
             )
     if rows not in (pieces, tokenizer.vocab_size):
         log.warning(
             "%s has %d pieces, the word embeddings %d rows: are they padded?", files, pieces, rows
         )
     return dataclasses.replace(config, vocab_size=max(rows, tokenizer.vocab_size))
+
+
+def _listed(ids: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in ids.items())
 
 
 def load(folder: str | Path, model: Any, config: ModelConfig) -> LoadReport:

@@ -35,6 +35,42 @@ SCALE, MIDDLE = 10.0, 0.5
 SMALLEST_NORM = 1e-6
 
 
+class KnownMarkers(keras.layers.Layer):
+    """Replaces [UNK] in the place of a marker by a marker.
+
+    The vocabulary has no marker for blocks that are no paragraph, table or list, nor for contexts
+    beyond the 50th. A block begins with the markers of its context and of its type, so [UNK] behind
+    the first or before the second is the other one. Two [UNK] that a window begins with are taken
+    for both.
+
+    Args:
+        config: of a dual encoder.
+
+    Call arguments:
+        ids: int ``[B, L]``.
+
+    Returns:
+        int ``[B, L]``.
+    """
+
+    def __init__(self, config: ModelConfig, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+
+    def call(self, ids: Any) -> Any:
+        config = self.config
+        unknown, known = ids == config.unknown_id, is_block_marker(ids, config)
+        context = (ids > config.last_marker_id) & (ids <= config.last_context_id)
+        begins_window = _moved(_moved(ids == config.separator_id)) & _moved(unknown)
+        begins = unknown & (_moved(context) | begins_window)
+        before = unknown & _moved(known | begins, -1)
+        ids = ops.where(begins, config.first_marker_id, ids)
+        return ops.where(before, config.last_context_id, ids)
+
+    def compute_output_shape(self, ids_shape: Any) -> Any:
+        return ids_shape
+
+
 class TextNumbers(keras.layers.Layer):
     """Numbers the texts of a window: 0 for the question, larger ones for blocks.
 
@@ -103,10 +139,9 @@ class Similarity(keras.layers.Layer):
         Behind a marker without words there is one too, which belongs to no word of the document.
         """
         marker = is_block_marker(ids, self.config)
-        behind_marker = ops.concatenate([marker[:, -1:] & False, marker[:, :-1]], axis=1)
         begins = ops.concatenate([numbers[:, :1] < 0, numbers[:, 1:] > numbers[:, :-1]], axis=1)
         word = ~marker & (ids != self.config.separator_id) & (numbers > 0)
-        return word & (begins | behind_marker)
+        return word & (begins | _moved(marker))
 
     def compute_output_shape(self, x_shape: Any, ids_shape: Any, numbers_shape: Any) -> Any:
         return ids_shape
@@ -130,3 +165,10 @@ class LongOnly(keras.layers.Layer):
 def is_block_marker(ids: Any, config: ModelConfig) -> Any:
     """Returns bool ``[B, L]``: which pieces are markers that begin a block."""
     return (ids >= config.first_marker_id) & (ids <= config.last_marker_id)
+
+
+def _moved(flags: Any, places: int = 1) -> Any:
+    """Returns bool ``[B, L]``: flags moved by 1 or -1 places; what becomes free is false."""
+    none = flags[:, :1] & False
+    parts = [none, flags[:, :-1]] if places == 1 else [flags[:, 1:], none]
+    return ops.concatenate(parts, axis=1)

@@ -31,6 +31,8 @@ WEIGHTS, INDEX = safetensors_file.WEIGHTS, safetensors_file.INDEX
 CARD = "README.md"
 OTHERS = (CONFIG, TF_CONFIG, SETTINGS, CARD, *TOKENIZERS, "merges.txt", "tokenizer_config.json")
 """Files that a model folder may have besides its weights."""
+OTHER_MODELS = ("first_model", "reader")
+"""Settings that name another model, with which a model answers."""
 SHARD = re.compile(r"[^/\\\x00-\x1f]{1,200}\.safetensors")
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 CONVERT_PICKLE = (
@@ -49,12 +51,16 @@ class ModelSettings:
         decision: how scores become answers.
         cascades: the same where this model is the reader of another one, by the digest of the
             other model's weights.
+        first_model: name or folder of the model that ranks the blocks for this one.
+        reader: name or folder of the model that reads the blocks that this one ranks best.
         pruning: what was removed from the model, one object for each time (``nq.model.pruning``).
     """
 
     windows: WindowConfig = field(default_factory=WindowConfig)
     decision: DecisionConfig = field(default_factory=DecisionConfig)
     cascades: Mapping[str, CascadeDecision] = field(default_factory=dict)
+    first_model: str | None = None
+    reader: str | None = None
     pruning: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -97,8 +103,8 @@ def load_joint_config(folder: str | Path) -> ModelConfig:
     config = load_config(folder)
     if config.is_dual_encoder:
         raise ValueError(
-            f"{folder} is a dual encoder, which ranks blocks and has no heads for answers: give it "
-            "as --model of nq answer, with a --reader"
+            f"{folder} is a dual encoder, which ranks blocks and has no heads for answers: nq answer "
+            "takes it as --model or --reader, with another model"
         )
     return config
 
@@ -118,7 +124,8 @@ def load_settings(folder: str | Path) -> ModelSettings:
             WindowConfig.from_dict(values.get("windows", {})),
             DecisionConfig.from_dict(values.get("decision", {})),
             _decode_cascades(values.get("cascades", {})),
-            _decode_pruning(values.get("pruning", [])),
+            **_decode_other_model(values),
+            pruning=_decode_pruning(values.get("pruning", [])),
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
@@ -128,6 +135,16 @@ def _decode_cascades(values: Any) -> dict[str, CascadeDecision]:
     if not isinstance(values, dict):
         raise ValueError(f"cascades is {values!r:.80}: expected an object")
     return {digest: CascadeDecision.from_dict(value) for digest, value in values.items()}
+
+
+def _decode_other_model(values: Mapping[str, Any]) -> dict[str, str]:
+    given = {name: values[name] for name in OTHER_MODELS if name in values}
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} exclude each other")
+    for name, value in given.items():
+        if not (isinstance(value, str) and value):
+            raise ValueError(f"{name} is {value!r:.80}: expected the name of a model, or a folder")
+    return given
 
 
 def _decode_pruning(values: Any) -> tuple[Mapping[str, Any], ...]:
@@ -143,7 +160,8 @@ def save_settings(folder: str | Path, settings: ModelSettings) -> None:
         "decision": settings.decision.to_dict(),
     }
     cascades = {digest: decision.to_dict() for digest, decision in settings.cascades.items()}
-    others: dict[str, Any] = {"cascades": cascades, "pruning": list(settings.pruning)}
+    others: dict[str, Any] = {name: getattr(settings, name) for name in OTHER_MODELS}
+    others |= {"cascades": cascades, "pruning": list(settings.pruning)}
     write_json(Path(folder) / SETTINGS, values | {name: x for name, x in others.items() if x})
 
 

@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 from nq.config import ModelConfig
-from nq.model.dual_encoder import LongOnly, Similarity, TextNumbers
+from nq.model.dual_encoder import KnownMarkers, LongOnly, Similarity, TextNumbers
 from nq.model.encoder import Layers, encoder
 from nq.model.shapes import check_length
 from nq.records import AnswerType
@@ -131,8 +131,9 @@ def connect(
     ids = inputs["input_ids"]
     if config.is_dual_encoder:
         mask = [] if full else [inputs["input_mask"]]
+        ids = layer(KnownMarkers, "known_markers", config)(ids)
         texts = layer(TextNumbers, "text_numbers", config)(ids, *mask)
-        x = encoder(config, inputs, layer, dropout, seed, full, texts)
+        x = encoder(config, {**inputs, "input_ids": ids}, layer, dropout, seed, full, texts)
         return keras.Model(inputs, _similarity(config, layer, x, ids, texts), name="dual_encoder")
     x = encoder(config, inputs, layer, dropout, seed, full)
     spans = layer.dense(2, "span_output", dtype="float32")(x)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nq.config import WindowConfig
 from nq.json_files import read_json_object
 from nq.model.shapes import WORD_EMBEDDINGS
-from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
+from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
 
 if TYPE_CHECKING:
     from nq.model.convert import LoadedModel
@@ -44,14 +44,11 @@ def to_dual_encoder(loaded: LoadedModel) -> LoadedModel:
     tokenizer = load_tokenizer(folder)
     config = checkpoint.with_room_for(config, tokenizer)
     begins = [tokenizer.marker_id(marker) for marker in BLOCK_MARKERS]
-    if sorted(set(begins)) != [*range(min(begins), max(begins) + 1)]:
+    contexts = [tokenizer.marker_id(marker) for marker in CONTEXT_MARKERS]
+    if [*begins, *contexts] != [*range(begins[0], contexts[-1] + 1)]:
         raise ValueError(f"{folder}: the markers of blocks have no ids of their own in a row")
-    config = dataclasses.replace(
-        config,
-        separator_id=tokenizer.sep_id,
-        first_marker_id=min(begins),
-        last_marker_id=max(begins),
-    )
+    ids: dict[str, Any] = {**piece_ids(tokenizer)}
+    config = dataclasses.replace(config, **ids)
     model = joint.build(config, initialize=False)
     report = checkpoint.load(folder, model, config)
     lost = [name for name in report.missing if not name.startswith(WORD_EMBEDDINGS)]
@@ -60,13 +57,24 @@ def to_dual_encoder(loaded: LoadedModel) -> LoadedModel:
     embeddings = model.get_layer("embeddings")
     word = embeddings.word.numpy()
     word[[tokenizer.marker_id("[Q]"), *begins]] = word[tokenizer.cls_id]
-    word[[tokenizer.marker_id(marker) for marker in CONTEXT_MARKERS]] = word[tokenizer.sep_id]
+    word[contexts] = word[tokenizer.sep_id]
     embeddings.word.assign(word)
     if config.type_vocab_size:
         first = embeddings.segment.numpy()[:1]
         embeddings.segment.assign(np.repeat(first, config.type_vocab_size, axis=0))
     windows = WindowConfig(max_seq_length=LENGTH, doc_stride=STRIDE)
     return dataclasses.replace(loaded, config=config, model=model, report=report, windows=windows)
+
+
+def piece_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    """Returns the ids that the shape of a dual encoder has, by their names in ``ModelConfig``."""
+    return {
+        "separator_id": tokenizer.sep_id,
+        "unknown_id": tokenizer.unk_id,
+        "first_marker_id": tokenizer.marker_id(BLOCK_MARKERS[0]),
+        "last_marker_id": tokenizer.marker_id(BLOCK_MARKERS[-1]),
+        "last_context_id": tokenizer.marker_id(CONTEXT_MARKERS[-1]),
+    }
 
 
 def check_pooling(folder: Path) -> None:

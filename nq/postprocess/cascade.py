@@ -8,6 +8,11 @@ block score is one more feature of a block,
 
 a weighted sum of the log odds of both models, as scores of retrievers and readers are interpolated
 in BERTserini (Yang et al. 2019). The short answers within a block are the reader's alone.
+
+A reader that is a dual encoder has no short answers: it ranks the best blocks again, as the second
+stage of Nogueira and Cho (2019, https://arxiv.org/abs/1901.04085) does. Both models then change
+places in the sum: the evidence and the short answers are those of the first model, and the block
+score is the reader's.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ import numpy as np
 from nq.config import CascadeDecision, DecisionConfig
 from nq.errors import Error
 from nq.postprocess.blocks import Blocks
-from nq.postprocess.evidence import Evidence, gather_evidence
+from nq.postprocess.evidence import Evidence, gather_evidence, only_ranks
 from nq.records import CascadeScores, Example, FloatArray, IntArray, WindowScores
 
 
@@ -63,7 +68,9 @@ def rank_blocks(
 def cascade_evidence(
     example: Example, scores: CascadeScores, config: DecisionConfig, blocks: Blocks
 ) -> Evidence:
-    """Returns the reader's evidence for the blocks that it read, with the ranker's block scores.
+    """Returns the evidence of one model for the blocks read, with the block scores of the other.
+
+    The evidence is the reader's, or the ranker's if the reader only ranks.
 
     Args:
         example: question and page.
@@ -76,9 +83,12 @@ def cascade_evidence(
     """
     if not isinstance(config, CascadeDecision):
         raise Error("these are the scores of a model and its reader: give the decision of both")
+    answering, ranking = scores.reader, scores.ranker
+    if only_ranks(scores.reader):
+        answering, ranking = ranking, answering
     read = blocks.only(scores.read)
-    evidence = gather_evidence(example, scores.reader, config.max_answer_length, read)
-    ranked = _block_scores(example, scores.ranker, config.ranker, blocks)
+    evidence = gather_evidence(example, answering, config.max_answer_length, read)
+    ranked = _block_scores(example, ranking, config.ranker, blocks)
     features = np.column_stack([evidence.features, ranked[_rows(evidence, blocks)]])
     return replace(evidence, features=features)
 
@@ -86,7 +96,14 @@ def cascade_evidence(
 def _block_scores(
     example: Example, scores: WindowScores, decision: DecisionConfig, blocks: Blocks
 ) -> FloatArray:
-    """Returns ``[B]`` the ranker's block scores; where it has no evidence, the lowest one."""
+    """Returns ``[B]`` the block scores of a model; where it has no evidence, the lowest one.
+
+    Args:
+        example: question and page.
+        scores: of the model.
+        decision: of the model that has scored all windows; its weight of the evidence counts.
+        blocks: of the page.
+    """
     evidence = gather_evidence(example, scores, decision.max_answer_length, blocks)
     known = evidence.hypotheses.scores(decision.weights.evidence)
     ranked = np.full(len(blocks.candidates), known.min(initial=0.0))

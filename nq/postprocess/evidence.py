@@ -171,6 +171,12 @@ def gather_evidence(
     return Evidence(candidates, features, kept, pair_block.reshape(-1), evidence)
 
 
+def only_ranks(scores: WindowScores) -> bool:
+    """Returns whether the scores are those of a model that gives no short answers."""
+    logits = scores.type_logits
+    return len(logits) > 0 and bool((logits[:, AnswerType.SHORT] < IMPOSSIBLE).all())
+
+
 def _pair_evidence(kept: Pairs, scores: WindowScores, max_pieces: int) -> FloatArray:
     """Returns ``[K, P]`` the evidence of each pair; -inf for a short answer that is too long."""
     logits = scores.type_logits.astype(np.float64)

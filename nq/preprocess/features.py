@@ -11,11 +11,11 @@ and page, and all segments are 0.
 from __future__ import annotations
 
 import random
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 
-from nq.config import WindowConfig
+from nq.config import PAGE, WindowConfig
 from nq.formats.fields import RecordError
 from nq.formats.limits import LIMITS
 from nq.preprocess import contexts as ctx
@@ -133,10 +133,26 @@ class _WindowBuilder:
                 f"max_seq_length {config.max_seq_length} leaves no room for the page behind a "
                 f"question of {len(self.query)} pieces; choose a larger one"
             )
-        n_windows = count_windows(len(self.pieces), length, config.doc_stride)
+        parts = self._parts(words)
+        n_windows = sum(count_windows(b - a, length, config.doc_stride) for a, b in parts)
         LIMITS.check(windows=n_windows, window_pieces=n_windows * config.max_seq_length)
-        ranges = windows(len(self.pieces), length, config.doc_stride)
+        ranges = [
+            (first + start, first + end)
+            for first, last in parts
+            for start, end in windows(last - first, length, config.doc_stride)
+        ]
         self.windows = np.array(ranges, np.int64).reshape(-1, 2)
+
+    def _parts(self, words: ctx.Words) -> list[tuple[int, int]]:
+        """Returns the half-open piece ranges in which windows are cut: the page, or each block.
+
+        The null context has no words, so it is a part of its own only where there is no block.
+        """
+        if self.config.window_scope == PAGE:
+            return [(0, len(self.pieces))]
+        first_words = [*words.markers[::2], len(words.words)]
+        parts = list(pairwise(self.first_piece[first_words].tolist()))
+        return parts[1:] or parts
 
     def rows(self, kept: IntArray) -> dict[str, IntArray]:
         """Returns the integer rows ``[len(kept), L]`` of the windows with those numbers."""

@@ -15,7 +15,7 @@ from nq.formats.questions import PageFolder, list_pages
 from nq.formats.streams import shown
 from nq.inference import cores
 from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile, parse_against
-from nq.model.cascade import ReaderModel, reader_model
+from nq.model.cascade import ReaderModel, both_models, reader_model
 from nq.model.folder import folder_and_settings
 from nq.preprocess.request import CHUNK_BYTES, Request, chunks
 
@@ -121,6 +121,7 @@ class Job:
         beam_options: Iterable[str] = (),
         temp: str | Path | None = None,
     ) -> None:
+        model, reader = both_models(model, reader)
         own_decision = decision if reader is None else None
         folder, settings = folder_and_settings(model, windows, own_decision)
         second = reader_model(folder, settings, reader, reader_windows, decision, read_blocks)

@@ -15,14 +15,15 @@ import pytest
 from safetensors.numpy import load_file
 
 from experiments import make_model
-from experiments.recipes import RECIPES, REVIEWS, WIKI, Part, Recipe, Stage
+from experiments.recipes import RECIPES, REVIEWS, WIKI, Pair, Part, Recipe, Stage
 from nq.bundle import bundled_sample
 from nq.commands.train import parser as train_parser
-from nq.config import StorageConfig
-from nq.model.folder import load_config
+from nq.config import BLOCK, RankingWeights, StorageConfig, WindowConfig
+from nq.model.folder import load_config, load_settings, weights_digest
 from tests import nq_records
 
 SOURCES = (*WIKI, *REVIEWS)
+WINDOWS = WindowConfig(max_seq_length=32, max_query_length=8, window_scope=BLOCK)
 ALL_STAGES = [
     pytest.param(recipe, stage, id=f"{name}-{stage.name}")
     for name, recipe in RECIPES.items()
@@ -43,14 +44,16 @@ def test_nq_train_takes_the_options_of_a_stage(recipe: Recipe, stage: Stage) -> 
     paths = ["--data", "a.jsonl", "--init", "a", "--output", "b"]
     train_parser().parse_args([*paths, *recipe.options.split(), *stage.options.split()])
     assert {s for part in stage.parts for s in part.sources} <= set(SOURCES)
-    earlier = [other.name for other in recipe.stages[: recipe.stages.index(stage)]]
-    assert set(stage.start) <= set(earlier)
+    assert set(recipe.result) <= {other.name for other in recipe.stages}
 
 
-def test_teachers_are_made_before_their_students() -> None:
+def test_the_other_model_of_a_pair_is_made_first() -> None:
     names = list(RECIPES)
-    for student, recipe in RECIPES.items():
-        assert all(names.index(name) < names.index(student) for name in recipe.teachers)
+    pairs = [(name, recipe.pair) for name, recipe in RECIPES.items() if recipe.pair]
+    assert [pair.name for name, pair in pairs if names.index(pair.name) < names.index(name)] == [
+        "small",
+        "small",
+    ]
 
 
 def test_a_stage_has_the_records_of_its_parts() -> None:
@@ -74,12 +77,12 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
 
     sizes = "--max-seq-length 32 --max-query-length 8 --doc-stride 16 --no-track --batch-size 8"
     options = "--epochs 1 --learning-rate 1e-2 --dropout 0"
-    first, second = (Stage(name, (Part((name,)),), options) for name in ("nq", "boolq"))
-    taught = Stage("taught", (Part(("nq",)),), options, start=("nq", "boolq"), teacher="base")
-    base = Recipe(start, sizes, (first,), "float32")
-    small = Recipe(start, sizes, (first, second, taught), "float32")
-    ranker = Recipe(start, "", (), "int8", dual_encoder=True)
-    recipes = {"ranker": ranker, "base": base, "small": small}
+    stages = tuple(Stage(name, (Part((name,)),), options) for name in ("nq", "boolq"))
+    recipes = {
+        "small": Recipe(start, "float32", sizes, stages, result=("nq", "boolq")),
+        "ranker": Recipe(start, "int8", pair=Pair("reader", "small", 2)),
+        "base": Recipe(start, "int8", pair=Pair("first_model", "small", 2), windows=WINDOWS),
+    }
     monkeypatch.setattr(make_model, "RECIPES", recipes)
     for part in ("train", "dev"):
         (tmp_path / "data" / part).mkdir(parents=True)
@@ -91,19 +94,21 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
     command = ["--data", str(tmp_path / "data"), "--output", str(tmp_path / "out")]
     folder, made = tmp_path / "out" / "small", []
     for _ in range(2):
-        assert make_model.main([*command, "--models", "small", "base", "ranker"]) == 0
+        assert make_model.main([*command, "--models", "base", "small", "ranker"]) == 0
         made.append(load_file(folder / "model" / "model.safetensors"))
     capsys.readouterr()
-    assert load_config(tmp_path / "out" / "ranker" / "model").is_dual_encoder
-    assert json.loads((folder / "model" / "nq.json").read_text())["decision"]["weights"]
-    names = ("nq", "boolq", "nq-boolq", "taught")
-    nq, boolq, mean, last = (load_file(folder / name / "model.safetensors") for name in names)
+    nq, boolq = (load_file(folder / name / "model.safetensors") for name in ("nq", "boolq"))
     for name, values in made[0].items():
         np.testing.assert_array_equal(values, made[1][name])
-        np.testing.assert_array_equal(values, last[name])
         expected = (nq[name].astype(np.float64) + boolq[name]) / 2
-        np.testing.assert_allclose(mean[name], expected, rtol=1e-6, atol=1e-7)
-    assert any(not np.array_equal(values, mean[name]) for name, values in last.items())
+        np.testing.assert_allclose(values, expected, rtol=1e-6, atol=1e-7)
+    small, ranker, base = (tmp_path / "out" / name / "model" for name in recipes)
+    assert load_settings(small).decision.weights != RankingWeights()
+    assert load_config(ranker).is_dual_encoder and load_config(base).is_dual_encoder
+    assert load_settings(ranker).reader == load_settings(base).first_model == "small"
+    assert load_settings(base).windows == WINDOWS
+    assert load_settings(small).cascades[weights_digest(ranker)].read_blocks == 2
+    assert load_settings(base).cascades[weights_digest(small)].read_blocks == 2
 
 
 def test_the_mean_of_one_model_is_that_model(tiny_model: Path, tmp_path: Path) -> None:
@@ -111,19 +116,6 @@ def test_the_mean_of_one_model_is_that_model(tiny_model: Path, tmp_path: Path) -
     expected = load_file(tiny_model / "model.safetensors")
     for name, values in load_file(tmp_path / "mean" / "model.safetensors").items():
         np.testing.assert_array_equal(values, expected[name])
-
-
-def test_a_student_without_its_teacher_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for folder in ("train", "dev"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "a.jsonl.gz").write_bytes(b"")
-    command = ["--data", str(tmp_path), "--output", str(tmp_path / "out"), "--models", "small"]
-    assert make_model.main(command) == 1
-    err = capsys.readouterr().err
-    assert "small is taught by base: make it too, by --models base small" in err
-    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("missing", ["train", "dev"])

@@ -12,10 +12,12 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import nq
 from nq.commands import answer, convert, train
-from nq.config import DecisionConfig, ModelConfig, WindowConfig
+from nq.config import WINDOW_SCOPES, DecisionConfig, ModelConfig, WindowConfig
 from nq.formats.simplified import decode
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation
@@ -25,7 +27,8 @@ from nq.inference.profile import Profile
 from nq.inference.scorer import feature_rows
 from nq.inference.top_k import TopK
 from nq.model import checkpoint, joint
-from nq.model.dual_encoder import ABSENT, MIDDLE, SCALE
+from nq.model.checkpoint import load_config
+from nq.model.dual_encoder import ABSENT, MIDDLE, SCALE, KnownMarkers
 from nq.model.encoder import Layers, encoder
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
@@ -42,12 +45,18 @@ SHAPES = {
 }
 
 
-def record() -> dict[str, Any]:
-    """Returns a simplified record whose page has the paragraphs ``BLOCKS``."""
-    tokens, candidates = list[str](), []
+def record(tag: str = "P", first: int = 0) -> dict[str, Any]:
+    """Returns a simplified record whose page has the blocks ``BLOCKS``.
+
+    Args:
+        tag: of each block.
+        first: index of the first one among the candidates.
+    """
+    tokens, nested = list[str](), {"start_token": 0, "end_token": 1, "top_level": False}
+    candidates: list[dict[str, Any]] = [nested] * first
     for block in BLOCKS:
         start = len(tokens)
-        tokens += ["<P>", *block.split(), "</P>"]
+        tokens += [f"<{tag}>", *block.split(), f"</{tag}>"]
         candidates.append({"start_token": start, "end_token": len(tokens), "top_level": True})
     return {
         "example_id": 1,
@@ -152,6 +161,60 @@ def test_each_text_is_encoded_as_by_itself(source: Path, ranker: Path) -> None:
         compared += int(np.sum(words & (expected > ABSENT)))
     assert compared >= len(BLOCKS) + 2
     assert np.ptp(start[start > ABSENT]) > 0.5
+
+
+UNKNOWN_ID, CLS_ID, SEP_ID, PARAGRAPH, CONTEXT, WORD = 1, 2, 3, 10, 25, 40
+MARKED = dataclasses.replace(
+    tiny_models.SHAPE,
+    separator_id=SEP_ID,
+    unknown_id=UNKNOWN_ID,
+    first_marker_id=PARAGRAPH,
+    last_marker_id=19,
+    last_context_id=30,
+)
+words = st.lists(st.sampled_from([WORD, UNKNOWN_ID]), min_size=1, max_size=4)
+blocks = st.tuples(st.booleans(), st.booleans(), words)
+
+
+@given(words, st.lists(blocks, max_size=5))
+def test_unknown_markers_become_known(
+    question: list[int], page: list[tuple[bool, bool, list[int]]]
+) -> None:
+    """Of each block it is drawn whether its context and its type have a marker."""
+    given, expected = ([CLS_ID, PARAGRAPH, *question, SEP_ID] for _ in range(2))
+    for number, (has_context, has_type, text) in enumerate(page):
+        found = has_context or has_type or number == 0
+        context, kind = (30, PARAGRAPH) if found else (UNKNOWN_ID, UNKNOWN_ID)
+        given += [CONTEXT if has_context else UNKNOWN_ID, 12 if has_type else UNKNOWN_ID, *text]
+        expected += [CONTEXT if has_context else context, 12 if has_type else kind, *text]
+    known = KnownMarkers(MARKED)(np.array([given], np.int32))
+    assert np.asarray(known).tolist() == [expected]
+
+
+@pytest.mark.parametrize("scope", WINDOW_SCOPES)
+def test_blocks_without_markers_are_ranked(ranker: Path, scope: str) -> None:
+    """[Other=n] and [ContextId=n] beyond 50 have no marker."""
+    longer = dataclasses.replace(load_config(ranker), max_position_embeddings=130)
+    model = joint.build(longer, seed=1)
+    tokenizer = load_tokenizer(ranker)
+    config = WindowConfig(128, 128, 8, window_scope=scope)
+
+    def logits(**settings: Any) -> FloatArray:
+        rows = feature_rows(features(decode(record(**settings)), tokenizer, config))
+        assert len(rows["input_ids"]) == (1 if scope == "page" else len(BLOCKS))
+        outputs = model({name: np.asarray(rows[name], np.int32) for name in joint.INPUTS})
+        return np.where(rows["token_map"] >= 0, outputs["start_logits"], ABSENT)
+
+    cls, sep = tokenizer.cls_id, tokenizer.sep_id
+    embeddings = model.get_layer("embeddings")
+    word = embeddings.word.numpy()
+    word[longer.first_marker_id : longer.last_marker_id + 1] = word[cls]
+    word[longer.last_marker_id + 1 : longer.last_context_id + 1] = word[sep]
+    embeddings.word.assign(word)
+    known = logits()
+    assert (known > ABSENT).sum() == len(BLOCKS)
+    for unknown in ({"tag": "Tr"}, {"first": 60}):
+        np.testing.assert_allclose(logits(**unknown), known, atol=1e-5)
 
 
 PROFILES = (

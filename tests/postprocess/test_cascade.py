@@ -14,10 +14,11 @@ from nq.errors import Error
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.cascade import rank_blocks
 from nq.postprocess.decision import decide
+from nq.postprocess.evidence import IMPOSSIBLE
 from nq.postprocess.fit import block_choices
 from nq.postprocess.position_prior import CASCADE_PRIOR_WEIGHTS, PRIOR_WEIGHTS
 from nq.postprocess.ranking import rank
-from nq.records import CascadeScores, Example, IntArray
+from nq.records import AnswerType, CascadeScores, Example, IntArray
 from tests.postprocess import synthetic_pages
 
 seeds = st.integers(0, 2**32 - 1)
@@ -95,6 +96,25 @@ def test_the_block_score_of_the_ranker_is_one_more_feature(seed: int, weight: fl
     ranked = [known.get(block, lowest) for block in ranking.evidence.blocks.tolist()]
     without = rank(example, scores, CASCADE).utility
     np.testing.assert_allclose(ranking.utility, without + weight * np.array(ranked), atol=1e-9)
+
+
+@given(seeds, st.floats(-2, 2))
+def test_a_reader_that_only_ranks_changes_places_with_the_first_model(
+    seed: int, weight: float
+) -> None:
+    read = blocks_of(seed)[:: 1 + seed % 2]
+    example, scores = two_scores(seed, read)
+    types = np.full_like(scores.reader.type_logits, 2 * IMPOSSIBLE)
+    types[:, [AnswerType.UNKNOWN, AnswerType.LONG]] = 0
+    ranks = replace(scores.reader, type_logits=types)
+    weights = replace(CASCADE.weights, ranker=weight)
+    assert isinstance(weights, CascadeWeights)
+    decision = replace(CASCADE, weights=weights)
+    again = rank(example, replace(scores, reader=ranks), decision)
+    first = rank(example, CascadeScores(ranks, scores.ranker, read), decision)
+    np.testing.assert_array_equal(again.utility, first.utility)
+    assert again.prediction() == first.prediction()
+    assert set(again.evidence.blocks.tolist()) <= set(read.tolist())
 
 
 @given(seeds)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.config import WindowConfig
+from nq.config import WINDOW_SCOPES, WindowConfig
 from nq.formats.decoding import read_records
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features, query, training_features
@@ -39,14 +39,21 @@ shapes = st.builds(
 )
 
 
-def sequence(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> list[tuple[int, int]]:
-    """Piece and document token of every place of the page, markers as -1."""
-    found = []
+Places = list[tuple[int, int]]
+"""Piece and document token of some places of a page, markers as -1."""
+
+
+def sequences(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> list[Places]:
+    """The parts of a page that windows are cut from: all of it, or each block."""
+    parts = list[Places]()
     for context in contexts(example, config):
-        found += [(tokenizer.marker_id(marker), -1) for marker in context.markers]
+        part = [(tokenizer.marker_id(marker), -1) for marker in context.markers]
         for word, doc in zip(context.words, context.doc, strict=True):
-            found += [(piece, doc) for piece in tokenizer.encode([word])[0]]
-    return found
+            part += [(piece, doc) for piece in tokenizer.encode([word])[0]]
+        parts.append(part)
+    if config.window_scope == "page":
+        return [list(itertools.chain(*parts))]
+    return parts if len(parts) == 1 else parts[1:]
 
 
 def slowly(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> dict[str, list[Any]]:
@@ -55,20 +62,23 @@ def slowly(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> dict
     keep = config.max_query_length - 1
     head = [tokenizer.cls_id, tokenizer.marker_id("[Q]"), *(asked[-keep:] if keep else [])]
     head.append(tokenizer.sep_id)
-    places, room = sequence(example, tokenizer, config), config.max_seq_length - len(head) - 1
+    room = config.max_seq_length - len(head) - 1
     rows: dict[str, list[Any]] = {name: [] for name in NAMES}
-    start = 0
-    while True:
-        body = places[start : start + room]
-        blank = [0] * (room - len(body))
-        padding = [tokenizer.pad_id] * len(blank)
-        rows["input_ids"].append([*head, *(p for p, _ in body), tokenizer.sep_id, *padding])
-        rows["input_mask"].append([1] * (len(head) + len(body) + 1) + blank)
-        rows["segment_ids"].append([0] * len(head) + [1] * (len(body) + 1) + blank)
-        rows["token_map"].append([-1] * len(head) + [d for _, d in body] + [-1] * (len(blank) + 1))
-        if start + room >= len(places):
-            return rows
-        start += min(room, config.doc_stride)
+    for places in sequences(example, tokenizer, config):
+        start = 0
+        while True:
+            body = places[start : start + room]
+            blank = [0] * (room - len(body))
+            padding = [tokenizer.pad_id] * len(blank)
+            docs = [d for _, d in body]
+            rows["input_ids"].append([*head, *(p for p, _ in body), tokenizer.sep_id, *padding])
+            rows["input_mask"].append([1] * (len(head) + len(body) + 1) + blank)
+            rows["segment_ids"].append([0] * len(head) + [1] * (len(body) + 1) + blank)
+            rows["token_map"].append([-1] * len(head) + docs + [-1] * (len(blank) + 1))
+            if start + room >= len(places):
+                break
+            start += min(room, config.doc_stride)
+    return rows
 
 
 def positives(
@@ -88,17 +98,21 @@ def positives(
     places = list(itertools.chain(*by_word[wanted.first : wanted.last + 1]))
     head = len(query(example.question, tokenizer, config)) + 2
     room = config.max_seq_length - head - 1
-    found, start = [], 0
-    while True:
-        inside = all(start <= place < start + room for place in places) and places
-        if inside and wanted != NO_TARGET:
-            shift = head - start
-            found.append((places[0] + shift, places[-1] + shift, int(wanted.kind)))
-        else:
-            found.append((0, 0, 0))
-        if start + room >= n_pieces:
-            return found
-        start += min(room, config.doc_stride)
+    found, end = [], n_pieces
+    for part in reversed(sequences(example, tokenizer, config)):
+        start, rows = end - len(part), []
+        while True:
+            inside = all(start <= place < min(start + room, end) for place in places) and places
+            if inside and wanted != NO_TARGET:
+                shift = head - start
+                rows.append((places[0] + shift, places[-1] + shift, int(wanted.kind)))
+            else:
+                rows.append((0, 0, 0))
+            if start + room >= end:
+                break
+            start += min(room, config.doc_stride)
+        found, end = rows + found, end - len(part)
+    return found
 
 
 def rows(made: Features) -> dict[str, list[Any]]:
@@ -130,10 +144,11 @@ def test_a_window_in_small(wordpiece: WordPieceTokenizer) -> None:
 
 
 @few
-@given(pages(), shapes)
+@given(pages(), shapes, st.sampled_from(WINDOW_SCOPES))
 def test_rows_against_a_slower_truth(
-    wordpiece: WordPieceTokenizer, example: Example, config: WindowConfig
+    wordpiece: WordPieceTokenizer, example: Example, config: WindowConfig, scope: str
 ) -> None:
+    config = replace(config, window_scope=scope)
     made = features(example, wordpiece, config)
     assert rows(made) == slowly(example, wordpiece, config)
     assert made.windows.tolist() == list(range(made.n_windows))
@@ -160,13 +175,33 @@ def test_text_never_looks_like_the_frame(wordpiece: WordPieceTokenizer, example:
 
 
 @few
-@given(pages())
+@given(pages(), st.sampled_from(WINDOW_SCOPES))
 def test_every_word_with_pieces_is_in_some_window(
-    wordpiece: WordPieceTokenizer, example: Example
+    wordpiece: WordPieceTokenizer, example: Example, scope: str
 ) -> None:
     docs = {doc for context in contexts(example, SMALL) for doc in context.doc}
     read = {doc for doc in docs if wordpiece.encode([example.tokens[doc]])[0]}
-    assert set(features(example, wordpiece, SMALL).token_map.ravel().tolist()) - {-1} == read
+    made = features(example, wordpiece, replace(SMALL, window_scope=scope))
+    assert set(made.token_map.ravel().tolist()) - {-1} == read
+
+
+@few
+@given(pages())
+def test_windows_of_one_block_hold_the_words_of_one(
+    wordpiece: WordPieceTokenizer, example: Example
+) -> None:
+    block_of = {doc: i for i, c in enumerate(contexts(example, SMALL)) for doc in c.doc}
+    made = features(example, wordpiece, replace(SMALL, window_scope="block"))
+    for words in made.token_map:
+        assert len({block_of[doc] for doc in words.tolist() if doc >= 0}) <= 1
+
+
+@pytest.mark.parametrize("compat", ["bert-joint", "kisialiou"])
+def test_the_originals_have_no_windows_of_one_block(compat: str) -> None:
+    with pytest.raises(ValueError, match=f"compat {compat} has no windows of one block"):
+        WindowConfig(compat=compat, window_scope="block")
+    with pytest.raises(ValueError, match="unknown window_scope 'word'; known are page, block"):
+        WindowConfig(window_scope="word")
 
 
 # --- the question
@@ -250,10 +285,10 @@ def test_the_draw_of_negatives(
 def test_pages_without_annotations_are_unlabelled_if_asked_for(
     wordpiece: WordPieceTokenizer, example: Example, share: float, seed: int
 ) -> None:
-    bare = dataclasses.replace(example, annotations=None)
+    bare = replace(example, annotations=None)
     assert not len(training_features(bare, wordpiece, SMALL, share, seed))
     some = training_features(bare, wordpiece, SMALL, share, seed, True)
-    negatives = dataclasses.replace(example, annotations=())
+    negatives = replace(example, annotations=())
     expected = training_features(negatives, wordpiece, SMALL, share, seed)
     assert rows(some) == rows(expected) and some.windows.tolist() == expected.windows.tolist()
     assert {kind for _, _, kind in labels(expected)} <= {AnswerType.UNKNOWN}

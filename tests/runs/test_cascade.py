@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -18,9 +19,17 @@ import pytest
 
 import nq
 from nq.bundle import bundled_sample
-from nq.commands import answer, ask, tune
-from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, RankingWeights, WindowConfig
+from nq.commands import answer, ask, convert, tune
+from nq.config import (
+    BLOCK,
+    CascadeDecision,
+    CascadeWeights,
+    DecisionConfig,
+    RankingWeights,
+    WindowConfig,
+)
 from nq.formats.predictions import encode_prediction
+from nq.model.cascade import mention_reader
 from nq.model.folder import SETTINGS, load_settings, save_settings, weights_digest
 from nq.records import READER_WINDOW, SCORE_COLUMNS, Columns
 from nq.runs.job import Job
@@ -418,3 +427,122 @@ def test_prepared_windows_have_no_pages_to_read(
     assert answer.main(["--data", shard, *models, "--no-track"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "is a TFRecord file: give the records from which it was made" in line
+
+
+# --- models that name the other one
+
+
+def naming(source: Path, folder: Path, **other: str) -> Path:
+    """Returns a copy of a model that names the other model of a pair."""
+    copy = Path(shutil.copytree(source, folder))
+    settings: dict[str, Any] = dict(other)
+    save_settings(copy, replace(load_settings(copy), **settings))
+    return copy
+
+
+def test_a_model_stands_for_the_pair_that_its_settings_name(
+    tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
+) -> None:
+    ranker = naming(tiny_model, tmp_path / "ranker", reader=str(tiny_mpnet))
+    second = naming(tiny_mpnet, tmp_path / "second", first_model=str(tiny_model))
+    for job, model, reader in (
+        (Job([bundled_sample()], ranker), ranker, tiny_mpnet),
+        (Job([bundled_sample()], str(ranker)), ranker, tiny_mpnet),
+        (Job([bundled_sample()], ranker, reader=second), ranker, second),
+        (Job([bundled_sample()], second), tiny_model, second),
+        (Job([bundled_sample()], second, reader=tiny_model), second, tiny_model),
+    ):
+        assert (job.model, job.reader) == (model, reader)
+        assert job == Job([bundled_sample()], model, reader=reader)
+    examples = list(islice(nq.read_examples(bundled_sample()), 2))
+    with nq.load(second) as alone, nq.load(tiny_model, reader=second) as both:
+        assert list(alone.predict(examples)) == list(both.predict(examples))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"reader": "a", "first_model": "b"}, "first_model and reader exclude each other"),
+        ({"reader": 3}, "reader is 3: expected the name of a model, or a folder"),
+        ({"first_model": ""}, "first_model is '': expected the name of a model, or a folder"),
+        ({"first_model": "nowhere"}, "no model 'nowhere'"),
+        ({"reader": "nowhere"}, "no model 'nowhere'"),
+        ({"reader": "base"}, "the model base is not installed"),
+    ],
+)
+def test_a_wrong_name_of_the_other_model_is_refused(
+    values: dict[str, Any], message: str, refused: Refused, tiny_mpnet: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(tiny_mpnet, tmp_path / "folder"))
+    settings = json.loads((folder / SETTINGS).read_bytes())
+    (folder / SETTINGS).write_text(json.dumps(settings | values))
+    refused(["--model", str(folder)], 1, message)
+
+
+def test_the_names_of_other_models_are_kept(tmp_path: Path, tiny_model: Path) -> None:
+    copy = naming(tiny_model, tmp_path / "copy", reader="lakes")
+    assert json.loads((copy / SETTINGS).read_bytes())["reader"] == "lakes"
+    assert convert.main([str(copy), str(tmp_path / "converted")]) == 0
+    assert load_settings(tmp_path / "converted") == load_settings(copy)
+
+
+def test_an_installed_model_is_not_tuned_through_its_pair(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranker = naming(tiny_model, tmp_path / "ranker", reader="small")
+    assert tune.main(["--data", str(bundled_sample()), "--model", str(ranker)]) == 1
+    assert "--reader, and small is an installed model: copy it" in capsys.readouterr().err
+
+
+# --- a second model that only ranks
+
+
+@pytest.fixture(scope="module")
+def dual_encoder(tiny_mpnet: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dual encoder whose windows have one block each."""
+    folder = tmp_path_factory.mktemp("models") / "dual"
+    assert convert.main([str(tiny_mpnet), str(folder), "--dual-encoder"]) == 0
+    settings = load_settings(folder)
+    windows = replace(load_settings(tiny_mpnet).windows, window_scope=BLOCK)
+    save_settings(folder, replace(settings, windows=windows))
+    return folder
+
+
+@pytest.mark.slow
+def test_a_second_model_that_only_ranks_adds_block_scores(
+    tiny_model: Path, dual_encoder: Path, tmp_path: Path
+) -> None:
+    own = load_settings(tiny_model).decision
+    alone = run(make_job(tiny_model, None, tmp_path / "alone"))
+    job = make_job(tiny_model, dual_encoder, tmp_path / "all", read_blocks=ALL)
+    assert job.decision == CascadeDecision(
+        **{**vars(own), "weights": CascadeWeights(**own.weights.to_dict())},
+        ranker=own,
+        read_blocks=ALL,
+    )
+    all_blocks = run(job)
+    assert all_blocks.reader_windows > QUESTIONS
+    assert predictions(tmp_path / "all") == predictions(tmp_path / "alone")
+    weights = replace(job.decision.weights, ranker=100.0)
+    few = run(
+        make_job(
+            tiny_model,
+            dual_encoder,
+            tmp_path / "few",
+            read_blocks=2,
+            decision=replace(job.decision, weights=weights),
+        )
+    )
+    assert few.reader_windows < all_blocks.reader_windows
+    assert few.windows == alone.windows
+    assert predictions(tmp_path / "few") != predictions(tmp_path / "alone")
+
+
+def test_two_models_that_only_rank_are_mentioned(
+    dual_encoder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "nq")
+    job = make_job(dual_encoder, dual_encoder, tmp_path)
+    mention_reader(job.model, job.reader_model)
+    assert f"{dual_encoder} only ranks blocks: give --reader MODEL for short" in caplog.text
+    assert f"so that of {dual_encoder} is used" in caplog.text
