@@ -47,12 +47,11 @@ def tune(args: argparse.Namespace) -> int:
 
     first, second = both_models(args.model, args.reader)
     model, reader = model_folder(first), None if second is None else model_folder(second)
-    by_name = second if isinstance(second, str) else None  # else it is the folder of --model
-    option, given = ("reader", by_name) if by_name else ("model", args.model)
     tuned = reader or model
-    if tuned != Path(given):
+    if tuned not in map(Path, (args.model, args.reader or args.model)):
+        option = "model" if tuned == model_folder(args.model) else "reader"
         raise Error(
-            f"nq tune writes into the folder of --{option}, and {given} is an installed model: "
+            f"nq tune writes into the folder of --{option}, and {tuned} is an installed model: "
             f"copy it (cp -r {tuned} my_model) and tune the copy (--{option} my_model)"
         )
     with terminal.progress_bar("predict", "windows") as bar:

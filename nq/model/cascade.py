@@ -8,12 +8,14 @@ digest of the first model's weights.
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, WindowConfig
 from nq.errors import check_argument, is_count
 from nq.model.folder import (
+    SETTINGS,
     ModelSettings,
     check,
     folder_and_settings,
@@ -22,7 +24,7 @@ from nq.model.folder import (
     weight_files,
     weights_digest,
 )
-from nq.model.registry import model_folder
+from nq.model.registry import model_folder, named_model
 from nq.model.shapes import check_length
 
 log = logging.getLogger(__name__)
@@ -49,6 +51,7 @@ def both_models(
     """Returns the first model and the reader for which a model stands that is given alone.
 
     The settings of its folder may name the other one (``ModelSettings.first_model``, ``.reader``).
+    Text with a slash is a folder there, other text a name, also where a folder has that name.
 
     Raises:
         FileNotFoundError, Error: there is no model of this name.
@@ -58,9 +61,12 @@ def both_models(
         return model, reader
     folder = model_folder(model)
     settings = load_settings(folder)
-    if settings.first_model is not None:
-        return settings.first_model, folder
-    return model, settings.reader
+    name = settings.first_model or settings.reader
+    if name is None:
+        return model, None
+    other = Path(name) if os.sep in name else named_model(name)
+    log.info("%s is used with %s, which its %s names", model, name, SETTINGS)
+    return (other, folder) if settings.first_model else (model, other)
 
 
 def reader_model(

@@ -33,7 +33,7 @@ from nq.model.folder import (
     weight_files,
     write_json,
 )
-from nq.model.sentence_encoder import piece_ids
+from nq.model.piece_ids import dual_encoder_ids
 from nq.preprocess.tokenizers.base import Tokenizer
 
 __all__ = [
@@ -77,7 +77,7 @@ def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
             "numbers; put the vocabulary there that the model came with"
         )
     if config.is_dual_encoder:
-        ids = piece_ids(tokenizer)
+        ids = dual_encoder_ids(tokenizer)
         own = {name: getattr(config, name) for name in ids}
         if ids != own:
             raise ValueError(

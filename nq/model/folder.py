@@ -103,8 +103,8 @@ def load_joint_config(folder: str | Path) -> ModelConfig:
     config = load_config(folder)
     if config.is_dual_encoder:
         raise ValueError(
-            f"{folder} is a dual encoder, which ranks blocks and has no heads for answers: nq answer "
-            "takes it as --model or --reader, with another model"
+            f"{folder} is a dual encoder, which ranks blocks and has no heads for answers: nq "
+            "answer takes it as --model or --reader, with another model"
         )
     return config
 

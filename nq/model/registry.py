@@ -49,14 +49,27 @@ def model_folder(model: str | Path | None = None) -> Path:
         return folder
     if _has_model(folder):
         return _here(folder)
+    try:
+        return named_model(model)
+    except FileNotFoundError:
+        if os.path.exists(folder):  # noqa: PTH110 - as in _has_model
+            return _here(folder)  # whoever reads it says what it lacks
+        raise
+
+
+def named_model(model: str) -> Path:
+    """Returns the folder of the bundled or an installed model, whatever the working directory has.
+
+    Raises:
+        FileNotFoundError: there is no model of this name.
+        Error: the model is not installed, or not as it should be.
+    """
     if model == BUNDLED:
         return bundled_model()
     entries = _entry_points()
     matches = [entry for entry in entries if entry.name == model]
     if matches:
         return _installed(matches)
-    if os.path.exists(folder):  # noqa: PTH110 - as in _has_model
-        return _here(folder)  # whoever reads it says what it lacks
     names = ", ".join(sorted({BUNDLED, *(entry.name for entry in entries)})[:MAX_NAMES_SHOWN])
     if model in DISTRIBUTIONS:
         raise Error(

@@ -13,8 +13,9 @@ import numpy as np
 
 from nq.config import WindowConfig
 from nq.json_files import read_json_object
+from nq.model.piece_ids import dual_encoder_ids
 from nq.model.shapes import WORD_EMBEDDINGS
-from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
+from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
 
 if TYPE_CHECKING:
     from nq.model.convert import LoadedModel
@@ -47,7 +48,7 @@ def to_dual_encoder(loaded: LoadedModel) -> LoadedModel:
     contexts = [tokenizer.marker_id(marker) for marker in CONTEXT_MARKERS]
     if [*begins, *contexts] != [*range(begins[0], contexts[-1] + 1)]:
         raise ValueError(f"{folder}: the markers of blocks have no ids of their own in a row")
-    ids: dict[str, Any] = {**piece_ids(tokenizer)}
+    ids: dict[str, Any] = {**dual_encoder_ids(tokenizer)}
     config = dataclasses.replace(config, **ids)
     model = joint.build(config, initialize=False)
     report = checkpoint.load(folder, model, config)
@@ -64,17 +65,6 @@ def to_dual_encoder(loaded: LoadedModel) -> LoadedModel:
         embeddings.segment.assign(np.repeat(first, config.type_vocab_size, axis=0))
     windows = WindowConfig(max_seq_length=LENGTH, doc_stride=STRIDE)
     return dataclasses.replace(loaded, config=config, model=model, report=report, windows=windows)
-
-
-def piece_ids(tokenizer: Tokenizer) -> dict[str, int]:
-    """Returns the ids that the shape of a dual encoder has, by their names in ``ModelConfig``."""
-    return {
-        "separator_id": tokenizer.sep_id,
-        "unknown_id": tokenizer.unk_id,
-        "first_marker_id": tokenizer.marker_id(BLOCK_MARKERS[0]),
-        "last_marker_id": tokenizer.marker_id(BLOCK_MARKERS[-1]),
-        "last_context_id": tokenizer.marker_id(CONTEXT_MARKERS[-1]),
-    }
 
 
 def check_pooling(folder: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -12,10 +14,20 @@ import nq
 from nq.bundle import bundled_model
 from nq.commands.main import console
 from nq.errors import Error
+from nq.model import registry
 from nq.model.registry import model_folder
 from nq.runs.job import Job
 
-NOT_INSTALLED = r"^the model base is not installed \(installed: small\): run pip install ./models/"
+INSTALLED = {"small", *(entry.name for entry in entry_points(group="nq.models"))}
+
+
+def not_installed(*more: str) -> str:
+    """Returns what is said of a model that a clone of nq has and that is not installed."""
+    names = ", ".join(sorted({*INSTALLED, *more}))
+    return (
+        f"the model absent is not installed (installed: {names}): run pip install ./models/absent "
+        "in a clone of nq"
+    )
 
 
 def install(site: Path, project: str, entry_points: str) -> None:
@@ -34,6 +46,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).mkdir()
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setitem(registry.DISTRIBUTIONS, "absent", "./models/absent")
     return tmp_path / "site"
 
 
@@ -125,8 +138,8 @@ def test_of_two_models_with_one_name_neither_is_taken(lakes: Path, site: Path) -
 
 
 def test_a_model_that_is_not_installed(lakes: Path) -> None:
-    with pytest.raises(Error, match=NOT_INSTALLED.replace("small", "lakes, small")):
-        model_folder("base")
+    with pytest.raises(Error, match=re.escape(not_installed("lakes"))):
+        model_folder("absent")
     with pytest.raises(FileNotFoundError, match=r"^no model 'lake' \(did.*model \(lakes, small\)$"):
         Job(["x"], "lake")
 
@@ -134,12 +147,12 @@ def test_a_model_that_is_not_installed(lakes: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ["answer", "--no-track", "--model", "base"],
-        ["ask", "who", "page.txt", "--model", "base"],
-        ["preprocess", "--data", "page.txt", "--output", "out", "--model", "base"],
-        ["train", "--data", "page.txt", "--output", "out", "--init", "base"],
-        ["tune", "--data", "page.txt", "--model", "base"],
-        ["convert", "base", "out"],
+        ["answer", "--no-track", "--model", "absent"],
+        ["ask", "who", "page.txt", "--model", "absent"],
+        ["preprocess", "--data", "page.txt", "--output", "out", "--model", "absent"],
+        ["train", "--data", "page.txt", "--output", "out", "--init", "absent"],
+        ["tune", "--data", "page.txt", "--model", "absent"],
+        ["convert", "absent", "out"],
     ],
     ids=lambda command: command[0],
 )
@@ -149,10 +162,7 @@ def test_every_command_names_what_to_install(
     Path("page.txt").write_text("The lake is deep.", encoding="utf-8")
     assert console(command) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == (
-        "nq: error: the model base is not installed (installed: small): run pip install "
-        "./models/base in a clone of nq"
-    )
+    assert line == f"nq: error: {not_installed()}"
     assert [path.name for path in Path().iterdir()] == ["page.txt"]
 
 

@@ -98,7 +98,7 @@ def positives(
     places = list(itertools.chain(*by_word[wanted.first : wanted.last + 1]))
     head = len(query(example.question, tokenizer, config)) + 2
     room = config.max_seq_length - head - 1
-    found, end = [], n_pieces
+    found, end = list[tuple[int, int, int]](), n_pieces
     for part in reversed(sequences(example, tokenizer, config)):
         start, rows = end - len(part), []
         while True:
