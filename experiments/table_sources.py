@@ -114,13 +114,14 @@ def serve(root: Path) -> str:
 
 def results(root: Path) -> str:
     """Returns the README's table: quality and speed in one figure each, of several results."""
-    alone, both = (
+    columns = [
         {name: read_result(f"{name}_{data}", root)["result"] for name, data in names}
         for names in (
             (("tune", "dev"), ("match", "pages")),
             (("tune", "ranker"), ("match", "ranker")),
+            (("tune", "base"), ("match", "base")),
         )
-    )
+    ]
     some, dev = (
         {row["profile"]: row for row in read_result(name, root)["result"]["rows"]}
         for name in ("sweep_60", "changes_dev")
@@ -129,11 +130,11 @@ def results(root: Path) -> str:
     names = " / ".join(f"`{profile}`" for profile in COMPARED)
     half = "half of dev with odd ids"
 
-    def row(label: str, figure: Callable[[Mapping[str, ResultFile]], str]) -> tuple[str, str, str]:
-        return label, figure(alone), figure(both)
+    def row(label: str, figure: Callable[[Mapping[str, ResultFile]], str]) -> tuple[str, ...]:
+        return label, *map(figure, columns)
 
     return markdown(
-        ("bundled model `small` (6 layers, 34 MB)", "alone", "with `ranker`"),
+        ("bundled model `small` (6 layers, 34 MB)", "alone", "with `ranker`", "with `base`"),
         row(
             f"{half}: F1 of both answers together (micro-F1)",
             lambda x: f"{x['tune']['odd_micro_f1']:.3f}",
@@ -143,14 +144,15 @@ def results(root: Path) -> str:
             lambda x: " / ".join(f"{x['tune'][f'odd_{part}_f1']:.3f}" for part in PARTS),
         ),
         row(
-            f"{alone['match']['questions']} questions about 8 whole pages: short answers given / "
-            "equal to the gold text",
+            f"{columns[0]['match']['questions']} questions about 8 whole pages: short answers "
+            "given / equal to the gold text",
             lambda x: f"{x['match']['answered_in_short']} / {x['match']['matched']}",
         ),
-        (f"first 60 questions of dev: windows/s, {names}", speeds, ""),
+        (f"first 60 questions of dev: windows/s, {names}", speeds, "", ""),
         (
             f"all questions of dev: answers that `{COMPARED[1]}` changes",
             f"{dev[COMPARED[1]]['changed_share']:.1%}",
+            "",
             "",
         ),
     )

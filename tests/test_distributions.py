@@ -105,11 +105,29 @@ def test_a_distribution_registers_its_package(name: str) -> None:
     assert max(sizes) <= 50e6 and sum(sizes) <= 125e6
 
 
+def installed_folder(name: str) -> Path:
+    return ROOT / "models" / name / f"nq_model_{name}"
+
+
 def test_small_has_a_decision_for_what_the_ranker_ranks() -> None:
-    ranker = ROOT / "models" / "ranker" / "nq_model_ranker"
+    ranker = installed_folder("ranker")
     decision = load_settings(nq.bundled_model()).cascades[weights_digest(ranker)]
     assert decision.weights.ranker > 0
     assert decision.ranker == load_settings(ranker).decision
-    with nq.load(ranker, reader="small") as reader:
-        answers = list(reader.predict(nq.read_examples(nq.bundled_sample())))
-    assert sum(answer.long is not None for answer in answers) > len(answers) / 2
+
+
+def test_base_has_a_decision_for_what_small_ranks() -> None:
+    settings, small = load_settings(installed_folder("base")), nq.bundled_model()
+    assert settings.windows.window_scope == "block"
+    decision = settings.cascades[weights_digest(small)]
+    assert decision.weights.ranker > 0
+    assert decision.ranker == load_settings(small).decision
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ranker", "base"])
+def test_a_dual_encoder_answers_together_with_small(name: str) -> None:
+    with nq.load(installed_folder(name)) as reader:
+        predictions = list(reader.predict(nq.read_examples(nq.bundled_sample())))
+    assert sum(p.long is not None for p in predictions) > len(predictions) / 2
+    assert sum(bool(p.shorts) for p in predictions) > len(predictions) / 4
