@@ -383,7 +383,8 @@ class RankingWeights(Settings):
 class CascadeWeights(RankingWeights):
     """Weights of the decision of a cascade: the evidence is that of the reader.
 
-    With the default the reader's evidence counts alone.
+    With the default the reader's evidence counts alone. If the reader is a dual encoder, the two
+    models change places (``nq.postprocess.cascade``).
     """
 
     BLOCK_FEATURES: ClassVar[tuple[str, ...]] = (*RankingWeights.BLOCK_FEATURES, "ranker")

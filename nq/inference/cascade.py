@@ -125,7 +125,7 @@ class CascadeScorer(ScorerWrapper):
         if len(blocks.candidates) < self.decision.read_blocks and not self._has_logged:
             self._has_logged = True
             log.info(
-                "a page has %d blocks, less than the %d of --read-blocks: the reader reads all "
+                "a page has fewer blocks (%d) than --read-blocks (%d): the reader reads all "
                 "windows of such pages",
                 len(blocks.candidates),
                 self.decision.read_blocks,

@@ -64,8 +64,8 @@ def both_models(
     name = settings.first_model or settings.reader
     if name is None:
         return model, None
-    other = Path(name) if os.sep in name else named_model(name)
     log.info("%s is used with %s, which its %s names", model, name, SETTINGS)
+    other = Path(name) if os.sep in name else named_model(name)
     return (other, folder) if settings.first_model else (model, other)
 
 

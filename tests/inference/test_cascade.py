@@ -368,7 +368,7 @@ def test_pages_with_few_blocks_are_mentioned_once(two: TwoModels) -> None:
         scorer.scores(two.pages.rows, two.pages.examples)
     log.removeHandler(handler)
     assert len(lines) == 1
-    assert "less than the 1000 of --read-blocks: the reader reads all windows" in lines[0]
+    assert "than --read-blocks (1000): the reader reads all windows" in lines[0]
 
 
 @pytest.mark.parametrize("short", [0, 1])
