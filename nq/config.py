@@ -184,6 +184,16 @@ class WindowConfig(Settings):
             f"than max_query_length + 3 = {self.max_query_length + 3}",
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all fields as plain JSON values, ``window_scope`` only where it is not the page.
+
+        Thereby the windows and scores of earlier versions are still those of the same settings.
+        """
+        values = super().to_dict()
+        if self.window_scope == PAGE:
+            del values["window_scope"]
+        return values
+
     @property
     def switches(self) -> Compat:
         """The switches of the compatibility mode."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, WindowConfig
-from nq.errors import check_argument, is_count
+from nq.errors import Error, check_argument, is_count
 from nq.model.folder import (
     SETTINGS,
     ModelSettings,
@@ -64,8 +64,11 @@ def both_models(
     name = settings.first_model or settings.reader
     if name is None:
         return model, None
+    try:
+        other = Path(name) if os.sep in name else named_model(name)
+    except (FileNotFoundError, Error) as error:
+        raise type(error)(f"{folder / SETTINGS}: {error}") from error
     log.info("%s is used with %s, which its %s names", model, name, SETTINGS)
-    other = Path(name) if os.sep in name else named_model(name)
     return (other, folder) if settings.first_model else (model, other)
 
 

@@ -465,8 +465,8 @@ def test_a_model_stands_for_the_pair_that_its_settings_name(
         ({"reader": "a", "first_model": "b"}, "first_model and reader exclude each other"),
         ({"reader": 3}, "reader is 3: expected the name of a model, or a folder"),
         ({"first_model": ""}, "first_model is '': expected the name of a model, or a folder"),
-        ({"first_model": "nowhere"}, "no model 'nowhere'"),
-        ({"reader": "nowhere"}, "no model 'nowhere'"),
+        ({"first_model": "nowhere"}, "folder/nq.json: no model 'nowhere'"),
+        ({"reader": "nowhere"}, "folder/nq.json: no model 'nowhere'"),
     ],
 )
 def test_a_wrong_name_of_the_other_model_is_refused(
