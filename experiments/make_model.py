@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         choices=tuple(RECIPES),
         default=list(RECIPES),
-        help="which (default: all)",
+        help="models to make (default: all)",
     )
     parser.add_argument("--output", type=Path, default=Path("runs/model"), metavar="DIR")
     arguments.add_common(parser)
@@ -102,7 +102,10 @@ def _train(recipe: Recipe, folder: Path, files: Sequence[Path]) -> int:
 
 
 def _pair_up(recipe: Recipe, pair: Pair, folder: Path, dev: Sequence[str]) -> int:
-    """Makes a dual encoder and tunes it, alone and with the other model of its pair."""
+    """Makes a dual encoder and tunes it with the other model of its pair; a ranker also alone.
+
+    The caller holds the folder.
+    """
     model = folder / "model"
     if not model.is_dir():
         start = recipe.start(folder / "start")

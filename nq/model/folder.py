@@ -51,8 +51,9 @@ class ModelSettings:
         decision: how scores become answers.
         cascades: the same where this model is the reader of another one, by the digest of the
             other model's weights.
-        first_model: name or folder of the model that ranks the blocks for this one.
-        reader: name or folder of the model that reads the blocks that this one ranks best.
+        first_model: the model that ranks the blocks for this one, where this one is given alone;
+            text with a slash is a folder, other text a name.
+        reader: in the same way, the model that reads the blocks that this one ranks best.
         pruning: what was removed from the model, one object for each time (``nq.model.pruning``).
     """
 
