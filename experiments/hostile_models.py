@@ -74,15 +74,15 @@ def command_lines(folder: Path, work: Path) -> dict[str, list[str]]:
             *("-m", "nq.answer", "--model", model, "--data", data, "--limit", "1"),
             *("--output", output, "--no-track"),
         ],
-        "ask": ["-m", "nq.ask", "who", str(page), "--model", model],
-        "convert": ["-m", "nq.convert", model, output],
+        "ask": ["-m", "nq", "ask", "who", str(page), "--model", model],
+        "convert": ["-m", "nq", "convert", model, output],
         "load": ["-c", LOAD, model],
         "train": [
-            *("-m", "nq.train", "--init", model, "--data", data, "--limit", "1", "--output"),
+            *("-m", "nq", "train", "--init", model, "--data", data, "--limit", "1", "--output"),
             *(output, "--epochs", "1", "--batch-size", "1", "--max-seq-length", "96"),
             "--no-track",
         ],
-        "tune": ["-m", "nq.tune", "--model", model, "--data", data],
+        "tune": ["-m", "nq", "tune", "--model", model, "--data", data],
     }
 
 

@@ -24,6 +24,7 @@ from experiments.halves import add_half, in_half
 from nq.commands import arguments, terminal
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error
+from nq.evaluation.evaluate import Evaluation
 from nq.formats.input_files import find_files
 from nq.formats.predictions import encode_prediction
 from nq.inference import prune
@@ -41,7 +42,6 @@ from nq.records import (
     Prediction,
     WindowScores,
 )
-from nq.runs.evaluate import Evaluation
 from nq.runs.job import Job
 from nq.runs.phases import PhaseTimer
 from nq.runs.scoring import Plan, Scoring, check_job, open_scoring

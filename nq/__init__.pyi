@@ -1,13 +1,13 @@
 from .bundle import bundled_model, bundled_sample
 from .config import DecisionConfig, RankingWeights, TrackingConfig, TrainConfig, WindowConfig
 from .errors import Error
+from .evaluation.evaluate import evaluate
 from .formats.inputs import read_examples
 from .formats.pages import page_from_html, page_from_text, read_page
 from .inference.profile import Profile
 from .reader import Reader, load
 from .records import Alternative, Annotation, Candidate, Example, Page, Prediction, Span, YesNo
 from .report.answer import Answer
-from .runs.evaluate import evaluate
 from .runs.job import Job
 from .runs.parity import Parity
 from .runs.result import Result

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -20,9 +21,11 @@ sys.modules["triton"] = None  # type: ignore[assignment]
 
 # No test is timed; continuous integration draws the same examples each time.
 hypothesis.settings.register_profile(
-    "nq", deadline=None, derandomize="CI" in os.environ, print_blob=True
+    "nq", deadline=None, derandomize="CI" in os.environ, print_blob=True, max_examples=25
 )
-hypothesis.settings.register_profile("fast", hypothesis.settings.get_profile("nq"), max_examples=20)
+hypothesis.settings.register_profile(
+    "extended", hypothesis.settings.get_profile("nq"), max_examples=300
+)
 hypothesis.settings.load_profile("nq")
 
 
@@ -47,6 +50,33 @@ def logging_as_before() -> Iterator[None]:
     reset()
     yield
     reset()
+
+
+OncePerRun = Callable[[str, Callable[[Path], None]], Path]
+
+
+@pytest.fixture(scope="session")
+def once_per_run(tmp_path_factory: pytest.TempPathFactory) -> OncePerRun:
+    """Returns a function that makes a folder once for all processes of the pytest run.
+
+    It takes a name and what fills the new folder; tests read the folder, or copy it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+
+    def folder(name: str, fill: Callable[[Path], None]) -> Path:
+        path = base / f"once-{name}"
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                unfinished = path.with_suffix(".unfinished")
+                unfinished.mkdir()
+                fill(unfinished)
+                unfinished.rename(path)
+        return path
+
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from typing import TypeVar
 from nq.bundle import bundled_model
 from nq.config import DecisionConfig, ModelConfig
 from nq.errors import Error
+from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.labels import Label, prediction_label
 from nq.evaluation.nq_eval import Gold
 from nq.formats.predictions import encode_prediction
@@ -31,7 +32,6 @@ from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Example, ExampleId, Scores
 from nq.runs import tuning
-from nq.runs.evaluate import gold_labels
 from nq.runs.finished import FinishedRun, read_run
 from nq.runs.job import Job
 from nq.runs.run import run_once

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.peers.models import Task
+from nq.beam.prepare import Request, prepare
 from nq.bundle import bundled_model
 from nq.config import ModelConfig, WindowConfig
 from nq.errors import Error
@@ -20,7 +21,6 @@ from nq.inference.batches import Shape, by_length
 from nq.inference.scorer import PART_BATCHES, concatenate
 from nq.model import checkpoint, joint
 from nq.model.convert import LoadedModel, write_hugging_face
-from nq.preprocess.prepare import Request, prepare
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
 from nq.runs.scoring import CALIBRATION_WINDOWS

@@ -122,7 +122,7 @@ class _Stages:
 
     def _decided(self, made: Sequence[Any], scored: Sequence[Any], scorer: Any) -> list[Any]:
         from nq.beam.elements import Decided, Work
-        from nq.runs.answers import answer
+        from nq.evaluation.answers import answer
 
         return [
             Decided(
@@ -140,9 +140,9 @@ def _merge_s(answers: Sequence[Any]) -> float:
     from nq.beam.elements import Decided
     from nq.beam.merge import encode, merged
     from nq.beam.records import decode, encode_decided
+    from nq.evaluation.answers import AnswerFiles
     from nq.formats.tfrecord_file import frame
     from nq.records import Source
-    from nq.runs.answers import AnswerFiles
 
     with tempfile.TemporaryDirectory(prefix="nq-scale-") as name:
         folder = Path(name)

@@ -57,7 +57,7 @@ def running_server(options: Sequence[str]) -> Iterator[ServerProcess]:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.txt"
         with log.open("wb") as stderr:
-            command = [sys.executable, "-m", "nq.serve", "--json", "--port", "0", *options]
+            command = [sys.executable, "-m", "nq", "serve", "--json", "--port", "0", *options]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr)
         try:
             line = process.stdout.readline() if process.stdout else b""

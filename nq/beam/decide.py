@@ -10,9 +10,9 @@ import apache_beam as beam
 
 from nq.beam.elements import Decided, Scored
 from nq.config import DecisionConfig
+from nq.evaluation.answers import answer
 from nq.formats import outputs
 from nq.model.folder import folder_and_settings
-from nq.runs.answers import answer
 
 
 class Decide(beam.PTransform):  # type: ignore[misc]

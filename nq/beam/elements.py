@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nq.evaluation.answers import Answered
 from nq.inference.scorer import Counters
 from nq.records import Columns, Example, Scores, Source
-from nq.runs.answers import Answered
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,11 +10,11 @@ import orjson
 
 from nq.beam.elements import Decided, Work
 from nq.evaluation import labels, text_match
+from nq.evaluation.answers import Answered, Row
+from nq.evaluation.evaluate import Judgment
 from nq.formats import decoding
 from nq.inference.scorer import Counters
 from nq.records import DeadLetter, Source
-from nq.runs.answers import Answered, Row
-from nq.runs.evaluate import Judgment
 
 
 def encode_dead_letter(letter: DeadLetter) -> bytes:

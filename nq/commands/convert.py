@@ -1,4 +1,4 @@
-"""``python -m nq.convert``: converts a checkpoint of any kind, or exports a model."""
+"""``nq convert``: converts a checkpoint of any kind, or exports a model."""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ def read(args: argparse.Namespace) -> nq_eval.Inputs:
         ValueError, OSError: A file cannot be used.
     """
     from nq.errors import Error
+    from nq.evaluation.evaluate import read_scorable
     from nq.formats import inputs
     from nq.formats.questions import list_pages
-    from nq.runs.evaluate import read_scorable
 
     paths = [str(path) for path in find_files(args.gold_path)]
     if all(map(inputs.is_official, paths)):

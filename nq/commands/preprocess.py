@@ -1,4 +1,4 @@
-"""``python -m nq.preprocess``: questions and pages in, TFRecords of windows out."""
+"""``nq preprocess``: questions and pages in, TFRecords of windows out."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def preprocess(args: argparse.Namespace) -> int:
     sampling = arguments.settings(TrainConfig, args)
     if args.unknown:
         check_beam_options(args.unknown)
+    from nq.beam import prepare
     from nq.formats import input_files, inputs
-    from nq.preprocess import prepare
 
     pages = arguments.pages(args)
     with input_files.input_files(args.data) as files:

@@ -1,4 +1,4 @@
-"""``python -m nq.train``: trains a model from a BERT encoder and annotated questions."""
+"""``nq train``: trains a model from a BERT encoder and annotated questions."""
 
 from __future__ import annotations
 

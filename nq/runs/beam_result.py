@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import IO, TYPE_CHECKING, Any
 
+from nq.evaluation.answers import Answered, AnswerFiles
 from nq.formats.streams import shown
 from nq.inference.scorer import Counters
 from nq.preprocess.store import encode_dead_letter
 from nq.records import DeadLetter, ExampleId, ExampleKey, Source
-from nq.runs.answers import Answered, AnswerFiles
 from nq.runs.clock import Clock, iso
 from nq.runs.job import Job
 from nq.runs.machine import machine

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from nq import checksums, extras, folders, tracking
 from nq.errors import DamagedError, Error
+from nq.evaluation.answers import AnswerFiles
 from nq.evaluation.nq_eval import Gold
 from nq.files import atomic_write
 from nq.formats import inputs
@@ -30,7 +31,6 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, Example
 from nq.runs import record
 from nq.runs.against import check_other
-from nq.runs.answers import AnswerFiles
 from nq.runs.beam_result import Merge, Outcome
 from nq.runs.cascade import reader_calibration
 from nq.runs.clock import Clock

@@ -18,11 +18,11 @@ import orjson
 
 from nq import checksums
 from nq.evaluation import labels
+from nq.evaluation.answers import PREDICTIONS
 from nq.evaluation.gate import Gate, question_counts, relative_loss
 from nq.evaluation.nq_eval import Gold
 from nq.formats.streams import shown
 from nq.records import READER_WINDOW, ExampleKey, FloatArray, IntArray
-from nq.runs.answers import PREDICTIONS
 from nq.runs.score_store import ScoreStore
 
 METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"

@@ -15,12 +15,12 @@ from nq.analysis.losses import STAGES, Case, Stage, judge
 from nq.analysis.summary import Analysis, analyse
 from nq.analysis.traits import SOURCE, TRAITS
 from nq.errors import Error
+from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.gate import Gate, question_counts, relative_loss
 from nq.evaluation.labels import Label
 from nq.evaluation.nq_eval import Decision, Gold
 from nq.formats.streams import shown
 from nq.records import Example, ExampleId, Source
-from nq.runs.evaluate import gold_labels
 from nq.runs.finished import FinishedRun, case, read_folder
 from nq.runs.parity import same_answers
 from nq.runs.result import REPORT

@@ -11,10 +11,10 @@ import orjson
 
 from nq import checksums
 from nq.errors import DamagedError
+from nq.evaluation.answers import PREDICTIONS, Row
 from nq.files import atomic_write
 from nq.formats import input_files, outputs
 from nq.formats.streams import shown
-from nq.runs.answers import PREDICTIONS, Row
 from nq.runs.parity import JOB, KEPT_SCORES, METRICS, Parity
 from nq.runs.score_store import ScoreStore
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from nq import checksums, folders, tracking
 from nq.config import TrackingConfig
 from nq.errors import DamagedError, Error, check_argument
+from nq.evaluation.answers import Answered, AnswerFiles, answer
 from nq.evaluation.nq_eval import Gold
 from nq.files import atomic_write
 from nq.formats import input_files, inputs
@@ -22,7 +23,6 @@ from nq.model.runtime import import_tensorflow
 from nq.preprocess.store import encode_dead_letter
 from nq.runs import parity, record
 from nq.runs.against import MICRO_F1, check_other, write_parity
-from nq.runs.answers import Answered, AnswerFiles, answer
 from nq.runs.beam_run import BeamRun
 from nq.runs.clock import LOST, Clock, Measured, iso
 from nq.runs.job import Job

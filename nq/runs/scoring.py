@@ -16,6 +16,8 @@ import numpy as np
 import orjson
 
 from nq import folders
+from nq.beam.prefetch import Work, prefetch
+from nq.beam.prepare import check_output, prepare, prepare_again
 from nq.errors import DamagedError, Error
 from nq.formats import decoding, inputs
 from nq.inference import cores
@@ -29,8 +31,6 @@ from nq.model.folder import weights_digest
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import RULES, check_reader_rule, check_rule
 from nq.preprocess.identity import example_digest
-from nq.preprocess.prefetch import Work, prefetch
-from nq.preprocess.prepare import check_output, prepare, prepare_again
 from nq.preprocess.request import Request
 from nq.preprocess.store import Prepared
 from nq.preprocess.tokenizers.load import load_tokenizer

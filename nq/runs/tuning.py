@@ -23,6 +23,7 @@ from nq.evaluation.calibration import (
     error_by_chance,
     expected_calibration_error,
 )
+from nq.evaluation.evaluate import gold_labels
 from nq.formats import input_files, inputs
 from nq.formats.predictions import encode_prediction
 from nq.formats.questions import PageFolder
@@ -33,7 +34,6 @@ from nq.postprocess.fit import ChoiceSet, block_choices, fit, fit_calibration, o
 from nq.postprocess.position_prior import CASCADE_PRIOR_WEIGHTS, PRIOR_WEIGHTS
 from nq.postprocess.ranking import calibrated, rank
 from nq.records import Example, Scores
-from nq.runs.evaluate import gold_labels
 from nq.runs.job import Job
 from nq.runs.phases import PhaseTimer
 from nq.runs.score_store import clear

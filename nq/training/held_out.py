@@ -17,6 +17,7 @@ import keras
 from nq import checksums
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import DamagedError
+from nq.evaluation.evaluate import Evaluation
 from nq.formats import decoding
 from nq.formats.predictions import encode_prediction
 from nq.formats.questions import PageFolder
@@ -31,7 +32,6 @@ from nq.postprocess.decision import RULES, decide
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import Columns, Example
-from nq.runs.evaluate import Evaluation
 from nq.training.curves import MEASURED, STEP, Figures
 
 log = logging.getLogger(__name__)

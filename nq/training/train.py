@@ -309,8 +309,8 @@ def _windows(job: TrainingJob, files: tuple[str, ...], folder: Path) -> tuple[Pr
     Raises:
         ValueError: there are none.
     """
+    from nq.beam.prepare import Request, prepare, prepare_again
     from nq.errors import DamagedError
-    from nq.preprocess.prepare import Request, prepare, prepare_again
     from nq.records import UNLABELLED
     from nq.training.windows import TrainingWindows, read_columns
 

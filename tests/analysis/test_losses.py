@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from nq.analysis.losses import MAX_CHARS, Judgment, Outcome, Stage, StageOutputs, judgments
 from nq.analysis.summary import tally
 from nq.evaluation import nq_eval
+from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.labels import Label
 from nq.records import Annotation, Example, Span, YesNo
-from nq.runs.evaluate import gold_labels
 from tests.analysis.example_cases import (
     FIRST,
     NULL,

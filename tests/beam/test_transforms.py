@@ -13,12 +13,12 @@ from apache_beam.testing.util import assert_that, equal_to
 
 import nq.beam
 from nq.beam import MakeWindows, ReadQuestions
+from nq.beam.prepare import Request, prepare
 from nq.beam.runner import parse_options, requested_workers
 from nq.config import WindowConfig
 from nq.errors import Error
 from nq.formats import decoding
 from nq.formats.tfrecord_file import read_records
-from nq.preprocess.prepare import Request, prepare
 from nq.records import DeadLetter, Example, Source
 from tests.nq_records import simplified, write_lines, write_vocab
 
@@ -90,7 +90,7 @@ def test_questions_are_those_of_the_files(files: list[str]) -> None:
 
 def test_beam_is_imported_with_the_first_transform() -> None:
     code = (
-        "import sys, nq.preprocess, nq.preprocess.prepare, nq.beam as public; "
+        "import sys, nq.preprocess, nq.beam.prepare, nq.beam as public; "
         "print('apache_beam' in sys.modules); public.MakeWindows; "
         "print('apache_beam' in sys.modules)"
     )

@@ -88,7 +88,7 @@ def test_lines_typed_at_a_terminal_can_be_edited_and_recalled(page: Path, tiny_m
     ours, theirs = pty.openpty()
     options = ["--json", "--model", str(tiny_model), "--profile", "baseline"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "nq.ask", "--interactive", str(page), *options],
+        [sys.executable, "-m", "nq", "ask", "--interactive", str(page), *options],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -1,4 +1,4 @@
-"""``python -m nq.preprocess`` from the command line."""
+"""``nq preprocess`` from the command line."""
 
 from __future__ import annotations
 

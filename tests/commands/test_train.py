@@ -80,7 +80,7 @@ def runs(store: str) -> list[mlflow.entities.Run]:
 def test_a_killed_training_is_resumed_in_its_run(tiny_model: Path, tmp_path: Path) -> None:
     arguments = ["--data", str(bundled_sample()), "--init", str(tiny_model), "--output", "trained"]
     recipe = ["--epochs", "30", "--batch-size", "8", "--save-every", "30", "--limit", "20"]
-    command = [sys.executable, "-m", "nq.train", *arguments, *SIZES, *recipe]
+    command = [sys.executable, "-m", "nq", "train", *arguments, *SIZES, *recipe]
     with subprocess.Popen([*command, "--json"], cwd=tmp_path, stderr=subprocess.PIPE) as killed:
         assert killed.stderr is not None
         for line in killed.stderr:
@@ -190,7 +190,7 @@ def test_a_student_is_killed_and_resumed_in_its_run(
     assert unlabelled and int(unlabelled[1]) > 100
     whole = json.loads(capsys.readouterr().out)
 
-    command = [sys.executable, "-m", "nq.train", *recipe, "--output", "out"]
+    command = [sys.executable, "-m", "nq", "train", *recipe, "--output", "out"]
     killed_at(command, tmp_path, b"nq: teacher: 512 of ")
     parts = sorted(Path("out/training/teacher").glob("part-*"))
     assert parts
@@ -294,7 +294,7 @@ def test_the_best_weights_on_held_out_questions_are_kept(
     answered = json.loads(capsys.readouterr().out)["metrics"]
     assert answered["micro_f1_best"] == pytest.approx(best["micro_f1"])
 
-    command = [sys.executable, "-m", "nq.train", *recipe, "--output", "out"]
+    command = [sys.executable, "-m", "nq", "train", *recipe, "--output", "out"]
     killed_at(command, tmp_path, b"nq: step 40, held-out ")
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
     assert json.loads(done.stdout)["best"] == best

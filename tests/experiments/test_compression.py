@@ -31,9 +31,9 @@ from experiments.compression.report import BASELINE, BFLOAT16, INT8
 from experiments.intervals import CONFIRMED, NOT_TESTABLE, REFUTED, UNDECIDED
 from nq.bundle import bundled_sample
 from nq.errors import Error
+from nq.evaluation.answers import PREDICTIONS
 from nq.evaluation.labels import read_predictions
 from nq.model.folder import load_settings
-from nq.runs.answers import PREDICTIONS
 from nq.runs.job import Job
 from nq.runs.parity import same_answers
 from nq.runs.run import run

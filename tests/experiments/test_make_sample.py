@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from experiments import make_sample
+from nq.evaluation.evaluate import Evaluation
 from nq.formats.inputs import read_examples
 from nq.formats.predictions import encode_prediction
 from nq.records import Prediction
-from nq.runs.evaluate import Evaluation
 
 Record = dict[str, Any]
 

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from nq.beam.prepare import Request, prepare
 from nq.commands.preprocess import main
 from nq.config import WindowConfig
+from nq.evaluation.evaluate import Evaluation
 from nq.formats import decoding, input_files
 from nq.formats.fields import RecordError
 from nq.formats.predictions import encode_prediction
-from nq.preprocess.prepare import Request, prepare
 from nq.records import DeadLetter, Example, Prediction
-from nq.runs.evaluate import Evaluation
 from tests import nq_records
 from tests.formats.hugging_face_rows import SCHEMA, Row, assert_equal, row, write
 from tests.nq_records import changed, to_line, write_lines

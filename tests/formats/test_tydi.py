@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nq.config import WindowConfig
+from nq.evaluation.evaluate import Evaluation
 from nq.formats import decoding, tydi
 from nq.formats.fields import RecordError
 from nq.formats.pages import page_from_record
@@ -22,7 +23,6 @@ from nq.preprocess.features import features, training_features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, Prediction, Span, YesNo
 from nq.report.page_text import span_line
-from nq.runs.evaluate import Evaluation
 from tests import nq_records
 from tests.nq_records import Record, changed, to_line, write_lines
 

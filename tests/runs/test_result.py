@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from nq import extras, folders
+from nq.beam.prepare import prepare
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
+from nq.evaluation.answers import table_row
 from nq.formats import decoding, inputs
 from nq.model.checkpoint import load_settings
-from nq.preprocess.prepare import prepare
 from nq.records import Annotation, Example, Prediction, Span, YesNo
-from nq.runs.answers import table_row
 from nq.runs.job import Job
 from nq.runs.result import METRICS, PREDICTIONS, Result, Row
 from nq.runs.run import run
@@ -89,7 +89,7 @@ def test_a_wait_for_windows_is_a_phase_of_its_own(
         time.sleep(delay_s)
         return prepare(*arguments)
 
-    monkeypatch.setattr("nq.preprocess.prefetch.prepare", delayed)
+    monkeypatch.setattr("nq.beam.prefetch.prepare", delayed)
     started = time.perf_counter()
     result = run(job)
     check_times(result, time.perf_counter() - started)

@@ -49,7 +49,7 @@ class RunningServer:
         with self.log_file.open("wb") as log:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "nq.serve", "--model", str(model), "--json"),
+                    *(sys.executable, "-m", "nq", "serve", "--model", str(model), "--json"),
                     *("--profile", "baseline", "--port", "0", *options),
                 ],
                 cwd=folder,

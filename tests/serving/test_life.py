@@ -110,7 +110,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(tiny_model: Path) -> None
     """The front process does not import Keras, so only the process of the model meets the error."""
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "nq.serve", "--model", str(tiny_model)),
+            *(sys.executable, "-m", "nq", "serve", "--model", str(tiny_model)),
             *("--port", "0", "--profile", "baseline"),
         ],
         env=os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": "no-such-backend"},

@@ -16,12 +16,12 @@ from nq.analysis.losses import Case, StageOutputs, judge, judgments
 from nq.analysis.summary import analyse
 from nq.analysis.traits import TRAITS, traits
 from nq.config import WindowConfig
+from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.labels import Label
 from nq.evaluation.labels import Span as LabelSpan
 from nq.formats import nbest
 from nq.preprocess.contexts import contexts
 from nq.records import Alternative, Example, Prediction, Source, Span, YesNo
-from nq.runs.evaluate import gold_labels
 from tests.analysis.example_cases import FIRST, NULL, SECOND, annotation, page
 
 SHORT, OTHER_SHORT = Span(9, 11), Span(1, 3)

@@ -13,11 +13,11 @@ from nq.analysis.html.entries import entries
 from nq.analysis.html.overview import figures, readable
 from nq.analysis.html.questions import Scored
 from nq.analysis.losses import judge
+from nq.evaluation.evaluate import Evaluation, gold_labels
 from nq.evaluation.labels import prediction_label
 from nq.evaluation.nq_eval import Decision
 from nq.formats.predictions import encode_prediction
 from nq.records import Annotation, Prediction, Span
-from nq.runs.evaluate import Evaluation, gold_labels
 from tests.analysis.example_cases import FIRST, SECOND, annotation, page
 from tests.analysis.html.example_questions import ANSWERS, METRICS, question
 

@@ -21,6 +21,14 @@ from typing import Any
 
 import pytest
 
+from nq.beam.prepare import (
+    LARGE_INPUT_BYTES,
+    Prepared,
+    Request,
+    default_workers,
+    prepare,
+    prepare_again,
+)
 from nq.beam.runner import WORKER_PIDS
 from nq.config import WindowConfig
 from nq.errors import DamagedError, Error
@@ -31,14 +39,6 @@ from nq.formats.tfrecord_file import read_records
 from nq.preprocess import request as request_module
 from nq.preprocess.features import features, training_features
 from nq.preprocess.identity import example_digest
-from nq.preprocess.prepare import (
-    LARGE_INPUT_BYTES,
-    Prepared,
-    Request,
-    default_workers,
-    prepare,
-    prepare_again,
-)
 from nq.preprocess.store import (
     COMPLETED,
     DEAD_LETTERS,
@@ -437,7 +437,7 @@ def test_an_input_that_changes_is_an_error_and_leaves_no_windows(
     if moment == "before":
         change()
     else:
-        monkeypatch.setattr("nq.preprocess.prepare.clear", lambda folder: change())
+        monkeypatch.setattr("nq.beam.prepare.clear", lambda folder: change())
     with pytest.raises(Error, match=r"a\.jsonl has changed since .*: run the command again"):
         prepare(job_request, out)
     assert not {COMPLETED, MANIFEST, SHARD} & (names(out) if out.exists() else set())

@@ -21,9 +21,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nq.beam.prepare import Prepared, Request, find_whole, prepare
 from nq.child import python_path
 from nq.errors import DamagedError
-from nq.preprocess.prepare import Prepared, Request, find_whole, prepare
 from nq.preprocess.store import find_completed
 
 CLEANUP_S, END_TIMEOUT_S = 2.0, 3.0

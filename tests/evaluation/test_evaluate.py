@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from nq.bundle import bundled_sample
 from nq.evaluation import labels, nq_eval
+from nq.evaluation.evaluate import Evaluation, accepted_answers, evaluate
 from nq.formats import inputs
 from nq.formats.predictions import encode_prediction, write_predictions
 from nq.records import Annotation, Example, Prediction, Span, YesNo
-from nq.runs.evaluate import Evaluation, accepted_answers, evaluate
 
 N_TOKENS = 20
 BYTES = np.stack([np.arange(N_TOKENS) * 3, np.arange(N_TOKENS) * 3 + 2], axis=1)

@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from nq.beam.prefetch import prefetch
+from nq.beam.prepare import Request, prepare
 from nq.config import WindowConfig
 from nq.errors import Error
-from nq.preprocess.prefetch import prefetch
-from nq.preprocess.prepare import Request, prepare
 from nq.preprocess.store import COMPLETED
 from tests.nq_records import simplified, write_lines, write_vocab
 
@@ -30,8 +30,8 @@ WAITS = """
 import sys, time
 from pathlib import Path
 from nq.config import WindowConfig
-from nq.preprocess.prefetch import prefetch
-from nq.preprocess.prepare import Request
+from nq.beam.prefetch import prefetch
+from nq.beam.prepare import Request
 import psutil
 request = Request((sys.argv[1],), sys.argv[2], WindowConfig(max_seq_length=48, max_query_length=12))
 with prefetch([(request, Path(sys.argv[3]))]):
@@ -44,8 +44,8 @@ INTERRUPTED = """
 import signal, sys, time
 from pathlib import Path
 from nq.config import WindowConfig
-from nq.preprocess.prefetch import prefetch
-from nq.preprocess.prepare import Request
+from nq.beam.prefetch import prefetch
+from nq.beam.prepare import Request
 request = Request((sys.argv[1],), sys.argv[2], WindowConfig(max_seq_length=48, max_query_length=12))
 signal.signal(signal.SIGINT, signal.default_int_handler)  # where it was ignored
 try:
@@ -80,7 +80,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.fixture
 def no_work_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fails if this process prepares windows itself."""
-    monkeypatch.delattr("nq.preprocess.prepare.unfinished")
+    monkeypatch.delattr("nq.beam.prepare.unfinished")
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ def test_writes_what_prepare_writes(
     request = make_request(tmp_path)
     expected = prepare(request, tmp_path / "other")
     with monkeypatch.context() as patch, prefetch([(request, tmp_path / "one")]) as folders:
-        patch.delattr("nq.preprocess.prepare.unfinished")  # the other process does the work
+        patch.delattr("nq.beam.prepare.unfinished")  # the other process does the work
         assert len(children()) == 1
         (prepared,) = folders
     assert contents(tmp_path / "one") == contents(tmp_path / "other")
@@ -122,7 +122,7 @@ def test_of_two_chunks_one_is_reused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     first, second = make_request(tmp_path), make_request(tmp_path / "second")
     second = replace(second, first_file=1)
     prepare(first, tmp_path / "one")
-    monkeypatch.delattr("nq.preprocess.prepare.unfinished")
+    monkeypatch.delattr("nq.beam.prepare.unfinished")
     with prefetch([(first, tmp_path / "one"), (second, tmp_path / "two")]) as folders:
         assert [prepared.reused for prepared in folders] == [True, False]
 
