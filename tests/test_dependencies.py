@@ -17,7 +17,6 @@ from nq.commands.main import COMMANDS, module_of
 ROOT = Path(__file__).parent.parent
 ALLOWED: dict[str, set[str]] = {
     "eval": {"evaluation"},
-    "analysis": {"evaluation", "formats", "postprocess"},
     "beam": {"evaluation", "formats", "inference", "model", "preprocess"},
     "evaluation": {"formats", "postprocess"},
     "formats": set(),
@@ -26,17 +25,17 @@ ALLOWED: dict[str, set[str]] = {
     "planning": {"inference", "model"},
     "postprocess": set(),
     "preprocess": {"formats"},
-    "report": {"formats", "runs"},
+    "report": {"evaluation", "formats", "postprocess"},
     "runs": {
-        *("analysis", "beam", "evaluation", "formats", "inference", "model"),
-        *("postprocess", "preprocess"),
+        *("beam", "evaluation", "formats", "inference", "model"),
+        *("postprocess", "preprocess", "report"),
     },
     "serving": {"formats", "inference", "postprocess", "preprocess", "report"},
     "training": {
         *("beam", "evaluation", "formats", "inference", "model", "postprocess", "preprocess"),
     },
     "commands": {
-        *("analysis", "beam", "evaluation", "formats", "inference", "model", "planning"),
+        *("beam", "evaluation", "formats", "inference", "model", "planning"),
         *("preprocess", "report", "runs", "serving", "training"),
     },
 }

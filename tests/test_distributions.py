@@ -87,7 +87,7 @@ def test_the_distribution_of_nq_has_no_other_models(tmp_path: Path) -> None:
         names = [*archive.namelist(), *source.getnames()]
     for member in (
         "nq/model/registry.py",
-        "nq/analysis/html/templates/report.js",
+        "nq/report/templates/report.js",
         "nq/serving/page/page.js",
     ):
         assert sum(name.endswith(member) for name in names) == 2

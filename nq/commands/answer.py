@@ -150,9 +150,9 @@ def answer(args: argparse.Namespace) -> int:
     runner = _runner_options(args)
     from dataclasses import replace
 
+    from nq.commands.summary import parity_line, summary
     from nq.model.cascade import mention_reader
-    from nq.report.dead_letters import dead_letter_lines
-    from nq.report.summary import parity_line, summary
+    from nq.report.skipped import dead_letter_lines
     from nq.runs.job import Job
     from nq.runs.result import DEAD_LETTERS
     from nq.runs.run import run

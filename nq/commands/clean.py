@@ -62,7 +62,7 @@ def _seconds(text: str) -> float:
 
 def clean(args: argparse.Namespace) -> int:
     """Runs the command."""
-    from nq.report.cleaning import table, to_dict
+    from nq.commands.cleaning import table, to_dict
     from nq.runs import cleaning
 
     roots = args.folders or [root for root in [DEFAULT_ROOT] if root.exists()]

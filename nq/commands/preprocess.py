@@ -13,8 +13,7 @@ from nq.commands.parser import Parser
 from nq.config import TrainConfig, WindowConfig
 from nq.errors import Error
 from nq.model.registry import model_folder
-from nq.report.dead_letters import dead_letter_lines
-from nq.report.unread import unread_line
+from nq.report.skipped import dead_letter_lines, unread_line
 from nq.text import counted, visible
 
 if TYPE_CHECKING:

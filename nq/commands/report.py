@@ -61,7 +61,7 @@ def report(args: argparse.Namespace) -> int:
             }
         )
         return 0
-    from nq.analysis.text import text
+    from nq.report.tables import text
     from nq.text import visible
 
     for problem in written.problems:

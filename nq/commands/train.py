@@ -11,8 +11,7 @@ from nq.commands import arguments, terminal
 from nq.commands.parser import Parser
 from nq.config import DistillationConfig, StorageConfig, TrainConfig, WindowConfig
 from nq.model.registry import model_folder
-from nq.report.dead_letters import dead_letter_lines
-from nq.report.unread import unread_line
+from nq.report.skipped import dead_letter_lines, unread_line
 from nq.training.curves import MEASURED, STEP
 from nq.training.train import EVALUATE_EVERY, TrainingJob, train
 

@@ -1,1 +1,1 @@
-"""What a person reads: answers on their page, and the summary of a run."""
+"""What a person reads: answers on their page, error analysis, the page of a run, compared runs."""

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from nq.report.summary import processes_line
-from nq.text import truncate, visible
+from nq.text import counted, truncate, visible
 from nq.tracking import History, RecordedRun
 
 HEAD = (
@@ -86,6 +85,18 @@ def note(run: RecordedRun, show_machine: bool) -> str:
     machine = [f"on {run.machine}"] if show_machine and run.machine else []
     processes = filter(None, [processes_line(run.instances, run.threads)])
     return "; ".join([*filter(None, [run.speed_comparable]), *processes, *ended, *machine])
+
+
+def processes_line(instances: int | None, threads: int | None) -> str:
+    """Returns the numbers of instances and threads in words; empty if none was told.
+
+    >>> processes_line(2, 1), processes_line(None, 4), processes_line(None, None)
+    ('2 instances of 1 thread', '4 threads', '')
+    """
+    if threads is None:
+        return ""
+    of_threads = counted(threads, "thread")
+    return of_threads if instances is None else f"{counted(instances, 'instance')} of {of_threads}"
 
 
 def number(value: float | None, digits: int) -> str:

@@ -11,8 +11,6 @@ from typing import Any
 
 import orjson
 
-from nq.analysis.losses import Case, StageOutputs, judge, judgments
-from nq.analysis.traits import traits
 from nq.errors import Error
 from nq.evaluation import labels
 from nq.evaluation.evaluate import gold_labels
@@ -24,6 +22,8 @@ from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import Example, ExampleId, ExampleKey, Source
+from nq.report.losses import Case, StageOutputs, judge, judgments
+from nq.report.traits import traits
 from nq.runs.job import Job
 from nq.runs.result import DEAD_LETTERS, JOB, KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES
 from nq.runs.score_store import ScoreStore

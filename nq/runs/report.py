@@ -8,12 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from nq import folders
-from nq.analysis.html.overview import kind_views, view
-from nq.analysis.html.page import PageWriter, parts_folder, remove_parts
-from nq.analysis.html.questions import Question, Scored
-from nq.analysis.losses import STAGES, Case, Stage, judge
-from nq.analysis.summary import Analysis, analyse
-from nq.analysis.traits import SOURCE, TRAITS
 from nq.errors import Error
 from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.gate import Gate, question_counts, relative_loss
@@ -21,6 +15,12 @@ from nq.evaluation.labels import Label
 from nq.evaluation.nq_eval import Decision, Gold
 from nq.formats.streams import shown
 from nq.records import Example, ExampleId, Source
+from nq.report.analysis import Analysis, analyse
+from nq.report.losses import STAGES, Case, Stage, judge
+from nq.report.overview import kind_views, view
+from nq.report.page import PageWriter, parts_folder, remove_parts
+from nq.report.questions import Question, Scored
+from nq.report.traits import SOURCE, TRAITS
 from nq.runs.finished import FinishedRun, case, read_folder
 from nq.runs.parity import same_answers
 from nq.runs.result import REPORT

@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import orjson
 
-from nq.analysis.html.entries import entries
-from nq.analysis.html.questions import Question
-from nq.analysis.summary import NOT_STATED
 from nq.files import atomic_write
+from nq.report.analysis import NOT_STATED
+from nq.report.entries import entries
+from nq.report.questions import Question
 
 MAX_PAGE_BYTES = 7 << 20
 """Bytes of details that a page holds itself."""
@@ -149,7 +149,7 @@ def render(view: Mapping[str, Any], scripts: Mapping[str, bytes], has_parts: boo
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    loader = PackageLoader("nq.analysis.html")
+    loader = PackageLoader("nq.report")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )

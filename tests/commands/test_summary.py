@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nq.commands.summary import summary
 from nq.evaluation.gate import Gate, RelativeLoss
-from nq.report.summary import summary
 from nq.runs.parity import Parity
 from nq.runs.result import Result, Row
 

@@ -9,12 +9,6 @@ from typing import Any
 
 import orjson
 
-from nq.analysis.html.overview import kind_views, view
-from nq.analysis.html.page import PageWriter
-from nq.analysis.html.questions import Question, Scored
-from nq.analysis.losses import Case, StageOutputs, judge, judgments
-from nq.analysis.summary import analyse
-from nq.analysis.traits import TRAITS, traits
 from nq.config import WindowConfig
 from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.labels import Label
@@ -22,7 +16,13 @@ from nq.evaluation.labels import Span as LabelSpan
 from nq.formats import nbest
 from nq.preprocess.contexts import contexts
 from nq.records import Alternative, Example, Prediction, Source, Span, YesNo
-from tests.analysis.example_cases import FIRST, NULL, SECOND, annotation, page
+from nq.report.analysis import analyse
+from nq.report.losses import Case, StageOutputs, judge, judgments
+from nq.report.overview import kind_views, view
+from nq.report.page import PageWriter
+from nq.report.questions import Question, Scored
+from nq.report.traits import TRAITS, traits
+from tests.report.example_cases import FIRST, NULL, SECOND, annotation, page
 
 SHORT, OTHER_SHORT = Span(9, 11), Span(1, 3)
 GOLD = annotation(SECOND, SHORT)

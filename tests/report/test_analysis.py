@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from nq.analysis.losses import Case, Judgment, Outcome, Stage
-from nq.analysis.summary import analyse, bounds, calibration, tally
-from nq.analysis.text import NO_PROBABILITIES, NO_SCORES, NO_TOKENIZER, text
-from tests.analysis.example_cases import cases
+from nq.report.analysis import analyse, bounds, calibration, tally
+from nq.report.losses import Case, Judgment, Outcome, Stage
+from nq.report.tables import NO_PROBABILITIES, NO_SCORES, NO_TOKENIZER, text
+from tests.report.example_cases import cases
 
 NAMES = ("right", "wrong", "extra", "missed", "null")
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.analysis.html.page import MAX_PAGE_BYTES, script_json
-from tests.analysis.html.example_questions import HOSTILE, hostile, questions, write_page
+from nq.report.page import MAX_PAGE_BYTES, script_json
 from tests.chromium import Browser, browser, needs_chromium
+from tests.report.example_questions import HOSTILE, hostile, questions, write_page
 
 MANY, LAST_WRONG = 20_000, 19_996
 READY = "document.documentElement.dataset.ready"

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from nq.analysis.losses import Case, Judgment, Outcome, Stage, StageOutputs
-from nq.analysis.traits import TRAITS
 from nq.config import WindowConfig
 from nq.evaluation import labels
 from nq.postprocess.spans import Pairs
 from nq.preprocess.contexts import contexts
 from nq.records import Annotation, Candidate, Example, Span, YesNo
+from nq.report.losses import Case, Judgment, Outcome, Stage, StageOutputs
+from nq.report.traits import TRAITS
 
 FIRST, SECOND, THIRD = Span(0, 8), Span(8, 16), Span(16, 24)
 TOKENS = [

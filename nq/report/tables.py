@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nq.analysis.losses import MEANING, Outcome, Stage
-from nq.analysis.summary import KINDS, Analysis, Calibration, KindReport, Split, Tally
+from nq.report.analysis import KINDS, Analysis, Calibration, KindReport, Split, Tally
+from nq.report.losses import MEANING, Outcome, Stage
 from nq.text import grid
 
 COUNTS = tuple(outcome.value for outcome in Outcome)

@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from nq.analysis.html.questions import Question, long_spans, short_spans
-from nq.analysis.html.texts import DETAIL_CHARS, ROW_CHARS, TITLE_CHARS, Entry, Texts
 from nq.records import Span
+from nq.report.questions import Question, long_spans, short_spans
+from nq.report.texts import DETAIL_CHARS, ROW_CHARS, TITLE_CHARS, Entry, Texts
 
 MAX_EXPECTED = 4
 

@@ -8,7 +8,7 @@ import pytest
 
 from nq.preprocess.store import encode_dead_letter
 from nq.records import DeadLetter, Source
-from nq.report.dead_letters import dead_letter_lines
+from nq.report.skipped import dead_letter_lines
 
 
 @pytest.mark.parametrize(

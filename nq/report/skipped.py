@@ -1,4 +1,4 @@
-"""The lines that commands print for bad records: how many, where they are, and why most are bad."""
+"""The lines that commands print for bad records and for blocks that were not read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 
-from nq.text import visible
+from nq.text import counted, visible
 
 MAX_REASONS = 10_000
 """Kinds of reasons that are counted."""
@@ -41,3 +41,13 @@ def dead_letter_lines(path: Path) -> list[str]:
     else:
         frequent = f"the most frequent reason ({count} times)"
     return [visible(f"{records} in {path}; {frequent}:"), visible(f"  {first[kind]}")]
+
+
+def unread_line(truncated_pages: int, unread_blocks: int) -> str:
+    """Returns in one line how many blocks were not read.
+
+    >>> unread_line(1, 3)
+    '3 blocks of 1 page are beyond --max-contexts and were not read'
+    """
+    blocks, pages = counted(unread_blocks, "block"), counted(truncated_pages, "page")
+    return f"{blocks} of {pages} are beyond --max-contexts and were not read"

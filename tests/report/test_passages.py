@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.analysis.html.passages import MAX_CHARS, Blocks, Segment, marked, span_text, spell
 from nq.formats.pages import page_from_record
 from nq.records import Candidate, Example, Span
 from nq.report.page_text import span_text as page_text
-from tests.analysis.example_cases import FIRST, PAGE, SECOND, THIRD
+from nq.report.passages import MAX_CHARS, Blocks, Segment, marked, span_text, spell
+from tests.report.example_cases import FIRST, PAGE, SECOND, THIRD
 
 TOKENS = st.sampled_from(["<P>", "</P>", "<Td>", "</Td>", "<B>", *"abc", "(", ")", ",", "'s", "-"])
 SPANS = st.tuples(st.integers(0, 30), st.integers(1, 30)).map(lambda x: Span(x[0], x[0] + x[1]))

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nq.analysis.losses import Case, Outcome
-from nq.analysis.losses import outcome as outcome_of
 from nq.evaluation.labels import Label
 from nq.evaluation.nq_eval import Decision
 from nq.records import Example, ExampleId, Source, Span
+from nq.report.losses import Case, Outcome
+from nq.report.losses import outcome as outcome_of
 
 NOT_SCORED = ""
 """In place of an outcome: gold is not known."""

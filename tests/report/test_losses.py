@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.analysis.losses import MAX_CHARS, Judgment, Outcome, Stage, StageOutputs, judgments
-from nq.analysis.summary import tally
 from nq.evaluation import nq_eval
 from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.labels import Label
 from nq.records import Annotation, Example, Span, YesNo
-from tests.analysis.example_cases import (
+from nq.report.analysis import tally
+from nq.report.losses import MAX_CHARS, Judgment, Outcome, Stage, StageOutputs, judgments
+from tests.report.example_cases import (
     FIRST,
     NULL,
     SECOND,

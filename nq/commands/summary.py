@@ -6,7 +6,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nq.report.unread import unread_line
+from nq.report.comparison import processes_line
+from nq.report.skipped import unread_line
 from nq.runs.parity import Parity
 from nq.runs.result import Result, Row
 from nq.text import counted, format_bytes, truncate, visible
@@ -97,18 +98,6 @@ def runner_line(beam: Mapping[str, Any]) -> str:
     flink = f", in Flink {beam['flink_job_id']}" if "flink_job_id" in beam else ""
     job_id = f", id {beam['job_id']}" if beam["job_id"] else ""
     return f"answered by {beam['runner']}: job {beam['job_name']}{job_id}{flink}"
-
-
-def processes_line(instances: int | None, threads: int | None) -> str:
-    """Returns the numbers of instances and threads in words; empty if none was told.
-
-    >>> processes_line(2, 1), processes_line(None, 4), processes_line(None, None)
-    ('2 instances of 1 thread', '4 threads', '')
-    """
-    if threads is None:
-        return ""
-    of_threads = counted(threads, "thread")
-    return of_threads if instances is None else f"{counted(instances, 'instance')} of {of_threads}"
 
 
 def _scores(result: Result) -> list[str]:

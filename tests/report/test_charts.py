@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.analysis.html.charts import MAX_POINTS, curve, phases, plot_of
-from nq.analysis.html.entries import entries
-from nq.analysis.html.overview import figures, readable
-from nq.analysis.html.questions import Scored
-from nq.analysis.losses import judge
 from nq.evaluation.evaluate import Evaluation, gold_labels
 from nq.evaluation.labels import prediction_label
 from nq.evaluation.nq_eval import Decision
 from nq.formats.predictions import encode_prediction
 from nq.records import Annotation, Prediction, Span
-from tests.analysis.example_cases import FIRST, SECOND, annotation, page
-from tests.analysis.html.example_questions import ANSWERS, METRICS, question
+from nq.report.charts import MAX_POINTS, curve, phases, plot_of
+from nq.report.entries import entries
+from nq.report.losses import judge
+from nq.report.overview import figures, readable
+from nq.report.questions import Scored
+from tests.report.example_cases import FIRST, SECOND, annotation, page
+from tests.report.example_questions import ANSWERS, METRICS, question
 
 DECISIONS = st.lists(
     st.builds(

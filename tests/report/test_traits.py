@@ -2,11 +2,11 @@
 
 import pytest
 
-from nq.analysis.traits import SOURCE, TRAITS, question_word, traits
 from nq.config import WindowConfig
 from nq.preprocess.contexts import contexts
 from nq.records import Annotation, Span, YesNo
-from tests.analysis.example_cases import FIRST, SECOND, THIRD, annotation, page
+from nq.report.traits import SOURCE, TRAITS, question_word, traits
+from tests.report.example_cases import FIRST, SECOND, THIRD, annotation, page
 
 ALL_CONTEXTS = contexts(page(), WindowConfig())
 ONE, TWO = (Span(9, 10),), (Span(9, 10), Span(11, 12))

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nq.analysis.html.charts import Curve, Plot, curve, phases, plot_of
-from nq.analysis.losses import MEANING, Outcome, Stage
-from nq.analysis.summary import KINDS, Analysis
-from nq.analysis.text import COUNTS, loss, notes, number
 from nq.evaluation.gate import Gate
 from nq.evaluation.nq_eval import Decision
+from nq.report.analysis import KINDS, Analysis
+from nq.report.charts import Curve, Plot, curve, phases, plot_of
+from nq.report.losses import MEANING, Outcome, Stage
+from nq.report.tables import COUNTS, loss, notes, number
 from nq.text import format_bytes
 
 F1 = {

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nq.analysis.losses import STAGES, Case, Judgment, Outcome, Stage
-from nq.analysis.traits import TRAITS
 from nq.evaluation.calibration import Bin, expected_calibration_error, reliability
+from nq.report.losses import STAGES, Case, Judgment, Outcome, Stage
+from nq.report.traits import TRAITS
 
 KINDS = ("long", "short")
 NOT_STATED = "not stated"

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nq.analysis.html.passages import Blocks, span_text
-from nq.analysis.html.questions import Question, long_spans, short_spans
 from nq.evaluation.labels import Label
 from nq.records import Annotation, Span, YesNo
+from nq.report.passages import Blocks, span_text
+from nq.report.questions import Question, long_spans, short_spans
 
 TITLE_CHARS, ROW_CHARS, SNIPPET_CHARS, DETAIL_CHARS = 300, 120, 160, 4000
 """Characters of a title, and of an answer in a row, of a long one in details, of a short one."""
