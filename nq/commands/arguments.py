@@ -43,7 +43,7 @@ def add_settings(
     for f in fields(cls):  # type: ignore[arg-type]
         if f.name in exclude or (only is not None and f.name not in only):
             continue
-        if "help" not in f.metadata:  # settings within settings have no option
+        if not f.metadata.get("help"):  # settings within settings have no option
             continue
         shown = f.metadata.get("shown_default", f.default)
         default = f" (default: {shown})" if show_default else ""

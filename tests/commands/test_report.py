@@ -11,14 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import nq
 from nq.commands.report import main
-from nq.config import DecisionConfig, RankingWeights
+from nq.config import DecisionConfig
 from nq.runs.result import REPORT
-from nq.runs.score_store import KEYS
 from nq.tracking.store import import_mlflow
 from tests.terminal_output import without_progress
 
@@ -213,44 +211,6 @@ def edit_json(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     values = json.loads(path.read_text(encoding="utf-8"))
     edit(values)
     path.write_text(json.dumps(values), encoding="utf-8")
-
-
-def save_as_an_earlier_version(run: Path) -> None:
-    """Changes a run folder to the names that earlier versions gave to settings and files.
-
-    The scores of the first part are in a part of rescored examples too; the first part itself
-    then has no positions.
-    """
-    old_names = {new: old for old, new in RankingWeights.ALIASES.items()}
-
-    def rename_settings(description: dict[str, Any]) -> None:
-        del description["files"]
-        job = description["job"]
-        weights = job["decision"]["weights"]
-        job["decision"]["weights"] = {old_names.get(k, k): v for k, v in weights.items()}
-        job["profile"] = "mixed+recheck"
-
-    edit_json(run / "job.json", rename_settings)
-    edit_json(run / "metrics.json", lambda m: m.update(rechecked=m.pop("rescored")))
-    parts = sorted((run / "scores").glob("*.npz"))
-    shutil.copy(parts[0], run / "scores" / "again-000000000000.npz")
-    with np.load(parts[0]) as arrays:
-        columns = {
-            name: np.full_like(x, -1) if name not in KEYS else x for name, x in arrays.items()
-        }
-    np.savez(parts[0], allow_pickle=False, **columns)
-    for number, part in enumerate(parts):
-        part.rename(part.with_name(f"windows-00000-of-00001-{number:012d}.npz"))
-
-
-def test_runs_of_earlier_versions_are_read(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    expected = json_report(run, capsys)
-    save_as_an_earlier_version(run)
-    report = json_report(run, capsys)
-    assert report == expected
-    assert "mixed+rescore" in (run / REPORT).read_text(encoding="utf-8")
-    long = report["analysis"]["long"]
-    assert sum(long[outcome] for outcome in ("right", "wrong", "extra")) > 0
 
 
 @pytest.mark.slow

@@ -368,8 +368,8 @@ def test_an_input_without_training_windows_is_one_line(
         ("--limit=0", "--limit: must be at least 1, got 0"),
         ("--limit=-3", "--limit: must be at least 1, got -3"),
         ("--workers=-1", "--workers: must be at least 1, got -1"),
-        ("--epochs=inf", "epochs must be above 0 and finite, got inf"),
-        ("--learning-rate=inf", "learning_rate must be above 0 and finite, got inf"),
+        ("--epochs=inf", "epochs must be in (0, inf), got inf"),
+        ("--learning-rate=inf", "learning_rate must be in (0, inf), got inf"),
         ("--dropout=1", "dropout must be in [0, 1), got 1.0"),
     ],
 )
