@@ -19,7 +19,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,16 +96,15 @@ def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict
         request: of the windows.
         folder: with the windows in ``windows``; scores are written to ``scores``.
     """
-    from nq.inference.load import ModelLoader
+    from nq.inference.load import ScorerSpec, load_predictor
+    from nq.model.spec import find_model
 
-    model = Path(request.tokenizer)
-    settings, tokenizer = load_settings(model), load_tokenizer(model)
+    model = find_model(Path(request.tokenizer))
     shards = sorted((folder / "windows").glob("*.tfrecord"))
-    decision, windows = settings.decision, settings.windows
-    with WindowReader(shards, windows.max_seq_length) as reader:
-        calibration = partial(reader.some_rows, args.windows, CALIBRATION_WINDOWS)
-        loader = ModelLoader(model, tokenizer, windows, decision, args.batch_size, calibration)
-        predictor = loader.predictor(args.profile)
+    with WindowReader(shards, model.windows.max_seq_length) as reader:
+        calibration = {model.folder: reader.some_rows(args.windows, CALIBRATION_WINDOWS)}
+        spec = ScorerSpec(model, args.profile, args.batch_size, calibration=calibration)
+        predictor = load_predictor(spec)
         in_memory = dict(_first_examples(request, reader, args.windows))
         n_windows = sum(len(rows["window_ids"]) for _, rows in in_memory.values())
         rounds = []
@@ -122,7 +120,7 @@ def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict
         key = source.file_index, source.line
         if key not in store:
             break
-        decide(example, store[key], decision)
+        decide(example, store[key], model.decision)
     postprocessing_s = time.perf_counter() - started
     return {
         "prediction, windows per second": n_windows / disk_s,

@@ -71,10 +71,11 @@ def _rows(job: Job, half: str) -> Iterator[dict[str, Any]]:
     runs: dict[bool, FinishedRun] = {}
     # The rule with the most positions comes first: its scores contain those of the others.
     for rule in sorted(DECISION_RULES, key=lambda rule: -RULES[rule].k):
-        decision, text_only = replace(job.decision, rule=rule), RULES[rule].text_only
+        decision, text_only = replace(job.model.decision, rule=rule), RULES[rule].text_only
         if text_only not in runs:
             with terminal.progress_bar(rule, "windows") as bar:
-                folder = run(replace(job, decision=decision), progress=bar).folder
+                model = replace(job.model, decision=decision)
+                folder = run(replace(job, model=model), progress=bar).folder
             runs[text_only] = read_run(folder)
         metrics = _evaluate(runs[text_only], decision, half)
         yield {"decision": rule, **{name: metrics[name] for name in ("long-answer-n", *METRICS)}}

@@ -110,13 +110,13 @@ def _pair_up(recipe: Recipe, pair: Pair, folder: Path, dev: Sequence[str]) -> in
     if not model.is_dir():
         start = recipe.start(folder / "start")
         convert(start, model, storage=StorageConfig(recipe.store), change=to_dual_encoder)
-    settings = replace(load_settings(model), first_model=None, reader=None)
+    settings = replace(load_settings(model), first_model=None, second_model=None)
     save_settings(model, replace(settings, windows=recipe.windows or settings.windows))
     other = folder.parent / pair.name / "model"
     if not other.is_dir():
         other = folder / pair.name
         copy_model(model_folder(pair.name), other)
-    if pair.role == "reader":
+    if pair.role == "second_model":
         code = _tune(dev, model) or _tune(dev, model, other, pair.read_blocks)
     else:
         code = _tune(dev, other, model, pair.read_blocks)
@@ -126,9 +126,9 @@ def _pair_up(recipe: Recipe, pair: Pair, folder: Path, dev: Sequence[str]) -> in
 
 
 def _tune(
-    dev: Sequence[str], model: Path, reader: Path | None = None, read_blocks: int | None = None
+    dev: Sequence[str], model: Path, second: Path | None = None, read_blocks: int | None = None
 ) -> int:
-    options = ["--reader", str(reader), "--read-blocks", str(read_blocks)] if reader else []
+    options = ["--second-model", str(second), "--read-blocks", str(read_blocks)] if second else []
     return nq_tune.main(["--data", *dev, "--model", str(model), *options, "--profile", PROFILE])
 
 

@@ -224,11 +224,11 @@ def measure(pages: Iterable[Page], margins: Sequence[float]) -> dict[str, Any]:
 
 def read_pages(job: Job, scoring: Scoring, half: str) -> Iterator[Page]:
     """Yields the examples of one half with their scores; all examples are scored."""
-    tokenizer = load_tokenizer(job.model, job.windows.compat)
+    tokenizer = load_tokenizer(job.model.folder, job.model.windows.compat)
     for example, scores in scoring:
         if isinstance(scores, WindowScores) and in_half(example.example_id, half):
-            token_map = features(example, tokenizer, job.windows).token_map
-            yield Page(example, scores, token_map, job.decision)
+            token_map = features(example, tokenizer, job.model.windows).token_map
+            yield Page(example, scores, token_map, job.model.decision)
 
 
 def table(result: dict[str, Any]) -> str:
@@ -262,7 +262,8 @@ def compare(args: argparse.Namespace) -> int:
             output=folder,
             limit=args.limit,
         )
-        job = replace(job, windows=arguments.settings(job.windows, args))
+        windows = arguments.settings(job.model.windows, args)
+        job = replace(job, model=replace(job.model, windows=windows))
         check_job(job)
         with (
             terminal.progress_bar("predict", "windows") as bar,

@@ -110,7 +110,8 @@ def word_f1(answer: str, gold: str) -> float:
 def measure(args: argparse.Namespace) -> int:
     """Runs the command."""
     job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
-    job = replace(job, windows=arguments.window_settings(args, job.model))
+    windows = arguments.window_settings(args, job.model.folder)
+    job = replace(job, model=replace(job.model, windows=windows))
     with tempfile.TemporaryDirectory() as folder:
         with terminal.progress_bar("read", "windows") as bar:
             finished = run(replace(job, root=Path(folder)), progress=bar)
@@ -133,7 +134,9 @@ def _readings(folder: Path, half: str) -> Iterator[Reading]:
     finished = read_run(folder)
     for key, example in finished.examples():
         if finished.scores is not None and in_half(example.example_id, half):
-            reading = read(example, finished.scores[key], finished.job.decision.max_answer_length)
+            reading = read(
+                example, finished.scores[key], finished.job.model.decision.max_answer_length
+            )
             if reading is not None:
                 yield reading
 

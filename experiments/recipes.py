@@ -88,7 +88,7 @@ class Pair:
     """With which model a dual encoder answers.
 
     Args:
-        role: of the other model: ``first_model`` or ``reader`` (``nq.model.folder.ModelSettings``).
+        role: of the other model: ``first_model`` or ``second_model`` (``ModelSettings``).
         name: of the other model.
         read_blocks: blocks of a page that the second of the two gets.
     """
@@ -156,7 +156,7 @@ SMALL = Recipe(
     ),
     result=("natural", "pages"),
 )
-RANKER = Recipe(pretrained.minilm, "int8", pair=Pair("reader", "small", read_blocks=8))
+RANKER = Recipe(pretrained.minilm, "int8", pair=Pair("second_model", "small", read_blocks=8))
 BASE = Recipe(
     pretrained.mpnet,
     "int8",

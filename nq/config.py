@@ -372,9 +372,9 @@ class RankingWeights(Settings):
 
 @dataclass(frozen=True)
 class CascadeWeights(RankingWeights):
-    """Weights of the decision of a cascade: the evidence is that of the reader.
+    """Weights of the decision of a cascade: the evidence is the second model's.
 
-    With the default the reader's evidence counts alone. If the reader is a dual encoder, the two
+    With the default that evidence counts alone. If the second model is a dual encoder, the two
     models change places (``nq.postprocess.cascade``).
     """
 
@@ -401,10 +401,10 @@ class DecisionConfig(Settings):
 
 @dataclass(frozen=True)
 class CascadeDecision(DecisionConfig):
-    """How the scores of a model and of its reader become answers.
+    """How the scores of two models become answers.
 
-    The folder of a reader has one for each model that it was tuned with. A reader without one has
-    its own decision, on the blocks that it reads.
+    The folder of the second model has one for each model that it was tuned with. Without one, its
+    own decision is used for the blocks that it reads.
 
     Args:
         ranker: decision of the model that ranks the blocks; it chooses those that are read.

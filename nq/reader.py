@@ -6,25 +6,24 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument, is_count
+from nq.formats import inputs
 from nq.formats.pages import with_question
+from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import DEFAULT_PROFILE, Profile
-from nq.inference.scorer import Scorer, feature_rows, score_examples
-from nq.model.cascade import mention_reader
-from nq.model.runtime import import_tensorflow
-from nq.model_setup import find_model
-from nq.postprocess.decision import RankedPrediction, decide
+from nq.inference.scorer import Scorer, concatenate, feature_rows, score_examples
+from nq.model.spec import ModelSpec, find_model, mention_decision
+from nq.postprocess.decision import RankedPrediction, check_cascade_rule, check_rule, decide
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, Example, Page, Prediction
 from nq.report.answer import Answer, make_answer
-
-if TYPE_CHECKING:
-    from nq.inference.load import ModelLoader
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +40,7 @@ class Reader:
     closed by ``close``.
 
     Args:
-        loader: of the model.
-        profile: optimizations.
+        spec: the model, checked, and its profile.
 
     Attributes:
         profile: the optimizations.
@@ -50,12 +48,15 @@ class Reader:
         decision: how scores become answers.
     """
 
-    def __init__(self, loader: ModelLoader, profile: Profile) -> None:
-        self.profile, self.windows = profile, loader.windows
-        self.decision = loader.scorer_decision
-        self._loader, self._lock = loader, threading.RLock()
-        self._tokenizer: Tokenizer = loader.tokenizer
-        self._scorer: Scorer | None = loader.scorer(profile)
+    def __init__(self, spec: ScorerSpec) -> None:
+        self.profile, self.windows, self.decision = (
+            spec.profile,
+            spec.model.windows,
+            spec.model.decision,
+        )
+        self._lock = threading.RLock()
+        self._tokenizer: Tokenizer = load_tokenizer(spec.model.folder, self.windows.compat)
+        self._scorer: Scorer | None = load_scorer(spec)
 
     @property
     def model(self) -> Any:
@@ -163,7 +164,7 @@ def load(
     windows: WindowConfig | None = None,
     decision: DecisionConfig | None = None,
     batch_size: int = BATCH_SIZE,
-    reader: str | Path | None = None,
+    second_model: str | Path | None = None,
     read_blocks: int | None = None,
 ) -> Reader:
     """Loads a model for questions in memory.
@@ -174,9 +175,9 @@ def load(
         windows: how pages become windows; by default the settings of the folder.
         decision: how scores become answers; by default the settings of the folder.
         batch_size: windows in a batch; a single short page fills a small one.
-        reader: folder or name of a second model, which reads the blocks that ``model`` ranks
-            best; the decision is then that of both.
-        read_blocks: blocks of a page that the reader reads; by default those of the decision.
+        second_model: folder or name of a model that reads the blocks that ``model`` ranks best; the
+            decision is then one of both.
+        read_blocks: blocks of a page that the second model reads; by default those of the decision.
 
     Raises:
         FileNotFoundError: a folder has no model, or there is no model of this name.
@@ -184,8 +185,36 @@ def load(
         Error: a package or the model is not installed, or the profile does not fit the decision
             rule.
     """
-    spec = find_model(model, profile, windows, decision, batch_size, reader, read_blocks)
-    import_tensorflow()
-    loader = spec.loader()
-    mention_reader(spec.folder, spec.reader)
-    return Reader(loader, spec.profile)
+    profile = Profile.of(profile)
+    check_argument(is_count(batch_size), "batch_size", batch_size, "a whole number from 1 on")
+    found = find_model(model, windows, decision, second_model, read_blocks)
+    spec = checked_scorer(found, profile, batch_size)
+    reader = Reader(spec)
+    mention_decision(found)
+    return reader
+
+
+def checked_scorer(model: ModelSpec, profile: Profile, batch_size: int) -> ScorerSpec:
+    """Returns the description of a scorer for questions in memory.
+
+    Where the profile has ``int8``, it has windows of the bundled sample.
+
+    Raises:
+        FileNotFoundError, ValueError: a model is missing or damaged.
+        Error: a package is not installed, or the profile does not fit the decision rule.
+    """
+    check_rule(model.decision.rule, profile.needs_margin)
+    if model.second is not None:
+        check_cascade_rule(model.decision.rule)
+    profile.require()
+    model.check()
+    calibration = {}
+    if profile.changes.int8:
+        calibration = {one.folder: _sample_windows(one) for one in model.models}
+    return ScorerSpec(model, profile, batch_size, calibration=calibration)
+
+
+def _sample_windows(model: ModelSpec) -> Columns:
+    tokenizer = load_tokenizer(model.folder, model.windows.compat)
+    sample = inputs.read_examples(bundled_sample())
+    return concatenate([feature_rows(features(e, tokenizer, model.windows)) for e in sample])

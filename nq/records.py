@@ -328,20 +328,20 @@ class WindowScores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CascadeScores:
-    """The scores of one example by two models: one that ranks the blocks, and a reader.
+    """The scores of one example by two models: one that ranks the blocks, one that reads.
 
     Args:
         ranker: of all windows of the first model.
-        reader: of those windows of the reader that it computed.
-        read: ascending candidate indices of the blocks that the reader read as a whole.
+        second: of those windows of the second model that it computed.
+        read: ascending candidate indices of the blocks that it read as a whole.
     """
 
     ranker: WindowScores
-    reader: WindowScores
+    second: WindowScores
     read: IntArray
 
     def __len__(self) -> int:
-        return len(self.ranker) + len(self.reader)
+        return len(self.ranker) + len(self.second)
 
 
 Scores = WindowScores | CascadeScores
@@ -353,11 +353,11 @@ READ = "read"
 """Optional column: whether the model computed the window, or pruning left it out."""
 RESCORED = "rescored"
 """Optional column: whether the window belongs to a close decision computed again in float32."""
-READER_WINDOW = "reader_window"
-"""Column of a cascade: the number of a window of the reader, -1 for one of the first model."""
+SECOND_WINDOW = "second_window"
+"""Column of a cascade: the number of a window of the second model, -1 for one of the first."""
 READ_BLOCKS = "read_blocks"
 """Column of a cascade: half-open range of the candidate indices of those blocks in a window of the
-reader that it read as a whole; -1 for none, and for windows of the first model."""
+second model that it read as a whole; -1 for none, and for windows of the first model."""
 
 Columns = dict[str, np.ndarray[Any, Any]]
 """Named arrays with one row per window."""

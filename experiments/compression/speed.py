@@ -70,23 +70,28 @@ def load(task: Task) -> tuple[Loaded, units.Work]:
     The batch is computed once before, which compiles. Where a profile is calibrated on windows,
     these are random too: the speed does not depend on the scales.
     """
-    from nq.model.runtime import import_tensorflow
-
-    import_tensorflow(task.threads)
     from nq.config import DecisionConfig
-    from nq.inference.load import ModelLoader
+    from nq.inference.load import ScorerSpec, load_predictor
     from nq.inference.profile import Profile
     from nq.model.folder import load_settings
+    from nq.model.runtime import import_tensorflow
+    from nq.model.spec import ModelSpec
     from nq.preprocess.tokenizers.load import load_tokenizer
 
     tokenizer, windows = load_tokenizer(task.folder), load_settings(task.folder).windows
     pieces = tokenizer.pieces, task.batch_size, windows.max_seq_length
     rows = workloads.full_windows(*pieces)
-    predictor = ModelLoader(
-        *(task.folder, tokenizer, windows, DecisionConfig(), task.batch_size),
-        calibration=lambda: workloads.full_windows(pieces[0], CALIBRATION_WINDOWS, pieces[2]),
-        threads=task.threads,
-    ).predictor(Profile.parse(task.profile))
+    import_tensorflow(task.threads)
+    some = workloads.full_windows(pieces[0], CALIBRATION_WINDOWS, pieces[2])
+    predictor = load_predictor(
+        ScorerSpec(
+            ModelSpec(task.folder, windows, DecisionConfig()),
+            Profile.parse(task.profile),
+            task.batch_size,
+            task.threads,
+            calibration={task.folder: some},
+        )
+    )
     predictor.scores(rows)
     weights = predictor.network.model.count_params()
     loaded = Loaded(weights, windows.max_seq_length, predictor.precision, units.thread_cores())

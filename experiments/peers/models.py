@@ -124,24 +124,15 @@ def _nq(task: Task, variant: str) -> tuple[str, Run]:
     """Loads a predictor that returns the logits of all positions, not only of the best."""
     import_tensorflow()
     from nq.config import DecisionConfig
-    from nq.inference.batches import Shape
-    from nq.inference.engine import Computation
-    from nq.inference.load import ModelLoader
-    from nq.inference.predictor import Predictor
+    from nq.inference.load import ScorerSpec, load_predictor
     from nq.inference.profile import Profile
     from nq.inference.top_k import TopK
-    from nq.preprocess.tokenizers.load import load_tokenizer
+    from nq.model.spec import ModelSpec
 
-    def calibration() -> dict[str, IntArray]:
-        return read_rows(task.calibration)
-
-    tokenizer, profile = load_tokenizer(task.model), Profile.parse(variant)
-    loader = ModelLoader(
-        task.model, tokenizer, task.windows, DecisionConfig(), task.batch_size, calibration
-    )
-    network = loader.predictor(profile).network
-    computation = Computation(network, profile, TopK(task.length, text_only=False), calibration)
-    predictor = Predictor(computation, Shape(task.batch_size, task.length))
+    model = ModelSpec(task.model, task.windows, DecisionConfig())
+    calibration = {task.model: read_rows(task.calibration)}
+    spec = ScorerSpec(model, Profile.parse(variant), task.batch_size, calibration=calibration)
+    predictor = load_predictor(spec, TopK(task.length, text_only=False))
     rows = read_rows(task.rows)
 
     def run() -> FloatArray:

@@ -79,23 +79,21 @@ class _Stages:
     """
 
     def __init__(self, task: Task) -> None:
+        from nq.inference.load import ScorerSpec
         from nq.inference.profile import Profile
-        from nq.inference.spec import ScorerSpec
-        from nq.model.folder import load_settings
+        from nq.model.spec import find_model
 
-        settings = load_settings(task.model)
-        profile = Profile.parse(task.profile)
-        self.decision, self.windows = settings.decision, settings.windows
-        own = self.windows, self.decision, task.batch_size, profile
-        self.spec = ScorerSpec(task.model, *own, threads=1)
+        self.model = find_model(task.model)
+        self.spec = ScorerSpec(self.model, Profile.parse(task.profile), task.batch_size, threads=1)
 
     def measure(self, pages: Sequence[tuple[Any, Any]]) -> dict[str, float]:
         """Returns the seconds of each stage for all pages, and how many windows there were."""
         from nq.beam.merge import encode
         from nq.beam.records import encode_decided
+        from nq.inference.load import load_scorer
         from nq.inference.scorer import score_examples
 
-        start_s, scorer = _timed(self.spec.scorer)
+        start_s, scorer = _timed(lambda: load_scorer(self.spec))
         windows_s, made = _timed(lambda: self._windowed(pages))
         rows = [(one.example, one.rows) for one in made]
         warm_s, _ = _timed(lambda: list(score_examples(scorer, iter(rows[:1]))))
@@ -113,10 +111,11 @@ class _Stages:
         from nq.preprocess.local import make_windows
         from nq.preprocess.tokenizers.load import load_tokenizer
 
-        tokenizer = load_tokenizer(self.spec.folder, self.windows.compat)
+        tokenizer = load_tokenizer(self.model.folder, self.model.windows.compat)
         form, elements = OUTPUTS["examples"]
         made = [
-            (page[0], make_windows(*page, tokenizer, self.windows, None, form)) for page in pages
+            (page[0], make_windows(*page, tokenizer, self.model.windows, None, form))
+            for page in pages
         ]
         return [one for source, value in made for one in elements(source, value, 0.0)]
 
@@ -128,7 +127,7 @@ class _Stages:
             Decided(
                 one.source,
                 example.question,
-                answer(example, scores, self.decision),
+                answer(example, scores, self.model.decision),
                 Work(len(one), one.unread_blocks, one.seconds, scorer.device, scorer.precision),
             )
             for one, (example, scores) in zip(made, scored, strict=True)

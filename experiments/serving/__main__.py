@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_model(parser)
-    arguments.add_reader(parser)
+    arguments.add_second_model(parser)
     arguments.add_profile(parser)
     arguments.add_settings(parser, ServeConfig, only=SERVER)
     for name, default, text in (
@@ -95,7 +95,7 @@ def measure(args: argparse.Namespace) -> int:
 def _options(args: argparse.Namespace, config: ServeConfig) -> list[str]:
     """Returns the options of the server."""
     options = ["--profile", str(args.profile)]
-    for name in ("model", "reader", "read_blocks"):
+    for name in ("model", "second_model", "read_blocks"):
         value = getattr(args, name)
         options += [f"--{name.replace('_', '-')}", str(value)] if value is not None else []
     for name in SERVER:

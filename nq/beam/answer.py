@@ -27,11 +27,10 @@ from nq.beam.records import encode_dead_letter, encode_decided
 from nq.beam.runner import Finished, execute
 from nq.beam.score import ScoreWindows
 from nq.beam.transforms import MakeWindows, ReadQuestions
-from nq.config import DecisionConfig
 from nq.errors import Error
 from nq.formats.input_files import is_uri
 from nq.formats.questions import PageFolder
-from nq.inference.spec import ScorerSpec
+from nq.inference.load import ScorerSpec
 
 ANSWERS, DEAD, PROGRESS = "answers", "dead", "progress"
 SINKS = (ANSWERS, DEAD)
@@ -44,7 +43,6 @@ class AnswerJob:
     Args:
         files: paths or URIs of the questions.
         spec: of the scorer.
-        decision: how scores become answers.
         limit: answer only so many records, the first ones.
         pages: the pages that questions name.
         formats: names of output formats besides the official one.
@@ -55,7 +53,6 @@ class AnswerJob:
 
     files: Sequence[str]
     spec: ScorerSpec
-    decision: DecisionConfig
     limit: int | None = None
     pages: PageFolder | None = None
     formats: tuple[str, ...] = ()
@@ -89,12 +86,12 @@ def run_answers(
             >> ReadQuestions(
                 list(map(absolute, job.files)), job.limit, job.readers, pages=_pages(job)
             )
-            | "Windows" >> MakeWindows(_tokenizer(job), job.spec.windows, output="examples")
+            | "Windows" >> MakeWindows(_tokenizer(job), job.spec.model.windows, output="examples")
         )
         _ = (
             made.windows
             | "Score" >> ScoreWindows(job.spec, staged=job.staged)
-            | "Decide" >> Decide(job.decision, job.formats, job.table_rows)
+            | "Decide" >> Decide(job.spec.model.decision, job.formats, job.table_rows)
             | "Count" >> beam.ParDo(CountAnswers(join(shared, PROGRESS)))
             | "Encode" >> beam.ParDo(_Encode(__version__))
             | "Write" >> beam.io.WriteToTFRecord(join(shared, ANSWERS))
@@ -119,7 +116,8 @@ def _pages(job: AnswerJob) -> PageFolder | None:
 
 
 def _tokenizer(job: AnswerJob) -> str:
-    return job.staged.get(job.spec.folder, str(job.spec.folder))
+    folder = job.spec.model.folder
+    return job.staged.get(folder, str(folder))
 
 
 class _Encode(beam.DoFn):  # type: ignore[misc]

@@ -12,7 +12,7 @@ from nq.beam.elements import Decided, Scored
 from nq.config import DecisionConfig
 from nq.evaluation.answers import answer
 from nq.formats import outputs
-from nq.model.folder import folder_and_settings
+from nq.model.spec import find_model
 
 
 class Decide(beam.PTransform):  # type: ignore[misc]
@@ -36,7 +36,7 @@ class Decide(beam.PTransform):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         if not isinstance(decision, DecisionConfig):
-            decision = folder_and_settings(decision, None, None)[1].decision
+            decision = find_model(decision).decision
         self.settings = decision, outputs.parse(formats), table_rows
 
     def expand(self, scored: Any) -> Any:

@@ -51,7 +51,7 @@ class Work:
         unread_blocks: see ``Windowed``.
         prepare_s: seconds that making the windows took.
         device, precision: of the scorer.
-        reader_windows: windows that the reader of a cascade computed.
+        reader_windows: windows that the second model computed.
         rescored: whether the close decision of the example was computed again in float32.
         part: what the scorer did for all examples of a part; ``None`` for all but its first one.
     """

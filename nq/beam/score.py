@@ -20,12 +20,12 @@ from apache_beam.utils.windowed_value import WindowedValue
 from nq.beam.elements import Scored, Windowed, Work
 from nq.beam.staging import local_folder
 from nq.config import DecisionConfig, WindowConfig
+from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.inference.scorer import Counters, Part, Scorer, concatenate, split_examples
-from nq.inference.spec import ScorerSpec
-from nq.model.folder import folder_and_settings
 from nq.model.runtime import import_tensorflow
-from nq.records import READER_WINDOW, RESCORED, Columns
+from nq.model.spec import find_model
+from nq.records import RESCORED, SECOND_WINDOW, Columns
 
 NAMESPACE = "nq"
 DEFAULT_BATCH_SIZE = 16
@@ -59,9 +59,9 @@ class ScoreWindows(beam.PTransform):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         if not isinstance(model, ScorerSpec):
-            folder, own = folder_and_settings(model, windows, decision)
-            settings = own.windows, own.decision, batch_size, Profile.of(profile)
-            model = ScorerSpec(folder.absolute(), *settings)
+            found = find_model(model, windows, decision)
+            found = replace(found, folder=found.folder.absolute())
+            model = ScorerSpec(found, Profile.of(profile), batch_size)
         self.spec, self.staged = model, dict(staged or {})
 
     def expand(self, windows: Any) -> Any:
@@ -117,14 +117,9 @@ class _Handler(ModelHandler[Sequence[Windowed], Scored, _Loaded]):  # type: igno
 
     def load_model(self) -> _Loaded:
         import_tensorflow(self.spec.threads)
-        reader = self.spec.reader
-        if reader is not None:
-            reader = replace(reader, folder=self._folder(reader.folder))
-        folder = self._folder(self.spec.folder)
-        return _Loaded(replace(self.spec, folder=folder, reader=reader).scorer())
-
-    def _folder(self, folder: Path) -> Path:
-        return local_folder(self.staged.get(folder, str(folder)))
+        folders = [model.folder for model in self.spec.model.models]
+        copies = {one: local_folder(self.staged.get(one, str(one))) for one in folders}
+        return _Loaded(load_scorer(self.spec.in_folders(copies)))
 
     def run_inference(
         self, batch: Sequence[Windowed], model: _Loaded, inference_args: Any = None
@@ -171,9 +166,9 @@ def score_part(batch: Sequence[Windowed], scorer: Scorer) -> Iterator[Scored]:
 
 def _extras(table: Columns) -> dict[str, Any]:
     """Returns what a cascade and a rescoring did for one example."""
-    is_reader = table.get(READER_WINDOW)
+    second = table.get(SECOND_WINDOW)
     rescored = table.get(RESCORED)
     return {
-        "reader_windows": 0 if is_reader is None else int((is_reader >= 0).sum()),
+        "reader_windows": 0 if second is None else int((second >= 0).sum()),
         "rescored": rescored is not None and bool(rescored[0]),
     }

@@ -49,7 +49,7 @@ def parser() -> Parser:
         help="with --profile auto: try the profiles again, and keep no choice for later runs",
     )
     arguments.add_model(parser)
-    arguments.add_reader(parser)
+    arguments.add_second_model(parser)
     parser.add_argument(
         "--output",
         type=Path,
@@ -151,7 +151,7 @@ def answer(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from nq.commands.summary import parity_line, summary
-    from nq.model.cascade import mention_reader
+    from nq.model.spec import mention_decision
     from nq.report.skipped import dead_letter_lines
     from nq.runs.job import Job
     from nq.runs.result import DEAD_LETTERS
@@ -165,9 +165,11 @@ def answer(args: argparse.Namespace) -> int:
         )
     if args.strict_gate and args.max_loss is None:
         raise terminal.UsageError("--strict-gate needs --max-loss")
+    model = arguments.find_model(args)
+    decision = replace(model.decision, rule=args.decision or model.decision.rule)
     job = Job(
         files=args.data or [bundled_sample()],
-        model=args.model,
+        model=replace(model, decision=arguments.settings(decision, args)),
         profile=args.profile,
         batch_size=args.batch_size,
         output=args.output,
@@ -178,18 +180,10 @@ def answer(args: argparse.Namespace) -> int:
         formats=args.formats,
         against=args.against or (BASELINE if args.tolerance is not None else None),
         max_loss=args.max_loss,
-        reader=args.reader,
-        read_blocks=args.read_blocks,
         pages=arguments.pages(args),
         instances=args.instances,
         threads=args.threads,
         **runner,
-    )
-    decision = replace(job.decision, rule=args.decision or job.decision.rule)
-    job = replace(
-        job,
-        decision=arguments.settings(decision, args),
-        windows=arguments.window_settings(args, job.model),
     )
     labels = ("answer", "examples") if runner else ("predict", "windows")
     with terminal.progress_bar(*labels) as bar:
@@ -209,7 +203,7 @@ def answer(args: argparse.Namespace) -> int:
         terminal.print_json(result.to_dict() | sizes | compared | logged)
     else:
         print(summary(result, dead_letter_lines(result.folder / DEAD_LETTERS)))
-    mention_reader(job.model, job.reader_model)
+    mention_decision(job.model)
     if parity and args.tolerance is not None and not parity.within(args.tolerance):
         raise Error(f"beyond the tolerance of {args.tolerance}: {parity_line(parity)}")
     if parity and parity.gate:

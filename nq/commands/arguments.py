@@ -16,6 +16,7 @@ from nq.tracking import DEFAULT_EXPERIMENT
 
 if TYPE_CHECKING:
     from nq.formats.questions import PageFolder
+    from nq.model.spec import ModelSpec
 
 PROFILES_HELP = f"profiles, joined by '+' in any order:\n{describe()}"
 _METAVARS = {int: "N", float: "X", str: "TEXT"}
@@ -86,6 +87,19 @@ def window_settings(args: argparse.Namespace, folder: Path | None) -> WindowConf
     if folder is None or not (folder / SETTINGS).is_file():
         return settings(WindowConfig, args)
     return settings(load_settings(folder).windows, args)
+
+
+def find_model(args: argparse.Namespace) -> ModelSpec:
+    """Returns the models that ``args`` name, with the windows that ``args`` give the first one.
+
+    Raises:
+        UsageError: the settings refuse a value.
+        FileNotFoundError, ValueError, Error: as ``nq.model.spec.find_model``.
+    """
+    from nq.model import spec
+
+    model = spec.find_model(args.model, None, None, args.second_model, args.read_blocks)
+    return replace(model, windows=window_settings(args, model.folder))
 
 
 def positive(text: str) -> int:
@@ -237,19 +251,18 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_reader(parser: argparse.ArgumentParser) -> None:
-    """Adds ``--reader`` and ``--read-blocks``."""
+def add_second_model(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--second-model`` and ``--read-blocks``."""
     parser.add_argument(
-        "--reader",
+        "--second-model",
         metavar="MODEL",
-        help="folder or name of a second, better model, which reads the blocks that --model ranks "
-        "best",
+        help="folder or name of a better model, which reads the blocks that --model ranks best",
     )
     parser.add_argument(
         "--read-blocks",
         type=positive,
         metavar="K",
-        help="blocks of a page that the reader reads; default: as its decision was tuned, else "
+        help="blocks of a page that the second model reads; default: as tuned, else "
         f"{CascadeDecision.read_blocks}",
     )
 

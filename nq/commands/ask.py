@@ -64,7 +64,7 @@ def parser() -> IntermixedParser:
     )
     arguments.add_profile(parser)
     arguments.add_model(parser)
-    arguments.add_reader(parser)
+    arguments.add_second_model(parser)
     windows = parser.add_argument_group("windows; default: the settings of the model folder")
     arguments.add_settings(windows, WindowConfig, show_default=False)
     arguments.add_common(parser)
@@ -79,22 +79,20 @@ def ask(args: argparse.Namespace) -> int:
     if sys.stdin is None and (question is None or path == STDIN):
         raise terminal.UsageError("standard input is closed; give a question and a file")
     page = _read_page(path, args.record)
-    from nq.model.cascade import both_models
-    from nq.model.registry import model_folder
-    from nq.reader import load
+    from nq.model.spec import mention_decision
+    from nq.reader import BATCH_SIZE, Reader, checked_scorer
 
-    first, other = both_models(args.model, args.reader)
-    model = model_folder(first)
-    windows = arguments.window_settings(args, model)
-    second = {"reader": other, "read_blocks": args.read_blocks}
-    with load(model, profile=args.profile, windows=windows, **second) as reader:
+    model = arguments.find_model(args)
+    spec = checked_scorer(model, args.profile, BATCH_SIZE)
+    with Reader(spec) as reader:
+        mention_decision(model)
         unread = reader.unread_blocks(page)
         if unread:
             log.warning(
                 "the last %d blocks of the page are not read; a higher --max-contexts than %d "
                 "reads more",
                 unread,
-                windows.max_contexts,
+                model.windows.max_contexts,
             )
         for text in _questions() if question is None else [question]:
             _answer(reader, page, text, args)

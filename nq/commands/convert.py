@@ -55,7 +55,7 @@ def parser() -> Parser:
         "--dual-encoder",
         action="store_true",
         help="turn a sentence encoder, whose outputs are averaged, into a model that ranks blocks: "
-        "nq answer --model DST --reader MODEL",
+        "nq answer --model DST --second-model MODEL",
     )
     arguments.add_data(parser, required=False, note=", annotated, for --prune")
     arguments.add_common(parser)

@@ -39,7 +39,7 @@ def parser() -> Parser:
         notes=f"{NOTES}\n\n{arguments.PROFILES_HELP}",
     )
     arguments.add_model(parser)
-    arguments.add_reader(parser)
+    arguments.add_second_model(parser)
     arguments.add_profile(parser)
     arguments.add_settings(parser, ServeConfig)
     windows = parser.add_argument_group("windows; default: the settings of the model folder")
@@ -53,25 +53,16 @@ def serve(args: argparse.Namespace) -> int:
     config = arguments.settings(ServeConfig, args)
     token = _token(config)
     extras.require("serve")
-    from nq.model.cascade import both_models, mention_reader
-    from nq.model.registry import BUNDLED, model_folder
-    from nq.model_setup import find_model
+    from nq.model.registry import BUNDLED
+    from nq.model.spec import mention_decision
+    from nq.reader import checked_scorer
     from nq.serving.server import serve as serve_model
 
-    first, reader = both_models(args.model, args.reader)
-    model = model_folder(first)
-    spec = find_model(
-        model,
-        args.profile,
-        arguments.window_settings(args, model),
-        None,
-        config.batch_size,
-        reader,
-        args.read_blocks,
-    )
+    model = arguments.find_model(args)
+    spec = checked_scorer(model, args.profile, config.batch_size)
 
     def on_ready(url: str) -> None:
-        mention_reader(spec.folder, spec.reader)
+        mention_decision(model)
         name = args.model or BUNDLED
         log.info("%s under %s answers at %s; Ctrl-C ends it", name, args.profile, url)
         if args.json:

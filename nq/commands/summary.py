@@ -69,7 +69,7 @@ def _notes(result: Result) -> list[str]:
     if "prune" in result.profile.split("+"):  # windows of repeated records are not computed either
         lines.append(f"{result.read_windows} of the windows were computed, the others pruned")
     if result.reader_windows:
-        lines.append(f"computed by the reader: {counted(result.reader_windows, 'window')}")
+        lines.append(f"computed by the second model: {counted(result.reader_windows, 'window')}")
     if result.float32_windows:
         lines.append(f"computed again in float32: {counted(result.float32_windows, 'window')}")
     if result.rescored:

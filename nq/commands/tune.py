@@ -9,7 +9,6 @@ from pathlib import Path
 from nq.commands import arguments, terminal
 from nq.commands.parser import Parser
 from nq.errors import Error
-from nq.model.registry import model_folder
 
 
 def parser() -> Parser:
@@ -18,16 +17,16 @@ def parser() -> Parser:
         prog="nq tune",
         description="Fits the default decision (weights, calibration, thresholds) to the examples "
         "with even ids, writes it into the model folder, and measures it on those with odd ids. "
-        "With --reader it is the decision of both models, in the reader's folder.",
+        "With --second-model it is the decision of both models, in the folder of the second.",
         examples=(
             "nq tune --data dev.jsonl.gz --model my_model",
-            "nq tune --data dev.jsonl.gz --model small --reader my_model",
+            "nq tune --data dev.jsonl.gz --model small --second-model my_model",
         ),
         notes=arguments.PROFILES_HELP,
     )
     arguments.add_data(parser, note=" of annotated data")
     parser.add_argument("--model", required=True, metavar="DIR", help="model folder")
-    arguments.add_reader(parser)
+    arguments.add_second_model(parser)
     arguments.add_profile(parser)
     arguments.add_batch_size(parser)
     arguments.add_instances(parser)
@@ -42,14 +41,14 @@ def parser() -> Parser:
 
 def tune(args: argparse.Namespace) -> int:
     """Runs the command."""
-    from nq.model.cascade import both_models
+    from nq.model.registry import model_folder
+    from nq.model.spec import find_model
     from nq.runs import tuning
 
-    first, second = both_models(args.model, args.reader)
-    model, reader = model_folder(first), None if second is None else model_folder(second)
-    tuned = reader or model
-    if tuned not in map(Path, (args.model, args.reader or args.model)):
-        option = "model" if tuned == model_folder(args.model) else "reader"
+    model = find_model(args.model, None, None, args.second_model, args.read_blocks)
+    tuned = model.models[-1].folder
+    if tuned not in map(Path, (args.model, args.second_model or args.model)):
+        option = "model" if tuned == model_folder(args.model) else "second-model"
         raise Error(
             f"nq tune writes into the folder of --{option}, and {tuned} is an installed model: "
             f"copy it (cp -r {tuned} my_model) and tune the copy (--{option} my_model)"
@@ -62,8 +61,6 @@ def tune(args: argparse.Namespace) -> int:
             args.batch_size,
             args.keep_scores,
             bar,
-            reader,
-            args.read_blocks,
             arguments.pages(args),
             args.instances,
             args.threads,

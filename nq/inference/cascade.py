@@ -1,8 +1,8 @@
-"""A cascade: a fast model scores all windows of a page, a better one, the reader, a few of its own.
+"""A cascade: a fast model scores all windows of a page, a better one a few of its own.
 
-The reader may have another vocabulary and other window settings. Its windows are those that it has
-alone, cut from the whole page, so that their scores are those that it gives alone. It computes the
-windows of the blocks that rank best (``CascadeDecision.read_blocks``):
+The second model may have another vocabulary and other window settings. Its windows are cut from the
+whole page, as it has them alone, so that it gives them the scores that it gives alone. It computes
+the windows of the blocks that rank best (``CascadeDecision.read_blocks``):
 
 - A word is read in the window in which it has the most context on both sides, as in Google's BERT
   for SQuAD ("max context"), and not in all windows that contain it.
@@ -41,8 +41,8 @@ from nq.postprocess.cascade import RankedBlock, rank_blocks
 from nq.records import (
     READ,
     READ_BLOCKS,
-    READER_WINDOW,
     SCORE_COLUMNS,
+    SECOND_WINDOW,
     Columns,
     Example,
     Features,
@@ -54,12 +54,12 @@ log = logging.getLogger(__name__)
 
 WINDOWS_PER_BLOCK = 2
 PART_FACTOR = 4
-"""Parts with so many times more windows: of each page only some fill the reader's batches."""
+"""Parts with so many times more windows: of each page only some fill the second model's batches."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """What the reader computes of one page.
+    """What the second model computes of one page.
 
     Args:
         windows: ``[R]`` ascending numbers of its windows.
@@ -71,42 +71,42 @@ class Selection:
 
 
 class CascadeScorer(ScorerWrapper):
-    """Scores all windows of examples by one scorer, and windows of a reader by another.
+    """Scores all windows of examples by one scorer, and windows of a second model by another.
 
     Args:
         inner: scores all windows; its ranking of the blocks decides what is read.
-        reader: scores windows of the reader, each on its own.
-        reader_features: returns all windows of an example as the reader has them.
+        second: scores windows of the second model, each on its own.
+        second_features: returns all windows of an example as the second model has them.
         decision: of both models.
     """
 
     def __init__(
         self,
         inner: Scorer,
-        reader: Scorer,
-        reader_features: Callable[[Example], Features],
+        second: Scorer,
+        second_features: Callable[[Example], Features],
         decision: CascadeDecision,
     ) -> None:
         super().__init__(inner)
-        self.reader, self.reader_features, self.decision = reader, reader_features, decision
-        self.part_batches = max(inner.part_batches, PART_FACTOR * reader.part_batches)
+        self.second, self.second_features, self.decision = second, second_features, decision
+        self.part_batches = max(inner.part_batches, PART_FACTOR * second.part_batches)
         self._has_logged = False
 
     def scores(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Columns:
-        """See ``Scorer.scores``; behind the windows of each example come those of the reader.
+        """See ``Scorer.scores``; behind the windows of each example come those of the second model.
 
-        The columns ``READER_WINDOW`` and ``READ_BLOCKS`` tell which are the reader's. The columns
+        The columns ``SECOND_WINDOW`` and ``READ_BLOCKS`` tell which these are. The columns
         of ``rows`` that identify windows and examples are there for all windows.
         """
         columns = self.inner.scores(rows, examples, progress)
-        started, before = time.perf_counter(), replace(self.reader.counters)
+        started, before = time.perf_counter(), replace(self.second.counters)
         keys = {name: column for name, column in rows.items() if name not in COLUMNS}
         pages = split_examples(rows, {**keys, **columns})
         selected = [self._select(*page) for page in zip(examples, pages, strict=True)]
-        parts = [reader_rows for _, reader_rows in selected if reader_rows]
-        read = self.reader.scores(concatenate(parts), ()) if parts else columns
+        parts = [second_rows for _, second_rows in selected if second_rows]
+        read = self.second.scores(concatenate(parts), ()) if parts else columns
         tables, end = list[Columns](), 0
         for page, (selection, _) in zip(pages, selected, strict=True):
             start, end = end, end + len(selection.windows)
@@ -115,17 +115,17 @@ class CascadeScorer(ScorerWrapper):
         return concatenate(tables)
 
     def _select(self, example: Example, page: Columns) -> tuple[Selection, Columns]:
-        """Returns what the reader computes of a page, and the rows of those windows."""
+        """Returns what the second model computes of a page, and the rows of those windows."""
         try:
-            rows = feature_rows(self.reader_features(example))
+            rows = feature_rows(self.second_features(example))
         except ValueError as error:
-            log.warning("the reader cannot read example %s: %s", example.example_id, error)
+            log.warning("the second model cannot read example %s: %s", example.example_id, error)
             return Selection(np.empty(0, np.int64), np.empty((0, 2), np.int64)), {}
         blocks = blocks_in_windows(example, rows["token_map"])
         if len(blocks.candidates) < self.decision.read_blocks and not self._has_logged:
             self._has_logged = True
             log.info(
-                "a page has fewer blocks (%d) than --read-blocks (%d): the reader reads all "
+                "a page has fewer blocks (%d) than --read-blocks (%d): the second model reads all "
                 "windows of such pages",
                 len(blocks.candidates),
                 self.decision.read_blocks,
@@ -134,13 +134,13 @@ class CascadeScorer(ScorerWrapper):
         return selection, {name: column[selection.windows] for name, column in rows.items()}
 
     def _count(self, seconds: float, before: Counters) -> None:
-        """Adds what the reader has done to the counters.
+        """Adds what the second model has done to the counters.
 
         Args:
             seconds: of the call, the choice of the windows included.
-            before: the reader's counters when it began.
+            before: its counters when it began.
         """
-        after, total = self.reader.counters, self.counters
+        after, total = self.second.counters, self.counters
         compile_s = after.compile_s - before.compile_s
         warmup_s = after.warmup_s - before.warmup_s
         total.compile_s += compile_s
@@ -156,12 +156,12 @@ def select(
     decision: CascadeDecision,
     blocks: Blocks,
 ) -> Selection:
-    """Returns what the reader computes of one page.
+    """Returns what the second model computes of one page.
 
     Args:
         example: question and page.
         scores: of all windows of the first model.
-        token_map: ``[W, L]`` of all windows of the reader.
+        token_map: ``[W, L]`` of all windows of the second model.
         decision: of both models.
         blocks: those in the windows.
     """
@@ -227,11 +227,11 @@ def _range(blocks: IntArray) -> tuple[int, int]:
 
 
 def _joined(page: Columns, read: Columns, selection: Selection) -> Columns:
-    """Returns the windows of one example, the reader's behind the first model's.
+    """Returns the windows of one example, those of the second model behind.
 
     Args:
         page: keys and scores of the first model's windows.
-        read: scores of the reader's windows.
+        read: scores of the second model's windows.
         selection: which those are.
     """
     n, n_read = len(page["window_ids"]), len(selection.windows)
@@ -245,7 +245,7 @@ def _joined(page: Columns, read: Columns, selection: Selection) -> Columns:
     total = n + n_read
     ids = np.column_stack([np.arange(total), np.full(total, total)])
     table["window_ids"] = ids.astype(page["window_ids"].dtype)
-    table[READER_WINDOW] = np.concatenate([np.full(n, -1), selection.windows])
+    table[SECOND_WINDOW] = np.concatenate([np.full(n, -1), selection.windows])
     table[READ_BLOCKS] = np.concatenate([np.full((n, 2), -1), selection.read_blocks])
     return table
 

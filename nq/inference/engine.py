@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nq.inference.batches import Shape
@@ -25,14 +25,14 @@ class Computation:
         network: the model, under the dtype policy of the profile.
         profile: the optimizations.
         reduction: reduces the logits.
-        calibration: returns windows of real data, for an engine that is calibrated.
+        calibration: windows of real data, for an engine that is calibrated.
         threads: that compute one operation; by default as many as the engine chooses.
     """
 
     network: Network
     profile: Profile
     reduction: Reduction
-    calibration: Callable[[], Rows] = dict
+    calibration: Rows = field(default_factory=dict)
     threads: int | None = None
 
 

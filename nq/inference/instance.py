@@ -102,10 +102,11 @@ class _Handler(logging.Handler):
 
 
 def _load(start: Start) -> Scorer:
+    from nq.inference.load import load_scorer
     from nq.model.runtime import import_tensorflow
 
     import_tensorflow(start.spec.threads)
-    return start.spec.scorer()
+    return load_scorer(start.spec)
 
 
 def _answer(scorer: Scorer, part: Score, channel: _Channel, cores: tuple[int, ...]) -> Answer:

@@ -16,10 +16,10 @@ from typing import Self
 from nq.errors import Error
 from nq.inference import cores
 from nq.inference.instance_thread import Instance, InstanceDiedError
+from nq.inference.load import ScorerSpec
 from nq.inference.messages import Score
 from nq.inference.pool_state import CLOSED, PoolState, Task
 from nq.inference.scorer import Progress, Rows, no_progress
-from nq.inference.spec import ScorerSpec
 from nq.records import Columns, Example
 
 __all__ = ["InstanceDiedError", "InstancePool"]

@@ -2,157 +2,128 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nq.config import CascadeDecision, DecisionConfig, WindowConfig
-from nq.inference.batches import Shape
+from nq.inference import cascade, prune
 from nq.inference.cascade import CascadeScorer
-from nq.inference.engine import Computation
-from nq.inference.engines.tensorflow import device
-from nq.inference.network import Network
-from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile
 from nq.inference.prune import PruningScorer
-from nq.inference.reduction import Reduction
 from nq.inference.rescore import RescoringScorer, exact_profile
-from nq.inference.scorer import Rows, Scorer
-from nq.inference.top_k import TopK
-from nq.model import checkpoint, joint
-from nq.model.cascade import ReaderModel
+from nq.inference.scorer import PART_BATCHES, Rows, Scorer
+from nq.model.runtime import import_tensorflow
+from nq.model.spec import ModelSpec
 from nq.postprocess.decision import RULES, check_rule
 from nq.preprocess.features import features
-from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Example, Features
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from nq.inference.predictor import Predictor
+    from nq.inference.reduction import Reduction
 
 
-@dataclass(frozen=True)
-class ReaderLoader:
-    """The reader of a cascade.
-
-    Args:
-        model: makes its predictors.
-        features: returns all windows of an example as the reader has them.
-        decision: of both models.
-    """
-
-    model: ModelLoader
-    features: Callable[[Example], Features]
-    decision: CascadeDecision
-
-
-@dataclass(frozen=True)
-class ModelLoader:
-    """Makes scorers of one model folder, each under a profile.
+@dataclass(frozen=True, eq=False)
+class ScorerSpec:
+    """Everything that a process needs to make a scorer; it can be sent to another process.
 
     Args:
-        folder: a model folder of any kind.
-        tokenizer: the word embeddings must have a row for each of its ids.
-        windows: their length.
-        decision: the decision that the scores of this model are for.
+        model: the model; its second model has the same profile.
+        profile: optimizations.
         batch_size: windows in a batch.
-        calibration: returns windows of real data, on which an 8-bit engine is calibrated.
-        reader: reads the blocks that this model ranks best, under the same profile.
-        reduction: what leaves the device; by default what the decision needs.
         threads: that compute one operation; by default as many as the engine chooses.
+        calibration: windows of real data for each model folder, where the profile has ``int8``.
     """
 
-    folder: Path
-    tokenizer: Tokenizer
-    windows: WindowConfig
-    decision: DecisionConfig
+    model: ModelSpec
+    profile: Profile
     batch_size: int
-    calibration: Callable[[], Rows]
-    reader: ReaderLoader | None = None
-    reduction: Reduction | None = None
     threads: int | None = None
-
-    def scorer(self, profile: Profile) -> Scorer:
-        """Returns the model under a profile, wrapped for pruning and rescoring if it has them.
-
-        With a reader, pruning is for the first model alone, and rescoring for both.
-
-        Raises:
-            FileNotFoundError: the folder has no model.
-            ValueError: the model is damaged, or too small for the windows.
-            Error: a package that the profile needs is not installed, or the decision rule has no
-                margin and the profile needs one.
-        """
-        decision = self.scorer_decision
-        check_rule(decision.rule, profile.needs_margin)
-        scorer = self._scorer(profile)
-        if profile.changes.rescore:
-            exact = exact_profile(profile)
-            scorer = RescoringScorer(scorer, lambda: self._scorer(exact), profile, decision)
-        return scorer
+    calibration: Mapping[Path, Rows] = field(default_factory=dict, repr=False)
 
     @property
-    def scorer_decision(self) -> DecisionConfig:
-        """The decision that the scores of ``scorer`` are for: with a reader that of both models."""
-        return self.decision if self.reader is None else self.reader.decision
+    def part_windows(self) -> int:
+        """Windows that a part for the scorer should have at least."""
+        factor = prune.PART_FACTOR if self.profile.changes.prune else 1
+        if self.model.second is not None:
+            factor = max(factor, cascade.PART_FACTOR)
+        return factor * PART_BATCHES * self.batch_size
 
-    def _scorer(self, profile: Profile) -> Scorer:
-        """Returns the model under a profile without rescoring."""
-        scorer: Scorer = self.predictor(profile)
-        if profile.changes.prune:
-            scorer = PruningScorer(scorer, self.decision)
-        if self.reader is not None:
-            reader = self.reader.model.predictor(profile)
-            scorer = CascadeScorer(scorer, reader, self.reader.features, self.reader.decision)
+    def in_folders(self, folders: Mapping[Path, Path]) -> ScorerSpec:
+        """Returns the same scorer of models that are in other folders."""
+        first, *others = (replace(one, folder=folders[one.folder]) for one in self.model.models)
+        second = others[0] if others else None
+        calibration = {folders[folder]: rows for folder, rows in self.calibration.items()}
+        return replace(self, model=replace(first, second=second), calibration=calibration)
+
+
+def load_scorer(spec: ScorerSpec) -> Scorer:
+    """Loads models as a scorer under their profile, wrapped for pruning and rescoring.
+
+    With a second model, pruning is for the first model alone, and rescoring for both.
+
+    Raises:
+        FileNotFoundError: a folder has no model.
+        ValueError: a model is damaged, or too small for the windows.
+        Error: a package that the profile needs is not installed, or the decision rule has no margin
+            and the profile needs one.
+    """
+    profile, decision = spec.profile, spec.model.decision
+    check_rule(decision.rule, profile.needs_margin)
+    if not profile.changes.rescore:
+        return _load_scorer(spec)
+    exact = replace(spec, profile=exact_profile(profile))
+    return RescoringScorer(_load_scorer(spec), lambda: _load_scorer(exact), profile, decision)
+
+
+def _load_scorer(spec: ScorerSpec) -> Scorer:
+    """Returns the scorer of a profile without rescoring."""
+    scorer: Scorer = load_predictor(spec)
+    if spec.profile.changes.prune:
+        scorer = PruningScorer(scorer, spec.model.own_decision)
+    second, decision = spec.model.second, spec.model.cascade
+    if second is None or decision is None:
         return scorer
+    tokenizer = load_tokenizer(second.folder, second.windows.compat)
 
-    def predictor(self, profile: Profile) -> Predictor:
-        """Returns the model under a profile, without pruning and rescoring."""
-        rule, plain = RULES[self.decision.rule], Profile()
-        computation = Computation(
-            self._network(profile.policy(device())),
-            profile,
-            self.reduction or TopK(rule.k, rule.text_only),
-            self.calibration,
-            self.threads,
-        )
-        shape = Shape(self.batch_size, self.windows.max_seq_length)
-        return Predictor(
-            computation, shape, None if profile == plain else lambda: self.predictor(plain)
-        )
+    def second_features(example: Example) -> Features:
+        return features(example, tokenizer, second.windows)
 
-    def _network(self, policy: str) -> Network:
-        own = checkpoint.load_config(self.folder)
-        checkpoint.read_tensors(self.folder).table(own)  # before anything of its size is built
-        config = checkpoint.with_room_for(own, self.tokenizer)
-        joint.check_length(config, self.windows.max_seq_length)
-        model = joint.build(config, dtype=policy, initialize=False)
-        report = checkpoint.load(self.folder, model, config)
-        if report.warning():
-            log.warning("%s", report.warning())
-        if report.unexpected:
-            log.info("tensors of the checkpoint without use: %s", ", ".join(report.unexpected))
-        return Network(config, model)
+    predictor = load_predictor(replace(spec, model=second))
+    return CascadeScorer(scorer, predictor, second_features, decision)
 
 
-def reader_loader(
-    reader: ReaderModel,
-    batch_size: int,
-    calibration: Callable[[], Rows],
-    threads: int | None = None,
-) -> ReaderLoader:
-    """Returns the loader of a cascade's reader.
+def load_predictor(spec: ScorerSpec, reduction: Reduction | None = None) -> Predictor:
+    """Loads the first model alone as a predictor, without pruning and rescoring.
 
     Args:
-        reader: its folder, its windows and the decision of both models.
-        batch_size: windows in a batch.
-        calibration, threads: see ``ModelLoader``.
+        spec: of the scorer.
+        reduction: what leaves the device; by default what the decision needs.
+
+    Raises:
+        FileNotFoundError, ValueError, Error: as ``load_scorer``.
     """
-    tokenizer = load_tokenizer(reader.folder, reader.windows.compat)
-    settings = reader.windows, reader.decision, batch_size, calibration
-    model = ModelLoader(reader.folder, tokenizer, *settings, threads=threads)
+    import_tensorflow()
+    from nq.inference.batches import Shape
+    from nq.inference.engine import Computation
+    from nq.inference.engines.tensorflow import device
+    from nq.inference.network import load_network
+    from nq.inference.predictor import Predictor
+    from nq.inference.top_k import TopK
 
-    def reader_features(example: Example) -> Features:
-        return features(example, tokenizer, reader.windows)
-
-    return ReaderLoader(model, reader_features, reader.decision)
+    model, profile = spec.model, spec.profile
+    rule, plain = RULES[model.own_decision.rule], replace(spec, profile=Profile())
+    computation = Computation(
+        load_network(model, profile.policy(device())),
+        profile,
+        reduction or TopK(rule.k, rule.text_only),
+        spec.calibration.get(model.folder, {}),
+        spec.threads,
+    )
+    return Predictor(
+        computation,
+        Shape(spec.batch_size, model.windows.max_seq_length),
+        None if profile == plain.profile else lambda: load_predictor(plain, reduction),
+    )

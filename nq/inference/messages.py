@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nq.inference.load import ScorerSpec
 from nq.inference.scorer import Counters, Rows
-from nq.inference.spec import ScorerSpec
 from nq.records import Columns, Example
 
 

@@ -10,9 +10,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from nq.errors import Error
+from nq.inference.load import ScorerSpec
 from nq.inference.messages import LogLine, Score
 from nq.inference.scorer import Counters, Progress
-from nq.inference.spec import ScorerSpec
 from nq.records import Columns
 
 CLOSED = "the pool of instances is closed"

@@ -16,8 +16,8 @@ import numpy as np
 
 from nq.records import (
     READ_BLOCKS,
-    READER_WINDOW,
     SCORE_COLUMNS,
+    SECOND_WINDOW,
     CascadeScores,
     Columns,
     Example,
@@ -56,7 +56,7 @@ class Counters:
         computed_windows: windows that the model computed; less than all with pruning.
         float32_windows: windows computed again in float32 because logits were not finite.
         rescore_s: computing close decisions again, with the loading of that model.
-        reader_s: choosing and computing the windows of a cascade's reader.
+        reader_s: choosing and computing the windows of the second model.
     """
 
     compile_s: float = 0.0
@@ -147,14 +147,14 @@ def window_scores(columns: Columns, rows: slice = slice(None)) -> WindowScores:
 
 def example_scores(columns: Columns, rows: slice = slice(None)) -> Scores:
     """Returns the scores of the example in these rows of the columns."""
-    if READER_WINDOW not in columns:
+    if SECOND_WINDOW not in columns:
         return window_scores(columns, rows)
     page = {name: column[rows] for name, column in columns.items()}
-    is_reader = page[READER_WINDOW] >= 0
-    ranker, reader = ({n: x[one] for n, x in page.items()} for one in (~is_reader, is_reader))
-    ranges = [np.arange(first, end) for first, end in reader[READ_BLOCKS].tolist()]
+    is_second = page[SECOND_WINDOW] >= 0
+    ranker, second = ({n: x[one] for n, x in page.items()} for one in (~is_second, is_second))
+    ranges = [np.arange(first, end) for first, end in second[READ_BLOCKS].tolist()]
     read = np.unique(np.concatenate([np.empty(0, np.int64), *ranges]))
-    return CascadeScores(window_scores(ranker), window_scores(reader), read)
+    return CascadeScores(window_scores(ranker), window_scores(second), read)
 
 
 def feature_rows(features: Features) -> Columns:

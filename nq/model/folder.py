@@ -31,7 +31,7 @@ WEIGHTS, INDEX = safetensors_file.WEIGHTS, safetensors_file.INDEX
 CARD = "README.md"
 OTHERS = (CONFIG, TF_CONFIG, SETTINGS, CARD, *TOKENIZERS, "merges.txt", "tokenizer_config.json")
 """Files that a model folder may have besides its weights."""
-OTHER_MODELS = ("first_model", "reader")
+OTHER_MODELS = ("first_model", "second_model")
 """Settings that name another model, with which a model answers."""
 SHARD = re.compile(r"[^/\\\x00-\x1f]{1,200}\.safetensors")
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -49,11 +49,11 @@ class ModelSettings:
     Args:
         windows: how pages become windows.
         decision: how scores become answers.
-        cascades: the same where this model is the reader of another one, by the digest of the
-            other model's weights.
+        cascades: the decisions of this model as the second one behind others, by the digest of
+            the first model's weights.
         first_model: the model that ranks the blocks for this one, where this one is given alone;
             text with a slash is a folder, other text a name.
-        reader: in the same way, the model that reads the blocks that this one ranks best.
+        second_model: in the same way, the model that reads the blocks that this one ranks best.
         pruning: what was removed from the model, one object for each time (``nq.model.pruning``).
     """
 
@@ -61,7 +61,7 @@ class ModelSettings:
     decision: DecisionConfig = field(default_factory=DecisionConfig)
     cascades: Mapping[str, CascadeDecision] = field(default_factory=dict)
     first_model: str | None = None
-    reader: str | None = None
+    second_model: str | None = None
     pruning: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -105,7 +105,7 @@ def load_joint_config(folder: str | Path) -> ModelConfig:
     if config.is_dual_encoder:
         raise ValueError(
             f"{folder} is a dual encoder, which ranks blocks and has no heads for answers: nq "
-            "answer takes it as --model or --reader, with another model"
+            "answer takes it as --model or --second-model, with another model"
         )
     return config
 

@@ -1,18 +1,18 @@
-"""A cascade: one model ranks the blocks of a page, another one, the reader, reads the best.
+"""A cascade: one model ranks the blocks of a page, another one reads the best.
 
-The ranker has scored all windows, and its decision orders the blocks. The evidence of the decision
-is then that of the reader, for the blocks that it read; the others are no answers. The ranker's
-block score is one more feature of a block,
+The ranker has scored all windows, and its decision orders the blocks. The evidence is then that of
+the second model, for the blocks that it read; the others are no answers. The ranker's block score
+is one more feature of a block,
 
-    log P(block) = evidence of the reader + ranker * block score + prior features + constant,
+    log P(block) = evidence of the second model + ranker * block score + prior features + constant,
 
 a weighted sum of the log odds of both models, as scores of retrievers and readers are interpolated
-in BERTserini (Yang et al. 2019). The short answers within a block are the reader's alone.
+in BERTserini (Yang et al. 2019). The short answers within a block are the second model's alone.
 
-A reader that is a dual encoder has no short answers: it ranks the best blocks again, as the second
-stage of Nogueira and Cho (2019, https://arxiv.org/abs/1901.04085) does. Both models then change
+A second model that is a dual encoder has no short answers: it ranks the best blocks again, as the
+second stage of Nogueira and Cho (2019, https://arxiv.org/abs/1901.04085). Both models then change
 places in the sum: the evidence and the short answers are those of the first model, and the block
-score is the reader's.
+score is the second one's.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def cascade_evidence(
 ) -> Evidence:
     """Returns the evidence of one model for the blocks read, with the block scores of the other.
 
-    The evidence is the reader's, or the ranker's if the reader only ranks.
+    The evidence is the second model's, or the ranker's if the second one only ranks.
 
     Args:
         example: question and page.
@@ -82,9 +82,9 @@ def cascade_evidence(
         Error: the decision is that of a single model.
     """
     if not isinstance(config, CascadeDecision):
-        raise Error("these are the scores of a model and its reader: give the decision of both")
-    answering, ranking = scores.reader, scores.ranker
-    if only_ranks(scores.reader):
+        raise Error("these are the scores of two models: give the decision of both")
+    answering, ranking = scores.second, scores.ranker
+    if only_ranks(scores.second):
         answering, ranking = ranking, answering
     read = blocks.only(scores.read)
     evidence = gather_evidence(example, answering, config.max_answer_length, read)

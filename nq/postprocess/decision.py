@@ -162,16 +162,16 @@ def check_rule(rule: str, needs_margin: Sequence[str]) -> None:
         )
 
 
-def check_reader_rule(rule: str) -> None:
-    """Checks that a rule ranks blocks, of which a reader reads the best.
+def check_cascade_rule(rule: str) -> None:
+    """Checks that a rule ranks blocks, of which a second model reads the best.
 
     Raises:
         Error: it does not.
     """
     if not RULES[rule].ranks:
         raise Error(
-            f"decision {rule} ranks no blocks for a reader to read: remove the reader, or take "
-            "--decision default"
+            f"decision {rule} ranks no blocks for a second model: leave it out, or take --decision "
+            "default"
         )
 
 
@@ -183,5 +183,5 @@ def decide(example: Example, scores: Scores, config: DecisionConfig) -> RankedPr
     """
     if isinstance(scores, WindowScores):
         return RULES[config.rule].decide(example, scores, config)
-    check_reader_rule(config.rule)
+    check_cascade_rule(config.rule)
     return default(example, scores, config)

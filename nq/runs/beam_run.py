@@ -23,8 +23,8 @@ from nq.evaluation.nq_eval import Gold
 from nq.files import atomic_write
 from nq.formats import inputs
 from nq.formats.input_files import is_uri
+from nq.inference.load import ScorerSpec
 from nq.inference.scorer import PART_BATCHES, concatenate, feature_rows
-from nq.inference.spec import ScorerSpec
 from nq.preprocess.features import features
 from nq.preprocess.store import UNFINISHED
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -32,7 +32,6 @@ from nq.records import Columns, Example
 from nq.runs import record
 from nq.runs.against import check_other
 from nq.runs.beam_result import Merge, Outcome
-from nq.runs.cascade import reader_calibration
 from nq.runs.clock import Clock
 from nq.runs.job import Job
 from nq.runs.phases import MERGE, PIPELINE, SCORE, SUBMIT
@@ -50,6 +49,7 @@ from nq.runs.scoring import (
     RunProgress,
     check_model_folders,
     check_rules,
+    second_calibration,
 )
 
 if TYPE_CHECKING:
@@ -172,43 +172,33 @@ class BeamRun:
 
         job = self.job
         spec = self._spec()
-        models = {spec.folder, *([spec.reader.folder] if spec.reader else [])}
+        models = [model.folder for model in spec.model.models]
         staged = {} if job.temp is None else {one: stage_model(one, shared) for one in models}
         readers = job.workers or requested_workers(self.options) or 1
-        settings = job.decision, job.limit, job.pages, job.formats, table_rows, staged, readers
+        settings = job.limit, job.pages, job.formats, table_rows, staged, readers
         return AnswerJob(job.files, spec, *settings)
 
     def _spec(self) -> ScorerSpec:
         """Returns the description of the scorer, with windows on which it is calibrated."""
-        job, calibrated = self.job, self.job.optimizations.changes.int8
-        reader = job.reader_model
-        if reader is not None:
-            reader = replace(reader, folder=reader.folder.absolute())
-        return ScorerSpec(
-            job.model.absolute(),
-            job.windows,
-            job.first_decision,
-            job.batch_size,
-            job.optimizations,
-            reader,
-            calibration=_calibration(job) if calibrated else {},
-            reader_calibration=reader_calibration(job, reader) if calibrated and reader else {},
-            threads=job.threads,
-        )
+        job, calibration = self.job, dict[Path, Columns]()
+        if job.optimizations.changes.int8:
+            calibration = {job.model.folder: _calibration(job), **second_calibration(job)}
+        spec = ScorerSpec(job.model, job.optimizations, job.batch_size, job.threads, calibration)
+        return spec.in_folders({one.folder: one.folder.absolute() for one in job.model.models})
 
 
 def _calibration(job: Job) -> Columns:
     """Returns windows of the first examples; those on which a run without Beam is calibrated."""
     from nq.beam.files import read_records
 
-    tokenizer, windows = load_tokenizer(job.model, job.windows.compat), list[Columns]()
+    tokenizer, windows = load_tokenizer(job.model.folder, job.model.windows.compat), list[Columns]()
     enough, count = PART_BATCHES * job.batch_size, 0
     for path in job.files:
         for _, item in read_records(path, pages=job.pages):
             if count >= enough:
                 break
             if isinstance(item, Example):
-                windows.append(feature_rows(features(item, tokenizer, job.windows)))
+                windows.append(feature_rows(features(item, tokenizer, job.model.windows)))
                 count += len(windows[-1]["window_ids"])
     step = -(-count // CALIBRATION_WINDOWS)
     return {name: column[::step] for name, column in concatenate(windows).items()}

@@ -69,15 +69,14 @@ def key(job: Job, device: str) -> str:
         job: with its model.
         device: ``CPU`` or ``GPU``.
     """
-    reader = None if job.reader_model is None else weights_digest(job.reader_model.folder)
     depends = [
         __version__,
         _versions(),
         [platform.node(), machine(), device],
-        [weights_digest(job.model), reader],
-        job.windows.max_seq_length,
+        [weights_digest(model.folder) for model in job.model.models],
+        job.model.windows.max_seq_length,
         job.batch_size,
-        job.decision.rule,
+        job.model.decision.rule,
         [job.instances, job.threads],
     ]
     return hashlib.sha256(orjson.dumps(depends, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

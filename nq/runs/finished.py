@@ -75,10 +75,10 @@ class FinishedRun:
         Raises:
             Error: the model is gone, or has another tokenizer.
         """
-        model = self.job.model
+        model = self.job.model.folder
         if not model.is_dir():
             raise Error(f"{model} does not exist: give the new folder of the model with --model")
-        tokenizer = load_tokenizer(model, self.job.windows.compat)
+        tokenizer = load_tokenizer(model, self.job.model.windows.compat)
         if tokenizer_digest(tokenizer) != self.tokenizer_sha256:
             raise Error(
                 f"the tokenizer in {model} is not the one of the run: give the run's model with "
@@ -187,7 +187,7 @@ class FinishedRun:
         """
         if self.scores is None:
             return None
-        decision = decide(example, self.scores.scores(key), self.job.decision)
+        decision = decide(example, self.scores.scores(key), self.job.model.decision)
         alternatives = decision.alternatives(nbest.ALTERNATIVES)
         return dict(orjson.loads(nbest.encode(example, decision.prediction, alternatives)))
 
@@ -227,7 +227,8 @@ def read_folder(
         raise Error(
             f"{folder / JOB} is of another version of nq ({error}): answer the questions again"
         ) from error
-    job = replace(job, files=tuple(files or job.files), model=model or job.model)
+    found = replace(job.model, folder=model or job.model.folder)
+    job = replace(job, files=tuple(files or job.files), model=found)
     if not (folder / PREDICTIONS).is_file():
         raise Error(f"{folder} has no {PREDICTIONS}: answer the questions again")
     _check_files(folder, description.get("files"))
@@ -283,7 +284,7 @@ def case(
         tokenizer: of the run; ``None`` leaves out the losses at windows.
         source: the field ``source`` of its record; it counts only if it is a text.
     """
-    config, label = run.job.windows, run.predictions[example.example_id]
+    config, label = run.job.model.windows, run.predictions[example.example_id]
     all_contexts = contexts(example, replace(config, max_contexts=UNLIMITED))
     read = all_contexts[: config.max_contexts]
     gold = gold_labels(example)

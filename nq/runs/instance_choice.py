@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from nq.errors import Error
 from nq.inference import cores
 from nq.inference.instances import InstancePool
+from nq.inference.load import ScorerSpec
 from nq.inference.scorer import Rows, Scorer
-from nq.inference.spec import ScorerSpec
 from nq.runs.machine import available_memory_bytes, tree_memory_bytes
 from nq.text import format_bytes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,8 +15,7 @@ from nq.formats.questions import PageFolder, list_pages
 from nq.formats.streams import shown
 from nq.inference import cores
 from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile, parse_against
-from nq.model.cascade import ReaderModel, both_models, reader_model
-from nq.model.folder import folder_and_settings
+from nq.model.spec import ModelSpec, find_model
 from nq.preprocess.request import CHUNK_BYTES, Request, chunks
 
 
@@ -30,7 +29,8 @@ class Job:
 
     Args:
         files: files, globs or folders of questions, in order; ``-`` is standard input.
-        model: model folder, or name of a model; by default the bundled model, ``small``.
+        model: model folder, or name of a model; by default the bundled model, ``small``. Or a model
+            that is found already (``nq.model.spec.find_model``), which is ``Job.model``.
         profile: optimizations, as text or ``Profile``; ``"auto"`` lets the run choose.
         windows: how pages become windows; by default the settings of the model folder.
         decision: how scores become answers; by default the settings of the model folder.
@@ -47,11 +47,9 @@ class Job:
         max_loss: the share of the other run's micro-F1 that the run may lose, from 0 on and below
             1; needs ``against``. ``Result.parity`` has the outcome.
         chunk_bytes: bytes of input files after which a chunk ends.
-        reader: folder or name of a second model, which reads the blocks that ``model`` ranks
-            best; the decision is then that of both.
-        read_blocks: blocks of a page that the reader reads; by default those of the decision.
-        reader_windows: how pages become windows of the reader; by default the settings of its
-            folder.
+        second_model: folder or name of a model that reads the blocks that ``model`` ranks best; the
+            decision is then one of both.
+        read_blocks: blocks of a page that the second model reads; by default those of the decision.
         pages: the folder of the pages that questions name in their field ``page``.
         instances: processes that share the windows, each on cores of its own; ``"auto"`` for as
             many as there are cores for; ``None`` to compute in this process.
@@ -71,10 +69,8 @@ class Job:
     """
 
     files: tuple[str, ...]
-    model: Path
+    model: ModelSpec
     profile: Profile | str
-    windows: WindowConfig
-    decision: DecisionConfig
     batch_size: int
     output: Path | None
     root: Path
@@ -85,8 +81,6 @@ class Job:
     against: Profile | Path | None
     max_loss: float | None
     chunk_bytes: int
-    reader: Path | None
-    reader_windows: WindowConfig | None
     pages: PageFolder | None
     instances: int | None
     threads: int | None
@@ -97,7 +91,7 @@ class Job:
     def __init__(
         self,
         files: Iterable[str | Path],
-        model: str | Path | None = None,
+        model: str | Path | ModelSpec | None = None,
         profile: Profile | str = DEFAULT_PROFILE,
         windows: WindowConfig | None = None,
         decision: DecisionConfig | None = None,
@@ -111,9 +105,8 @@ class Job:
         against: Profile | str | Path | None = None,
         max_loss: float | None = None,
         chunk_bytes: int = CHUNK_BYTES,
-        reader: str | Path | None = None,
+        second_model: str | Path | None = None,
         read_blocks: int | None = None,
-        reader_windows: WindowConfig | None = None,
         pages: PageFolder | str | Path | None = None,
         instances: int | str | None = None,
         threads: int | None = None,
@@ -121,10 +114,11 @@ class Job:
         beam_options: Iterable[str] = (),
         temp: str | Path | None = None,
     ) -> None:
-        model, reader = both_models(model, reader)
-        own_decision = decision if reader is None else None
-        folder, settings = folder_and_settings(model, windows, own_decision)
-        second = reader_model(folder, settings, reader, reader_windows, decision, read_blocks)
+        if isinstance(model, ModelSpec):
+            windows, decision = windows or model.windows, decision or model.decision
+            model = replace(model, windows=windows, decision=decision)
+        else:
+            model = find_model(model, windows, decision, second_model, read_blocks)
         for name, path in (("output", output or ""), ("root", root)):
             check_argument(isinstance(path, str | Path), name, path, "the path of a folder")
         for name, number in (
@@ -150,10 +144,8 @@ class Job:
         instances, threads = cores.resolved(instances, threads)
         values: dict[str, Any] = {
             "files": input_files.path_list("files", files),
-            "model": folder,
+            "model": model,
             "profile": profile if profile == AUTO else Profile.of(profile),
-            "windows": settings.windows,
-            "decision": second.decision if second else settings.decision,
             "batch_size": batch_size,
             "output": None if output is None else Path(output),
             "root": Path(root),
@@ -164,8 +156,6 @@ class Job:
             "against": other,
             "max_loss": max_loss,
             "chunk_bytes": chunk_bytes,
-            "reader": second and second.folder,
-            "reader_windows": second and second.windows,
             "pages": inputs.page_folder(pages),
             "instances": instances,
             "threads": threads,
@@ -190,22 +180,8 @@ class Job:
     @property
     def sources(self) -> tuple[str | Path, ...]:
         """The files and folders that the run reads."""
-        reader = [] if self.reader is None else [self.reader]
-        return (*self.files, *(self.pages.files if self.pages else ()), self.model, *reader)
-
-    @property
-    def reader_model(self) -> ReaderModel | None:
-        """The reader with its windows and the decision of both models."""
-        reader, windows, decision = self.reader, self.reader_windows, self.decision
-        if reader is None or windows is None or not isinstance(decision, CascadeDecision):
-            return None
-        return ReaderModel(reader, windows, decision)
-
-    @property
-    def first_decision(self) -> DecisionConfig:
-        """The decision that the scores of the model are for; with a reader, that which ranks."""
-        reader = self.reader_model
-        return self.decision if reader is None else reader.decision.ranker
+        pages = self.pages.files if self.pages else ()
+        return (*self.files, *pages, *(model.folder for model in self.model.models))
 
     def check_output(self) -> None:
         """Checks that the run may write where it is told to; reads no file and changes nothing.
@@ -226,8 +202,8 @@ class Job:
         Args:
             file_sha256: the SHA-256 of each file, where it is known.
         """
-        model, pages = str(self.model), self.pages
-        settings = self.windows, self.limit
+        model, pages = str(self.model.folder), self.pages
+        settings = self.model.windows, self.limit
         return Request(self.files, model, *settings, pages=pages, file_sha256=file_sha256 or {})
 
     def requests(self) -> tuple[Request, ...]:
@@ -236,23 +212,23 @@ class Job:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what the predictions depend on, as JSON values with absolute paths."""
-        reader: dict[str, Any] = {}
-        if self.reader is not None and self.reader_windows is not None:
-            folder, windows = str(self.reader.absolute()), self.reader_windows.to_dict()
-            reader = {"reader": folder, "reader_windows": windows}
+        second: dict[str, Any] = {}
+        if self.model.second is not None:
+            second["second_model"] = str(self.model.second.folder.absolute())
+            second["second_windows"] = self.model.second.windows.to_dict()
         pages: dict[str, Any] = {}
         if self.pages is not None:
             pages["pages"] = shown(str(Path(self.pages.folder).absolute()))
             pages["page_column"] = self.pages.column
         return {
             "files": [shown(_absolute(path)) for path in self.files],
-            "model": str(self.model.absolute()),
+            "model": str(self.model.folder.absolute()),
             "profile": str(self.profile),
-            "windows": self.windows.to_dict(),
-            "decision": self.decision.to_dict(),
+            "windows": self.model.windows.to_dict(),
+            "decision": self.model.decision.to_dict(),
             "batch_size": self.batch_size,
             "limit": self.limit,
-            **reader,
+            **second,
             **pages,
             **({} if self.threads is None else {"threads": self.threads}),
         }
@@ -260,20 +236,19 @@ class Job:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Returns the job that ``to_dict`` described."""
-        has_reader = "reader" in values
-        decision = CascadeDecision if has_reader else DecisionConfig
-        settings: dict[str, Any] = {
-            "windows": WindowConfig.from_dict(values["windows"]),
-            "decision": decision.from_dict(values["decision"]),
-            "model": Path(values["model"]),  # never a name
-        }
-        if has_reader:
-            settings["reader"] = Path(values["reader"])
-            settings["reader_windows"] = WindowConfig.from_dict(values["reader_windows"])
-        if "pages" in values:
-            settings["pages"] = list_pages(values["pages"], values["page_column"])
-        known = {name: value for name, value in values.items() if name != "page_column"}
-        return cls(**{**known, **settings})
+        settings = dict(values)
+        windows = WindowConfig.from_dict(settings.pop("windows"))
+        described, second = settings.pop("decision"), None
+        if "second_model" in settings:
+            decision: DecisionConfig = CascadeDecision.from_dict(described)
+            own = WindowConfig.from_dict(settings.pop("second_windows"))
+            second = ModelSpec(Path(settings.pop("second_model")), own, decision)
+        else:
+            decision = DecisionConfig.from_dict(described)
+        settings["model"] = ModelSpec(Path(settings["model"]), windows, decision, second)
+        if "pages" in settings:
+            settings["pages"] = list_pages(settings["pages"], settings.pop("page_column"))
+        return cls(**settings)
 
 
 def _check_runner(

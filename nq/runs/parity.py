@@ -2,7 +2,7 @@
 
 The drift of a window is the largest difference of its logits: of [CLS], of the types, and of the
 best start and end. Only windows that both runs computed count, since pruning leaves some out, and
-the reader of a cascade reads what ranks best. Runs that kept no scores, or whose windows are not
+the second model reads what ranks best. Runs that kept no scores, or whose windows are not
 the same, such as those of models with other tokenizers, have no drift.
 """
 
@@ -22,7 +22,7 @@ from nq.evaluation.answers import PREDICTIONS
 from nq.evaluation.gate import Gate, question_counts, relative_loss
 from nq.evaluation.nq_eval import Gold
 from nq.formats.streams import shown
-from nq.records import READER_WINDOW, ExampleKey, FloatArray, IntArray
+from nq.records import SECOND_WINDOW, ExampleKey, FloatArray, IntArray
 from nq.runs.score_store import ScoreStore
 
 METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"
@@ -128,23 +128,23 @@ def _drifts(run: Path, other: Path) -> Iterator[FloatArray]:
 
 
 def _windows(run: Path) -> list[Any]:
-    """Returns what tells which windows and positions a run scored, those of its reader too."""
+    """Returns what tells which windows and positions a run scored, with its second model too."""
     description = checksums.read_json(run / JOB)
     job, request = description["job"], description["request"]
-    reader = [job.get(name) for name in ("reader", "reader_windows")]
-    return [request["tokenizer"], request["windows"], job["decision"]["rule"], *reader]
+    second = [job.get(name) for name in ("second_model", "second_windows")]
+    return [request["tokenizer"], request["windows"], job["decision"]["rule"], *second]
 
 
 def _logits(store: ScoreStore, key: ExampleKey) -> tuple[IntArray, FloatArray]:
     """Returns the computed windows of an example and the logits that every profile gives.
 
     Returns:
-        ``[W]`` number of each window, negative for those of a reader; ``[W, 9]`` logits.
+        ``[W]`` number of each window, negative for those of a second model; ``[W, 9]`` logits.
     """
     columns = store.columns(key)
     number = columns["window_ids"][:, 0].astype(np.int64)
-    reader = columns.get(READER_WINDOW, np.full(len(number), -1))
+    second = columns.get(SECOND_WINDOW, np.full(len(number), -1))
     best = [columns["start_logit"][:, :1], columns["end_logit"][:, :1]]
     logits = np.concatenate([columns["cls_logit"], columns["type_logits"], *best], axis=1)
     computed = store.computed(key)
-    return np.where(reader < 0, number, -1 - reader)[computed], logits[computed]
+    return np.where(second < 0, number, -1 - second)[computed], logits[computed]

@@ -30,6 +30,7 @@ import numpy as np
 
 from nq.errors import Error
 from nq.inference import cores
+from nq.inference.load import load_predictor, load_scorer
 from nq.inference.profile import BASELINE, Profile
 from nq.inference.scorer import PART_BATCHES, Rows, score_examples
 from nq.model.runtime import import_tensorflow
@@ -40,7 +41,7 @@ from nq.runs.choices import PAGES, Choice
 from nq.runs.instance_choice import InstancesTrial, try_instances
 from nq.runs.job import Job
 from nq.runs.phases import PhaseTimer
-from nq.runs.scoring import model_loader, prepare_first_chunk, read_request, scorer_spec
+from nq.runs.scoring import prepare_first_chunk, read_request, scorer_spec
 
 if TYPE_CHECKING:
     from nq.inference.predictor import Predictor
@@ -216,7 +217,7 @@ class _Trials:
     def __init__(self, job: Job, tolerance: float) -> None:
         self._job, self._tolerance = job, tolerance
         self._chunks = prepare_first_chunk(job, PhaseTimer())
-        self._loader = model_loader(job, self._chunks)
+        self._spec = scorer_spec(replace(job, profile=BASELINE), self._chunks)
         self._finalists: dict[str, Predictor] = {}
         self._expected: Columns = {}
 
@@ -257,18 +258,19 @@ class _Trials:
         Raises:
             Error: they need too much memory, or cannot be started.
         """
-        profile, rows = Profile.parse(best), self._rows()
-        predictor = self._loader.predictor(profile)
+        model, rows = self._spec.model, self._rows()
+        alone = replace(model, decision=model.own_decision, second=None)
+        spec = replace(self._spec, model=alone, profile=Profile.parse(best))
+        predictor = load_predictor(spec)
         predictor.scores(rows)
-        spec = scorer_spec(replace(self._job, profile=profile), self._chunks)
-        return try_instances(replace(spec, reader=None), predictor, rows)
+        return try_instances(spec, predictor, rows)
 
     def _first(self, name: str, rows: Rows) -> Trial:
         """Returns the first trial of a profile; that of baseline must come before others."""
         if missing := Profile.parse(name).missing():
             return Trial(name, rejected=f"{' and '.join(missing)} not installed")
         try:
-            predictor = self._loader.predictor(Profile.parse(name))
+            predictor = load_predictor(replace(self._spec, profile=Profile.parse(name)))
             columns = predictor.scores(rows)
             speed = _speed(predictor, rows)
         except (Error, ArithmeticError) as error:
@@ -292,7 +294,7 @@ class _Trials:
         Raises:
             Error: the decision rule has no margin, so that nothing can be pruned.
         """
-        check_rule(self._job.decision.rule, needs_margin=("prune",))
+        check_rule(self._job.model.decision.rule, needs_margin=("prune",))
         plain, pruned = Profile.parse(best), Profile.parse("+".join([*_parts(best), "prune"]))
         pages = list(self._pages())
         (without_s, expected), (with_s, answers) = (
@@ -315,12 +317,12 @@ class _Trials:
         self, profile: Profile, pages: Sequence[tuple[Example, Columns]]
     ) -> tuple[float, list[tuple[Any, ...]]]:
         """Returns the seconds without compilation, and the answers of pages."""
-        scorer = self._loader.scorer(profile)
+        scorer = load_scorer(replace(self._spec, profile=profile))
         list(score_examples(scorer, iter(pages[:WARM_UP_PAGES])))
         compiled_s, started = scorer.counters.compile_s, time.perf_counter()
         scored = list(score_examples(scorer, iter(pages)))
         seconds = time.perf_counter() - started - (scorer.counters.compile_s - compiled_s)
-        decided = (decide(example, s, self._job.decision).prediction for example, s in scored)
+        decided = (decide(example, s, self._job.model.decision).prediction for example, s in scored)
         return seconds, [(p.long, frozenset(p.shorts), p.yes_no) for p in decided]
 
 

@@ -17,6 +17,7 @@ from nq.formats import outputs
 from nq.formats.streams import shown
 from nq.inference.profile import ENGINE_EXTRAS
 from nq.model.folder import ModelSettings, copy_model, load_settings, weights_digest
+from nq.model.spec import ModelSpec
 from nq.runs.job import Job
 from nq.runs.parity import Parity
 from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, Result, input_digests
@@ -64,9 +65,9 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     names, and ``metrics.json`` has the others, with all scores of the official evaluation. Between
     profiles only the params profile and precision differ.
     """
-    decision = job.decision.to_dict()
+    model, second = job.model, job.model.second
+    decision = model.decision.to_dict()
     weights, ranker = decision.pop("weights"), decision.pop("ranker", None)
-    reader = {} if job.reader is None else {"reader": job.reader.name}
     tracked.params(
         {
             tracking.view.PROFILE: result.profile,
@@ -75,10 +76,10 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
             "limit": job.limit,
             **_processes(job),
             **({} if job.runner is None else {tracking.view.RUNNER: job.runner}),
-            "model": job.model.name,
-            **reader,
+            "model": model.folder.name,
+            **({} if second is None else {"second_model": second.folder.name}),
             **{f"decision.{k}": v for k, v in decision.items()},
-            **{f"windows.{k}": v for k, v in job.windows.to_dict().items()},
+            **{f"windows.{k}": v for k, v in model.windows.to_dict().items()},
         }
     )
     changes = job.optimizations.changes
@@ -86,9 +87,10 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
         {
             "device": result.device,
             "decision.weights": weights,
-            **({"decision.ranker": ranker, "reader_folder": str(job.reader)} if reader else {}),
+            **({} if ranker is None else {"decision.ranker": ranker}),
+            **({} if second is None else {"second_model_folder": str(second.folder)}),
             "data": ", ".join(map(shown, job.files)),
-            "model_folder": str(job.model),
+            "model_folder": str(model.folder),
             "output": str(result.folder),
             "in_force.jit_compile": changes.jit_compile,
             "in_force.grappler": not changes.grappler["disable_meta_optimizer"],
@@ -128,26 +130,28 @@ def log_model(tracked: tracking.Run, job: Job) -> str | None:
         return None
     engine = job.optimizations.changes.engine
     with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
-        names = ("model",) if job.reader is None else ("model", "reader")
-        models = {name: Path(temporary) / name for name in names}
-        _copy_models(job, *models.values())
+        models = _copy_models(job.model, Path(temporary))
         packaged = tracking.PackagedModel(
             models, str(job.profile), (engine,) if engine in ENGINE_EXTRAS else ()
         )
         return tracked.log_model(packaged)
 
 
-def _copy_models(job: Job, model: Path, reader: Path | None = None) -> None:
-    """Copies the models of a job into new folders; the copies have the settings of the job."""
-    second = job.reader_model
-    if second is None or reader is None:
-        copy_model(job.model, model, ModelSettings(job.windows, job.decision))
-        return
-    own = ModelSettings(job.windows, load_settings(job.model).decision)
-    copy_model(job.model, model, own)
-    cascades = {weights_digest(model): second.decision}
+def _copy_models(model: ModelSpec, parent: Path) -> dict[str, Path]:
+    """Copies models into new folders, which get their settings; returns them by name."""
+    folders = {"model": parent / "model"}
+    second, cascade = model.second, model.cascade
+    if second is None or cascade is None:
+        copy_model(model.folder, folders["model"], ModelSettings(model.windows, model.decision))
+        return folders
+    folders["second_model"] = parent / "second_model"
+    own = ModelSettings(model.windows, load_settings(model.folder).decision)
+    copy_model(model.folder, folders["model"], own)
+    cascades = {weights_digest(model.folder): cascade}
     decision = load_settings(second.folder).decision
-    copy_model(second.folder, reader, ModelSettings(second.windows, decision, cascades))
+    settings = ModelSettings(second.windows, decision, cascades)
+    copy_model(second.folder, folders["second_model"], settings)
+    return folders
 
 
 def _record_report(tracked: tracking.Run, result: Result) -> None:

@@ -243,7 +243,7 @@ class _ReportMaker:
     def _view(
         self, analysis: Analysis | None, changed: tuple[int, int] | None, gate: Gate | None
     ) -> dict[str, Any]:
-        decision = self.run.job.decision
+        decision = self.run.job.model.decision
         has_thresholds = decision.rule == "default"
         thresholds = {
             "long": decision.long_threshold if has_thresholds else None,
@@ -293,15 +293,15 @@ class _Aligned:
 def _description(run: FinishedRun, other: FinishedRun | None) -> dict[str, str]:
     """Returns the description of the run that the report shows."""
     job, metrics = run.job, run.metrics
-    settings = job.decision.to_dict().items()
+    settings = job.model.decision.to_dict().items()
     decision = (f"{name} {value}" for name, value in settings if not isinstance(value, dict))
     device = f" ({metrics['precision']} on {metrics['device']})" if "device" in metrics else ""
     return {
         "profile": f"{job.profile}{device}",
         **({"against": f"{other.job.profile} in {shown(str(other.folder))}"} if other else {}),
         "data": ", ".join(shown(Path(path).name) for path in job.files),
-        "model": job.model.name,
-        **({"reader": job.reader.name} if job.reader else {}),
+        "model": job.model.folder.name,
+        **({"second model": job.model.second.folder.name} if job.model.second else {}),
         "decision": ", ".join(decision),
         "run": shown(str(run.folder)),
     }

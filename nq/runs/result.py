@@ -103,7 +103,7 @@ class Result:
         how_to_compare: how to see it in a table with the other runs of its experiment.
         run_bytes: size of the run's files, without the windows.
         windows_bytes: size of the windows, which other runs may share.
-        reader_windows: windows that the reader computed, in interrupted runs too.
+        reader_windows: windows that the second model computed, in interrupted runs too.
         text_only: examples whose gold is text and not in their page.
         started_at, ended_at: start of the first part and end of the last one, ISO 8601 in UTC.
         parts: in how many processes the run was computed; more than one if it was resumed.

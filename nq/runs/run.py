@@ -206,7 +206,7 @@ def run_once(
 
 def _answers(job: Job, scoring: Scoring, table_rows: int) -> Iterator[Answered]:
     for number, (example, scores) in enumerate(scoring):
-        yield answer(example, scores, job.decision, job.formats, number < table_rows)
+        yield answer(example, scores, job.model.decision, job.formats, number < table_rows)
 
 
 def _run(
@@ -277,8 +277,8 @@ def _run(
 def _windows_per_s(scoring: Scoring, measured: Measured) -> float:
     """Returns the speed without compilation and warm-up; with the warm-up if there is no more.
 
-    Windows that pruning leaves out count; those of a reader do not, nor does its time. Of a run
-    that was interrupted, the windows and the time of all parts count.
+    Windows that pruning leaves out count; those of a second model do not, nor does its time. If a
+    run was interrupted, the windows and the time of all parts count.
     """
     seconds, windows = measured.time["predict_s"], scoring.chunks.total("windows")
     if LOST in measured.reasons:

@@ -39,8 +39,8 @@ from nq.inference.scorer import (
 )
 from nq.records import (
     READ,
-    READER_WINDOW,
     RESCORED,
+    SECOND_WINDOW,
     Columns,
     Example,
     ExampleKey,
@@ -187,7 +187,7 @@ class ScoreStore:
         return key in self._index
 
     def __getitem__(self, key: ExampleKey) -> WindowScores:
-        """Returns the scores of all windows of one example, without those of a reader.
+        """Returns the scores of all windows of one example, without those of a second model.
 
         Raises:
             Error: they are missing or not complete.
@@ -260,7 +260,7 @@ class StoringScorer(ScorerWrapper):
     Attributes:
         stored_windows: windows that were in the store already.
         rescored_examples: examples with a close decision, those in the store included.
-        reader_windows: windows of a cascade's reader, those in the store included.
+        reader_windows: windows of the second model, those in the store included.
     """
 
     def __init__(self, inner: Scorer, store: ScoreStore, timer: PhaseTimer | None = None) -> None:
@@ -321,6 +321,6 @@ class StoringScorer(ScorerWrapper):
         if RESCORED in columns:
             scored = example_slices({**rows, **columns})
             self.rescored_examples += sum(bool(columns[RESCORED][page.start]) for page in scored)
-        if READER_WINDOW in columns:
-            self.reader_windows += int((columns[READER_WINDOW] >= 0).sum())
+        if SECOND_WINDOW in columns:
+            self.reader_windows += int((columns[SECOND_WINDOW] >= 0).sum())
         return columns

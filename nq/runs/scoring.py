@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,18 @@ from nq.errors import DamagedError, Error
 from nq.formats import decoding, inputs
 from nq.inference import cores
 from nq.inference.instances import InstanceDiedError, InstancePool
+from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import Profile
-from nq.inference.scorer import PART_BATCHES, Scorer, score_examples
-from nq.inference.spec import ScorerSpec
-from nq.model import checkpoint
-from nq.model.cascade import check_reader
+from nq.inference.scorer import PART_BATCHES, Scorer, concatenate, feature_rows, score_examples
 from nq.model.folder import weights_digest
 from nq.model.runtime import import_tensorflow
-from nq.postprocess.decision import RULES, check_reader_rule, check_rule
+from nq.model.spec import ModelSpec
+from nq.postprocess.decision import RULES, check_cascade_rule, check_rule
+from nq.preprocess.features import features
 from nq.preprocess.identity import example_digest
 from nq.preprocess.request import Request
 from nq.preprocess.store import Prepared
-from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import (
     Columns,
     DeadLetter,
@@ -44,7 +45,6 @@ from nq.records import (
     Scores,
     Source,
 )
-from nq.runs.cascade import reader_calibration, reader_identity, reader_loader
 from nq.runs.job import Job
 from nq.runs.phases import READ, WAIT, PhaseTimer
 from nq.runs.pipeline import score_in_instances
@@ -52,7 +52,7 @@ from nq.runs.result import UNFINISHED_SCORES
 from nq.runs.score_store import DIGESTS, ScoreStore, StoringScorer
 from nq.runs.window_reader import WindowReader
 
-CALIBRATION_WINDOWS = 64
+CALIBRATION_EXAMPLES, CALIBRATION_WINDOWS = 8, 64
 
 RunProgress = Callable[[int, int], None]
 """Receives the windows that have just been completed, and how many there are so far."""
@@ -259,14 +259,14 @@ class Plan:
             requests: by default those of the job.
         """
         requests = requests or job.requests()
-        rule, decision = RULES[job.decision.rule], job.decision.to_dict()
+        rule, decision = RULES[job.model.decision.rule], job.model.decision.to_dict()
         scores = {
             "windows": "+".join(request.key for request in requests),
-            "weights": weights_digest(job.model),
+            "weights": weights_digest(job.model.folder),
             "profile": str(job.profile),
             "batch_size": job.batch_size,
             "positions": [rule.k, rule.text_only],
-            **reader_identity(job),
+            **_second_identity(job.model),
             **({} if job.threads is None else {"threads": job.threads}),
             **({} if job.runner is None else {"runner": job.runner}),
             **({"decision": decision} if job.optimizations.needs_margin else {}),
@@ -281,6 +281,22 @@ class Plan:
         described = [request.description for request in self.requests]
         files = [file for description in described for file in description["inputs"]]
         return {"job": self.job.to_dict(), "request": {**described[0], "inputs": files}}
+
+
+def _second_identity(model: ModelSpec) -> dict[str, Any]:
+    """Returns everything of a second model that scores depend on, as JSON values."""
+    second, cascade = model.second, model.cascade
+    if second is None or cascade is None:
+        return {}
+    tokenizer = load_tokenizer(second.folder, second.windows.compat)
+    identity = {
+        "weights": weights_digest(second.folder),
+        "tokenizer": tokenizer_digest(tokenizer),
+        "windows": second.windows.to_dict(),
+        "read_blocks": cascade.read_blocks,
+        "ranker": cascade.ranker.to_dict(),
+    }
+    return {"second_model": identity}
 
 
 @contextlib.contextmanager
@@ -320,7 +336,8 @@ def _open_scorer(job: Job, chunks: Chunks) -> Iterator[Scorer]:
     if job.instances is None:
         if job.threads is not None:
             cores.warn_if_too_few(1, job.threads)
-        yield model_loader(job, chunks).scorer(job.optimizations)
+        import_tensorflow(job.threads)
+        yield load_scorer(scorer_spec(job, chunks))
         return
     try:
         with InstancePool(scorer_spec(job, chunks), job.instances, job.threads or 1) as pool:
@@ -354,7 +371,7 @@ def check_rules(job: Job) -> list[Profile]:
     others = [job.against] if isinstance(job.against, Profile) else []
     profiles = [job.optimizations, *others]
     for profile in profiles:
-        check_rule(job.decision.rule, profile.needs_margin)
+        check_rule(job.model.decision.rule, profile.needs_margin)
     return profiles
 
 
@@ -363,7 +380,7 @@ def check_models(job: Job) -> None:
 
     Raises:
         ValueError, FileNotFoundError: an input file or a model is of no use.
-        Error: the decision rule ranks no blocks for a reader.
+        Error: the decision rule ranks no blocks for a second model.
     """
     inputs.check_files(job.files)
     inputs.check_records(job.files, job.limit, job.pages)
@@ -375,43 +392,36 @@ def check_model_folders(job: Job) -> None:
 
     Raises:
         ValueError, FileNotFoundError: a model is of no use.
-        Error: the decision rule ranks no blocks for a reader.
+        Error: the decision rule ranks no blocks for a second model.
     """
-    checkpoint.check(job.model, job.windows)
-    if job.reader_model is not None:
-        check_reader_rule(job.decision.rule)
-        check_reader(job.model, job.reader_model)
-
-
-def model_loader(job: Job, chunks: Chunks) -> Any:
-    """Returns the ``ModelLoader`` of a job's model and its reader; imports TensorFlow."""
-    import_tensorflow(job.threads)
-    from nq.inference.load import ModelLoader
-
-    tokenizer = load_tokenizer(job.model, job.windows.compat)
-    settings = job.windows, job.first_decision, job.batch_size, lambda: _calibration(job, chunks)
-    return ModelLoader(job.model, tokenizer, *settings, reader_loader(job), threads=job.threads)
+    if job.model.second is not None:
+        check_cascade_rule(job.model.decision.rule)
+    job.model.check()
 
 
 def scorer_spec(job: Job, chunks: Chunks) -> ScorerSpec:
-    """Returns the description of a job's scorer, from which other processes make it."""
-    reader, calibrated = job.reader_model, job.optimizations.changes.int8
-    return ScorerSpec(
-        job.model,
-        job.windows,
-        job.first_decision,
-        job.batch_size,
-        job.optimizations,
-        reader,
-        calibration=_calibration(job, chunks) if calibrated else {},
-        reader_calibration=reader_calibration(job, reader) if calibrated and reader else {},
-    )
+    """Returns the description of a job's scorer, with the windows on which it is calibrated."""
+    model, calibration = job.model, dict[Path, Columns]()
+    if job.optimizations.changes.int8:
+        with chunks.open_windows(0) as reader:
+            n_windows = PART_BATCHES * job.batch_size
+            calibration[model.folder] = reader.some_rows(n_windows, CALIBRATION_WINDOWS)
+        calibration |= second_calibration(job)
+    return ScorerSpec(model, job.optimizations, job.batch_size, job.threads, calibration)
 
 
-def _calibration(job: Job, chunks: Chunks) -> Columns:
-    """Returns windows of a job on which an 8-bit engine is calibrated."""
-    with chunks.open_windows(0) as reader:
-        return reader.some_rows(PART_BATCHES * job.batch_size, CALIBRATION_WINDOWS)
+def second_calibration(job: Job) -> dict[Path, Columns]:
+    """Returns windows of a job's first examples for its second model; empty without one."""
+    model = job.model.second
+    if model is None:
+        return {}
+    tokenizer = load_tokenizer(model.folder, model.windows.compat)
+    files = (decoding.read_records(path, pages=job.pages) for path in job.files)
+    records = (record for file in files for _, record in file)
+    examples = islice((r for r in records if isinstance(r, Example)), CALIBRATION_EXAMPLES)
+    rows = concatenate([feature_rows(features(e, tokenizer, model.windows)) for e in examples])
+    step = -(-len(rows["window_ids"]) // CALIBRATION_WINDOWS)
+    return {model.folder: {name: column[::step] for name, column in rows.items()}}
 
 
 def prepare_first_chunk(job: Job, timer: PhaseTimer) -> Chunks:

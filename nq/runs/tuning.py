@@ -30,6 +30,7 @@ from nq.formats.questions import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.checkpoint import load_settings, save_settings
 from nq.model.folder import SETTINGS, weights_digest
+from nq.model.spec import ModelSpec
 from nq.postprocess.fit import ChoiceSet, block_choices, fit, fit_calibration, option_choices
 from nq.postprocess.position_prior import CASCADE_PRIOR_WEIGHTS, PRIOR_WEIGHTS
 from nq.postprocess.ranking import calibrated, rank
@@ -62,13 +63,11 @@ ChoiceSets = tuple[ChoiceSet | None, ChoiceSet | None]
 
 def tune(
     files: Sequence[str | Path],
-    model: Path,
+    model: ModelSpec,
     profile: Profile | str = DEFAULT_PROFILE,
     batch_size: int = 16,
     keep_scores: bool = False,
     progress: RunProgress = no_progress,
-    reader: Path | None = None,
-    read_blocks: int | None = None,
     pages: PageFolder | None = None,
     instances: int | str | None = None,
     threads: int | None = None,
@@ -76,17 +75,15 @@ def tune(
     """Fits the decision on the even half of the data, writes it into the model folder, and
     measures it on the odd half.
 
-    With a reader, the decision is that of both models, in the folder of the reader.
+    With a second model, the decision is one of both, in the folder of the second.
 
     Args:
         files: annotated files, globs or folders.
-        model: model folder; its settings file is replaced.
+        model: whose settings file is replaced.
         profile: optimizations.
         batch_size: windows in a batch.
         keep_scores: keep the scores, so that tuning the same model again takes seconds.
         progress: receives completed windows.
-        reader: folder of the model that reads the blocks that ``model`` ranks best.
-        read_blocks: how many blocks of a page; by default those of the present decision.
         pages: the pages that questions name.
         instances, threads: see ``Job``.
 
@@ -97,28 +94,25 @@ def tune(
         ValueError: the data have no annotations.
         Error, OSError: the settings file cannot be replaced, or is an input.
     """
-    tuned_model = reader or model
+    folder = model.models[-1].folder
     with contextlib.ExitStack() as stack:
         paths = stack.enter_context(input_files.input_files([str(file) for file in files]))
         job = Job(
             paths,
-            model,
+            replace(model, decision=_not_tuned(model.decision)),
             profile,
             batch_size=batch_size,
-            reader=reader,
-            read_blocks=read_blocks,
             pages=pages,
             instances=instances,
             threads=threads,
         )
-        job = replace(job, decision=_not_tuned(job.decision))
         job.check_output()
-        folders.check_output_file(tuned_model / SETTINGS, job.files)
+        folders.check_output_file(folder / SETTINGS, job.files)
         check_job(job)
         inputs.mention_unnamed_pages(paths, job.pages)
         scoring = stack.enter_context(open_scoring(Plan.of(job), PhaseTimer(), progress))
-        tuned = tune_decision(scoring, job.decision, ", ".join(paths))
-        _save(tuned_model, model, tuned.decision)
+        tuned = tune_decision(scoring, job.model.decision, ", ".join(paths))
+        _save(folder, model.folder, tuned.decision)
         if not keep_scores:
             clear(scoring.scorer.store.folder)
     for chunk in scoring.chunks.ready:
@@ -131,7 +125,7 @@ def tune(
         "long_threshold": tuned.decision.long_threshold,
         "short_threshold": tuned.decision.short_threshold,
         **measure(*_half(tuned.gold, tuned.predictions, 1), tuned.decision),
-        "model": str(tuned_model),
+        "model": str(folder),
         "truncated_pages": scoring.chunks.total("truncated_pages"),
         "unread_blocks": scoring.chunks.total("unread_blocks"),
     }
@@ -147,7 +141,7 @@ def _not_tuned(decision: DecisionConfig) -> DecisionConfig:
 
 
 def _save(folder: Path, model: Path, decision: DecisionConfig) -> None:
-    """Writes a decision into a folder: its own, or that of a cascade in which it reads.
+    """Writes a decision into a folder: its own, or that of a cascade whose second model it is.
 
     Args:
         folder: whose settings are replaced.

@@ -19,7 +19,7 @@ from nq.formats import decoding, pages, passages
 from nq.formats.documents import page_of
 from nq.formats.predictions import encode_prediction
 from nq.inference.scorer import example_scores, feature_rows
-from nq.inference.spec import ScorerSpec
+from nq.model.spec import ModelSpec
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -56,17 +56,17 @@ class Answering:
     """Answers requests, whose windows a batcher has scored.
 
     Args:
-        spec: the model.
+        model: the model.
         tokenizer: of the model.
         config: limits.
         batcher: has windows scored.
     """
 
     def __init__(
-        self, spec: ScorerSpec, tokenizer: Tokenizer, config: ServeConfig, batcher: Batcher
+        self, model: ModelSpec, tokenizer: Tokenizer, config: ServeConfig, batcher: Batcher
     ) -> None:
         self.config, self.batcher = config, batcher
-        self.windows, self.decision = spec.windows, spec.scorer_decision
+        self.windows, self.decision = model.windows, model.decision
         self._tokenizer = tokenizer
         self._threads = ThreadPoolExecutor(THREADS, "nq-answering")
 

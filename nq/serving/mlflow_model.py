@@ -23,18 +23,18 @@ COLUMNS = ("question", "page")
 class AnswerModel(PythonModel):
     """A model that answers questions about pages.
 
-    Its artifacts are a model folder, ``model``, and with a second model ``reader``. Its
+    Its artifacts are a model folder, ``model``, and with a second model ``second_model``. Its
     configuration has the ``profile``, ``None`` for the default one.
     """
 
     def load_context(self, context: PythonModelContext) -> None:
-        """Loads the model and, if there is one, its reader."""
+        """Loads the model and, if there is one, the second model."""
         from nq.reader import load
 
         profile = (context.model_config or {}).get("profile")
         options = {} if profile is None else {"profile": profile}
-        reader = context.artifacts.get("reader")
-        self.reader: Reader = load(context.artifacts["model"], reader=reader, **options)
+        second = context.artifacts.get("second_model")
+        self.reader: Reader = load(context.artifacts["model"], second_model=second, **options)
 
     def predict(
         self,

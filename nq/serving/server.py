@@ -18,8 +18,8 @@ from nq.config import ServeConfig
 from nq.formats.pages import page_from_text, with_question
 from nq.inference import cores
 from nq.inference.instances import InstancePool
+from nq.inference.load import ScorerSpec
 from nq.inference.scorer import feature_rows
-from nq.inference.spec import ScorerSpec
 from nq.interruption import REPEAT_S, SIGNALS
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -52,7 +52,7 @@ def serve(spec: ScorerSpec, config: ServeConfig, token: str | None, on_ready: On
         Error: the address cannot be used, or the model cannot be loaded.
         FileNotFoundError, ValueError: the model is missing or of no use.
     """
-    tokenizer = load_tokenizer(spec.folder, spec.windows.compat)
+    tokenizer = load_tokenizer(spec.model.folder, spec.model.windows.compat)
     with contextlib.closing(listen(config)) as listener:
         model = _Model(spec, tokenizer, config, lambda: on_ready(address(listener)))
         app = make_app(model.service, token is not None, model.lifespan)
@@ -113,7 +113,7 @@ class _Model:
     async def _score(self, pool: InstancePool) -> None:
         """Has batches scored until it is cancelled."""
         batcher = Batcher(pool, len(pool), self.config.batch_size, self.service.metrics)
-        answering = Answering(self.spec, self.tokenizer, self.config, batcher)
+        answering = Answering(self.spec.model, self.tokenizer, self.config, batcher)
         with contextlib.closing(answering):
             self.service.answering = answering
             self._on_ready()
@@ -125,7 +125,7 @@ class _Model:
         threads = max(1, len(cores.available()) // workers)
         pool = InstancePool(self.spec, workers, threads, restarts=None, resubmit=False)
         example = with_question(page_from_text("It rains."), "does it rain")
-        rows = feature_rows(features(example, self.tokenizer, self.spec.windows))
+        rows = feature_rows(features(example, self.tokenizer, self.spec.model.windows))
         try:
             for future in [pool.submit(rows, [example]) for _ in range(workers)]:
                 future.result()

@@ -29,7 +29,7 @@ class PackagedModel:
     """A model to save in MLflow's format.
 
     Args:
-        folders: model folders: ``model``, and with a second model ``reader``.
+        folders: model folders: ``model``, and with a second model ``second_model``.
         profile: optimizations to run under; ``None`` for the default ones.
         extras: extras of the distribution that the profile needs.
     """

@@ -14,10 +14,12 @@ from scipy.special import log_softmax
 
 from nq.config import DecisionConfig, DistillationConfig, WindowConfig
 from nq.formats import input_files
+from nq.inference.load import ScorerSpec, load_predictor
 from nq.inference.profile import Profile
 from nq.inference.reduction import LOGITS, AllLogits
 from nq.model import checkpoint
 from nq.model.folder import load_joint_config
+from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import Columns
@@ -129,22 +131,15 @@ class Teacher:
         return Distillation(config, targets, self.has_types)
 
     def _predictor(self, windows: TrainingWindows) -> Any:
-        from nq.inference.load import ModelLoader
-
-        def calibration() -> Columns:
+        settings = WindowConfig(max_seq_length=self.length, max_query_length=1)
+        calibration = {}
+        if self.profile.changes.int8:
             step = -(-len(windows) // CALIBRATION_WINDOWS)
-            return self._rows(windows, np.arange(0, len(windows), step))
-
+            calibration[self.folder] = self._rows(windows, np.arange(0, len(windows), step))
         log.info("teacher %s: profile %s", self.folder.name, self.profile)
-        return ModelLoader(
-            self.folder,
-            self.translation.target,
-            WindowConfig(max_seq_length=self.length, max_query_length=1),
-            DecisionConfig(),
-            BATCH_SIZE,
-            calibration,
-            reduction=AllLogits(self.length),
-        ).predictor(self.profile)
+        model = ModelSpec(self.folder, settings, DecisionConfig())
+        spec = ScorerSpec(model, self.profile, BATCH_SIZE, calibration=calibration)
+        return load_predictor(spec, AllLogits(self.length))
 
     def _rows(self, windows: TrainingWindows, selection: Selection) -> Columns:
         """Returns windows as rows of the teacher's predictor; they have no document tokens."""

@@ -20,11 +20,11 @@ from nq.beam.elements import Decided, Windowed
 from nq.beam.records import decode, encode_dead_letter, encode_decided
 from nq.beam.score import _MakeParts
 from nq.config import WindowConfig
+from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import Profile
 from nq.inference.scorer import parts
-from nq.inference.spec import ScorerSpec
-from nq.model.cascade import reader_model
-from nq.model.folder import ModelSettings, load_settings
+from nq.model.folder import load_settings
+from nq.model.spec import find_model
 from nq.records import DeadLetter, Example, Source
 from nq.runs.job import Job
 from nq.runs.result import PREDICTIONS
@@ -108,29 +108,25 @@ def test_parts_are_those_of_a_run_without_beam(sizes: list[int]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", ["baseline", "prune", "rescore+mixed"])
-@pytest.mark.parametrize("with_reader", [False, True])
+@pytest.mark.parametrize("with_second", [False, True])
 def test_the_size_of_parts_is_that_of_the_scorer(
-    profile: str, with_reader: bool, tiny_model: Path, tiny_mpnet: Path
+    profile: str, with_second: bool, tiny_model: Path, tiny_mpnet: Path
 ) -> None:
-    settings = load_settings(tiny_model)
-    own = ModelSettings(settings.windows, settings.decision)
-    reader = reader_model(tiny_model, own, tiny_mpnet) if with_reader else None
-    spec = ScorerSpec(tiny_model, own.windows, own.decision, 4, Profile.parse(profile), reader)
-    scorer = spec.scorer()
+    second = tiny_mpnet if with_second else None
+    spec = ScorerSpec(find_model(tiny_model, second_model=second), Profile.parse(profile), 4)
+    scorer = load_scorer(spec)
     assert spec.part_windows == scorer.part_batches * scorer.batch_size
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"reader": True}, {"profile": "mixed+rescore"}])
+@pytest.mark.parametrize("options", [{}, {"second": True}, {"profile": "mixed+rescore"}])
 def test_what_workers_write_is_read_back(
     options: dict[str, Any], data: str, tiny_model: Path, tiny_mpnet: Path
 ) -> None:
-    settings = load_settings(tiny_model)
-    own = ModelSettings(settings.windows, settings.decision)
-    reader = reader_model(tiny_model, own, tiny_mpnet) if "reader" in options else None
+    second = tiny_mpnet if "second" in options else None
     profile = Profile.parse(options.get("profile", "baseline"))
-    spec = ScorerSpec(tiny_model, own.windows, own.decision, 4, profile, reader)
-    decision = spec.scorer_decision
+    spec = ScorerSpec(find_model(tiny_model, second_model=second), profile, 4)
+    decision = spec.model.decision
     with beam.Pipeline(options=IN_MEMORY) as pipeline:
         made = pipeline | ReadQuestions([data]) | MakeWindows(tiny_model, output="examples")
         decided = made.windows | ScoreWindows(spec) | Decide(decision, "nbest,kaggle", 4)

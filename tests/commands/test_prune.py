@@ -19,11 +19,11 @@ from experiments.hostile_models import write_tensorflow_checkpoint
 from nq.bundle import bundled_sample
 from nq.commands.main import console
 from nq.config import DecisionConfig, PruningConfig, WindowConfig
-from nq.inference.load import ModelLoader
+from nq.inference.load import ScorerSpec, load_predictor
 from nq.inference.profile import Profile
 from nq.inference.reduction import LOGITS, AllLogits
 from nq.model import checkpoint, joint
-from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 from nq.records import Columns
 from nq.training.pruning import prune
@@ -151,17 +151,11 @@ def test_a_pruned_folder_is_pruned_again(
 def scores(folder: Path, profile: str) -> Columns:
     """Returns all logits of random windows under a profile."""
     rows = item_rows(items(6, 3))
-    loader = ModelLoader(
-        folder,
-        load_tokenizer(folder),
-        WindowConfig(max_seq_length=rows["input_ids"].shape[1], max_query_length=4),
-        SETTINGS.decision,
-        4,
-        lambda: rows,
-        reduction=AllLogits(rows["input_ids"].shape[1]),
-    )
+    length = rows["input_ids"].shape[1]
+    windows = WindowConfig(max_seq_length=length, max_query_length=4)
+    spec = ScorerSpec(ModelSpec(folder, windows, SETTINGS.decision), Profile.parse(profile), 4)
     inside = rows["input_mask"] > 0
-    columns = loader.predictor(Profile.parse(profile)).scores(rows)
+    columns = load_predictor(spec, AllLogits(length)).scores(rows)
     return {n: columns[n][inside] if n in LOGITS[:2] else columns[n] for n in LOGITS}
 
 

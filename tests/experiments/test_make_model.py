@@ -80,7 +80,7 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
     stages = tuple(Stage(name, (Part((name,)),), options) for name in ("nq", "boolq"))
     recipes = {
         "small": Recipe(start, "float32", sizes, stages, result=("nq", "boolq")),
-        "ranker": Recipe(start, "int8", pair=Pair("reader", "small", 2)),
+        "ranker": Recipe(start, "int8", pair=Pair("second_model", "small", 2)),
         "base": Recipe(start, "int8", pair=Pair("first_model", "small", 2), windows=WINDOWS),
     }
     monkeypatch.setattr(make_model, "RECIPES", recipes)
@@ -105,7 +105,7 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
     small, ranker, base = (tmp_path / "out" / name / "model" for name in recipes)
     assert load_settings(small).decision.weights != RankingWeights()
     assert load_config(ranker).is_dual_encoder and load_config(base).is_dual_encoder
-    assert load_settings(ranker).reader == load_settings(base).first_model == "small"
+    assert load_settings(ranker).second_model == load_settings(base).first_model == "small"
     assert load_settings(base).windows == WINDOWS
     assert load_settings(small).cascades[weights_digest(ranker)].read_blocks == 2
     assert load_settings(base).cascades[weights_digest(small)].read_blocks == 2

@@ -42,8 +42,8 @@ from nq.preprocess.windows import windows
 from nq.records import (
     READ,
     READ_BLOCKS,
-    READER_WINDOW,
     SCORE_COLUMNS,
+    SECOND_WINDOW,
     CascadeScores,
     Columns,
     Example,
@@ -221,7 +221,7 @@ def test_blocks_are_read_if_they_are_among_the_best_or_all_their_words_are(two: 
 
 
 def reader_rows(columns: Columns) -> IntArray:
-    return np.asarray(columns[READER_WINDOW] >= 0)
+    return np.asarray(columns[SECOND_WINDOW] >= 0)
 
 
 @given(two_models())
@@ -237,9 +237,9 @@ def test_a_cascade_has_the_scores_of_both_models(two: TwoModels) -> None:
     for name in SCORE_COLUMNS:
         np.testing.assert_array_equal(columns[name][is_reader], getattr(two.table, name)[rows])
     numbers = np.concatenate([selection.windows for selection in selections])
-    assert columns[READER_WINDOW][is_reader].tolist() == numbers.tolist()
+    assert columns[SECOND_WINDOW][is_reader].tolist() == numbers.tolist()
     assert sum(completed) == len(two.pages.rows["numbers"])
-    assert scorer.reader.counters.computed_windows == len(rows)
+    assert scorer.second.counters.computed_windows == len(rows)
 
 
 @given(two_models())
@@ -277,7 +277,7 @@ def test_scores_do_not_depend_on_the_number_of_examples_in_a_call(
     for n, (_, scores) in enumerate(scored):
         assert isinstance(scores, CascadeScores)
         page = {m: x[(columns["example_keys"] == (0, n)).all(axis=1)] for m, x in columns.items()}
-        for actual, is_reader in ((scores.ranker, False), (scores.reader, True)):
+        for actual, is_reader in ((scores.ranker, False), (scores.second, True)):
             expected = window_scores(
                 {m: x[reader_rows(page) == is_reader] for m, x in page.items()}
             )
@@ -348,10 +348,10 @@ def test_a_page_that_the_reader_cannot_read_has_no_evidence(
     scorer = CascadeScorer(inner, ReaderScorer(inner.table), too_long, CascadeDecision())
     with caplog.at_level(logging.WARNING):
         columns = scorer.scores(rows, [example])
-    assert "the reader cannot read example 7: windows 9000" in caplog.text
+    assert "the second model cannot read example 7: windows 9000" in caplog.text
     scores = example_scores(columns)
     assert isinstance(scores, CascadeScores)
-    assert (len(scores.ranker), len(scores.reader), len(scores.read)) == (1, 0, 0)
+    assert (len(scores.ranker), len(scores.second), len(scores.read)) == (1, 0, 0)
 
 
 @settings(max_examples=5)
@@ -368,7 +368,7 @@ def test_pages_with_few_blocks_are_mentioned_once(two: TwoModels) -> None:
         scorer.scores(two.pages.rows, two.pages.examples)
     log.removeHandler(handler)
     assert len(lines) == 1
-    assert "than --read-blocks (1000): the reader reads all windows" in lines[0]
+    assert "than --read-blocks (1000): the second model reads all windows" in lines[0]
 
 
 @pytest.mark.parametrize("short", [0, 1])

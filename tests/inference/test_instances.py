@@ -20,10 +20,10 @@ from nq.formats import inputs
 from nq.inference import cores
 from nq.inference.instance import _failure
 from nq.inference.instances import InstanceDiedError, InstancePool
+from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import Profile, ProfileNotInForceError
 from nq.inference.scorer import Part, feature_rows
-from nq.inference.spec import ScorerSpec
-from nq.model.checkpoint import load_settings
+from nq.model.spec import find_model
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
@@ -34,16 +34,15 @@ OPTIMIZED = "prune+buckets+openvino"
 
 @pytest.fixture(scope="module")
 def spec(tiny_model: Path) -> ScorerSpec:
-    settings = load_settings(tiny_model)
-    return ScorerSpec(tiny_model, settings.windows, settings.decision, BATCH, Profile())
+    return ScorerSpec(find_model(tiny_model), Profile(), BATCH)
 
 
 @pytest.fixture(scope="module")
 def some_parts(spec: ScorerSpec) -> list[Part]:
     """Parts of one example each."""
-    tokenizer = load_tokenizer(spec.folder, spec.windows.compat)
+    tokenizer = load_tokenizer(spec.model.folder, spec.model.windows.compat)
     examples = islice(inputs.read_examples(bundled_sample()), PAGES)
-    pages = ((e, feature_rows(features(e, tokenizer, spec.windows))) for e in examples)
+    pages = ((e, feature_rows(features(e, tokenizer, spec.model.windows))) for e in examples)
     return [Part([example], rows) for example, rows in pages]
 
 
@@ -62,7 +61,7 @@ def test_instances_compute_the_bytes_of_one_process_on_cores_of_their_own(
     spec: ScorerSpec, some_parts: list[Part], caplog: pytest.LogCaptureFixture
 ) -> None:
     spec = replace(spec, profile=Profile.parse(OPTIMIZED))
-    scorer = replace(spec, threads=1).scorer()
+    scorer = load_scorer(replace(spec, threads=1))
     expected = [scorer.scores(part.rows, part.examples) for part in some_parts]
     count = min(2, len(cores.available()))
     with InstancePool(spec, count, 1) as pool:
@@ -118,7 +117,7 @@ def test_a_model_that_cannot_be_loaded_is_the_error_of_the_one_process(
     spec: ScorerSpec, tmp_path: Path
 ) -> None:
     with pytest.raises(FileNotFoundError, match=str(tmp_path)):
-        InstancePool(replace(spec, folder=tmp_path), 1, 1)
+        InstancePool(replace(spec, model=replace(spec.model, folder=tmp_path)), 1, 1)
 
 
 def test_threads_without_cores_of_their_own_are_a_warning(

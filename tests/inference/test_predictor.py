@@ -123,7 +123,7 @@ def differences(columns: Columns, expected: Columns) -> tuple[float, float]:
 
 
 def score_all_positions(profile: str) -> tuple[Columns, Predictor]:
-    predictor = new_predictor(profile, LENGTH, text_only=False, calibration=lambda: ROWS)
+    predictor = new_predictor(profile, LENGTH, text_only=False, calibration=ROWS)
     return predictor.scores(ROWS), predictor
 
 
@@ -191,9 +191,7 @@ def test_every_profile_has_the_scores_of_baseline_with_relative_biases(
     if is_refused(Profile.parse(profile)):
         return
     expected, columns = (
-        new_predictor(name, LENGTH, text_only=False, calibration=lambda: ROWS, shape=shape).scores(
-            ROWS
-        )
+        new_predictor(name, LENGTH, text_only=False, calibration=ROWS, shape=shape).scores(ROWS)
         for name in ("baseline", profile)
     )
     largest, mean = differences(columns, expected)

@@ -253,7 +253,7 @@ def test_a_reader_has_the_predictions_of_a_run(tiny_model: Path, tmp_path: Path)
     expected = predictions(run(job))
     examples = islice(inputs.read_examples(job.files[0]), QUESTIONS)
     with reader.load(
-        tiny_model, profile="prune", windows=job.windows, decision=job.decision
+        tiny_model, profile="prune", windows=job.model.windows, decision=job.model.decision
     ) as loaded:
         actual = [encode_prediction(prediction) for prediction in loaded.predict(examples)]
     assert len(actual) == len(expected) == QUESTIONS
@@ -265,9 +265,10 @@ def test_a_reader_has_the_predictions_of_a_run(tiny_model: Path, tmp_path: Path)
 
 def test_a_rule_without_a_decision_margin_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     job = make_job(tiny_model, tmp_path, "prune")
-    job = replace(job, decision=replace(job.decision, rule="bert-joint"))
+    decision = replace(job.model.decision, rule="bert-joint")
+    job = replace(job, model=replace(job.model, decision=decision))
     message = "decision bert-joint has no decision margin: remove prune from the profile"
     with pytest.raises(Error, match=message):
         run(job)
     with pytest.raises(Error, match=message):
-        reader.load(tiny_model, profile="prune", windows=job.windows, decision=job.decision)
+        reader.load(tiny_model, profile="prune", windows=job.model.windows, decision=decision)

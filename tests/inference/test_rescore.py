@@ -157,9 +157,10 @@ def test_a_reader_rescores_too(
 
 def test_a_rule_without_a_decision_margin_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     job = make_job(tiny_model, tmp_path, "mixed+rescore")
-    job = replace(job, decision=replace(job.decision, rule="kisialiou"))
+    decision = replace(job.model.decision, rule="kisialiou")
+    job = replace(job, model=replace(job.model, decision=decision))
     message = "decision kisialiou has no decision margin: remove rescore from the profile"
     with pytest.raises(Error, match=message):
         run(job)
     with pytest.raises(Error, match=message):
-        reader.load(tiny_model, profile="mixed+rescore", decision=job.decision)
+        reader.load(tiny_model, profile="mixed+rescore", decision=decision)

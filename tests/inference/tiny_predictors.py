@@ -29,7 +29,7 @@ def new_predictor(
     k: int = K,
     text_only: bool = True,
     dtype: str | None = None,
-    calibration: Callable[[], Rows] = dict,
+    calibration: Rows | None = None,
     float32: Callable[[], Predictor] | None = None,
     shape: ModelConfig = tiny_models.SHAPE,
 ) -> Predictor:
@@ -37,7 +37,7 @@ def new_predictor(
     parsed = Profile.parse(profile)
     model = tiny_models.model(dtype=dtype or parsed.policy("CPU"), shape=shape)
     network = Network(shape, model)
-    computation = Computation(network, parsed, TopK(k, text_only), calibration)
+    computation = Computation(network, parsed, TopK(k, text_only), calibration or {})
     return Predictor(computation, Shape(BATCH, LENGTH), float32)
 
 

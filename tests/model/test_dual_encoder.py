@@ -240,7 +240,7 @@ def test_engines_agree(profile: str, ranker: Path) -> None:
         parsed = Profile.parse(name)
         own = joint.build(config, dtype=parsed.policy("CPU"), initialize=False)
         own.set_weights(model.get_weights())
-        computation = Computation(Network(config, own), parsed, TopK(5, True), dict)
+        computation = Computation(Network(config, own), parsed, TopK(5, True))
         columns = Predictor(computation, Shape(4, 24)).scores(rows, ())
         places, logits = columns["start_pos"], columns["start_logit"]
         found = zip(*np.nonzero(logits > ABSENT / 2), strict=True)
@@ -251,18 +251,18 @@ def test_engines_agree(profile: str, ranker: Path) -> None:
     assert block_logits(profile) == pytest.approx(expected, abs=0.3 if "mixed" in profile else 1e-3)
 
 
-def test_it_ranks_for_a_reader(ranker: Path, source: Path, tmp_path: Path) -> None:
+def test_it_ranks_for_a_second_model(ranker: Path, source: Path, tmp_path: Path) -> None:
     data = write_lines(tmp_path / "data.jsonl", [record()])
     shape = dataclasses.replace(tiny_models.SHAPE, max_position_embeddings=64)
-    vocabulary = tmp_path / "reader.txt"
+    vocabulary = tmp_path / "second.txt"
     vocabulary.write_text("".join(f"{w}\n" for w in tiny_models.VOCABULARY), encoding="utf-8")
-    reader = tmp_path / "reader"
+    second = tmp_path / "second"
     settings = checkpoint.ModelSettings(windows=WINDOWS)
     checkpoint.save(
-        reader, joint.build(shape), shape, load_tokenizer(vocabulary), settings, "# Reader\n"
+        second, joint.build(shape), shape, load_tokenizer(vocabulary), settings, "# Second\n"
     )
     output = tmp_path / "run"
-    arguments = ["--data", data, "--model", ranker, "--reader", reader, "--read-blocks", 2]
+    arguments = ["--data", data, "--model", ranker, "--second-model", second, "--read-blocks", 2]
     assert answer.main([*map(str, arguments), "--no-track", "--output", str(output)]) == 0
     predictions = json.loads((output / "predictions.json").read_text())["predictions"]
     assert predictions[0]["example_id"] == 1
@@ -277,7 +277,7 @@ def test_alone_it_gives_long_answers_only(ranker: Path, caplog: pytest.LogCaptur
     assert prediction.long in {candidate.span for candidate in example.candidates}
     assert prediction.shorts == () and prediction.yes_no is YesNo.NONE
     assert prediction.short_score < 0.01
-    assert f"{ranker} only ranks blocks: give --reader MODEL" in caplog.text
+    assert f"{ranker} only ranks blocks: give --second-model MODEL" in caplog.text
 
 
 def error_of(capsys: pytest.CaptureFixture[str]) -> str:

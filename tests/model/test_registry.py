@@ -62,7 +62,7 @@ def lakes(site: Path, tiny_model: Path) -> Path:
 def test_a_name_is_the_folder_of_an_installed_package(lakes: Path) -> None:
     assert model_folder("lakes") == lakes
     assert Job(["x"], "lakes") == Job(["x"], lakes)
-    assert Job.from_dict(Job(["x"], "lakes").to_dict()).model == lakes
+    assert Job.from_dict(Job(["x"], "lakes").to_dict()).model.folder == lakes
     with nq.load("lakes", profile="baseline") as reader:
         assert reader.windows.max_seq_length == 32
 

@@ -62,7 +62,7 @@ def test_the_best_blocks_are_those_of_the_ranking_and_then_the_others(seed: int)
 def test_without_a_weight_of_the_ranker_a_reader_of_all_blocks_decides_alone(seed: int) -> None:
     example, scores = two_scores(seed, blocks_of(seed))
     alone = rank(
-        example, scores.reader, replace(DecisionConfig(weights=WEIGHTS), long_threshold=0.2)
+        example, scores.second, replace(DecisionConfig(weights=WEIGHTS), long_threshold=0.2)
     )
     both = rank(example, scores, CASCADE)
     np.testing.assert_array_equal(both.evidence.blocks, alone.evidence.blocks)
@@ -104,13 +104,13 @@ def test_a_reader_that_only_ranks_changes_places_with_the_first_model(
 ) -> None:
     read = blocks_of(seed)[:: 1 + seed % 2]
     example, scores = two_scores(seed, read)
-    types = np.full_like(scores.reader.type_logits, 2 * IMPOSSIBLE)
+    types = np.full_like(scores.second.type_logits, 2 * IMPOSSIBLE)
     types[:, [AnswerType.UNKNOWN, AnswerType.LONG]] = 0
-    ranks = replace(scores.reader, type_logits=types)
+    ranks = replace(scores.second, type_logits=types)
     weights = replace(CASCADE.weights, ranker=weight)
     assert isinstance(weights, CascadeWeights)
     decision = replace(CASCADE, weights=weights)
-    again = rank(example, replace(scores, reader=ranks), decision)
+    again = rank(example, replace(scores, second=ranks), decision)
     first = rank(example, CascadeScores(ranks, scores.ranker, read), decision)
     np.testing.assert_array_equal(again.utility, first.utility)
     assert again.prediction() == first.prediction()
@@ -138,7 +138,7 @@ def test_the_scores_of_a_cascade_need_the_decision_of_both_models() -> None:
     example, scores = two_scores(1, blocks_of(1))
     with pytest.raises(Error, match="give the decision of both"):
         rank(example, scores, DecisionConfig())
-    with pytest.raises(Error, match="decision kisialiou ranks no blocks for a reader"):
+    with pytest.raises(Error, match="decision kisialiou ranks no blocks for a second model"):
         decide(example, scores, replace(CASCADE, rule="kisialiou"))
 
 

@@ -114,7 +114,7 @@ def test_a_reader_and_profiles(
             data[:1],
             tiny_model,
             profile,
-            reader=tiny_mpnet,
+            second_model=tiny_mpnet,
             output=tmp_path / str(runner),
             runner=runner,
             formats=FORMATS,
@@ -384,7 +384,7 @@ def test_8_bit_engines_are_calibrated_on_the_windows_of_a_run_without_beam(
 ) -> None:
     one = Job(data, tiny_model, "openvino+int8", output=tmp_path, batch_size=2)
     chunks = scoring.prepare_first_chunk(one, PhaseTimer())
-    expected = scoring._calibration(one, chunks)
+    expected = scoring.scorer_spec(one, chunks).calibration[tiny_model]
     found = beam_run._calibration(one)
     assert set(COLUMNS) < found.keys() < expected.keys()
     assert all(np.array_equal(column, expected[name]) for name, column in found.items())

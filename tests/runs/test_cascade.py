@@ -29,9 +29,9 @@ from nq.config import (
     WindowConfig,
 )
 from nq.formats.predictions import encode_prediction
-from nq.model.cascade import mention_reader
 from nq.model.folder import SETTINGS, load_settings, save_settings, weights_digest
-from nq.records import READER_WINDOW, SCORE_COLUMNS, Columns
+from nq.model.spec import find_model, mention_decision
+from nq.records import SCORE_COLUMNS, SECOND_WINDOW, Columns
 from nq.runs.job import Job
 from nq.runs.result import JOB, KEPT_SCORES, PREDICTIONS, Result
 from nq.runs.run import run
@@ -43,9 +43,13 @@ QUESTIONS = 6
 ALL = 1000
 
 
-def make_job(model: Path, reader: Path | None, output: Path, **settings: Any) -> Job:
+def make_job(model: Path, second: Path | None, output: Path, **settings: Any) -> Job:
     job = {"profile": "baseline", "batch_size": 4, "limit": QUESTIONS, "keep_scores": True}
-    return Job([bundled_sample()], model, reader=reader, output=output, **{**job, **settings})
+    return Job([bundled_sample()], model, second_model=second, output=output, **{**job, **settings})
+
+
+def with_model(job: Job, **settings: Any) -> Job:
+    return replace(job, model=replace(job.model, **settings))
 
 
 def scores_of(result: Result) -> list[Columns]:
@@ -73,8 +77,8 @@ def test_a_reader_of_all_blocks_has_the_scores_that_it_has_alone(
     assert both.reader_windows == alone.windows != both.windows
     assert both.time["reader_s"] > 0 == alone.time["reader_s"]
     for columns, expected in zip(scores_of(both), scores_of(alone), strict=True):
-        is_reader = columns[READER_WINDOW] >= 0
-        assert columns[READER_WINDOW][is_reader].tolist() == expected["window_ids"][:, 0].tolist()
+        is_reader = columns[SECOND_WINDOW] >= 0
+        assert columns[SECOND_WINDOW][is_reader].tolist() == expected["window_ids"][:, 0].tolist()
         for name in SCORE_COLUMNS:
             if "buckets" in profile:  # the windows share batches with others
                 np.testing.assert_allclose(columns[name][is_reader], expected[name], atol=1e-5)
@@ -93,7 +97,7 @@ def test_a_reader_reads_few_windows_and_the_first_model_all_of_its_own(
     assert both.examples < both.reader_windows < reader.windows / 2
     table = zip(*map(scores_of, (both, first, reader)), strict=True)
     for columns, of_first, of_reader in table:
-        number = columns[READER_WINDOW]
+        number = columns[SECOND_WINDOW]
         for name in SCORE_COLUMNS:
             np.testing.assert_array_equal(columns[name][number < 0], of_first[name], name)
             read = of_reader[name][number[number >= 0]]
@@ -110,9 +114,9 @@ def test_a_run_is_described_and_repeated_in_memory(
     job = make_job(tiny_model, tiny_mpnet, tmp_path, read_blocks=2, profile="mixed+prune+rescore")
     result = run(job)
     description = json.loads((tmp_path / JOB).read_text("utf-8"))["job"]
-    assert description["reader"] == str(tiny_mpnet)
+    assert description["second_model"] == str(tiny_mpnet)
     assert description["decision"]["read_blocks"] == 2
-    assert description["reader_windows"]["max_seq_length"] == 24
+    assert description["second_windows"]["max_seq_length"] == 24
     again = Job.from_dict(description)
     assert again.to_dict() == description
     assert replace(again, files=job.files, output=job.output, keep_scores=True) == job
@@ -120,8 +124,8 @@ def test_a_run_is_described_and_repeated_in_memory(
     assert result.examples == len(written) == QUESTIONS
     examples = islice(nq.read_examples(bundled_sample()), QUESTIONS)
     profile = "mixed+prune+rescore"
-    with nq.load(tiny_model, profile=profile, reader=tiny_mpnet, read_blocks=2) as reader:
-        assert reader.decision == job.decision
+    with nq.load(tiny_model, profile=profile, second_model=tiny_mpnet, read_blocks=2) as reader:
+        assert reader.decision == job.model.decision
         for prediction, expected in zip(reader.predict(examples), written, strict=True):
             encoded = encode_prediction(prediction)
             for score in ("long_answer_score", "short_answers_score"):
@@ -182,30 +186,32 @@ def test_everything_of_the_reader_identifies_a_run(
     tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
 ) -> None:
     job = make_job(tiny_model, tiny_mpnet, tmp_path)
-    decision = job.decision
+    decision = job.model.cascade
     assert isinstance(decision, CascadeDecision)
     reader = Path(shutil.copytree(tiny_mpnet, tmp_path / "reader"))
     vocab = (reader / "vocab.txt").read_text("utf-8")
     (reader / "vocab.txt").write_text(vocab.replace("lake", "pond"), "utf-8")
     ranker = replace(decision.ranker, weights=RankingWeights(evidence=0.5))
+    windows, second = WindowConfig(max_seq_length=20, max_query_length=8), job.model.second
+    assert second is not None
     others = [
         make_job(tiny_model, None, tmp_path),
         make_job(tiny_model, reader, tmp_path),
         make_job(tiny_model, tiny_mpnet, tmp_path, read_blocks=5),
-        replace(job, reader_windows=WindowConfig(max_seq_length=20, max_query_length=8)),
-        replace(job, decision=replace(decision, ranker=ranker)),
+        with_model(job, second=replace(second, windows=windows)),
+        with_model(job, decision=replace(decision, ranker=ranker)),
     ]
     scores = [str(Plan.of(one).scores) for one in (job, *others)]
     assert len(set(scores)) == len(scores)
     tuned = replace(decision, weights=replace(decision.weights, ranker=0.5))
-    assert str(Plan.of(replace(job, decision=tuned)).scores) == scores[0]
+    assert str(Plan.of(with_model(job, decision=tuned)).scores) == scores[0]
 
 
 def test_both_models_read_the_same_blocks(tiny_model: Path, tiny_mpnet: Path) -> None:
     windows = replace(load_settings(tiny_model).windows, max_contexts=7)
     job = make_job(tiny_model, tiny_mpnet, Path("out"), windows=windows)
     expected = replace(load_settings(tiny_mpnet).windows, max_contexts=7)
-    assert job.reader_windows == expected
+    assert job.model.models[1].windows == expected
 
 
 # --- the decision of both models
@@ -217,14 +223,14 @@ def test_a_reader_without_a_decision_for_the_model_has_its_own(
     reader = Path(shutil.copytree(tiny_mpnet, tmp_path / "reader"))
     own = DecisionConfig(long_threshold=0.3, weights=RankingWeights(bm25=0.5, null=2.0))
     save_settings(reader, replace(load_settings(reader), decision=own))
-    decision = make_job(tiny_model, reader, tmp_path).decision
+    decision = make_job(tiny_model, reader, tmp_path).model.decision
     assert decision == CascadeDecision(
         long_threshold=0.3,
         weights=CascadeWeights(bm25=0.5, null=2.0),
         ranker=load_settings(tiny_model).decision,
     )
     given = make_job(tiny_model, reader, tmp_path, decision=DecisionConfig(), read_blocks=9)
-    assert given.decision == CascadeDecision(
+    assert given.model.decision == CascadeDecision(
         read_blocks=9, ranker=load_settings(tiny_model).decision
     )
 
@@ -241,7 +247,15 @@ def test_a_tuned_decision_is_found_when_both_models_are_given(
     reader = Path(shutil.copytree(tiny_mpnet, tmp_path / "reader"))
     before = load_settings(reader)
     arguments = ["--data", str(bundled_sample()), "--model", str(tiny_model)]
-    arguments += ["--reader", str(reader), "--read-blocks", "3", "--profile", "baseline", "--json"]
+    arguments += [
+        "--second-model",
+        str(reader),
+        "--read-blocks",
+        "3",
+        "--profile",
+        "baseline",
+        "--json",
+    ]
     assert tune.main(arguments) == 0
     output = capsys.readouterr()
     figures = json.loads(output.out)
@@ -253,8 +267,8 @@ def test_a_tuned_decision_is_found_when_both_models_are_given(
     assert tuned.read_blocks == 3 and tuned.ranker == load_settings(tiny_model).decision
     assert tuned.weights.ranker != 0
     assert tuned.long_threshold == figures["long_threshold"]
-    assert make_job(tiny_model, reader, tmp_path).decision == tuned
-    assert make_job(tiny_model, reader, tmp_path, read_blocks=2).decision == replace(
+    assert make_job(tiny_model, reader, tmp_path).model.decision == tuned
+    assert make_job(tiny_model, reader, tmp_path, read_blocks=2).model.decision == replace(
         tuned, read_blocks=2
     )
     save_settings(reader, replace(after, decision=DecisionConfig()))  # as nq tune --model READER
@@ -343,24 +357,24 @@ def test_a_bad_folder_of_a_reader_is_refused(
 ) -> None:
     reader = Path(shutil.copytree(tiny_mpnet, tmp_path / "reader"))
     change(reader)
-    refused(["--reader", str(reader)], 1, message)
+    refused(["--second-model", str(reader)], 1, message)
 
 
 def test_the_model_itself_is_no_reader(refused: Refused, tiny_model: Path, tmp_path: Path) -> None:
     message = "has the weights of the model itself: give another model"
-    refused(["--reader", str(tiny_model)], 1, message)
+    refused(["--second-model", str(tiny_model)], 1, message)
     copy = Path(shutil.copytree(tiny_model, tmp_path / "copy"))
     remove_settings(copy)
-    refused(["--reader", str(copy)], 1, message)
+    refused(["--second-model", str(copy)], 1, message)
 
 
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        ("--read-blocks 2", 1, "read_blocks is 2 without a reader: give a reader too"),
-        ("--reader READER --read-blocks 0", 2, "--read-blocks: must be at least 1, got 0"),
-        ("--reader READER --read-blocks -3", 2, "--read-blocks: must be at least 1, got -3"),
-        ("--reader READER --read-blocks x", 2, "must be a whole number, got 'x'"),
+        ("--read-blocks 2", 1, "read_blocks is 2 without a second model: give one too"),
+        ("--second-model MODEL --read-blocks 0", 2, "--read-blocks: must be at least 1, got 0"),
+        ("--second-model MODEL --read-blocks -3", 2, "--read-blocks: must be at least 1, got -3"),
+        ("--second-model MODEL --read-blocks x", 2, "must be a whole number, got 'x'"),
     ],
 )
 def test_a_bad_number_of_blocks_is_refused(
@@ -370,7 +384,7 @@ def test_a_bad_number_of_blocks_is_refused(
     refused: Refused,
     tiny_mpnet: Path,
 ) -> None:
-    refused(options.replace("READER", str(tiny_mpnet)).split(), code, message)
+    refused(options.replace("MODEL", str(tiny_mpnet)).split(), code, message)
 
 
 @pytest.mark.parametrize("rule", ["bert-joint", "kisialiou"])
@@ -383,25 +397,33 @@ def test_a_decision_that_ranks_no_blocks_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    models = ["--model", str(tiny_model), "--reader", str(tiny_mpnet)]
+    models = ["--model", str(tiny_model), "--second-model", str(tiny_mpnet)]
     assert answer.main([*models, "--decision", rule, "--no-track"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"decision {rule} ranks no blocks for a reader to read: remove the reader" in line
+    assert f"decision {rule} ranks no blocks for a second model" in line
     decision = DecisionConfig(rule=rule)
     with pytest.raises(nq.Error, match="ranks no blocks"):
-        nq.load(tiny_model, reader=tiny_mpnet, decision=decision)
+        nq.load(tiny_model, second_model=tiny_mpnet, decision=decision)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"reader": 5}, "reader is 5: expected the path of a model folder"),
-        ({"read_blocks": 1}, "read_blocks is 1 without a reader"),
-        ({"reader": "r", "read_blocks": 0}, "read_blocks is 0: expected a whole number from 1 on"),
-        ({"reader": "r", "read_blocks": True}, "read_blocks is True: expected a whole number"),
-        ({"reader": "r", "decision": "default"}, "decision is 'default': expected nq.DecisionC"),
-        ({"reader_windows": WindowConfig()}, "are for a model with a reader: give a reader too"),
-        ({"decision": CascadeDecision()}, "are for a model with a reader: give a reader too"),
+        ({"second_model": 5}, "second_model is 5: expected the path of a model folder"),
+        ({"read_blocks": 1}, "read_blocks is 1 without a second model"),
+        (
+            {"second_model": "r", "read_blocks": 0},
+            "read_blocks is 0: expected a whole",
+        ),
+        (
+            {"second_model": "r", "read_blocks": True},
+            "read_blocks is True: expected a whole",
+        ),
+        (
+            {"second_model": "r", "decision": "default"},
+            "decision is 'default': expected nq.",
+        ),
+        ({"decision": CascadeDecision()}, "is for two models: give a second model too"),
     ],
 )
 def test_bad_arguments_of_a_job(settings: Any, message: str, tiny_model: Path) -> None:
@@ -423,7 +445,7 @@ def test_prepared_windows_have_no_pages_to_read(
     assert preprocess.main([*source, "--output", "windows"]) == 0
     capsys.readouterr()
     (shard,) = map(str, (tmp_path / "windows").glob("*.tfrecord"))
-    models = ["--model", str(tiny_model), "--reader", str(tiny_mpnet)]
+    models = ["--model", str(tiny_model), "--second-model", str(tiny_mpnet)]
     assert answer.main(["--data", shard, *models, "--no-track"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "is a TFRecord file: give the records from which it was made" in line
@@ -443,30 +465,33 @@ def naming(source: Path, folder: Path, **other: str) -> Path:
 def test_a_model_stands_for_the_pair_that_its_settings_name(
     tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
 ) -> None:
-    ranker = naming(tiny_model, tmp_path / "ranker", reader=str(tiny_mpnet))
+    ranker = naming(tiny_model, tmp_path / "ranker", second_model=str(tiny_mpnet))
     second = naming(tiny_mpnet, tmp_path / "second", first_model=str(tiny_model))
-    for job, model, reader in (
+    for job, model, other in (
         (Job([bundled_sample()], ranker), ranker, tiny_mpnet),
         (Job([bundled_sample()], str(ranker)), ranker, tiny_mpnet),
-        (Job([bundled_sample()], ranker, reader=second), ranker, second),
+        (Job([bundled_sample()], ranker, second_model=second), ranker, second),
         (Job([bundled_sample()], second), tiny_model, second),
-        (Job([bundled_sample()], second, reader=tiny_model), second, tiny_model),
+        (Job([bundled_sample()], second, second_model=tiny_model), second, tiny_model),
     ):
-        assert (job.model, job.reader) == (model, reader)
-        assert job == Job([bundled_sample()], model, reader=reader)
+        assert [one.folder for one in job.model.models] == [model, other]
+        assert job == Job([bundled_sample()], model, second_model=other)
     examples = list(islice(nq.read_examples(bundled_sample()), 2))
-    with nq.load(second) as alone, nq.load(tiny_model, reader=second) as both:
+    with nq.load(second) as alone, nq.load(tiny_model, second_model=second) as both:
         assert list(alone.predict(examples)) == list(both.predict(examples))
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"reader": "a", "first_model": "b"}, "first_model and reader exclude each other"),
-        ({"reader": 3}, "reader is 3: expected the name of a model, or a folder"),
+        (
+            {"second_model": "a", "first_model": "b"},
+            "first_model and second_model exclude",
+        ),
+        ({"second_model": 3}, "second_model is 3: expected the name of a model, or a folder"),
         ({"first_model": ""}, "first_model is '': expected the name of a model, or a folder"),
         ({"first_model": "nowhere"}, "folder/nq.json: no model 'nowhere'"),
-        ({"reader": "nowhere"}, "folder/nq.json: no model 'nowhere'"),
+        ({"second_model": "nowhere"}, "folder/nq.json: no model 'nowhere'"),
     ],
 )
 def test_a_wrong_name_of_the_other_model_is_refused(
@@ -479,8 +504,8 @@ def test_a_wrong_name_of_the_other_model_is_refused(
 
 
 def test_the_names_of_other_models_are_kept(tmp_path: Path, tiny_model: Path) -> None:
-    copy = naming(tiny_model, tmp_path / "copy", reader="lakes")
-    assert json.loads((copy / SETTINGS).read_bytes())["reader"] == "lakes"
+    copy = naming(tiny_model, tmp_path / "copy", second_model="lakes")
+    assert json.loads((copy / SETTINGS).read_bytes())["second_model"] == "lakes"
     assert convert.main([str(copy), str(tmp_path / "converted")]) == 0
     assert load_settings(tmp_path / "converted") == load_settings(copy)
 
@@ -488,9 +513,9 @@ def test_the_names_of_other_models_are_kept(tmp_path: Path, tiny_model: Path) ->
 def test_an_installed_model_is_not_tuned_through_its_pair(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ranker = naming(tiny_model, tmp_path / "ranker", reader="small")
+    ranker = naming(tiny_model, tmp_path / "ranker", second_model="small")
     assert tune.main(["--data", str(bundled_sample()), "--model", str(ranker)]) == 1
-    assert f"--reader, and {nq.bundled_model()} is an installed model: copy it" in (
+    assert f"--second-model, and {nq.bundled_model()} is an installed model: copy it" in (
         capsys.readouterr().err
     )
 
@@ -516,7 +541,8 @@ def test_a_second_model_that_only_ranks_adds_block_scores(
     own = load_settings(tiny_model).decision
     alone = run(make_job(tiny_model, None, tmp_path / "alone"))
     job = make_job(tiny_model, dual_encoder, tmp_path / "all", read_blocks=ALL)
-    assert job.decision == CascadeDecision(
+    decision = job.model.cascade
+    assert decision == CascadeDecision(
         **{**vars(own), "weights": CascadeWeights(**own.weights.to_dict())},
         ranker=own,
         read_blocks=ALL,
@@ -524,14 +550,14 @@ def test_a_second_model_that_only_ranks_adds_block_scores(
     all_blocks = run(job)
     assert all_blocks.reader_windows > QUESTIONS
     assert predictions(tmp_path / "all") == predictions(tmp_path / "alone")
-    weights = replace(job.decision.weights, ranker=100.0)
+    weights = replace(decision.weights, ranker=100.0)
     few = run(
         make_job(
             tiny_model,
             dual_encoder,
             tmp_path / "few",
             read_blocks=2,
-            decision=replace(job.decision, weights=weights),
+            decision=replace(decision, weights=weights),
         )
     )
     assert few.reader_windows < all_blocks.reader_windows
@@ -543,7 +569,6 @@ def test_two_models_that_only_rank_are_mentioned(
     dual_encoder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "nq")
-    job = make_job(dual_encoder, dual_encoder, tmp_path)
-    mention_reader(job.model, job.reader_model)
-    assert f"{dual_encoder} only ranks blocks: give --reader MODEL for short" in caplog.text
+    mention_decision(find_model(dual_encoder, second_model=dual_encoder))
+    assert f"{dual_encoder} only ranks blocks: give --second-model MODEL for short" in caplog.text
     assert f"so that of {dual_encoder} is used" in caplog.text

@@ -163,7 +163,8 @@ def test_a_file_that_cannot_be_written_costs_nothing(job: Job, tmp_path: Path) -
 def test_other_windows_batches_or_versions_need_another_choice(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = replace(job, windows=replace(job.windows, max_seq_length=24))
+    windows = replace(job.model.windows, max_seq_length=24)
+    other = replace(job, model=replace(job.model, windows=windows))
     keys = {choices.key(some, "CPU") for some in (job, other, replace(job, batch_size=5))}
     keys.add(choices.key(job, "GPU"))
     for package in ("openvino", "keras"):
@@ -215,7 +216,7 @@ def test_windows_that_trials_prepare_do_not_make_a_new_output_folder_foreign(
 @pytest.mark.slow
 def test_only_our_own_lines_are_logged(job: Job, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "nq.answer", "--profile", "auto", "--limit", "2", "--json"]
-    folders = ["--model", str(job.model), "--root", str(tmp_path), "--no-track"]
+    folders = ["--model", str(job.model.folder), "--root", str(tmp_path), "--no-track"]
     done = subprocess.run(
         [*command, *folders], cwd=ROOT, capture_output=True, text=True, check=True
     )

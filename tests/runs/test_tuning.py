@@ -49,7 +49,7 @@ def tune_without(tiny_model: Path, tmp_path: Path) -> Tune:
             completed.append(windows)
 
         with open_scoring(Plan.of(job), PhaseTimer(), progress) as scoring:
-            tuned = tuning.tune_decision(scoring, job.decision)
+            tuned = tuning.tune_decision(scoring, job.model.decision)
             assert sum(completed) == scoring.chunks.total("windows")
             return tuned
 

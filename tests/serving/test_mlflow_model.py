@@ -20,6 +20,7 @@ import nq
 from nq import extras
 from nq.commands.main import console
 from nq.formats.documents import page_of
+from nq.model.spec import find_model
 from nq.report.answer import to_dict
 from nq.runs.record import _copy_models
 from nq.tracking.store import ENVIRONMENT, import_mlflow
@@ -259,14 +260,14 @@ def test_a_training_has_its_model(
     assert answers == expected(tmp_path / "new")
 
 
-def test_a_model_with_a_reader_keeps_the_decision_of_both(
+def test_a_model_with_a_second_one_keeps_the_decision_of_both(
     tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
 ) -> None:
-    job = nq.Job([nq.bundled_sample()], tiny_model, reader=tiny_mpnet, read_blocks=2)
-    _copy_models(job, tmp_path / "model", tmp_path / "reader")
-    copied = nq.Job([nq.bundled_sample()], tmp_path / "model", reader=tmp_path / "reader")
-    assert (copied.decision, copied.windows) == (job.decision, job.windows)
-    assert copied.reader_windows == job.reader_windows
+    model = find_model(tiny_model, second_model=tiny_mpnet, read_blocks=2)
+    folders = _copy_models(model, tmp_path)
+    copied = find_model(folders["model"], second_model=folders["second_model"])
+    for one, other in zip(copied.models, model.models, strict=True):
+        assert (one.decision, one.windows) == (other.decision, other.windows)
 
 
 @pytest.mark.parametrize("command", ["answer", "train"])

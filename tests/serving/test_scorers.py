@@ -26,13 +26,13 @@ def test_two_models_with_pruning_and_rescoring(
     pages = [
         "\n\n".join(" ".join(words[n + i : n + i + 4]) for i in range(0, 12, 4)) for n in range(14)
     ]
-    models: dict[str, Any] = {"reader": tiny_mpnet, "read_blocks": 2, "batch_size": SIZE}
+    models: dict[str, Any] = {"second_model": tiny_mpnet, "read_blocks": 2, "batch_size": SIZE}
     with nq.load(tiny_model, profile=PROFILE, **models) as reader:
         expected = [
             orjson.loads(orjson.dumps(to_dict(reader.ask("who", nq.page_from_text(page)))))
             for page in pages
         ]
-    options = ["--profile", PROFILE, "--reader", str(tiny_mpnet), "--read-blocks", "2"]
+    options = ["--profile", PROFILE, "--second-model", str(tiny_mpnet), "--read-blocks", "2"]
     server = RunningServer(tmp_path, tiny_model, *options, "--batch-size", str(SIZE)).wait()
     try:
         with server.client() as client, ThreadPoolExecutor(len(pages)) as pool:

@@ -91,7 +91,7 @@ class Engine:
         stretch the scale, and the heads. They make up two fifths of the drift and a fifth of the
         speed.
         """
-        rows = self.computation.calibration()
+        rows = self.computation.calibration
         names = [node.any_name for node in model.inputs]
         windows = [
             {name: rows[name][i : i + 1, :n] for name in names}

@@ -35,7 +35,7 @@ def test_all_products_but_those_after_gelu_and_in_the_heads_are_in_8_bits() -> N
     rows = item_rows(items(6))
     network = Network(tiny_models.SHAPE, tiny_models.model())
     profile = Profile.parse("openvino+int8")
-    model = Engine(Computation(network, profile, TopK(2, True), lambda: rows))._model()
+    model = Engine(Computation(network, profile, TopK(2, True), rows))._model()
     products: dict[bool, set[str]] = {True: set(), False: set()}
     for node in model.get_ops():
         if node.get_type_name() == "MatMul":

@@ -1,0 +1,213 @@
+"""The record of a model that is found and not loaded yet, alone or with a second model.
+
+The first model ranks the blocks of a page, and the second one reads the best. The second model has
+windows of its own, except that both models read the same blocks. The decision was fitted to both by
+``nq tune --second-model``; it is in the settings of the second model under the digest of the first
+one's weights.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, WindowConfig
+from nq.errors import Error, check_argument, is_count
+from nq.model.folder import (
+    SETTINGS,
+    ModelSettings,
+    check,
+    load_config,
+    load_settings,
+    weight_files,
+    weights_digest,
+)
+from nq.model.registry import model_folder, named_model
+from nq.model.shapes import check_length
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model with its settings, which any process can load.
+
+    Args:
+        folder: a model folder of any kind.
+        windows: how pages become windows.
+        decision: how scores become answers; with a second model, a decision of both.
+        second: reads the blocks that this model ranks best. It gets the decision of both and the
+            ``max_contexts`` of this model, also when a copy is made with other settings.
+    """
+
+    folder: Path
+    windows: WindowConfig
+    decision: DecisionConfig
+    second: ModelSpec | None = None
+
+    def __post_init__(self) -> None:
+        if self.second is not None:
+            windows = replace(self.second.windows, max_contexts=self.windows.max_contexts)
+            second = replace(self.second, windows=windows, decision=self.decision)
+            object.__setattr__(self, "second", second)
+
+    @property
+    def cascade(self) -> CascadeDecision | None:
+        """The decision of both models; ``None`` without a second one."""
+        has_second = self.second is not None
+        return self.decision if has_second and isinstance(self.decision, CascadeDecision) else None
+
+    @property
+    def own_decision(self) -> DecisionConfig:
+        """The decision that the scores of this model alone are for."""
+        return self.cascade.ranker if self.cascade else self.decision
+
+    @property
+    def models(self) -> tuple[ModelSpec, ...]:
+        """This model and, if there is one, the second one."""
+        return (self,) if self.second is None else (self, self.second)
+
+    def check(self) -> None:
+        """Checks the files of both models in milliseconds, without TensorFlow.
+
+        Raises:
+            FileNotFoundError: a file is missing.
+            ValueError: a file is damaged, the windows are too long for a model, or both models are
+                the same.
+        """
+        for model in self.models:
+            check(model.folder)
+        if self.second is not None and _same_weights(self.folder, self.second.folder):
+            raise ValueError(
+                f"the second model {self.second.folder} has the weights of the model itself: give "
+                "another model"
+            )
+        for model in self.models:
+            check_length(load_config(model.folder), model.windows.max_seq_length)
+
+
+def find_model(
+    model: str | Path | None = None,
+    windows: WindowConfig | None = None,
+    decision: DecisionConfig | None = None,
+    second_model: str | Path | None = None,
+    read_blocks: int | None = None,
+) -> ModelSpec:
+    """Finds a model and reads its settings; its folder need not exist.
+
+    The settings of a folder may name another model (``ModelSettings.first_model``,
+    ``.second_model``), with which it is used where it is given alone.
+
+    Args:
+        model: a model folder, or the name of a model; by default the bundled model.
+        windows: how pages become windows; by default the settings of the folder.
+        decision: how scores become answers. With a second model it is one of both, or of the one
+            whose evidence counts. By default it is that of the folder; with a second model what
+            ``nq tune`` has stored for both, else the own decision of the second model, or of the
+            first one if the second one only ranks.
+        second_model: folder or name of the model that reads the blocks that ``model`` ranks best.
+        read_blocks: blocks of a page that it reads; by default those of the decision.
+
+    Raises:
+        FileNotFoundError, Error: there is no model of this name (``nq.model.registry``).
+        ValueError: an argument has the wrong type, is out of range or needs a second model, or the
+            settings of a folder are damaged.
+    """
+    for name, value, kind, expected in (
+        ("model", model, str | Path, "the path of a model folder, or a name"),
+        ("windows", windows, WindowConfig, "nq.WindowConfig(…)"),
+        ("decision", decision, DecisionConfig, "nq.DecisionConfig(…)"),
+        ("second_model", second_model, str | Path, "the path of a model folder, or a name"),
+    ):
+        check_argument(value is None or isinstance(value, kind), name, value, expected)
+    is_valid = read_blocks is None or is_count(read_blocks)
+    check_argument(is_valid, "read_blocks", read_blocks, "a whole number from 1 on")
+    folder, settings, second = _both_models(model, second_model)
+    windows = windows or settings.windows
+    if second is not None:
+        both = _decision_of_both(folder, settings.decision, second, decision)
+        both = replace(both, read_blocks=read_blocks or both.read_blocks)
+        return ModelSpec(
+            folder, windows, both, ModelSpec(second, load_settings(second).windows, both)
+        )
+    if read_blocks is not None:
+        raise ValueError(f"read_blocks is {read_blocks} without a second model: give one too")
+    if isinstance(decision, CascadeDecision):
+        raise ValueError("the decision is for two models: give a second model too")
+    return ModelSpec(folder, windows, decision or settings.decision)
+
+
+def _both_models(
+    model: str | Path | None, second_model: str | Path | None
+) -> tuple[Path, ModelSettings, Path | None]:
+    """Returns the first model's folder and settings, and the folder of the second model."""
+    folder = model_folder(model)
+    settings = load_settings(folder)
+    if second_model is not None:
+        return folder, settings, model_folder(second_model)
+    name = settings.first_model or settings.second_model
+    if name is None:
+        return folder, settings, None
+    try:
+        # text with a slash is a folder, other text a name, also where a folder has that name
+        other = Path(name) if os.sep in name else named_model(name)
+    except (FileNotFoundError, Error) as error:
+        raise type(error)(f"{folder / SETTINGS}: {error}") from error
+    log.info("%s is used with %s, which its %s names", model, name, SETTINGS)
+    if settings.first_model:
+        return other, load_settings(other), folder
+    return folder, settings, other
+
+
+def _decision_of_both(
+    first: Path, ranker: DecisionConfig, second: Path, decision: DecisionConfig | None
+) -> CascadeDecision:
+    """Returns the decision of two models, made from ``decision`` if that is of one model."""
+    if decision is None:
+        settings = load_settings(second)
+        alone = ranker if _only_ranks(second) else settings.decision
+        decision = _tuned(first, settings) or alone
+    if isinstance(decision, CascadeDecision):
+        return decision
+    weights = CascadeWeights(**decision.weights.to_dict())
+    ranker = replace(ranker, rule=decision.rule)
+    return CascadeDecision(**{**vars(decision), "weights": weights, "ranker": ranker})
+
+
+def _tuned(first: Path, settings: ModelSettings) -> CascadeDecision | None:
+    """Returns the decision that was tuned for both models, from the settings of the second."""
+    try:
+        return settings.cascades.get(weights_digest(first)) if settings.cascades else None
+    except (OSError, ValueError):  # the check of the models reports it
+        return None
+
+
+def _only_ranks(folder: Path) -> bool:
+    try:
+        return load_config(folder).is_dual_encoder
+    except (OSError, ValueError):  # the check of the models reports it
+        return False
+
+
+def _same_weights(folder: Path, other: Path) -> bool:
+    sizes = [[file.stat().st_size for file in weight_files(one)] for one in (folder, other)]
+    return sizes[0] == sizes[1] and weights_digest(folder) == weights_digest(other)
+
+
+def mention_decision(model: ModelSpec) -> None:
+    """Logs that a model only ranks, or that no decision was tuned for both models."""
+    if all(_only_ranks(one.folder) for one in model.models):
+        name = model.folder
+        log.info("%s only ranks blocks: give --second-model MODEL for short answers too", name)
+    if model.second is None:
+        return
+    second = model.second.folder
+    if weights_digest(model.folder) not in load_settings(second).cascades:
+        log.info(
+            "%s has no decision for both models, so %s is used, for the blocks that it reads; "
+            "nq tune --second-model makes one",
+            second,
+            f"that of {model.folder}" if _only_ranks(second) else "its own",
+        )
