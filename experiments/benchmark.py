@@ -30,7 +30,7 @@ from nq.formats.decoding import read_lines
 from nq.formats.input_files import find_files
 from nq.inference.profile import DEFAULT_PROFILE
 from nq.inference.scorer import Scorer, score_examples
-from nq.model.checkpoint import load_settings
+from nq.model.folder import load_settings
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import decide
@@ -168,8 +168,9 @@ def memory(files: Sequence[str], model: Path, folder: Path) -> dict[str, Any]:
 def _tiny_model(model: Path, folder: Path) -> Path:
     """Makes a model of two narrow layers with the tokenizer and the windows of ``model``."""
     from nq.model import checkpoint, joint
+    from nq.model.folder import load_config
 
-    config = replace(checkpoint.load_config(model), **NARROW)
+    config = replace(load_config(model), **NARROW)
     tokenizer, settings = load_tokenizer(model), load_settings(model)
     checkpoint.save(folder, joint.build(config, 8), config, tokenizer, settings, "tiny")
     return folder

@@ -276,9 +276,9 @@ def write_tensorflow_checkpoint(folder: Path) -> None:
     config, tensors = load_config(folder), read_tensors(folder)
     theirs, ours = names.table(config, names.TF1), names.table(config)
     arrays = {
-        part.name: tensors[own.name].T if part.transposed != own.transposed else tensors[own.name]
-        for path in ours
-        for part, own in zip(theirs[path], ours[path], strict=True)
+        name: tensors[own].T if theirs[path].transposed != weight.transposed else tensors[own]
+        for path, weight in ours.items()
+        for name, own in zip(theirs[path].tensors, weight.tensors, strict=True)
     }
     (folder / WEIGHTS).unlink()
     (folder / CONFIG).rename(folder / TF_CONFIG)

@@ -144,20 +144,20 @@ def mean(models: Sequence[Path], output: Path, storage: StorageConfig) -> None:
     import numpy as np
 
     from nq.model import checkpoint, joint
+    from nq.model.folder import load_settings, read_tensors
     from nq.preprocess.tokenizers.load import load_tokenizer
 
     first, *others = models
     tokenizer = load_tokenizer(first)
-    shape = checkpoint.with_room_for(checkpoint.load_config(first), tokenizer)
-    model = joint.build(shape, initialize=False)
-    checkpoint.load(first, model, shape)
+    loaded = joint.load(first, tokenizer)
+    model, shape = loaded.model, loaded.config
     sums = [np.asarray(weight.numpy(), np.float64) for weight in model.weights]
     for other in others:
-        checkpoint.load(other, model, shape)
+        checkpoint.fill(model, read_tensors(other), shape)
         sums = [total + weight.numpy() for total, weight in zip(sums, model.weights, strict=True)]
     for weight, total in zip(model.weights, sums, strict=True):
         weight.assign(total / len(models))
-    settings = checkpoint.load_settings(first)
+    settings = load_settings(first)
     names = " and ".join(path.name for path in models)
     what = f"The mean of {names}" if others else names
     checkpoint.save(output, model, shape, tokenizer, settings, f"# {what}\n", storage)

@@ -21,9 +21,8 @@ from nq import folders
 from nq.commands import arguments, terminal
 from nq.config import StorageConfig
 from nq.errors import Error
-from nq.model.checkpoint import CARD
 from nq.model.convert import convert
-from nq.model.folder import INDEX, check
+from nq.model.folder import CARD, INDEX, check
 from nq.model.registry import GROUP, model_folder
 from nq.preprocess.tokenizers.load import NAMES
 

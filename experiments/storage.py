@@ -25,6 +25,7 @@ from nq.errors import Error
 from nq.formats import input_files, inputs
 from nq.inference.scorer import concatenate, feature_rows
 from nq.model import checkpoint
+from nq.model.folder import check, load_settings, read_tensors, weight_files
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.features import features
@@ -60,7 +61,7 @@ def windows_of(files: Sequence[str], model: Path, count: int) -> Columns:
     Raises:
         Error: the data have no pages.
     """
-    tokenizer, settings = load_tokenizer(model), checkpoint.load_settings(model)
+    tokenizer, settings = load_tokenizer(model), load_settings(model)
     examples = itertools.islice(inputs.read_examples(files), count)
     rows = [feature_rows(features(example, tokenizer, settings.windows)) for example in examples]
     if not rows:
@@ -79,9 +80,8 @@ def compare(model: Path, rows: Columns, folder: Path) -> list[dict[str, Any]]:
     from nq.model import joint
 
     tokenizer = load_tokenizer(model)
-    config = checkpoint.with_room_for(checkpoint.load_config(model), tokenizer)
-    network = joint.build(config, initialize=False)
-    checkpoint.load(model, network, config)
+    loaded = joint.load(model, tokenizer)
+    network, config = loaded.model, loaded.config
     weights = [weight.numpy() for weight in network.weights]
     expected = network.predict(rows, batch_size=8, verbose=0)
     figures = []
@@ -90,8 +90,8 @@ def compare(model: Path, rows: Columns, folder: Path) -> list[dict[str, Any]]:
             weight.assign(value)
         (folder / store).mkdir()
         checkpoint.save_weights(folder / store, network, config, StorageConfig(store))
-        size = sum(path.stat().st_size for path in checkpoint.weight_files(folder / store))
-        checkpoint.load(folder / store, network, config)
+        size = sum(path.stat().st_size for path in weight_files(folder / store))
+        checkpoint.fill(network, read_tensors(folder / store), config)
         logits = network.predict(rows, batch_size=8, verbose=0)
         figures.append({"store": store, "bytes": size, **drift(logits, expected, rows)})
     return figures
@@ -116,7 +116,7 @@ def drift(logits: Columns, expected: Columns, rows: Columns) -> dict[str, float]
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     model = model_folder(args.model)
-    checkpoint.check(model)
+    check(model)
     with input_files.input_files(args.data) as files:
         rows = windows_of(files, model, args.windows)
     import_tensorflow()

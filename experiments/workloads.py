@@ -205,7 +205,7 @@ def _onnx(workload: Workload, seed: int) -> Callable[[], Step]:
     network = _network(workload, seed)
     import onnxruntime
 
-    from nq.model.export import ONNX, export
+    from nq.model.convert import ONNX, export
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 3, workload.threads

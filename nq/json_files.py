@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from nq.files import atomic_write
+
 MAX_BYTES = 128 << 20
 """The largest known ``tokenizer.json`` has a quarter of it."""
 
@@ -29,3 +31,9 @@ def read_json_object(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds {type(values).__name__}, expected a JSON object")
     return values
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a value as indented JSON."""
+    with atomic_write(path) as file:
+        file.write((json.dumps(value, indent=2) + "\n").encode())

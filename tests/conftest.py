@@ -92,6 +92,7 @@ def tiny_model(tiny_vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     """A complete model folder; read it, do not write into it."""
     from nq.config import WindowConfig
     from nq.model import checkpoint
+    from nq.model.folder import ModelSettings
     from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 
     folder = tmp_path_factory.mktemp("tiny-model")
@@ -101,7 +102,7 @@ def tiny_model(tiny_vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
         tiny_models.model(),
         tiny_models.SHAPE,
         WordPieceTokenizer(tiny_vocab),
-        checkpoint.ModelSettings(windows),
+        ModelSettings(windows),
         "# A tiny model for tests\n",
     )
     return folder
@@ -112,6 +113,7 @@ def tiny_mpnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete model folder of another family, vocabulary and window length."""
     from nq.config import WindowConfig
     from nq.model import checkpoint, joint
+    from nq.model.folder import ModelSettings
     from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 
     vocab = tmp_path_factory.mktemp("mpnet-vocab") / "vocab.txt"
@@ -123,7 +125,7 @@ def tiny_mpnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
         joint.build(tiny_models.MPNET, seed=5),
         tiny_models.MPNET,
         WordPieceTokenizer(vocab),
-        checkpoint.ModelSettings(windows),
+        ModelSettings(windows),
         "# A tiny model of another family for tests\n",
     )
     return folder

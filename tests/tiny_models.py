@@ -108,10 +108,10 @@ def model(
     **options: Any,
 ) -> Any:
     """Returns a tiny BERT-Joint with the weights of ``tensors``."""
-    from nq.model import checkpoint, joint, names
+    from nq.model import checkpoint, joint
 
     built = joint.build(shape, length, dtype, **options)
-    report = checkpoint.fill(built, stored(tensors(shape)), names.table(shape))
+    report = checkpoint.fill(built, stored(tensors(shape)), shape)
     assert report == checkpoint.LoadReport()
     return built
 
@@ -119,7 +119,7 @@ def model(
 def stored(tensors: Mapping[str, FloatArray]) -> CheckpointTensors:
     """Returns tensors in memory as those of a checkpoint with Hugging Face's names."""
     shapes = {name: value.shape for name, value in tensors.items()}
-    return CheckpointTensors(BERT, shapes, tensors.__getitem__)
+    return CheckpointTensors(BERT, shapes, lambda name, rows: tensors[name][rows])
 
 
 def rows(n_pieces: Sequence[int], length: int, seed: int = 0) -> dict[str, IntArray]:

@@ -114,9 +114,8 @@ def zero(source: Path, target: Path, share: float) -> None:
     from nq.model import checkpoint, joint
 
     tokenizer = load_tokenizer(source)
-    config = checkpoint.with_room_for(checkpoint.load_config(source), tokenizer)
-    model = joint.build(config, initialize=False)
-    checkpoint.load(source, model, config)
+    loaded = joint.load(source, tokenizer)
+    model, config = loaded.model, loaded.config
     for variable in model.weights:
         if variable.path.startswith("layer_") and variable.path.endswith("kernel"):
             values, count = np.array(variable.numpy()), int(share * variable.numpy().size)

@@ -26,9 +26,9 @@ from nq import folders
 from nq.commands import arguments, terminal
 from nq.config import ModelConfig
 from nq.errors import Error
-from nq.model.flops import window_gflop
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
+from nq.model.shapes import window_gflop
 
 SHAPES = {"base": ModelConfig()}
 RESULT = "peers.json"
@@ -104,7 +104,7 @@ def _report(args: argparse.Namespace, files: Sequence[str], folder: Path) -> Rep
     """Measures all peers; ``folder`` is for temporary files."""
     from experiments.peers import inputs
     from nq.inference.batches import MIN_PIECES
-    from nq.model.checkpoint import load_config
+    from nq.model.folder import load_config
 
     model = model_folder(args.model)
     if args.shape:

@@ -20,7 +20,9 @@ from nq.formats.tfrecord_file import read_records
 from nq.inference.batches import Shape, by_length
 from nq.inference.scorer import PART_BATCHES, concatenate
 from nq.model import checkpoint, joint
-from nq.model.convert import LoadedModel, write_hugging_face
+from nq.model.convert import write_hugging_face
+from nq.model.folder import load_config, load_settings
+from nq.model.shapes import check_length
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
 from nq.runs.scoring import CALIBRATION_WINDOWS
@@ -32,7 +34,7 @@ READ_BATCH = 256
 def random_model(config: ModelConfig, folder: Path) -> Path:
     """Makes a model folder of random weights, with the bundled vocabulary and windows."""
     bundled = bundled_model()
-    tokenizer, settings = load_tokenizer(bundled), checkpoint.load_settings(bundled)
+    tokenizer, settings = load_tokenizer(bundled), load_settings(bundled)
     checkpoint.save(folder, joint.build(config), config, tokenizer, settings, "# Random weights\n")
     return folder
 
@@ -43,9 +45,9 @@ def window_config(model: Path, length: int | None) -> WindowConfig:
     Raises:
         ValueError: the model or the length of a question does not allow the length.
     """
-    own = checkpoint.load_settings(model).windows
+    own = load_settings(model).windows
     windows = dataclasses.replace(own, max_seq_length=length) if length else own
-    joint.check_length(checkpoint.load_config(model), windows.max_seq_length)
+    check_length(load_config(model), windows.max_seq_length)
     return windows
 
 
@@ -118,7 +120,5 @@ def full_windows(shards: Sequence[Path], length: int, count: int) -> Columns:
 
 def _convert(model: Path, folder: Path) -> None:
     """Saves the weights for ``transformers``; missing ones are random, but equal in both."""
-    config = checkpoint.with_room_for(checkpoint.load_config(model), load_tokenizer(model))
-    network = joint.build(config, initialize=False)
-    checkpoint.load(model, network, config)
-    write_hugging_face(LoadedModel(model, config, network, checkpoint.LoadReport()), folder)
+    loaded = joint.load(model, load_tokenizer(model))
+    write_hugging_face(dataclasses.replace(loaded, report=checkpoint.LoadReport()), folder)

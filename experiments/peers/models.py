@@ -261,7 +261,7 @@ def _example(task: Task) -> dict[str, Any]:
 
 def _batches(task: Task, path: Path, size: int) -> Iterator[dict[str, IntArray]]:
     """Yields batches of windows as int64, under Hugging Face's names of the model's inputs."""
-    from nq.model.checkpoint import load_config
+    from nq.model.folder import load_config
 
     segments = load_config(task.model).type_vocab_size > 1
     names = {name: own for name, own in INPUTS.items() if segments or own != "segment_ids"}

@@ -9,7 +9,9 @@ from functools import cached_property
 import keras
 
 from nq.config import ModelConfig
-from nq.model import checkpoint, joint
+from nq.model import joint
+from nq.model.folder import load_config
+from nq.model.shapes import check_length
 from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.load import load_tokenizer
 
@@ -41,15 +43,12 @@ def load_network(model: ModelSpec, policy: str) -> Network:
         model: whose tokenizer may have more ids than there are embeddings.
         policy: Keras dtype policy.
     """
-    own = checkpoint.load_config(model.folder)
-    checkpoint.read_tensors(model.folder).table(own)  # before anything of its size is built
+    check_length(load_config(model.folder), model.windows.max_seq_length)
     tokenizer = load_tokenizer(model.folder, model.windows.compat)
-    config = checkpoint.with_room_for(own, tokenizer)
-    joint.check_length(config, model.windows.max_seq_length)
-    network = joint.build(config, dtype=policy, initialize=False)
-    report = checkpoint.load(model.folder, network, config)
+    loaded = joint.load(model.folder, tokenizer, policy)
+    report = loaded.report
     if report.warning():
         log.warning("%s", report.warning())
     if report.unexpected:
         log.info("tensors of the checkpoint without use: %s", ", ".join(report.unexpected))
-    return Network(config, network)
+    return Network(loaded.config, loaded.model)

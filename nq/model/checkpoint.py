@@ -1,8 +1,8 @@
-"""Model folders: a model is filled from one and saved into one.
+"""Weights of a Keras model are filled from a folder and saved into one.
 
-A folder holds ``config.json``, ``model.safetensors`` with the names of Hugging Face, ``nq.json``,
-the files of the tokenizer and a model card. It is therefore a BERT folder (or that of another
-family) with two more heads. Folders of other kinds are read as well (``nq.model.folder``).
+A saved folder holds ``config.json``, ``model.safetensors`` with the names of Hugging Face,
+``nq.json``, the files of the tokenizer and a model card. It is therefore a BERT folder (or that of
+another family) with two more heads. ``nq.model.folder`` reads other kinds as well.
 """
 
 from __future__ import annotations
@@ -10,55 +10,66 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nq.config import ModelConfig, StorageConfig
+from nq.json_files import write_json
 from nq.model import names, quantize, safetensors_file
 from nq.model.families import encode_config, layout_of
-from nq.model.fill import TYPE_HEAD, LoadReport, fill
-from nq.model.folder import (
-    CARD,
-    CONFIG,
-    WEIGHTS,
-    ModelSettings,
-    check,
-    load_config,
-    load_settings,
-    read_tensors,
-    save_settings,
-    weight_files,
-    write_json,
-)
-from nq.model.piece_ids import dual_encoder_ids
-from nq.preprocess.tokenizers.base import Tokenizer
-
-__all__ = [
-    "CARD",
-    "CONFIG",
-    "WEIGHTS",
-    "LoadReport",
-    "ModelSettings",
-    "check",
-    "fill",
-    "load",
-    "load_config",
-    "load_settings",
-    "read_tensors",
-    "save",
-    "save_settings",
-    "save_tokenizer",
-    "save_weights",
-    "weight_files",
-    "with_room_for",
-]
+from nq.model.folder import CARD, CONFIG, ModelSettings, save_settings
+from nq.model.names import WORD_EMBEDDINGS, Weight
+from nq.model.tensors import CheckpointTensors
+from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
+from nq.records import FloatArray
 
 log = logging.getLogger(__name__)
 
+TYPE_HEAD = ("type_output/kernel", "type_output/bias")
 PADDING_ROWS = 64  # embedding tables are often padded to a multiple of it
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """The differences between a model and the checkpoint that filled it.
+
+    Args:
+        missing: paths of the weights that the checkpoint lacks; of word embeddings that lack some
+            rows with these, as in ``embeddings/word_embeddings[30000:]``.
+        unexpected: tensors of the checkpoint that fill no weight.
+    """
+
+    missing: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+
+    @property
+    def lacks_type_head(self) -> bool:
+        """Whether all type logits are 0, so that the [CLS] score alone decides on null."""
+        return TYPE_HEAD[0] in self.missing
+
+    def warning(self) -> str:
+        """Returns one line on the missing weights that matter, an empty one if none does."""
+        unused = ("type_output", "pooler") if self.lacks_type_head else ()
+        random = [name for name in self.missing if not name.startswith(unused)]
+        warnings = [f"not in the checkpoint, left random: {', '.join(random)}"] if random else []
+        if self.lacks_type_head:
+            warnings.append("no head for types in the checkpoint: null is decided by [CLS] alone")
+        return "; ".join(warnings)
+
+
+def dual_encoder_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    """Returns the ids that the shape of a dual encoder has, by their names in ``ModelConfig``."""
+    return {
+        "separator_id": tokenizer.sep_id,
+        "unknown_id": tokenizer.unk_id,
+        "first_marker_id": tokenizer.marker_id(BLOCK_MARKERS[0]),
+        "last_marker_id": tokenizer.marker_id(BLOCK_MARKERS[-1]),
+        "last_context_id": tokenizer.marker_id(CONTEXT_MARKERS[-1]),
+    }
 
 
 def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
@@ -71,19 +82,17 @@ def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
     """
     pieces, rows = tokenizer.pieces, config.vocab_size
     files = ", ".join(sorted(tokenizer.files))
+    other = ""
     if pieces > rows or tokenizer.vocab_size <= rows - PADDING_ROWS:
+        other = f"{files} has {pieces} pieces, {CONFIG} says vocab_size {rows}"
+    elif config.is_dual_encoder:
+        for name, value in dual_encoder_ids(tokenizer).items():
+            if value != getattr(config, name):
+                other = f"{files} has {name} {value}, {CONFIG} {getattr(config, name)}"
+    if other:
         raise ValueError(
-            f"{files} has {pieces} pieces, {CONFIG} says vocab_size {rows}: expected equal "
-            "numbers; put the vocabulary there that the model came with"
+            f"{other}: expected equal numbers; put the vocabulary there that the model came with"
         )
-    if config.is_dual_encoder:
-        ids = dual_encoder_ids(tokenizer)
-        own = {name: getattr(config, name) for name in ids}
-        if ids != own:
-            raise ValueError(
-                f"{files} has {_listed(ids)}, {CONFIG} has {_listed(own)}: put the vocabulary "
-                "there that the model came with"
-            )
     if rows not in (pieces, tokenizer.vocab_size):
         log.warning(
             "%s has %d pieces, the word embeddings %d rows: are they padded?", files, pieces, rows
@@ -91,28 +100,74 @@ def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
     return dataclasses.replace(config, vocab_size=max(rows, tokenizer.vocab_size))
 
 
-def _listed(ids: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in ids.items())
+def fill(model: Any, tensors: CheckpointTensors, config: ModelConfig) -> LoadReport:
+    """Fills a model's weights from the tensors of a checkpoint, one weight at a time.
 
-
-def load(folder: str | Path, model: Any, config: ModelConfig) -> LoadReport:
-    """Fills a model with the weights of a folder.
-
-    Missing kernels that ``joint.build`` did not initialize are drawn at random.
-
-    Raises:
-        FileNotFoundError: a file is missing.
-        ValueError: a file is damaged, or weights and config do not belong together.
+    All shapes are compared first, so that nothing is filled if one is wrong. If the checkpoint
+    lacks the type head, it becomes zero, so that all types have the same logit. Other missing
+    kernels are drawn at random if the model was built with zeros, as are missing rows of the word
+    embeddings.
     """
-    tensors = read_tensors(folder)
-    report = fill(model, tensors, tensors.table(config))
+    table = tensors.table(config)
+    missing: list[str] = []
+    used: set[str] = set()
     draw = np.random.default_rng(0)
     for variable in model.weights:
-        missing = variable.path in report.missing and variable.path not in TYPE_HEAD
-        if missing and variable.path.endswith("kernel") and not np.any(variable.numpy()):
-            value = draw.normal(0, config.initializer_range, variable.shape)
-            variable.assign(value.astype(np.float32))
-    return report
+        path, weight = variable.path, table[variable.path]
+        if not tensors.fill(weight):
+            missing.append(path)
+            if path in TYPE_HEAD:
+                variable.assign(np.zeros(variable.shape, np.float32))
+            elif path.endswith("kernel") and not np.any(variable.numpy()):
+                value = draw.normal(0, config.initializer_range, variable.shape)
+                variable.assign(value.astype(np.float32))
+            continue
+        used.update(weight.tensors)
+        rows = tensors.shapes[weight.tensors[0]][0]
+        if path == WORD_EMBEDDINGS and rows < variable.shape[0]:
+            missing.append(f"{path}[{rows}:]")
+        for first, block in _blocks(variable, weight, tensors):
+            _write(variable, block, first)
+    return LoadReport(tuple(missing), tuple(sorted(tensors.shapes.keys() - used)))
+
+
+def _blocks(
+    variable: Any, weight: Weight, tensors: CheckpointTensors
+) -> Iterator[tuple[int, FloatArray]]:
+    """Yields blocks of rows of a weight's value, each with the number of its first row.
+
+    Only word embeddings, the largest weight by far, are more than one block.
+    """
+    if variable.path != WORD_EMBEDDINGS:
+        values = [tensors[name] for name in weight.tensors]
+        values = [value.T for value in values] if weight.transposed else values
+        yield 0, values[0] if len(values) == 1 else np.concatenate(values, axis=-1)
+        return
+    (name,) = weight.tensors
+    yield from tensors.chunks(name)
+    rows, (all_rows, *columns) = tensors.shapes[name][0], variable.shape
+    if rows < all_rows:
+        draw = np.random.default_rng(0)
+        yield rows, draw.normal(0, 0.02, (all_rows - rows, *columns)).astype(np.float32)
+
+
+def _write(variable: Any, rows: FloatArray, first: int) -> None:
+    """Writes rows into a weight, with TensorFlow in place.
+
+    An assignment would allocate the weight once more, and other backends have no other way.
+    """
+    import keras
+
+    values = rows.astype(variable.dtype)  # ml_dtypes adds bfloat16 to numpy
+    if keras.config.backend() != "tensorflow":
+        whole = np.array(variable.numpy())
+        whole[first : first + len(rows)] = values
+        variable.assign(whole)
+        return
+    from tensorflow import raw_ops
+
+    indices = np.arange(first, first + len(rows), dtype=np.int32)
+    raw_ops.ResourceScatterUpdate(resource=variable.value.handle, indices=indices, updates=values)
 
 
 def save(
@@ -128,7 +183,6 @@ def save(
     """Writes a model folder, which is created if it does not exist.
 
     Args:
-        folder, model, config, tokenizer, settings: what is written where.
         card: text of the model card.
         storage: how the weights are stored; by default as float32 in one file.
         skip: paths of weights that are left out.
@@ -155,11 +209,13 @@ def save_weights(
     for variable in model.weights:
         if variable.path in skip:
             continue
-        parts = table[variable.path]
-        values = np.split(np.asarray(variable.numpy(), np.float32), len(parts), axis=-1)
-        for part, value in zip(parts, values, strict=True):
-            rows = np.ascontiguousarray(value.T if part.transposed else value)
-            stored.append(quantize.encode(part.name, rows, variable.path, storage.store))
+        weight = table[variable.path]
+        value = np.asarray(variable.numpy(), np.float32)
+        for name, part in zip(
+            weight.tensors, np.split(value, len(weight.tensors), axis=-1), strict=True
+        ):
+            rows = np.ascontiguousarray(part.T if weight.transposed else part)
+            stored.append(quantize.encode(name, rows, variable.path, storage.store))
     safetensors_file.write(folder, stored, storage.shard_mb)
     write_json(folder / CONFIG, encode_config(config))
 
@@ -169,11 +225,5 @@ def save_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
     for name, source in tokenizer.files.items():
         if source.resolve() != (folder / name).resolve():
             shutil.copyfile(source, folder / name)
-    lowercase = getattr(tokenizer, "lowercase", None)
-    if lowercase is not None:
-        options = {
-            name: getattr(tokenizer, name)
-            for name in ("keep_accents", "strip_accents", "tokenize_chinese_chars")
-            if hasattr(tokenizer, name)
-        }
-        write_json(folder / "tokenizer_config.json", {"do_lower_case": lowercase, **options})
+    if tokenizer.options.get("do_lower_case") is not None:
+        write_json(folder / "tokenizer_config.json", tokenizer.options)

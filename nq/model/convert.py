@@ -5,21 +5,24 @@ TensorFlow and numpy are imported when a conversion starts, so that ``FORMATS`` 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
+import io
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nq import extras, folders
 from nq.config import ModelConfig, StorageConfig, WindowConfig
-from nq.model.export import ONNX, ONNX_FILE, SAVEDMODEL, export
 from nq.model.runtime import import_tensorflow
 
 if TYPE_CHECKING:
-    from nq.model.checkpoint import LoadReport
-    from nq.model.pruning_record import PruningRecord
+    from nq.model.joint import LoadedModel
+    from nq.model.pruning import PruningRecord
 
 HF_TOKENIZER_FILES = (
     "tokenizer.json",
@@ -27,24 +30,8 @@ HF_TOKENIZER_FILES = (
     "special_tokens_map.json",
     "added_tokens.json",
 )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class LoadedModel:
-    """A Keras model and the folder that it was loaded from, and what was changed since.
-
-    Args:
-        folder, config, model, report: the folder, and what was loaded.
-        pruning: what was removed, if anything was.
-        windows: settings of windows for the new folder, in place of those of the old one.
-    """
-
-    folder: Path
-    config: ModelConfig
-    model: Any
-    report: LoadReport
-    pruning: PruningRecord | None = None
-    windows: WindowConfig | None = None
+SAVEDMODEL, ONNX = "tf_saved_model", "onnx"
+"""Formats of Keras that ``export`` writes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,9 +48,8 @@ class ConversionResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all fields as JSON values, those of the pruning as ``nq.json`` has them."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         pruning = self.pruning and self.pruning.to_dict()
-        return values | {"output": str(self.output), "pruning": pruning}
+        return {**vars(self), "output": str(self.output), "pruning": pruning}
 
 
 def check_storage(to: str, storage: StorageConfig) -> None:
@@ -86,12 +72,12 @@ def check_head_width(to: str, config: ModelConfig) -> None:
     """Checks that a format can hold the attention heads of a model.
 
     Raises:
-        ValueError: heads were pruned, and the format derives their width from their number.
+        ValueError: heads were pruned, and ``hf`` derives their width from their number.
     """
-    if config.head_size and not FORMATS[to].any_head_width:
+    if config.head_size and to == "hf":
         raise ValueError(
             f"{config.num_attention_heads} heads of {config.head_width} columns, which the format "
-            f"{to} cannot have: it expects {config.hidden_size} columns in all; choose a model "
+            f"hf cannot have: it expects {config.hidden_size} columns in all; choose a model "
             "whose heads were not pruned, or another format"
         )
 
@@ -133,17 +119,14 @@ def convert(
     extra = FORMATS[to].extra
     if extra:
         extras.require(extra)
-    from nq.model import checkpoint
+    from nq.model.folder import check, load_config
 
-    checkpoint.check(source)
-    config = checkpoint.load_config(source)
-    check_head_width(to, config)
+    check(source)
+    check_head_width(to, load_config(source))
     import_tensorflow()
     from nq.model import joint
 
-    checkpoint.read_tensors(source).table(config)  # a TensorFlow checkpoint is not checked before
-    model = joint.build(config, initialize=False)
-    loaded = LoadedModel(source, config, model, checkpoint.load(source, model, config))
+    loaded = joint.load(source)
     if change is not None:
         loaded = change(loaded)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -156,15 +139,14 @@ def convert(
         if path.exists():
             path.rmdir()
         folder.rename(path)
-    report = loaded.report
     return ConversionResult(
-        target,
-        to,
-        config.model_type,
-        len(loaded.model.weights),
-        report.missing,
-        report.unexpected,
-        loaded.pruning,
+        output=target,
+        to=to,
+        model_type=loaded.config.model_type,
+        weights=len(loaded.model.weights),
+        missing=loaded.report.missing,
+        unexpected=loaded.report.unexpected,
+        pruning=loaded.pruning,
     )
 
 
@@ -179,11 +161,12 @@ def fitting_windows(windows: WindowConfig, config: ModelConfig) -> WindowConfig:
 
 def _write_nq(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None:
     from nq.model import checkpoint
+    from nq.model.folder import load_settings
     from nq.preprocess.tokenizers.load import load_tokenizer
 
     config, tokenizer = loaded.config, load_tokenizer(loaded.folder)
     checkpoint.with_room_for(config, tokenizer)  # raises for another model's vocabulary
-    settings = checkpoint.load_settings(loaded.folder)
+    settings = load_settings(loaded.folder)
     windows = fitting_windows(loaded.windows or settings.windows, config)
     settings = dataclasses.replace(settings, windows=windows)
     card = f"# {loaded.folder.name}\n\nConverted by `nq convert`.\n"
@@ -226,6 +209,24 @@ def write_hugging_face(
             shutil.copyfile(loaded.folder / name, folder / name)
 
 
+def export(model: Any, path: Path, kind: str) -> None:
+    """Writes a model by Keras, without the messages that it prints.
+
+    Args:
+        model: built for any batch size and length, so that the export accepts any too.
+        path: the ONNX file, or the folder of the SavedModel.
+        kind: ``SAVEDMODEL`` or ``ONNX``.
+    """
+    import numpy as np
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    model({given.name: np.zeros((1, 2), np.int32) for given in model.inputs})  # Keras requires it
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tf2onnx uses names that numpy 2 deprecates
+        model.export(str(path), format=kind, verbose=False)
+    gc.collect()  # an export leaves several copies of the weights in reference cycles
+
+
 @dataclasses.dataclass(frozen=True)
 class Format:
     """A kind of folder to write.
@@ -234,21 +235,19 @@ class Format:
         write: writes a model into a folder.
         extra: of the distribution, which it needs.
         storage: fields of ``StorageConfig`` that it allows.
-        any_head_width: whether all heads together may have other columns than the hidden layers.
     """
 
     write: Callable[[LoadedModel, Path, StorageConfig], None]
     extra: str | None = None
     storage: tuple[str, ...] = ()
-    any_head_width: bool = True
 
 
 FORMATS = {
     "nq": Format(_write_nq, storage=("store", "shard_mb")),
-    "hf": Format(write_hugging_face, storage=("shard_mb",), any_head_width=False),
+    "hf": Format(write_hugging_face, storage=("shard_mb",)),
     "savedmodel": Format(lambda loaded, folder, _: export(loaded.model, folder, SAVEDMODEL)),
     "onnx": Format(
-        lambda loaded, folder, _: export(loaded.model, folder / ONNX_FILE, ONNX), extra="onnx"
+        lambda loaded, folder, _: export(loaded.model, folder / "model.onnx", ONNX), extra="onnx"
     ),
     "mlflow": Format(_write_mlflow, extra="mlflow", storage=("store", "shard_mb")),
 }

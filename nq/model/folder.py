@@ -7,7 +7,6 @@ those of the 2020 port. Pickles are never loaded.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Mapping
@@ -17,9 +16,8 @@ from typing import Any
 
 from nq.config import CascadeDecision, DecisionConfig, ModelConfig, WindowConfig
 from nq.errors import check_argument
-from nq.files import atomic_write
 from nq.formats.input_files import sha256
-from nq.json_files import read_json_object
+from nq.json_files import read_json_object, write_json
 from nq.model import names, registry, safetensors_file, tf_checkpoint
 from nq.model.families import decode_config, layout_of
 from nq.model.shapes import check_length
@@ -83,11 +81,11 @@ def load_config(folder: str | Path) -> ModelConfig:
             f"no model in {folder}: expected {CONFIG}, model.safetensors and vocab.txt or "
             f"spiece.model (or {TF_CONFIG}, a TensorFlow checkpoint and its vocabulary)"
         )
+    values = read_json_object(path if path.is_file() else google)
     if not path.is_file():
         path = google
-    values = read_json_object(path)
-    if path == google and values.get("hidden_act") == "gelu":
-        values["hidden_act"] = "gelu_new"  # Google's code approximates it by tanh
+        if values.get("hidden_act") == "gelu":
+            values["hidden_act"] = "gelu_new"  # Google's code approximates it by tanh
     try:
         return decode_config(values)
     except ValueError as error:
@@ -120,38 +118,30 @@ def load_settings(folder: str | Path) -> ModelSettings:
     if not path.is_file():
         return ModelSettings()
     values = read_json_object(path)
+    others = {name: values[name] for name in OTHER_MODELS if name in values}
+    cascades, pruning = values.get("cascades", {}), values.get("pruning", [])
     try:
+        for name, value in others.items():
+            _check_value(isinstance(value, str) and value != "", name, value, "a model or a folder")
+        if len(others) > 1:
+            raise ValueError(f"{' and '.join(others)} exclude each other")
+        _check_value(isinstance(cascades, dict), "cascades", cascades, "an object")
+        is_pruning = isinstance(pruning, list) and all(isinstance(one, dict) for one in pruning)
+        _check_value(is_pruning, "pruning", pruning, "a list of objects")
         return ModelSettings(
             WindowConfig.from_dict(values.get("windows", {})),
             DecisionConfig.from_dict(values.get("decision", {})),
-            _decode_cascades(values.get("cascades", {})),
-            **_decode_other_model(values),
-            pruning=_decode_pruning(values.get("pruning", [])),
+            {digest: CascadeDecision.from_dict(value) for digest, value in cascades.items()},
+            **others,
+            pruning=tuple(pruning),
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _decode_cascades(values: Any) -> dict[str, CascadeDecision]:
-    if not isinstance(values, dict):
-        raise ValueError(f"cascades is {values!r:.80}: expected an object")
-    return {digest: CascadeDecision.from_dict(value) for digest, value in values.items()}
-
-
-def _decode_other_model(values: Mapping[str, Any]) -> dict[str, str]:
-    given = {name: values[name] for name in OTHER_MODELS if name in values}
-    if len(given) > 1:
-        raise ValueError(f"{' and '.join(given)} exclude each other")
-    for name, value in given.items():
-        if not (isinstance(value, str) and value):
-            raise ValueError(f"{name} is {value!r:.80}: expected the name of a model, or a folder")
-    return given
-
-
-def _decode_pruning(values: Any) -> tuple[Mapping[str, Any], ...]:
-    if not (isinstance(values, list) and all(isinstance(value, dict) for value in values)):
-        raise ValueError(f"pruning is {values!r:.80}: expected a list of objects")
-    return tuple(values)
+def _check_value(is_valid: bool, name: str, value: object, expected: str) -> None:
+    if not is_valid:
+        raise ValueError(f"{name} is {value!r:.80}: expected {expected}")
 
 
 def save_settings(folder: str | Path, settings: ModelSettings) -> None:
@@ -164,12 +154,6 @@ def save_settings(folder: str | Path, settings: ModelSettings) -> None:
     others: dict[str, Any] = {name: getattr(settings, name) for name in OTHER_MODELS}
     others |= {"cascades": cascades, "pruning": list(settings.pruning)}
     write_json(Path(folder) / SETTINGS, values | {name: x for name, x in others.items() if x})
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Writes a value as indented JSON."""
-    with atomic_write(path) as file:
-        file.write((json.dumps(value, indent=2) + "\n").encode())
 
 
 def weight_files(folder: str | Path) -> list[Path]:
@@ -202,33 +186,27 @@ def _shards(index: Path) -> list[Path]:
     weight_map = read_json_object(index).get("weight_map")
     if not (isinstance(weight_map, dict) and weight_map):
         raise ValueError(f"{index} is not an index: expected a weight_map from tensors to files")
-    names = set(map(str, weight_map.values()))
-    shards = sorted(name for name in names if SHARD.fullmatch(name))
-    if len(shards) < len(names):
-        raise ValueError(
-            f"{index} names the file {min(names.difference(shards))!r:.80}: expected names such as "
-            "model-00001-of-00002.safetensors, in the same folder"
-        )
+    shards = sorted(set(map(str, weight_map.values())))
+    for name in shards:
+        if not SHARD.fullmatch(name):
+            raise ValueError(
+                f"{index} names the file {name!r:.80}: expected names such as "
+                "model-00001-of-00002.safetensors, in the same folder"
+            )
     missing = [shard for shard in shards if not (index.parent / shard).is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{index} names {len(shards)} files, of which {', '.join(missing[:3])} "
-            f"{'is' if len(missing) == 1 else 'are'} missing: copy or download them"
+            f"{index} names {len(shards)} files, of which {len(missing)} are missing: "
+            f"{', '.join(missing[:3])}; copy or download them"
         )
     return [index.parent / shard for shard in shards]
 
 
 def copy_model(source: Path, target: Path, settings: ModelSettings | None = None) -> None:
-    """Copies the files of a model, and nothing else that its folder may hold.
+    """Copies the files of a model of any kind to a new folder, and nothing else beside them.
 
     Args:
-        source: model folder of any kind.
-        target: folder to make.
         settings: of the copy; by default those of the source.
-
-    Raises:
-        FileNotFoundError, ValueError: as ``weight_files``.
-        OSError: a file cannot be read or written.
     """
     others = [source / name for name in (*OTHERS, INDEX) if (source / name).is_file()]
     paths = [*weight_files(source), *others]
@@ -240,11 +218,7 @@ def copy_model(source: Path, target: Path, settings: ModelSettings | None = None
 
 
 def weights_digest(folder: str | Path) -> str:
-    """Returns the SHA-256 of the weight files of a model folder.
-
-    Raises:
-        FileNotFoundError, ValueError: as ``weight_files``.
-    """
+    """Returns the SHA-256 of the weight files of a model folder."""
     return "+".join(sha256(path) for path in weight_files(folder))
 
 
@@ -259,9 +233,8 @@ def read_tensors(folder: str | Path) -> CheckpointTensors:
     if files[0].suffix == ".index":
         return tf_checkpoint.read(files[0].with_suffix(""))
     has_config = (Path(folder) / CONFIG).is_file()
-    return safetensors_file.read(
-        files, layout_of(load_config(folder)) if has_config else names.BERT
-    )
+    layout = layout_of(load_config(folder)) if has_config else names.BERT
+    return safetensors_file.read(files, layout)
 
 
 def check(folder: str | Path, windows: WindowConfig | None = None) -> None:
@@ -270,7 +243,6 @@ def check(folder: str | Path, windows: WindowConfig | None = None) -> None:
     It takes milliseconds and no TensorFlow. Nothing is made yet whose size the config determines.
 
     Args:
-        folder: a model folder.
         windows: must not be longer than the model's positions.
 
     Raises:

@@ -5,20 +5,68 @@ Alberti, Lee and Collins 2019, https://arxiv.org/abs/1901.08634.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import keras
 from keras import ops
 
-from nq.config import ModelConfig
+from nq.config import ModelConfig, WindowConfig
+from nq.model import checkpoint
 from nq.model.dual_encoder import KnownMarkers, LongOnly, Similarity, TextNumbers
 from nq.model.encoder import Layers, encoder
+from nq.model.folder import load_config, read_tensors
+from nq.model.pruning import PruningRecord
 from nq.model.shapes import check_length
+from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import AnswerType
 
-__all__ = ["INPUTS", "build", "check_length", "connect", "for_full_windows"]
-
 INPUTS = ("input_ids", "input_mask", "segment_ids")
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A Keras model that was filled from a folder.
+
+    Args:
+        report: the differences between the folder's weights and the model.
+        pruning: what was removed since, if anything was.
+        windows: settings of windows for a new folder, in place of those of the old one.
+    """
+
+    folder: Path
+    config: ModelConfig
+    model: keras.Model
+    report: checkpoint.LoadReport
+    pruning: PruningRecord | None = None
+    windows: WindowConfig | None = None
+
+
+def load(
+    folder: Path,
+    tokenizer: Tokenizer | None = None,
+    dtype: str = "float32",
+    config: ModelConfig | None = None,
+) -> LoadedModel:
+    """Loads the model of a folder, for batches of any size and windows of any length.
+
+    Args:
+        tokenizer: the model gets a row of word embeddings for each of its ids.
+        dtype: see ``build``.
+        config: shape of the model; by default that of the folder.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged, weights and config do not belong together, or the tokenizer
+            is another model's.
+    """
+    config, tensors = config or load_config(folder), read_tensors(folder)
+    tensors.table(config)  # raises before anything of its size is built
+    if tokenizer is not None:
+        config = checkpoint.with_room_for(config, tokenizer)
+    model = build(config, dtype=dtype, initialize=False)
+    return LoadedModel(folder, config, model, checkpoint.fill(model, tensors, config))
 
 
 class Unflatten(keras.layers.Layer):
@@ -40,18 +88,7 @@ class Unflatten(keras.layers.Layer):
 
 
 class Column(keras.layers.Layer):
-    """Selects one index of an axis, which is removed.
-
-    Args:
-        index: the index.
-        axis: 1 or -1.
-
-    Call arguments:
-        x: ``[B, L, n]``.
-
-    Returns:
-        ``[B, n]`` for axis 1, ``[B, L]`` for axis -1.
-    """
+    """Selects one index of axis 1 or -1 of ``[B, L, n]``, so that the axis is removed."""
 
     def __init__(self, index: int, axis: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -79,7 +116,7 @@ def build(
         dropout: rate of the dropout layers; there are none if it is 0.
         seed: seed of the initial weights and of dropout.
         initialize: whether kernels and embedding tables are drawn at random. Otherwise they are 0,
-            which is faster if ``checkpoint.load`` fills them.
+            which is faster if a checkpoint fills them.
 
     Returns:
         A model from ``input_ids``, ``input_mask`` and ``segment_ids`` (int32 ``[B, length]``) to
@@ -115,12 +152,10 @@ def connect(
     seed: int = 0,
     full: bool = False,
 ) -> keras.Model:
-    """Connects the layers of a BERT-Joint model.
+    """Connects the layers of a BERT-Joint model; see ``build``.
 
     Args:
-        config: shape of the encoder.
         layer: creates the layers.
-        length, dropout, seed: as in ``build``.
         full: whether no window has padding; there is then no input ``input_mask``.
     """
     inputs = {
@@ -134,7 +169,13 @@ def connect(
         ids = layer(KnownMarkers, "known_markers", config)(ids)
         texts = layer(TextNumbers, "text_numbers", config)(ids, *mask)
         x = encoder(config, {**inputs, "input_ids": ids}, layer, dropout, seed, full, texts)
-        return keras.Model(inputs, _similarity(config, layer, x, ids, texts), name="dual_encoder")
+        similarity = layer(Similarity, "similarity", config, dtype="float32")(x, ids, texts)
+        outputs = {
+            name: layer(keras.layers.Identity, name, dtype="float32")(similarity)
+            for name in ("start_logits", "end_logits")
+        }
+        outputs["type_logits"] = layer(LongOnly, "type_logits", dtype="float32")(ids)
+        return keras.Model(inputs, outputs, name="dual_encoder")
     x = encoder(config, inputs, layer, dropout, seed, full)
     spans = layer.dense(2, "span_output", dtype="float32")(x)
     spans = layer(Unflatten, "span_logits", dtype="float32")(spans, ids)
@@ -145,13 +186,3 @@ def connect(
     types = layer.dense(len(AnswerType), "type_output", dtype="float32")(pooled)
     outputs = {"start_logits": start, "end_logits": end, "type_logits": types}
     return keras.Model(inputs, outputs, name="bert_joint")
-
-
-def _similarity(config: ModelConfig, layer: Layers, x: Any, ids: Any, texts: Any) -> dict[str, Any]:
-    """Connects the outputs of a dual encoder (``nq.model.dual_encoder``)."""
-    similarity = layer(Similarity, "similarity", config, dtype="float32")(x, ids, texts)
-    outputs = {
-        name: layer(keras.layers.Identity, name, dtype="float32")(similarity)
-        for name in ("start_logits", "end_logits")
-    }
-    return outputs | {"type_logits": layer(LongOnly, "type_logits", dtype="float32")(ids)}

@@ -1,33 +1,26 @@
-"""Names of the model's weights, and of the checkpoint tensors that fill them.
+"""The weights of a model: their shapes, and the tensors of a checkpoint that fill them.
 
-A ``Layout`` holds the names that one kind of checkpoint uses; ``table`` derives from it, for a
-shape, the tensors of each weight. The same table serves reading and writing.
+A ``Layout`` holds the names that one kind of checkpoint uses; ``table`` derives from it the tensors
+of each weight. The same table serves reading and writing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nq.config import ModelConfig
+from nq.records import AnswerType
 
+HEADS = ("pooler", "span_output", "type_output")
+"""Modules that a checkpoint may lack."""
+WORD_EMBEDDINGS = "embeddings/word_embeddings"
+MISSING_ROWS = 1024
+"""Rows of word embeddings that a checkpoint may lack: the markers, and padding."""
 
-@dataclass(frozen=True)
-class Part:
-    """One checkpoint tensor that fills a weight or a part of it.
-
-    Args:
-        name: the tensor's name.
-        transposed: whether the tensor is stored as ``[out, in]`` and the weight as ``[in, out]``.
-    """
-
-    name: str
-    transposed: bool = False
-
-
-Table = dict[str, list[Part]]
-Pair = tuple[Part, Part]
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -36,22 +29,21 @@ class Layout:
 
     Args:
         names: the modules; ``{i}`` is the number of a layer, or of a set of shared layers.
-        kernel: suffix of the kernel of a linear layer, and whether it is stored transposed.
-        norm: suffixes of the scale and the shift of a layer normalization.
-        bias: suffix of the bias of a linear layer.
+        linear: suffixes of kernel and bias of a linear layer.
+        transposed: whether kernels are stored as ``[out, in]``, the heads' are in any case.
+        head: suffixes of kernel and bias of the heads for spans and for answer types.
+        norm: suffixes of scale and shift of a layer normalization.
         table: suffix of an embedding table.
-        span, types: kernel and bias of the heads for spans and for answer types.
         prefix: first component of all names but those of the heads; ``canonical`` adds it where a
             checkpoint omits it.
     """
 
     names: Mapping[str, str]
-    kernel: tuple[str, bool] = (".weight", True)
+    linear: tuple[str, str] = (".weight", ".bias")
+    transposed: bool = True
+    head: tuple[str, str] = (".weight", ".bias")
     norm: tuple[str, str] = (".weight", ".bias")
-    bias: str = ".bias"
     table: str = ".weight"
-    span: Pair = (Part("qa_outputs.weight", transposed=True), Part("qa_outputs.bias"))
-    types: Pair = (Part("type_outputs.weight", transposed=True), Part("type_outputs.bias"))
     prefix: str = ""
 
     def layers(self, tensors: Iterable[str]) -> dict[int, str]:
@@ -71,8 +63,6 @@ class Layout:
         >>> BERT.canonical("embeddings.LayerNorm.gamma")
         'bert.embeddings.LayerNorm.weight'
         """
-        if not self.prefix:
-            return name
         name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
         name = name.replace("LayerNorm.beta", "LayerNorm.bias")
         if re.match(r"(embeddings|encoder|transformer|pooler|embeddings_project)\.", name):
@@ -97,6 +87,8 @@ def _bert_names(prefix: str, **other: str) -> dict[str, str]:
         "output_norm": f"{layer}.output.LayerNorm",
         "pooler": f"{prefix}.pooler.dense",
         "relative_bias": f"{prefix}.encoder.relative_attention_bias",
+        "span": "qa_outputs",
+        "types": "type_outputs",
         **{name: f"{prefix}.{value}" for name, value in other.items()},
     }
 
@@ -159,17 +151,23 @@ MPNET = Layout(
     },
     prefix="mpnet",
 )
+_TENSORFLOW: dict[str, Any] = {
+    "linear": ("/kernel", "/bias"),
+    "transposed": False,
+    "norm": ("/gamma", "/beta"),
+    "table": "",
+}
 TF1 = Layout(
     {
-        name: theirs.replace(".", "/").replace("layer/{i}", "layer_{i}")
-        for name, theirs in _bert_names("bert").items()
+        **{
+            name: theirs.replace(".", "/").replace("layer/{i}", "layer_{i}")
+            for name, theirs in _bert_names("bert").items()
+        },
+        "span": "cls/nq/output",
+        "types": "answer_type_output",
     },
-    kernel=("/kernel", False),
-    norm=("/gamma", "/beta"),
-    bias="/bias",
-    table="",
-    span=(Part("cls/nq/output_weights", transposed=True), Part("cls/nq/output_bias")),
-    types=(Part("answer_type_output_weights", transposed=True), Part("answer_type_output_bias")),
+    head=("_weights", "_bias"),
+    **_TENSORFLOW,
 )
 TF2 = Layout(
     {
@@ -186,55 +184,72 @@ TF2 = Layout(
         "output": "encoder/layers/{i}/output_dense",
         "output_norm": "encoder/layers/{i}/output_layer_norm",
         "pooler": "pooler_transform",
+        "span": "logits",
+        "types": "ans_type",
     },
-    kernel=("/kernel", False),
-    norm=("/gamma", "/beta"),
-    bias="/bias",
-    table="",
-    span=(Part("logits/kernel", transposed=True), Part("logits/bias")),
-    types=(Part("ans_type/kernel", transposed=True), Part("ans_type/bias")),
+    head=("/kernel", "/bias"),
+    **_TENSORFLOW,
 )
 
 
-def table(config: ModelConfig, layout: Layout = BERT) -> Table:
-    """Returns the tensors that fill each weight of a model.
+@dataclass(frozen=True)
+class Weight:
+    """One weight of a model.
 
     Args:
-        config: shape of the encoder.
-        layout: names of the tensors.
-
-    Returns:
-        The parts of each weight, by the weight's path; several parts are concatenated along the
-        last axis.
+        shape: of a kernel ``[in, out]``.
+        tensors: names of the tensors that fill it, side by side along the last axis.
+        transposed: whether the tensors are stored as ``[out, in]``.
     """
-    modules, parts_of = layout.names, Table()
 
-    def linear(path: str, *parts: str, i: int = 0) -> Iterator[tuple[str, list[Part]]]:
-        suffix, transposed = layout.kernel
-        prefixes = [modules[part].format(i=i) for part in parts]
-        yield f"{path}/kernel", [Part(f"{prefix}{suffix}", transposed) for prefix in prefixes]
-        yield f"{path}/bias", [Part(f"{prefix}{layout.bias}") for prefix in prefixes]
+    shape: Shape
+    tensors: tuple[str, ...]
+    transposed: bool = False
 
-    def norm(path: str, part: str, i: int = 0) -> Iterator[tuple[str, list[Part]]]:
-        for kind, suffix in zip(("gamma", "beta"), layout.norm, strict=True):
-            yield f"{path}/{kind}", [Part(f"{modules[part].format(i=i)}{suffix}")]
 
-    for part in ("word", "position", "segment")[: 3 if config.type_vocab_size else 2]:
-        parts_of[f"embeddings/{part}_embeddings"] = [Part(f"{modules[part]}{layout.table}")]
-    parts_of.update(norm("embeddings_norm", "embeddings_norm"))
+def table(config: ModelConfig, layout: Layout = BERT) -> dict[str, Weight]:
+    """Returns each weight of a model by its path, such as ``layer_0_qkv/kernel``."""
+    hidden, width, inner = config.hidden_size, config.table_width, config.intermediate_size
+    weights: dict[str, Weight] = {}
+
+    def embeddings(path: str, rows: int, columns: int, module: str) -> None:
+        weights[path] = Weight((rows, columns), (layout.names[module] + layout.table,))
+
+    def linear(path: str, rows: int, columns: int, *modules: str, i: int = 0) -> None:
+        is_head = path in HEADS[1:]
+        suffixes = layout.head if is_head else layout.linear
+        kernels, biases = (
+            tuple(layout.names[module].format(i=i) + suffix for module in modules)
+            for suffix in suffixes
+        )
+        weights[f"{path}/kernel"] = Weight((rows, columns), kernels, layout.transposed or is_head)
+        weights[f"{path}/bias"] = Weight((columns,), biases)
+
+    def norm(path: str, columns: int, module: str, i: int = 0) -> None:
+        for name, suffix in zip(("gamma", "beta"), layout.norm, strict=True):
+            tensor = layout.names[module].format(i=i) + suffix
+            weights[f"{path}/{name}"] = Weight((columns,), (tensor,))
+
+    embeddings(WORD_EMBEDDINGS, config.vocab_size, width, "word")
+    embeddings("embeddings/position_embeddings", config.max_position_embeddings, width, "position")
+    if config.type_vocab_size:
+        embeddings("embeddings/segment_embeddings", config.type_vocab_size, width, "segment")
+    norm("embeddings_norm", width, "embeddings_norm")
     if config.embedding_size:
-        parts_of.update(linear("embeddings_projection", "projection"))
-    if config.relative_attention_num_buckets:
-        bias_table = Part(f"{modules['relative_bias']}{layout.table}")
-        parts_of["relative_bias/bias_table"] = [bias_table]
+        linear("embeddings_projection", width, hidden, "projection")
+    buckets = config.relative_attention_num_buckets
+    if buckets:
+        embeddings("relative_bias/bias_table", buckets, config.num_attention_heads, "relative_bias")
     for i in range(config.layer_sets):
-        parts_of.update(linear(f"layer_{i}_qkv", "query", "key", "value", i=i))
-        parts_of.update(linear(f"layer_{i}_attention_output", "attention_output", i=i))
-        parts_of.update(norm(f"layer_{i}_attention_norm", "attention_norm", i=i))
-        parts_of.update(linear(f"layer_{i}_intermediate", "intermediate", i=i))
-        parts_of.update(linear(f"layer_{i}_output", "output", i=i))
-        parts_of.update(norm(f"layer_{i}_output_norm", "output_norm", i=i))
-    parts_of.update(linear("pooler", "pooler"))
-    for head, (kernel, bias) in (("span_output", layout.span), ("type_output", layout.types)):
-        parts_of |= {f"{head}/kernel": [kernel], f"{head}/bias": [bias]}
-    return parts_of
+        attention = config.attention_width
+        linear(f"layer_{i}_qkv", hidden, 3 * attention, "query", "key", "value", i=i)
+        linear(f"layer_{i}_attention_output", attention, hidden, "attention_output", i=i)
+        norm(f"layer_{i}_attention_norm", hidden, "attention_norm", i=i)
+        linear(f"layer_{i}_intermediate", hidden, inner, "intermediate", i=i)
+        linear(f"layer_{i}_output", inner, hidden, "output", i=i)
+        norm(f"layer_{i}_output_norm", hidden, "output_norm", i=i)
+    if not config.is_dual_encoder:
+        linear("pooler", hidden, hidden, "pooler")
+        linear("span_output", hidden, 2, "span")
+        linear("type_output", hidden, len(AnswerType), "types")
+    return weights

@@ -16,14 +16,22 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from nq.config import ModelConfig, PruningConfig
+from nq.model.shapes import count_weights
 from nq.records import FloatArray, IntArray
 
 LAYER = re.compile(r"layer_(\d+)_(.+)")
 BIAS_TABLE = "relative_bias/bias_table"
+COUNTS = {
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "ffn": "intermediate_size",
+}
+"""Maps what is counted (``PruningConfig``) to its name in ``ModelConfig``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +78,6 @@ def pruned_shape(config: ModelConfig, counts: PruningConfig) -> ModelConfig:
     """Returns the shape of a model after pruning.
 
     Args:
-        config: shape of the model before.
         counts: how much is kept.
 
     Raises:
@@ -84,11 +91,7 @@ def pruned_shape(config: ModelConfig, counts: PruningConfig) -> ModelConfig:
             f"{config.num_hidden_layers} layers share {config.num_hidden_groups} sets of weights "
             f"({config.model_type}): only a model whose layers have weights of their own is pruned"
         )
-    before = {
-        "layers": config.num_hidden_layers,
-        "heads": config.num_attention_heads,
-        "ffn": config.intermediate_size,
-    }
+    before = {name: getattr(config, key) for name, key in COUNTS.items()}
     for name, count in counts.counts.items():
         if count > before[name]:
             raise ValueError(
@@ -98,22 +101,12 @@ def pruned_shape(config: ModelConfig, counts: PruningConfig) -> ModelConfig:
     if after == before:
         shown = ", ".join(f"{name} {before[name]}" for name in counts.counts)
         raise ValueError(f"nothing is pruned: the model has {shown} already; choose less")
-    return dataclasses.replace(
-        config,
-        num_hidden_layers=after["layers"],
-        num_attention_heads=after["heads"],
-        intermediate_size=after["ffn"],
-        head_size=config.head_width,
-    )
+    numbers: dict[str, Any] = {COUNTS[name]: count for name, count in after.items()}
+    return dataclasses.replace(config, head_size=config.head_width, **numbers)
 
 
 def select(importance: Importance, before: ModelConfig, after: ModelConfig) -> Kept:
-    """Returns what a pruned model keeps: what is most important.
-
-    Args:
-        importance: of the model before.
-        before: shape of the model before.
-        after: shape of the pruned model (``pruned_shape``).
+    """Returns what a pruned model of the shape ``after`` keeps: what is most important.
 
     >>> model = ModelConfig(hidden_size=4, num_attention_heads=2, num_hidden_layers=1)
     >>> importance = Importance(np.array([[1.0, 2.0]]), np.ones((1, 3072)), np.zeros(1))
@@ -144,13 +137,7 @@ def _largest(values: FloatArray, count: int) -> IntArray:
 def prune_weights(
     weights: Mapping[str, FloatArray], before: ModelConfig, kept: Kept
 ) -> dict[str, FloatArray]:
-    """Returns the weights of a pruned model by their paths.
-
-    Args:
-        weights: those of the model before, by their paths.
-        before: shape of the model before.
-        kept: what the pruned model keeps.
-    """
+    """Returns the weights of a pruned model from those of the model before, by their paths."""
     parts: dict[int, dict[str, FloatArray]] = {}
     pruned: dict[str, FloatArray] = {}
     for path, value in weights.items():
@@ -187,3 +174,75 @@ def _prune_layer(
         "intermediate/bias": parts["intermediate/bias"][units],
         "output/kernel": parts["output/kernel"][units],
     }
+
+
+@dataclass(frozen=True, eq=False)
+class PruningRecord:
+    """What was removed from a model, for its card and for ``nq.json``.
+
+    Args:
+        source: name of the folder of the model before.
+        windows: training windows that the importance was measured on.
+        data: names of the files of these windows.
+    """
+
+    source: str
+    before: ModelConfig
+    after: ModelConfig
+    kept: Kept
+    windows: int
+    data: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns an object of the list ``pruning`` in ``nq.json``.
+
+        Layers and heads count from 0; ``removed_heads`` has a list for each layer that is left.
+        """
+        before, after, kept = self.before, self.after, self.kept
+        return {
+            "source": self.source,
+            "data": list(self.data),
+            "windows": self.windows,
+            **{name: [getattr(before, name), getattr(after, name)] for name in COUNTS.values()},
+            "weights": [count_weights(before), count_weights(after)],
+            "removed_layers": _others(kept.layers, before.num_hidden_layers),
+            "removed_heads": [_others(row, before.num_attention_heads) for row in kept.heads],
+        }
+
+    def summary(self) -> str:
+        """Returns one line on what is left."""
+        layers, heads, units = (
+            f"{getattr(self.after, name)} of {getattr(self.before, name)}"
+            for name in COUNTS.values()
+        )
+        weights, all_weights = (count_weights(config) / 1e6 for config in (self.after, self.before))
+        return (
+            f"{layers} layers with {heads} heads and {units} feed-forward units each, "
+            f"{weights:.1f} of {all_weights:.1f} million weights"
+        )
+
+    def section(self) -> str:
+        """Returns the section of the model card."""
+        rows = zip(self.kept.layers, self.kept.heads, strict=True)
+        table = "\n".join(
+            f"| {new} | {old} | {' '.join(map(str, heads))} |"
+            for new, (old, heads) in enumerate(rows)
+        )
+        return f"""## Pruning
+
+`nq convert --prune` kept of `{self.source}`: {self.summary()}.
+They are the most important ones on {self.windows} training windows of {", ".join(self.data)}.
+Layers and heads count from 0:
+
+| layer | layer of `{self.source}` | heads kept, of {self.before.num_attention_heads} |
+|---|---|---|
+{table}
+
+The decision in `nq.json` is that of `{self.source}`: `nq tune` fits it again.
+`nq train --init` with this folder and `--teacher` with `{self.source}` recovers quality.
+"""
+
+
+def _others(kept: IntArray, count: int) -> list[int]:
+    """Returns the numbers below ``count`` that are not among those kept."""
+    return [int(number) for number in np.setdiff1d(np.arange(count), kept)]

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from nq.model.shapes import WORD_EMBEDDINGS
+from nq.model.names import WORD_EMBEDDINGS
 from nq.records import FloatArray
 
 SCALE, COLUMN_SCALE = ".scale", ".column_scale"
@@ -42,6 +42,7 @@ def in_8_bits(path: str, store: str) -> bool:
     return store == "int8" and path.endswith("/kernel") and not path.startswith(HEADS)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # values that are not finite are refused
 def encode(name: str, value: FloatArray, path: str, store: str) -> Mapping[str, Array]:
     """Returns a tensor as it is stored: by name, with its scales if it has 8 bits.
 
@@ -54,13 +55,22 @@ def encode(name: str, value: FloatArray, path: str, store: str) -> Mapping[str, 
     Raises:
         ValueError: a value is not finite, or beyond the range of the type.
     """
+    stored: dict[str, Array] = {}
     if in_8_bits(path, store):
-        stored = _in_8_bits(name, value, by_columns=store == "int8")
+        if store == "int8":
+            columns = np.sqrt(np.square(value, dtype=np.float64).mean(axis=0, keepdims=True)) + TINY
+            stored[name + COLUMN_SCALE] = columns.astype(np.float32)
+            value = value / stored[name + COLUMN_SCALE]
+        rows = np.abs(value).max(axis=1, keepdims=True) / LARGEST + TINY
+        stored = {
+            name: np.rint(value / rows).astype(np.int8),
+            name + SCALE: rows.astype(np.float32),
+            **stored,
+        }
     elif store in ("float32", "int8"):
         return {name: value}
     else:
-        with np.errstate(over="ignore"):
-            stored = {name: value.astype(np.float16)}
+        stored[name] = value.astype(np.float16)
     if not all(np.isfinite(values).all() for values in stored.values()):
         raise ValueError(
             f"{name} has values that are not finite, or too large for {store}: store the weights "
@@ -69,33 +79,14 @@ def encode(name: str, value: FloatArray, path: str, store: str) -> Mapping[str, 
     return stored
 
 
-@np.errstate(over="ignore", invalid="ignore")  # the caller refuses scales that are not finite
-def _in_8_bits(name: str, value: FloatArray, by_columns: bool) -> dict[str, Array]:
-    scales: dict[str, Array] = {}
-    if by_columns:
-        columns = np.sqrt(np.square(value, dtype=np.float64).mean(axis=0, keepdims=True)) + TINY
-        scales[name + COLUMN_SCALE] = columns.astype(np.float32)
-        value = value / scales[name + COLUMN_SCALE]
-    rows = np.abs(value).max(axis=1, keepdims=True) / LARGEST + TINY
-    integers = np.rint(value / rows).astype(np.int8)
-    return {name: integers, name + SCALE: rows.astype(np.float32), **scales}
-
-
-def decode(value: Array, rows: Array, columns: Array | None) -> FloatArray:
-    """Returns rows of a tensor in 8 bits as float32.
-
-    Args:
-        value: int8 ``[rows, columns]``.
-        rows: the scales of these rows.
-        columns: the scales of the columns, if there are any.
+def decode(value: Array, *scales: Array) -> FloatArray:
+    """Returns rows of a tensor in 8 bits, ``[rows, columns]``, times their scales as float32.
 
     Raises:
         ValueError: a scale is negative or not finite.
     """
     values: FloatArray = value.astype(np.float32)
-    for scale in (rows, columns):
-        if scale is None:
-            continue
+    for scale in scales:
         if not (np.isfinite(scale) & (scale >= 0)).all():
             raise ValueError("a scale is negative or not finite")
         values = values * scale.astype(np.float32)

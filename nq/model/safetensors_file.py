@@ -8,7 +8,6 @@ because the pages of a mapped file count as memory until it is closed.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from nq.files import atomic_write
-from nq.model.names import Layout
+from nq.json_files import write_json
+from nq.model.names import Layout, Shape
 from nq.model.quantize import COLUMN_SCALE, SCALE, decode
 from nq.model.tensors import CheckpointTensors
 
@@ -38,7 +38,7 @@ def read(files: Sequence[Path], layout: Layout) -> CheckpointTensors:
     Raises:
         ValueError: a file is damaged, or two tensors have the same name.
     """
-    stored: dict[str, tuple[Path, str, tuple[int, ...]]] = {}
+    stored: dict[str, tuple[Path, str, Shape]] = {}
     for path in files:
         with _open(path) as file:
             for name in file.keys():  # noqa: SIM118 - a file is no mapping
@@ -48,7 +48,7 @@ def read(files: Sequence[Path], layout: Layout) -> CheckpointTensors:
                 stored[name] = path, tensor.get_dtype(), tuple(tensor.get_shape())
     stored_names: dict[str, str] = {}
     for name, (path, dtype, shape) in sorted(stored.items()):
-        if _scaled(name) in stored:
+        if any(name.endswith(s) and name.removesuffix(s) in stored for s in (SCALE, COLUMN_SCALE)):
             continue
         if dtype not in DTYPES:
             raise ValueError(
@@ -68,36 +68,27 @@ def read(files: Sequence[Path], layout: Layout) -> CheckpointTensors:
             raise ValueError(f"{path} holds {canonical} under two names")
         stored_names[canonical] = name
 
-    def read_rows(name: str, rows: slice = slice(None)) -> Any:
-        path, _, shape = stored[name]
-        with _open(path) as file:
-            return file.get_slice(name)[rows] if shape else file.get_tensor(name)
+    def read_stored(name: str, rows: slice = slice(None)) -> Any:
+        with _open(stored[name][0]) as file:
+            return file.get_slice(name)[rows]
 
-    def read_tensor(canonical: str, rows: slice = slice(None)) -> Any:
+    def read_rows(canonical: str, rows: slice) -> Any:
         name = stored_names[canonical]
-        value = read_rows(name, rows)
+        value = read_stored(name, rows)
         if name + SCALE not in stored:
             return value
-        columns = read_rows(name + COLUMN_SCALE) if name + COLUMN_SCALE in stored else None
+        scales = [read_stored(name + SCALE, rows)]
+        if name + COLUMN_SCALE in stored:
+            scales.append(read_stored(name + COLUMN_SCALE))
         try:
-            return decode(value, read_rows(name + SCALE, rows), columns)
+            return decode(value, *scales)
         except ValueError as error:
-            path = stored[name][0]
             raise ValueError(
-                f"{path} is damaged: {name}: {error}; copy or download it again"
+                f"{stored[name][0]} is damaged: {name}: {error}; copy or download it again"
             ) from error
 
     shapes = {canonical: stored[name][2] for canonical, name in stored_names.items()}
-    return CheckpointTensors(layout, shapes, read_tensor, by_rows=True)
-
-
-def _scaled(name: str) -> str:
-    """Returns the tensor to which scales of this name belong, empty for another name.
-
-    >>> _scaled("x.weight.scale"), _scaled("x.weight")
-    ('x.weight', '')
-    """
-    return next((name.removesuffix(s) for s in (SCALE, COLUMN_SCALE) if name.endswith(s)), "")
+    return CheckpointTensors(layout, shapes, read_rows)
 
 
 @contextlib.contextmanager
@@ -116,7 +107,6 @@ def write(folder: Path, tensors: Iterable[Stored], shard_mb: int = 0) -> None:
     """Writes the weights of a folder; ``transformers`` reads those that have no scales.
 
     Args:
-        folder: where the files are written.
         tensors: each one with its scales, if it has 8 bits; they stay in one file.
         shard_mb: MB (10^6 bytes) that a file has at most; 0 for one file.
 
@@ -134,8 +124,7 @@ def write(folder: Path, tensors: Iterable[Stored], shard_mb: int = 0) -> None:
         weight_map |= dict.fromkeys(shard, name)
     total = sum(value.nbytes for shard in shards for value in shard.values())
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    with atomic_write(folder / INDEX) as file:
-        file.write((json.dumps(index, indent=2) + "\n").encode())
+    write_json(folder / INDEX, index)
     (folder / WEIGHTS).unlink(missing_ok=True)  # earlier weights, which would be read instead
 
 

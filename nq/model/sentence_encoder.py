@@ -1,7 +1,4 @@
-"""Makes a dual encoder (``nq.model.dual_encoder``) of a sentence encoder.
-
-The layers are imported when a model is made, because they set up Keras.
-"""
+"""Makes a dual encoder (``nq.model.dual_encoder``) of a sentence encoder."""
 
 from __future__ import annotations
 
@@ -9,16 +6,13 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from nq.config import WindowConfig
 from nq.json_files import read_json_object
-from nq.model.piece_ids import dual_encoder_ids
-from nq.model.shapes import WORD_EMBEDDINGS
+from nq.model.names import WORD_EMBEDDINGS
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
 
 if TYPE_CHECKING:
-    from nq.model.convert import LoadedModel
+    from nq.model.joint import LoadedModel
 
 LENGTH, STRIDE = 512, 448
 """Long windows with little overlap: few blocks are cut, and no piece needs the words around it."""
@@ -35,27 +29,27 @@ def to_dual_encoder(loaded: LoadedModel) -> LoadedModel:
         ValueError: the encoder's outputs are not averaged, weights of it are missing, it is a dual
             encoder already, or its vocabulary has other markers.
     """
+    import numpy as np
+
     from nq.model import checkpoint, joint
     from nq.preprocess.tokenizers.load import load_tokenizer
 
     folder, config = loaded.folder, loaded.config
     if config.is_dual_encoder:
         raise ValueError(f"{folder} is a dual encoder already")
-    check_pooling(folder)
+    check_pooling(folder / POOLING)
     tokenizer = load_tokenizer(folder)
     config = checkpoint.with_room_for(config, tokenizer)
     begins = [tokenizer.marker_id(marker) for marker in BLOCK_MARKERS]
     contexts = [tokenizer.marker_id(marker) for marker in CONTEXT_MARKERS]
     if [*begins, *contexts] != [*range(begins[0], contexts[-1] + 1)]:
         raise ValueError(f"{folder}: the markers of blocks have no ids of their own in a row")
-    ids: dict[str, Any] = {**dual_encoder_ids(tokenizer)}
-    config = dataclasses.replace(config, **ids)
-    model = joint.build(config, initialize=False)
-    report = checkpoint.load(folder, model, config)
-    lost = [name for name in report.missing if not name.startswith(WORD_EMBEDDINGS)]
+    ids: dict[str, Any] = {**checkpoint.dual_encoder_ids(tokenizer)}
+    loaded = joint.load(folder, config=dataclasses.replace(config, **ids))
+    lost = [name for name in loaded.report.missing if not name.startswith(WORD_EMBEDDINGS)]
     if lost:
         raise ValueError(f"{folder} is no whole encoder, it lacks {', '.join(lost[:3])}")
-    embeddings = model.get_layer("embeddings")
+    embeddings = loaded.model.get_layer("embeddings")
     word = embeddings.word.numpy()
     word[[tokenizer.marker_id("[Q]"), *begins]] = word[tokenizer.cls_id]
     word[contexts] = word[tokenizer.sep_id]
@@ -64,16 +58,15 @@ def to_dual_encoder(loaded: LoadedModel) -> LoadedModel:
         first = embeddings.segment.numpy()[:1]
         embeddings.segment.assign(np.repeat(first, config.type_vocab_size, axis=0))
     windows = WindowConfig(max_seq_length=LENGTH, doc_stride=STRIDE)
-    return dataclasses.replace(loaded, config=config, model=model, report=report, windows=windows)
+    return dataclasses.replace(loaded, windows=windows)
 
 
-def check_pooling(folder: Path) -> None:
+def check_pooling(path: Path) -> None:
     """Checks that the outputs of a sentence encoder are averaged, if its folder tells.
 
     Raises:
         ValueError: another output stands for the text.
     """
-    path = folder / POOLING
     if path.is_file():
         modes = read_json_object(path)
         used = sorted(name for name, value in modes.items() if "_mode_" in name and value is True)

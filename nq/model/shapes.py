@@ -1,4 +1,4 @@
-"""The shapes of a model's weights, computed from the config without building the model."""
+"""The size of a model, computed from its config: weights, windows, operations."""
 
 from __future__ import annotations
 
@@ -6,79 +6,18 @@ import math
 import os
 
 from nq.config import ModelConfig
-from nq.model.names import Part
-from nq.records import AnswerType
-
-WORD_EMBEDDINGS = "embeddings/word_embeddings"
-MISSING_ROWS = 1024
-"""Rows of word embeddings that a checkpoint may lack: the markers, and padding."""
-
-Shape = tuple[int, ...]
+from nq.model.families import layout_of
+from nq.model.names import Shape, table
 
 
 def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
     """Returns the shape of each weight of a model, by the weight's path."""
-    hidden, inner, width = config.hidden_size, config.intermediate_size, config.table_width
-    attention = config.attention_width
-    shapes: dict[str, Shape] = {
-        WORD_EMBEDDINGS: (config.vocab_size, width),
-        "embeddings/position_embeddings": (config.max_position_embeddings, width),
-    }
-    if config.type_vocab_size:
-        shapes["embeddings/segment_embeddings"] = config.type_vocab_size, width
-    if config.relative_attention_num_buckets:
-        heads = config.num_attention_heads
-        shapes["relative_bias/bias_table"] = config.relative_attention_num_buckets, heads
-    linear: dict[str, tuple[int, int]] = {}
-    if not config.is_dual_encoder:
-        linear["pooler"] = hidden, hidden
-        linear["span_output"] = hidden, 2
-        linear["type_output"] = hidden, len(AnswerType)
-    norms = {"embeddings_norm": width}
-    if config.embedding_size:
-        linear["embeddings_projection"] = width, hidden
-    for i in range(config.layer_sets):
-        linear |= {
-            f"layer_{i}_qkv": (hidden, 3 * attention),
-            f"layer_{i}_attention_output": (attention, hidden),
-            f"layer_{i}_intermediate": (hidden, inner),
-            f"layer_{i}_output": (inner, hidden),
-        }
-        norms |= {f"layer_{i}_attention_norm": hidden, f"layer_{i}_output_norm": hidden}
-    for path, (rows, columns) in linear.items():
-        shapes |= {f"{path}/kernel": (rows, columns), f"{path}/bias": (columns,)}
-    for path, columns in norms.items():
-        shapes |= {f"{path}/gamma": (columns,), f"{path}/beta": (columns,)}
-    return shapes
+    return {path: weight.shape for path, weight in table(config, layout_of(config)).items()}
 
 
-def check_shape(path: str, shape: Shape, part: Part, n_parts: int, stored: Shape) -> None:
-    """Checks the shape of a checkpoint's tensor that fills a weight or a part of it.
-
-    Args:
-        path: of the weight.
-        shape: of the weight.
-        part: the tensor.
-        n_parts: how many tensors fill the weight.
-        stored: shape of the tensor. Word embeddings may lack some rows.
-
-    Raises:
-        ValueError: the tensor has another shape.
-    """
-    *rows, columns = shape
-    expected = (*rows, columns // n_parts)
-    if part.transposed:
-        expected = expected[::-1]
-    is_shorter_table = (
-        path == WORD_EMBEDDINGS
-        and stored[1:] == expected[1:]
-        and max(0, expected[0] - MISSING_ROWS) < stored[0] < expected[0]
-    )
-    if stored != expected and not is_shorter_table:
-        raise ValueError(
-            f"{part.name} has shape {stored}, the config says {expected}: weights and "
-            "config.json do not belong together"
-        )
+def count_weights(config: ModelConfig) -> int:
+    """Returns the number of weights of a model, its heads for answers included."""
+    return sum(map(math.prod, weight_shapes(config).values()))
 
 
 def check_length(config: ModelConfig, length: int) -> None:
@@ -100,10 +39,31 @@ def check_memory(config: ModelConfig) -> None:
     Raises:
         ValueError: they do not.
     """
-    needed = 2 * sum(map(math.prod, weight_shapes(config).values()))
+    needed = 2 * count_weights(config)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory:
         raise ValueError(
             f"the weights that config.json describes take {needed >> 30} GB at least, this machine "
             f"has {memory >> 30} GB of memory: choose a smaller model"
         )
+
+
+def layer_flop(config: ModelConfig, length: int) -> int:
+    """Returns the operations of one layer of the encoder for one window of L pieces.
+
+    A layer multiplies L pieces by four matrices h x a and two h x i, and twice L x a by a x L:
+    2 L (4 h a + 2 h i) + 4 L^2 a for h (hidden), i (intermediate) and a (all attention heads
+    together). Tables, norms, activations and heads, below 1 %, are ignored.
+    """
+    hidden, inner, width = config.hidden_size, config.intermediate_size, config.attention_width
+    return 2 * length * (4 * hidden * width + 2 * hidden * inner) + 4 * length**2 * width
+
+
+def window_gflop(config: ModelConfig, length: int) -> float:
+    """Returns the operations of one window in all layers of the encoder, in 10^9.
+
+    >>> minilm = ModelConfig(hidden_size=384, num_hidden_layers=6, intermediate_size=1536)
+    >>> [round(window_gflop(config, 512), 1) for config in (minilm, ModelConfig())]
+    [13.3, 96.6]
+    """
+    return config.num_hidden_layers * layer_flop(config, length) / 1e9

@@ -11,16 +11,16 @@ import numpy as np
 
 from nq.config import ModelConfig
 from nq.model import names
-from nq.model.names import Layout, Table
-from nq.model.shapes import check_memory, check_shape, weight_shapes
+from nq.model.names import HEADS, MISSING_ROWS, WORD_EMBEDDINGS, Layout, Shape, Weight
+from nq.model.shapes import check_memory
 from nq.records import FloatArray
 from nq.text import truncate
 
-HEADS = ("pooler", "span_output", "type_output")
 CHUNK_BYTES = 16 << 20
 MAX_MISSING_LAYERS = 100
 """If a config describes more layers than the checkpoint holds, and more than this, not all missing
 tensors are listed."""
+APART = "weights and config.json do not belong together"
 
 
 @dataclass(frozen=True)
@@ -30,34 +30,32 @@ class CheckpointTensors:
     Args:
         layout: how the tensors are named.
         shapes: the shape of each tensor, by name.
-        read: reads a tensor by name, or a slice of its rows if ``by_rows``.
-        by_rows: whether the format allows to read single rows.
+        read: reads rows of a tensor.
     """
 
     layout: Layout
-    shapes: Mapping[str, tuple[int, ...]]
-    read: Callable[..., Any]
-    by_rows: bool = False
+    shapes: Mapping[str, Shape]
+    read: Callable[[str, slice], Any]
 
     def __getitem__(self, name: str) -> FloatArray:
-        return np.asarray(self.read(name)).astype(np.float32, copy=False)
+        return self._rows(name, slice(None))
+
+    def _rows(self, name: str, rows: slice) -> FloatArray:
+        return np.asarray(self.read(name, rows)).astype(np.float32, copy=False)
+
+    def fill(self, weight: Weight) -> bool:
+        """Returns whether the checkpoint has all tensors of a weight."""
+        return all(name in self.shapes for name in weight.tensors)
 
     def chunks(self, name: str) -> Iterator[tuple[int, FloatArray]]:
-        """Yields blocks of rows of a tensor, each with the number of its first row.
-
-        A tensor of a format without access to single rows is one block.
-        """
-        if not self.by_rows:
-            yield 0, self[name]
-            return
+        """Yields blocks of rows of a tensor, each with the number of its first row."""
         rows, *columns = self.shapes[name]
         step = max(1, CHUNK_BYTES // (4 * math.prod(columns)))
         for first in range(0, rows, step):
-            block = self.read(name, slice(first, min(first + step, rows)))
-            yield first, np.asarray(block).astype(np.float32, copy=False)
+            yield first, self._rows(name, slice(first, min(first + step, rows)))
 
-    def table(self, config: ModelConfig) -> Table:
-        """Returns the tensors that fill each weight of a model of the shape ``config``.
+    def table(self, config: ModelConfig) -> dict[str, Weight]:
+        """Returns the weights of a model of the shape ``config``, which the tensors can fill.
 
         Nothing as large as the numbers of the config is made before the tensors support them.
 
@@ -69,33 +67,38 @@ class CheckpointTensors:
         if config.layer_sets > max(len(layers), MAX_MISSING_LAYERS):
             raise ValueError(
                 f"config.json describes {config.layer_sets} layers, the checkpoint holds "
-                f"{len(layers)}: weights and config do not belong together"
+                f"{len(layers)}: {APART}"
             )
         table = names.table(config, self.layout)
-        encoder = [
-            part.name
-            for path, parts in table.items()
-            if not path.startswith(HEADS)
-            for part in parts
-        ]
+        encoder = [n for path, w in table.items() if not path.startswith(HEADS) for n in w.tensors]
         missing = [name for name in encoder if name not in self.shapes]
         if missing:
             held = truncate(", ".join(sorted(self.shapes)[:3]), 200)
             raise ValueError(
                 f"the checkpoint lacks {len(missing)} of the {len(encoder)} tensors of the encoder "
-                f"that config.json describes, such as {missing[0]}: it holds {held} …; weights and "
-                "config do not belong together"
+                f"that config.json describes, such as {missing[0]}: it holds {held} …; {APART}"
             )
-        unknown = sorted(layers.keys() - range(config.layer_sets))
-        if unknown:
+        beyond = sorted(layers.keys() - range(config.layer_sets))
+        if beyond:
             raise ValueError(
-                f"the checkpoint holds {layers[unknown[0]]}, of a layer beyond the "
-                f"{config.layer_sets} that config.json describes; weights and config do not belong "
-                "together"
+                f"the checkpoint holds {layers[beyond[0]]}, of a layer beyond the "
+                f"{config.layer_sets} that config.json describes; {APART}"
             )
-        for path, shape in weight_shapes(config).items():
-            for part in table[path]:
-                if part.name in self.shapes:
-                    check_shape(path, shape, part, len(table[path]), self.shapes[part.name])
+        for path, weight in table.items():
+            *rows, columns = weight.shape
+            expected = (*rows, columns // len(weight.tensors))
+            if weight.transposed:
+                expected = expected[::-1]
+            for name in weight.tensors:
+                stored = self.shapes.get(name, expected)
+                lacks_rows = (
+                    path == WORD_EMBEDDINGS
+                    and stored[1:] == expected[1:]
+                    and max(0, expected[0] - MISSING_ROWS) < stored[0] < expected[0]
+                )
+                if stored != expected and not lacks_rows:
+                    raise ValueError(
+                        f"{name} has shape {stored}, the config says {expected}: {APART}"
+                    )
         check_memory(config)
         return table

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nq.model import names
+from nq.model.names import Shape
 from nq.model.tensors import CheckpointTensors
 
 PREFERRED = ("bert_joint.ckpt", "model_cpkt-1")
@@ -34,8 +35,7 @@ def find_prefix(folder: Path) -> Path | None:
             f"{folder} holds the checkpoints {', '.join(checkpoints)}: expected one of them; move "
             "the others away"
         )
-    chosen = [*preferred, *checkpoints][:1]
-    return folder / chosen[0] if chosen else None
+    return next((folder / name for name in (*preferred, *checkpoints)), None)
 
 
 def files_of(prefix: Path) -> list[Path]:
@@ -61,29 +61,34 @@ def read(prefix: Path) -> CheckpointTensors:
     """
     import tensorflow as tf
 
-    errors = (tf.errors.OpError, LookupError, ValueError, RuntimeError)
+    errors = (tf.errors.OpError, LookupError, ValueError, RuntimeError, TypeError)
     try:
         reader = tf.train.load_checkpoint(str(prefix))
         stored = reader.get_variable_to_shape_map()
     except errors as error:
-        raise ValueError(f"{prefix} is damaged: {_first_line(error)}") from error
+        raise _damaged(prefix, error) from error
     is_object_graph = any("CHECKPOINTABLE_OBJECT_GRAPH" in name for name in stored)
-    shapes = {name: tuple(shape) for name, shape in stored.items() if not _IGNORED.search(name)}
-    stored_names = {_port_name(n, s) if is_object_graph else n: n for n, s in shapes.items()}
-    if len(stored_names) < len(shapes):
-        raise ValueError(f"{prefix} holds two models; expected the one that `mk_model` makes")
+    shapes: dict[str, Shape] = {}
+    stored_names: dict[str, str] = {}
+    for stored_name, dimensions in stored.items():
+        if _IGNORED.search(stored_name):
+            continue
+        shape = tuple(dimensions)
+        name = _port_name(stored_name, shape) if is_object_graph else stored_name
+        if name in shapes:
+            raise ValueError(f"{prefix} holds two models; expected the one that `mk_model` makes")
+        shapes[name], stored_names[name] = shape, stored_name
 
-    def read_tensor(name: str) -> Any:
+    def rows(name: str, rows: slice) -> Any:
         try:
-            return reader.get_tensor(stored_names[name]).astype("float32", copy=False)
-        except (*errors, TypeError) as error:
-            raise ValueError(f"{prefix} is damaged: {name}: {_first_line(error)}") from error
+            return reader.get_tensor(stored_names[name])[rows].astype("float32", copy=False)
+        except errors as error:
+            raise _damaged(f"{prefix}: {name}", error) from error
 
-    layout = names.TF2 if is_object_graph else names.TF1
-    return CheckpointTensors(layout, {n: shapes[s] for n, s in stored_names.items()}, read_tensor)
+    return CheckpointTensors(names.TF2 if is_object_graph else names.TF1, shapes, rows)
 
 
-def _port_name(name: str, shape: tuple[int, ...]) -> str:
+def _port_name(name: str, shape: Shape) -> str:
     """Returns a name of the object graph without the path to the encoder or the head.
 
     The graph names the heads by number only; their kernels are ``[2, hidden]`` and
@@ -100,5 +105,6 @@ def _port_name(name: str, shape: tuple[int, ...]) -> str:
     return f"{head}/{name.rsplit('/', 1)[-1]}" if head else name
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+def _damaged(what: Path | str, error: Exception) -> ValueError:
+    cause = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return ValueError(f"{what} is damaged: {cause}")

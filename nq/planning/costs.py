@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from nq.config import ModelConfig
-from nq.model.flops import layer_flop
-from nq.model.shapes import weight_shapes
+from nq.model.shapes import layer_flop, weight_shapes
 from nq.planning.collectives import Transfer
 from nq.planning.partition import Stage
 from nq.planning.records import WEIGHT_BYTES, Device, Workload

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from nq.model.flops import window_gflop
+from nq.model.shapes import window_gflop
 from nq.planning.costs import units
 from nq.planning.records import Plan, Workload
 from nq.planning.strategies import DATA, SINGLE

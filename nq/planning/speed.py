@@ -20,9 +20,8 @@ from nq.child import python_path
 from nq.config import ModelConfig
 from nq.errors import Error
 from nq.inference.profile import Profile
-from nq.model.flops import layer_flop
 from nq.model.runtime import import_tensorflow, thread_environment
-from nq.model.shapes import check_memory
+from nq.model.shapes import check_memory, layer_flop
 
 PROGRAM = """
 import os, sys

@@ -28,8 +28,7 @@ from nq.formats import input_files, inputs
 from nq.formats.predictions import encode_prediction
 from nq.formats.questions import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
-from nq.model.checkpoint import load_settings, save_settings
-from nq.model.folder import SETTINGS, weights_digest
+from nq.model.folder import SETTINGS, load_settings, save_settings, weights_digest
 from nq.model.spec import ModelSpec
 from nq.postprocess.fit import ChoiceSet, block_choices, fit, fit_calibration, option_choices
 from nq.postprocess.position_prior import CASCADE_PRIOR_WEIGHTS, PRIOR_WEIGHTS

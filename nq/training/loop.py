@@ -20,7 +20,7 @@ from nq import checksums
 from nq.config import TrainConfig
 from nq.errors import DamagedError
 from nq.folders import TRAINING
-from nq.model.joint import check_length
+from nq.model.shapes import check_length
 from nq.training.curves import LOSS, PARTS, Curves, Figures
 from nq.training.distillation import Distillation
 from nq.training.held_out import Evaluations

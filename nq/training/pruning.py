@@ -19,7 +19,6 @@ from nq.formats.fields import RecordError
 from nq.formats.streams import shown
 from nq.model.convert import (
     ConversionResult,
-    LoadedModel,
     check_head_width,
     convert,
     fitting_windows,
@@ -28,6 +27,7 @@ from nq.records import DeadLetter, Example, Features, Source
 
 if TYPE_CHECKING:
     from nq.formats.questions import PageFolder
+    from nq.model.joint import LoadedModel
     from nq.preprocess.tokenizers.base import Tokenizer
     from nq.training.windows import TrainingWindows
 
@@ -99,8 +99,8 @@ def pruned_model(
         ArithmeticError: gradients are not finite.
     """
     from nq.model import checkpoint, joint
-    from nq.model.pruning import prune_weights, select
-    from nq.model.pruning_record import PruningRecord
+    from nq.model.folder import load_settings
+    from nq.model.pruning import PruningRecord, prune_weights, select
     from nq.preprocess.tokenizers.load import load_tokenizer
     from nq.training.importance import assign, importance, weights_of
 
@@ -110,7 +110,7 @@ def pruned_model(
             f"{folder} has no span head, so that no part of it has an importance for answers: "
             "train it first with nq train --init"
         )
-    own = fitting_windows(checkpoint.load_settings(folder).windows, config)
+    own = fitting_windows(load_settings(folder).windows, config)
     tokenizer = load_tokenizer(folder, own.compat)
     windows = training_windows(files, tokenizer, own, pages=pages)
     whole = _with_room_for(loaded, checkpoint.with_room_for(config, tokenizer))
@@ -125,13 +125,11 @@ def pruned_model(
 
 def _with_room_for(loaded: LoadedModel, config: ModelConfig) -> Any:
     """Returns a model with rows of word embeddings for markers that its vocabulary lacks."""
-    from nq.model import checkpoint, joint
+    from nq.model import joint
 
     if config == loaded.config:
         return loaded.model
-    model = joint.build(config, initialize=False)
-    checkpoint.load(loaded.folder, model, config)
-    return model
+    return joint.load(loaded.folder, config=config).model
 
 
 def training_windows(

@@ -18,7 +18,7 @@ from nq.inference.load import ScorerSpec, load_predictor
 from nq.inference.profile import Profile
 from nq.inference.reduction import LOGITS, AllLogits
 from nq.model import checkpoint
-from nq.model.folder import load_joint_config
+from nq.model.folder import load_config, load_joint_config, read_tensors, weight_files
 from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
@@ -98,9 +98,9 @@ class Teacher:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """All of the teacher that the log probabilities depend on, as JSON values."""
-        files = checkpoint.weight_files(self.folder)
+        files = weight_files(self.folder)
         return {
-            "config": checkpoint.load_config(self.folder).to_dict(),
+            "config": load_config(self.folder).to_dict(),
             "weights": [input_files.sha256(str(path)) for path in files],
             "tokenizer": tokenizer_digest(self.translation.target),
             "profile": str(self.profile),
@@ -179,17 +179,14 @@ def _checked_profile(profile: Profile) -> Profile:
 def _has_types(folder: Path, tokenizer: Tokenizer) -> bool:
     """Returns whether a model has a head for types; checks that it has one for spans."""
     config = checkpoint.with_room_for(load_joint_config(folder), tokenizer)
-    tensors = checkpoint.read_tensors(folder)
+    tensors = read_tensors(folder)
     table = tensors.table(config)
-
-    def has(path: str) -> bool:
-        return all(part.name in tensors.shapes for part in table[path])
-
-    if not has(SPAN_HEAD):
+    if not tensors.fill(table[SPAN_HEAD]):
         raise ValueError(
             f"the teacher {folder} has no span head: expected a model that was trained to answer; "
             "train it first with nq train --init"
         )
-    if not has(TYPE_HEAD):
+    has_types = tensors.fill(table[TYPE_HEAD])
+    if not has_types:
         log.warning("the teacher %s has no head for types: the labels alone teach them", folder)
-    return has(TYPE_HEAD)
+    return has_types

@@ -170,11 +170,12 @@ def _train(
         track: where MLflow records the training.
     """
     from nq.model import checkpoint
+    from nq.model.folder import ModelSettings, check, load_settings, read_tensors
 
     begun = time.time()
-    checkpoint.check(job.init, job.windows)
+    check(job.init, job.windows)
     if job.teacher:
-        checkpoint.check(job.teacher)
+        check(job.teacher)
     import_tensorflow()
     import numpy as np
     from tqdm import tqdm
@@ -188,10 +189,8 @@ def _train(
     windows, config = job.windows, job.config
     tokenizer = load_tokenizer(job.init, windows.compat)
     shape = checkpoint.with_room_for(load_joint_config(job.init), tokenizer)
-    joint.check_length(shape, windows.max_seq_length)
-    own = checkpoint.ModelSettings(windows, pruning=checkpoint.load_settings(job.init).pruning)
-    tensors = checkpoint.read_tensors(job.init)
-    table = tensors.table(shape)
+    own = ModelSettings(windows, pruning=load_settings(job.init).pruning)
+    tensors = read_tensors(job.init)
     teacher = None
     if job.teacher:
         teacher = Teacher.of(job.teacher, tokenizer, windows, job.teacher_profile)
@@ -200,7 +199,7 @@ def _train(
     model = joint.build(
         shape, dtype=PRECISION[config.precision], dropout=config.dropout, seed=config.seed
     )
-    report = checkpoint.fill(model, tensors, table)
+    report = checkpoint.fill(model, tensors, shape)
     del tensors
     missing = ", ".join(report.missing) or "nothing"
     log.info(

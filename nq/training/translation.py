@@ -142,14 +142,10 @@ def _check_equal_pieces(source: Tokenizer, target: Tokenizer) -> None:
         )
 
 
-def _settings(tokenizer: Any) -> dict[str, Any]:
+def _settings(tokenizer: Tokenizer) -> dict[str, Any]:
     """Returns how a WordPiece tokenizer prepares text."""
-    strip = tokenizer.strip_accents
-    return {
-        "lowercase": tokenizer.lowercase,
-        "strip_accents": tokenizer.lowercase if strip is None else strip,
-        "tokenize_chinese_chars": tokenizer.tokenize_chinese_chars,
-    }
+    strip, lowercase = tokenizer.options["strip_accents"], tokenizer.options["do_lower_case"]
+    return {**tokenizer.options, "strip_accents": lowercase if strip is None else strip}
 
 
 def _text_pieces(tokenizer: Tokenizer) -> frozenset[str]:

@@ -21,7 +21,7 @@ from nq.config import DECISION_RULES, DecisionConfig, ModelConfig, WindowConfig
 from nq.evaluation import labels
 from nq.inference.profile import THESIS, profiles
 from nq.model import checkpoint, joint
-from nq.model.checkpoint import load_settings
+from nq.model.folder import ModelSettings, load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.runs.job import Job
 from nq.runs.result import Result
@@ -351,7 +351,7 @@ def test_a_run_with_sentencepiece(tmp_path: Path) -> None:
         num_attention_heads=2,
         intermediate_size=16,
     )
-    settings = checkpoint.ModelSettings(WindowConfig(max_seq_length=128))
+    settings = ModelSettings(WindowConfig(max_seq_length=128))
     folder = tmp_path / "model"
     checkpoint.save(folder, joint.build(shape, 128), shape, tokenizer, settings, "a tiny model")
     job = Job([bundled_sample()], folder, "mixed", batch_size=32, root=tmp_path, limit=3)

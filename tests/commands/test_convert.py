@@ -17,9 +17,10 @@ from tokenizers import models, pre_tokenizers
 
 from nq.commands import answer, convert
 from nq.config import StorageConfig
-from nq.model import checkpoint, joint
+from nq.model import joint
+from nq.model.checkpoint import TYPE_HEAD
 from nq.model.convert import convert as convert_model
-from nq.model.fill import TYPE_HEAD
+from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
 from tests import tiny_models
 from tests.golden.families import make
@@ -66,10 +67,7 @@ def run(*arguments: object) -> int:
 
 
 def load(folder: Path) -> Any:
-    config = checkpoint.load_config(folder)
-    model = joint.build(config, initialize=False)
-    checkpoint.load(folder, model, config)
-    return model
+    return joint.load(folder).model
 
 
 def test_googles_checkpoint_is_converted(
@@ -84,7 +82,7 @@ def test_googles_checkpoint_is_converted(
         *("tokenizer_config.json", "vocab.txt"),
     }
     assert_original_logits(load(tmp_path / "ours"))
-    windows = checkpoint.load_settings(tmp_path / "ours").windows
+    windows = load_settings(tmp_path / "ours").windows
     assert (windows.max_seq_length, windows.max_query_length) == (32, 8)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".convert")]
 
@@ -104,14 +102,13 @@ def test_hugging_faces_folder_is_converted_and_converted_back(
         )
     assert (ours / "nq.json").is_file()
     assert not (back / "nq.json").is_file()
-    report = checkpoint.load(back, load(back), checkpoint.load_config(back))
+    report = joint.load(back).report
     assert report.lacks_type_head
 
 
 def test_missing_weights_are_not_written(hugging_face: Path, tmp_path: Path) -> None:
     run(hugging_face, tmp_path / "ours")
-    config = checkpoint.load_config(tmp_path / "ours")
-    report = checkpoint.load(tmp_path / "ours", joint.build(config), config)
+    report = joint.load(tmp_path / "ours").report
     assert report.missing == ("pooler/kernel", "pooler/bias", *TYPE_HEAD)
 
 

@@ -23,6 +23,7 @@ from nq.inference.load import ScorerSpec, load_predictor
 from nq.inference.profile import Profile
 from nq.inference.reduction import LOGITS, AllLogits
 from nq.model import checkpoint, joint
+from nq.model.folder import ModelSettings, load_config, load_settings
 from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 from nq.records import Columns
@@ -38,7 +39,7 @@ from tests.preprocess.synthetic_examples import write_rows
 GOLDEN = Path(make.__file__).parent
 SAMPLE = str(bundled_sample())
 SHAPE = dataclasses.replace(WIDE, hidden_act="gelu_new")
-SETTINGS = checkpoint.ModelSettings(
+SETTINGS = ModelSettings(
     WindowConfig(max_seq_length=32, doc_stride=8, max_query_length=8),
     DecisionConfig(long_threshold=0.25),
 )
@@ -64,10 +65,7 @@ def pruned(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def load(folder: Path) -> Any:
-    config = checkpoint.load_config(folder)
-    model = joint.build(config, initialize=False)
-    checkpoint.load(folder, model, config)
-    return model
+    return joint.load(folder).model
 
 
 def logits(folder: Path) -> dict[str, Any]:
@@ -102,7 +100,7 @@ def test_a_pruned_folder_says_what_was_removed(source: Path, pruned: Path) -> No
     assert record["num_attention_heads"] == [4, 3] and len(record["removed_layers"]) == 1
     assert [len(heads) for heads in record["removed_heads"]] == [1, 1]
     assert "pruning" not in settings_of(source)
-    loaded = checkpoint.load_settings(pruned)
+    loaded = load_settings(pruned)
     assert (loaded.windows, loaded.decision) == (SETTINGS.windows, SETTINGS.decision)
     card = (pruned / "README.md").read_text(encoding="utf-8")
     assert "2 of 3 layers with 3 of 4 heads and 64 of 128 feed-forward units" in card
@@ -136,7 +134,7 @@ def test_a_pruned_folder_is_pruned_again(
     assert convert(pruned, again, "--prune", "heads=2,layers=1", *data, "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert result["pruning"]["num_attention_heads"] == [3, 2]
-    config = checkpoint.load_config(again)
+    config = load_config(again)
     assert (config.num_attention_heads, config.head_width, config.num_hidden_layers) == (2, 2, 1)
     assert [record["source"] for record in settings_of(again)["pruning"]] == ["source", "pruned"]
     assert settings_of(again)["pruning"][1] == result["pruning"]
@@ -198,7 +196,7 @@ def test_tensorflow_checkpoints_are_pruned_and_pruned_ones_are_read(
 
 def test_heads_of_another_family_share_their_biases(tiny_mpnet: Path, tmp_path: Path) -> None:
     prune(tiny_mpnet, tmp_path / "half", PruningConfig(heads=1), [SAMPLE])
-    config = checkpoint.load_config(tmp_path / "half")
+    config = load_config(tmp_path / "half")
     assert (config.num_attention_heads, config.head_size) == (1, 4)
     removed = settings_of(tmp_path / "half")["pruning"][0]["removed_heads"]
     assert removed[0] == removed[1] and len(removed[0]) == 1
@@ -217,7 +215,7 @@ def test_a_vocabulary_without_markers_gets_rows_to_measure_with(tmp_path: Path) 
     Library(models.WordPiece(vocabulary, unk_token="[UNK]")).save(str(folder / "tokenizer.json"))
     data = write_lines(tmp_path / "data.jsonl", [simplified(i) for i in range(3)])
     prune(folder, tmp_path / "pruned", PruningConfig(heads=1), [str(data)])
-    assert checkpoint.load_config(tmp_path / "pruned").vocab_size == len(pieces)
+    assert load_config(tmp_path / "pruned").vocab_size == len(pieces)
 
 
 # --- other commands
@@ -252,14 +250,14 @@ def test_a_pruned_model_is_trained_by_the_model_before_then_tuned_and_answers(
     recipe += ["--tracking-uri", "sqlite:///runs.db"]
     assert console(["train", *data, *recipe]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] > 10
-    assert checkpoint.load_config("student") == checkpoint.load_config(pruned)
+    assert load_config("student") == load_config(pruned)
     record = settings_of(pruned)["pruning"]
     assert settings_of(Path("student"))["pruning"] == record
     losses = list(curve("sqlite:///runs.db", name="soft_loss").values())
     assert sum(losses[-5:]) < sum(losses[:5])  # both exceed the entropy of the teacher
     assert console(["tune", *data, "--model", "student"]) == 0
     tuned = json.loads(capsys.readouterr().out)
-    assert checkpoint.load_settings("student").decision.long_threshold == tuned["long_threshold"]
+    assert load_settings("student").decision.long_threshold == tuned["long_threshold"]
     assert settings_of(Path("student"))["pruning"] == record
     for profile in ("prune", "mixed+rescore"):
         answer = ["answer", *data, "--model", "student", "--no-track", "--profile", profile]

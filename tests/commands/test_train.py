@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 
 from nq.bundle import bundled_sample
 from nq.commands.main import console
-from nq.model.checkpoint import load_settings
+from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.tracking.store import absolute
 from nq.training.curves import LOSS, Curves

@@ -10,7 +10,7 @@ import pytest
 
 from nq.bundle import bundled_sample
 from nq.commands.tune import main
-from nq.model.checkpoint import load_settings
+from nq.model.folder import load_settings
 
 
 @pytest.mark.slow

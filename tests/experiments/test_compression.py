@@ -33,7 +33,7 @@ from nq.bundle import bundled_sample
 from nq.errors import Error
 from nq.evaluation.answers import PREDICTIONS
 from nq.evaluation.labels import read_predictions
-from nq.model.folder import load_settings
+from nq.model.folder import load_config, load_settings
 from nq.runs.job import Job
 from nq.runs.parity import same_answers
 from nq.runs.run import run
@@ -157,9 +157,9 @@ def test_the_speed_of_a_real_model(tiny_model: Path) -> None:
     with units.started(speed.load, task) as unit:
         loaded = unit.receive()
         assert unit.ask(True) is None
-    from nq.model import checkpoint, joint
+    from nq.model import joint
 
-    config = checkpoint.load_config(tiny_model)
+    config = load_config(tiny_model)
     assert loaded.weights == joint.build(config, initialize=False).count_params()
     assert (loaded.length, loaded.precision) == (32, "float32")
 
@@ -167,12 +167,9 @@ def test_the_speed_of_a_real_model(tiny_model: Path) -> None:
 @pytest.mark.slow
 def test_half_of_each_matrix_is_zero_and_the_rest_is_not(tiny_model: Path, tmp_path: Path) -> None:
     in_new_process(zero, tiny_model, tmp_path / "zeros", 0.5)
-    from nq.model import checkpoint, joint
+    from nq.model import joint
 
-    config = checkpoint.load_config(tiny_model)
-    whole, zeros = (joint.build(config, initialize=False) for _ in range(2))
-    checkpoint.load(tiny_model, whole, config)
-    checkpoint.load(tmp_path / "zeros", zeros, config)
+    whole, zeros = (joint.load(folder).model for folder in (tiny_model, tmp_path / "zeros"))
     matrices = 0
     for before, after in zip(whole.weights, zeros.weights, strict=True):
         old, new = np.asarray(before.numpy()), np.asarray(after.numpy())
@@ -184,7 +181,7 @@ def test_half_of_each_matrix_is_zero_and_the_rest_is_not(tiny_model: Path, tmp_p
             assert np.abs(old[kept]).min() >= np.abs(old[~kept]).max()
         else:
             np.testing.assert_array_equal(new, old)
-    assert matrices == 4 * config.num_hidden_layers
+    assert matrices == 4 * load_config(tiny_model).num_hidden_layers
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import nq
 from experiments.margin import PARTS, Page, Tally, main, measure, table
 from nq.config import DecisionConfig, RankingWeights
 from nq.inference.prune import NEAR
-from nq.model.checkpoint import load_settings, save_settings
+from nq.model.folder import load_settings, save_settings
 from nq.records import Annotation, Prediction, Span, YesNo
 from tests.postprocess import synthetic_pages
 

@@ -11,6 +11,7 @@ import pytest
 
 from experiments import package_model
 from nq.model import checkpoint, joint
+from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
 from tests import tiny_models
 
@@ -24,7 +25,7 @@ WIDE = dataclasses.replace(
 @pytest.fixture(scope="module")
 def model(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wide")
-    settings = checkpoint.load_settings(tiny_model)
+    settings = load_settings(tiny_model)
     tokenizer = load_tokenizer(tiny_model)
     checkpoint.save(folder, joint.build(WIDE), WIDE, tokenizer, settings, "# Not this card\n")
     return folder
@@ -65,9 +66,8 @@ def test_files_of_the_model_are_replaced(
         assert max(result["files"].values()) <= 10**6
         assert result["total_bytes"] == sum(result["files"].values())
         assert (package / "README.md").read_text(encoding="utf-8") == "earlier"
-    assert checkpoint.load_settings(package) == checkpoint.load_settings(model)
-    report = checkpoint.load(package, joint.build(WIDE), WIDE)
-    assert report == checkpoint.LoadReport()
+    assert load_settings(package) == load_settings(model)
+    assert joint.load(package).report == checkpoint.LoadReport()
     assert [path.name for path in distribution.iterdir() if path.name.startswith(".")] == []
 
 

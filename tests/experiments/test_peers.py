@@ -19,7 +19,7 @@ from experiments.peers.models import BASELINE, LOADERS, PEERS, Peer, Task, all_l
 from experiments.peers.report import Measurement, Report, rows, table
 from nq.config import WindowConfig
 from nq.errors import Error
-from nq.model.flops import window_gflop
+from nq.model.shapes import window_gflop
 from tests.nq_records import simplified, write_lines
 from tests.terminal_output import without_progress
 from tests.tiny_models import SHAPE

@@ -22,7 +22,7 @@ from nq.formats import inputs
 from nq.formats.predictions import encode_prediction
 from nq.inference import prune
 from nq.inference.prune import PruningScorer, covering_windows, levels, tokens_in_windows
-from nq.model.checkpoint import load_settings
+from nq.model.folder import load_settings
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.decision import decide
 from nq.postprocess.margin import decision_margin

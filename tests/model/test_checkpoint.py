@@ -13,12 +13,13 @@ import keras
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from nq.config import DecisionConfig, ModelConfig, StorageConfig, WindowConfig
 from nq.model import checkpoint, joint
+from nq.model.folder import ModelSettings, load_config, load_settings, read_tensors, save_settings
 from nq.model.names import BERT, table
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import FloatArray
@@ -51,15 +52,15 @@ def save(folder: Path, model: keras.Model, like: Path, **options: Any) -> None:
         model,
         tiny_models.SHAPE,
         load_tokenizer(like),
-        checkpoint.load_settings(like),
+        load_settings(like),
         "card",
         **options,
     )
 
 
 def load(folder: Path) -> dict[str, FloatArray]:
-    model = joint.build(checkpoint.load_config(folder))
-    report = checkpoint.fill(model, checkpoint.read_tensors(folder), TABLE)
+    model = joint.build(load_config(folder))
+    report = checkpoint.fill(model, read_tensors(folder), tiny_models.SHAPE)
     assert report == checkpoint.LoadReport()
     return weights(model)
 
@@ -100,7 +101,7 @@ def test_compact_weights_saved_again_are_the_same(tiny_model: Path, tmp_path: Pa
     once, twice = tmp_path / "once", tmp_path / "twice"
     save(once, tiny_models.model(), tiny_model, storage=StorageConfig("compact"))
     model = joint.build(tiny_models.SHAPE)
-    checkpoint.fill(model, checkpoint.read_tensors(once), TABLE)
+    checkpoint.fill(model, read_tensors(once), tiny_models.SHAPE)
     save(twice, model, once, storage=StorageConfig("compact"))
     for name, value in load_file(once / "model.safetensors").items():
         again = load_file(twice / "model.safetensors")[name]
@@ -114,29 +115,28 @@ def test_a_folder_can_be_saved_over_itself(folder: Path) -> None:
         tiny_models.model(),
         tiny_models.SHAPE,
         load_tokenizer(folder),
-        checkpoint.load_settings(folder),
+        load_settings(folder),
         before["README.md"].decode(),
     )
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_settings_and_config_are_loaded_as_saved(folder: Path) -> None:
-    assert checkpoint.load_config(folder) == tiny_models.SHAPE
-    wanted = checkpoint.ModelSettings(
+    assert load_config(folder) == tiny_models.SHAPE
+    wanted = ModelSettings(
         WindowConfig(max_seq_length=128), DecisionConfig("kisialiou", 12, 1.5, -2.0)
     )
-    checkpoint.save_settings(folder, wanted)
-    assert checkpoint.load_settings(folder) == wanted
+    save_settings(folder, wanted)
+    assert load_settings(folder) == wanted
     (folder / "nq.json").unlink()
-    assert checkpoint.load_settings(folder) == checkpoint.ModelSettings()
+    assert load_settings(folder) == ModelSettings()
 
 
 # --- every tensor, every weight
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    missing=st.sets(st.sampled_from(sorted(TENSORS)), max_size=4),
+    missing=st.sets(st.sampled_from(OPTIONAL), max_size=4),
     extra=st.sets(st.sampled_from(["cls.predictions.bias", "x", "bert.pooler.x"])),
 )
 def test_every_tensor_is_used_or_unexpected_and_every_weight_filled_or_missing(
@@ -146,26 +146,19 @@ def test_every_tensor_is_used_or_unexpected_and_every_weight_filled_or_missing(
         weight.assign(np.zeros(weight.shape))
     tensors = {name: value for name, value in TENSORS.items() if name not in missing}
     tensors |= {name: np.zeros(3, np.float32) for name in extra}
-    report = checkpoint.fill(built, tiny_models.stored(tensors), TABLE)
-    for path, parts in TABLE.items():
-        names = {part.name for part in parts}
-        assert (path in report.missing) == bool(names & missing)
-        assert names & set(report.unexpected) == (names - missing if names & missing else set())
-    assert extra <= set(report.unexpected) <= tensors.keys()
+    report = checkpoint.fill(built, tiny_models.stored(tensors), tiny_models.SHAPE)
+    for path, weight in TABLE.items():
+        assert (path in report.missing) == bool(missing.intersection(weight.tensors))
+    assert set(report.unexpected) == extra
     for path, value in weights(built).items():
-        assert value.any() == (path not in report.missing)
+        is_zero = path in report.missing and path != "span_output/kernel"
+        assert value.any() == (not is_zero)
 
 
 def test_the_table_names_every_weight_and_every_tensor_once(built: keras.Model) -> None:
     assert list(TABLE) != [] and set(TABLE) == {weight.path for weight in built.weights}
-    names = [part.name for parts in TABLE.values() for part in parts]
+    names = [name for weight in TABLE.values() for name in weight.tensors]
     assert sorted(names) == sorted(TENSORS)
-
-
-def test_a_weight_that_is_not_in_the_table_is_missing(built: keras.Model) -> None:
-    table = {path: parts for path, parts in TABLE.items() if path != "pooler/bias"}
-    report = checkpoint.fill(built, tiny_models.stored(TENSORS), table)
-    assert report == checkpoint.LoadReport(("pooler/bias",), ("bert.pooler.dense.bias",))
 
 
 def test_an_encoder_without_heads_and_prefix_fills_all_but_the_heads(folder: Path) -> None:
@@ -175,7 +168,7 @@ def test_an_encoder_without_heads_and_prefix_fills_all_but_the_heads(folder: Pat
     plain["embeddings.position_ids"] = np.arange(32)[None]
     save_file(plain, folder / "model.safetensors")
     model = joint.build(tiny_models.SHAPE)
-    report = checkpoint.fill(model, checkpoint.read_tensors(folder), TABLE)
+    report = checkpoint.fill(model, read_tensors(folder), tiny_models.SHAPE)
     heads = ("span_output/kernel", "span_output/bias", "type_output/kernel", "type_output/bias")
     assert report == checkpoint.LoadReport(heads, ("bert.embeddings.position_ids",))
     for path, value in weights(tiny_models.model()).items():
@@ -200,7 +193,7 @@ def test_missing_rows_of_word_embeddings_are_drawn_and_reported(built: keras.Mod
     name, path = "bert.embeddings.word_embeddings.weight", "embeddings/word_embeddings"
     rows = tiny_models.SHAPE.vocab_size - 7
     report = checkpoint.fill(
-        built, tiny_models.stored({**TENSORS, name: TENSORS[name][:rows]}), TABLE
+        built, tiny_models.stored({**TENSORS, name: TENSORS[name][:rows]}), tiny_models.SHAPE
     )
     assert report == checkpoint.LoadReport((f"{path}[{rows}:]",))
     table = weights(built)[path]
@@ -219,7 +212,7 @@ def test_word_embeddings_read_by_rows_are_the_same(
         storage=StorageConfig("compact" if compact else "float32"),
     )
     tensors, name = (
-        checkpoint.read_tensors(tmp_path / "m"),
+        read_tensors(tmp_path / "m"),
         "bert.embeddings.word_embeddings.weight",
     )
     whole = tensors[name]
@@ -228,9 +221,9 @@ def test_word_embeddings_read_by_rows_are_the_same(
     assert [first for first, _ in blocks] == list(range(0, tiny_models.SHAPE.vocab_size, 7))
     np.testing.assert_array_equal(np.concatenate([block for _, block in blocks]), whole)
     larger = dataclasses.replace(tiny_models.SHAPE, vocab_size=tiny_models.SHAPE.vocab_size + 5)
-    model = joint.build(larger, initialize=False)
-    report = checkpoint.load(tmp_path / "m", model, larger)
-    assert report == checkpoint.LoadReport((f"embeddings/word_embeddings[{len(whole)}:]",))
+    loaded = joint.load(tmp_path / "m", config=larger)
+    model = loaded.model
+    assert loaded.report == checkpoint.LoadReport((f"embeddings/word_embeddings[{len(whole)}:]",))
     table = weights(model)["embeddings/word_embeddings"]
     np.testing.assert_array_equal(table[: len(whole)], whole)
     assert 0.005 < table[len(whole) :].std() < 0.04
@@ -239,9 +232,9 @@ def test_word_embeddings_read_by_rows_are_the_same(
 def test_missing_kernels_that_are_zero_are_drawn(folder: Path) -> None:
     plain = {name: value for name, value in TENSORS.items() if name not in OPTIONAL}
     save_file(plain, folder / "model.safetensors")
-    model = joint.build(tiny_models.SHAPE, initialize=False)
-    assert checkpoint.load(folder, model, tiny_models.SHAPE).lacks_type_head
-    loaded = weights(model)
+    read = joint.load(folder)
+    assert read.report.lacks_type_head
+    loaded = weights(read.model)
     assert 0.005 < loaded["span_output/kernel"].std() < 0.04
     assert not loaded["type_output/kernel"].any()
 
@@ -249,7 +242,6 @@ def test_missing_kernels_that_are_zero_are_drawn(folder: Path) -> None:
 # --- errors
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(
     name=st.sampled_from(sorted(TENSORS)),
     change=st.sampled_from(
@@ -270,7 +262,7 @@ def test_a_wrong_shape_is_named_and_nothing_is_filled(
         name: np.asarray(change(TENSORS[name]))
     }
     with pytest.raises(ValueError, match="do not belong together") as error:
-        checkpoint.fill(built, tiny_models.stored(wrong), TABLE)
+        checkpoint.fill(built, tiny_models.stored(wrong), tiny_models.SHAPE)
     assert name in str(error.value) and "\n" not in str(error.value)
     after = weights(built)
     for path, value in before.items():
@@ -280,10 +272,10 @@ def test_a_wrong_shape_is_named_and_nothing_is_filled(
 def test_each_missing_file_has_its_own_message(folder: Path, tmp_path: Path) -> None:
     (folder / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=r"no model\.safetensors in .*safetensors only"):
-        checkpoint.read_tensors(folder)
+        read_tensors(folder)
     for place in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(FileNotFoundError, match=r"no model in .*: expected config\.json"):
-            checkpoint.load_config(place)
+            load_config(place)
 
 
 @pytest.mark.parametrize("keep", [0, 4, 100, -1])
@@ -291,7 +283,7 @@ def test_a_truncated_weights_file_is_damaged(folder: Path, keep: int) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ValueError, match=r"model\.safetensors is damaged"):
-        checkpoint.read_tensors(folder)
+        read_tensors(folder)
 
 
 def test_an_8_bit_table_without_its_scale_is_damaged(tiny_model: Path, tmp_path: Path) -> None:
@@ -301,7 +293,7 @@ def test_an_8_bit_table_without_its_scale_is_damaged(tiny_model: Path, tmp_path:
     del stored["bert.embeddings.word_embeddings.weight.scale"]
     save_file(stored, path)
     with pytest.raises(ValueError, match="has 8 bits but no"):
-        checkpoint.read_tensors(tmp_path / "m")
+        read_tensors(tmp_path / "m")
 
 
 def test_a_type_that_numpy_lacks_is_an_error(folder: Path) -> None:
@@ -309,14 +301,14 @@ def test_a_type_that_numpy_lacks_is_an_error(folder: Path) -> None:
     data = len(header).to_bytes(8, "little") + header + b"ab"
     (folder / "model.safetensors").write_bytes(data)
     with pytest.raises(ValueError, match="x is stored as F8_E4M3; expected one of F64, F32"):
-        checkpoint.read_tensors(folder)
+        read_tensors(folder)
 
 
 def test_one_tensor_under_two_names_is_an_error(folder: Path) -> None:
     twice = {**TENSORS, "pooler.dense.bias": TENSORS["bert.pooler.dense.bias"]}
     save_file(twice, folder / "model.safetensors")
     with pytest.raises(ValueError, match=r"holds bert\.pooler\.dense\.bias under two names"):
-        checkpoint.read_tensors(folder)
+        read_tensors(folder)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +333,7 @@ def test_one_tensor_under_two_names_is_an_error(folder: Path) -> None:
 def test_an_unsupported_config_is_one_line(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match=problem) as error:
-        checkpoint.load_config(tmp_path)
+        load_config(tmp_path)
     assert str(tmp_path / "config.json") in str(error.value) and "\n" not in str(error.value)
 
 
@@ -349,7 +341,7 @@ def test_fields_that_a_config_lacks_have_defaults(tmp_path: Path) -> None:
     values = {"architectures": ["BertModel"], "hidden_size": 16, "num_attention_heads": 2}
     (tmp_path / "config.json").write_text(json.dumps(values), encoding="utf-8")
     expected = dataclasses.replace(ModelConfig(), hidden_size=16, num_attention_heads=2)
-    assert checkpoint.load_config(tmp_path) == expected
+    assert load_config(tmp_path) == expected
 
 
 @pytest.mark.parametrize(
@@ -366,5 +358,5 @@ def test_fields_that_a_config_lacks_have_defaults(tmp_path: Path) -> None:
 def test_damaged_settings_are_one_line(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "nq.json").write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=problem) as error:
-        checkpoint.load_settings(tmp_path)
+        load_settings(tmp_path)
     assert str(tmp_path / "nq.json") in str(error.value) and "\n" not in str(error.value)

@@ -27,9 +27,9 @@ from nq.inference.profile import Profile
 from nq.inference.scorer import feature_rows
 from nq.inference.top_k import TopK
 from nq.model import checkpoint, joint
-from nq.model.checkpoint import load_config
 from nq.model.dual_encoder import ABSENT, MIDDLE, SCALE, KnownMarkers
 from nq.model.encoder import Layers, encoder
+from nq.model.folder import ModelSettings, load_config, read_tensors
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -76,7 +76,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     vocabulary.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
     model = joint.build(shape, seed=3)
     heads = {w.path for w in model.weights if w.path.startswith(("span_", "type_", "pooler"))}
-    settings = checkpoint.ModelSettings(windows=WINDOWS)
+    settings = ModelSettings(windows=WINDOWS)
     tokenizer = load_tokenizer(vocabulary)
     checkpoint.save(folder, model, shape, tokenizer, settings, "# Tiny\n", skip=heads)
     return folder
@@ -90,10 +90,9 @@ def ranker(source: Path, tmp_path: Path) -> Path:
 
 
 def load(folder: Path) -> tuple[ModelConfig, keras.Model]:
-    config = checkpoint.load_config(folder)
-    model = joint.build(config, initialize=False)
-    assert checkpoint.load(folder, model, config) == checkpoint.LoadReport()
-    return config, model
+    loaded = joint.load(folder)
+    assert loaded.report == checkpoint.LoadReport()
+    return loaded.config, loaded.model
 
 
 def page(folder: Path) -> tuple[Example, Tokenizer, Features]:
@@ -104,12 +103,11 @@ def page(folder: Path) -> tuple[Example, Tokenizer, Features]:
 
 def alone(source: Path, pieces: list[int]) -> FloatArray:
     """Returns the mean output of the sentence encoder for one text and nothing else."""
-    config = checkpoint.with_room_for(checkpoint.load_config(source), load_tokenizer(source))
+    config = checkpoint.with_room_for(load_config(source), load_tokenizer(source))
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in joint.INPUTS}
     layers = Layers(keras.DTypePolicy("float32"), "zeros")
     model = keras.Model(inputs, encoder(config, inputs, layers))
-    tensors = checkpoint.read_tensors(source)
-    checkpoint.fill(model, tensors, tensors.table(config))
+    checkpoint.fill(model, read_tensors(source), config)
     ids = np.array([pieces], np.int32)
     rows = {"input_ids": ids, "input_mask": ids * 0 + 1, "segment_ids": ids * 0}
     mean: FloatArray = np.asarray(model(rows)).mean(axis=0)
@@ -257,7 +255,7 @@ def test_it_ranks_for_a_second_model(ranker: Path, source: Path, tmp_path: Path)
     vocabulary = tmp_path / "second.txt"
     vocabulary.write_text("".join(f"{w}\n" for w in tiny_models.VOCABULARY), encoding="utf-8")
     second = tmp_path / "second"
-    settings = checkpoint.ModelSettings(windows=WINDOWS)
+    settings = ModelSettings(windows=WINDOWS)
     checkpoint.save(
         second, joint.build(shape), shape, load_tokenizer(vocabulary), settings, "# Second\n"
     )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nq.config import ModelConfig
-from nq.model import checkpoint, names
+from nq.model import checkpoint
 from nq.model.encoder import ACTIVATIONS, Layers, MaskBias, encoder, relative_buckets
 from nq.records import FloatArray
 from tests import tiny_models
@@ -26,7 +26,7 @@ def encoder_model(shape: ModelConfig = tiny_models.SHAPE, dtype: str = "float32"
     """Returns the encoder without heads, for any batch size and length."""
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in ROWS}
     built = keras.Model(inputs, encoder(shape, inputs, Layers(keras.DTypePolicy(dtype), "zeros")))
-    checkpoint.fill(built, tiny_models.stored(tiny_models.tensors(shape)), names.table(shape))
+    checkpoint.fill(built, tiny_models.stored(tiny_models.tensors(shape)), shape)
     return built
 
 
@@ -122,8 +122,6 @@ def test_dropout_is_active_in_training_only() -> None:
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in ROWS}
     layers = Layers(keras.DTypePolicy("float32"), "zeros")
     built = keras.Model(inputs, encoder(tiny_models.SHAPE, inputs, layers, dropout=0.5))
-    checkpoint.fill(
-        built, tiny_models.stored(tiny_models.tensors()), names.table(tiny_models.SHAPE)
-    )
+    checkpoint.fill(built, tiny_models.stored(tiny_models.tensors()), tiny_models.SHAPE)
     np.testing.assert_array_equal(encode(built, ROWS), encode(encoder_model(), ROWS))
     assert np.abs(np.asarray(built(ROWS, training=True)) - np.asarray(built(ROWS))).max() > 0.1

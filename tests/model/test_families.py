@@ -16,6 +16,7 @@ from nq.config import ModelConfig
 from nq.model import checkpoint, joint
 from nq.model.checkpoint import LoadReport
 from nq.model.families import FAMILIES, decode_config, encode_config
+from nq.model.folder import load_config
 from nq.records import FloatArray
 from tests.golden.families import make
 
@@ -25,9 +26,8 @@ SPANS = ("start_logits", "end_logits")
 
 
 def load(folder: Path) -> tuple[Any, LoadReport]:
-    config = checkpoint.load_config(folder)
-    model = joint.build(config)
-    return model, checkpoint.load(folder, model, config)
+    loaded = joint.load(folder)
+    return loaded.model, loaded.report
 
 
 def assert_same_spans(model: Any, reference: Any, atol: float = 1e-4) -> None:
@@ -58,13 +58,13 @@ def test_logits_equal_those_of_transformers(golden: Path) -> None:
 @pytest.mark.slow
 def test_a_model_with_a_type_head_is_loaded_as_saved(golden: Path, tmp_path: Path) -> None:
     model, _ = load(golden)
-    config = checkpoint.load_config(golden)
+    config = load_config(golden)
     for weight in model.weights:
         if weight.path in HEADS:
             weight.assign(np.ones(weight.shape))
     checkpoint.save_weights(tmp_path, model, config)
     again, report = load(tmp_path)
-    assert (report, checkpoint.load_config(tmp_path)) == (LoadReport(), config)
+    assert (report, load_config(tmp_path)) == (LoadReport(), config)
     for weight, other in zip(model.weights, again.weights, strict=True):
         np.testing.assert_array_equal(weight.numpy(), other.numpy())
     theirs = load_file(golden / "model.safetensors")
@@ -97,7 +97,7 @@ def test_a_sharded_folder_gives_the_same_logits(golden: Path, tmp_path: Path) ->
     shutil.copyfile(golden / "config.json", tmp_path / "config.json")
     assert_same_spans(load(tmp_path)[0], np.load(golden / "reference.npz"))
     (tmp_path / "model-1-of-3.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match=r"names 3 files, of which model-1-of-3\.s.* is mi"):
+    with pytest.raises(FileNotFoundError, match=r"missing: model-1-of-3"):
         load(tmp_path)
 
 
@@ -129,7 +129,7 @@ def test_shared_layers_are_stored_once() -> None:
 
 
 def test_the_position_offset_limits_the_window_length() -> None:
-    config = checkpoint.load_config(GOLDEN / "roberta")
+    config = load_config(GOLDEN / "roberta")
     assert (config.max_position_embeddings, config.positions) == (16, 14)
     with pytest.raises(ValueError, match="max_seq_length 15 is beyond the model's 14 positions"):
         joint.build(config, 15)
@@ -239,7 +239,7 @@ def test_live_logits_equal_those_of_transformers(name: str, seed: int, tmp_path:
 def test_live_transformers_loads_saved_weights(name: str, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     model, report = load(GOLDEN / name)
-    config = checkpoint.load_config(GOLDEN / name)
+    config = load_config(GOLDEN / name)
     checkpoint.save_weights(tmp_path, model, config, skip=report.missing)
     theirs, told = transformers.AutoModelForQuestionAnswering.from_pretrained(
         tmp_path, output_loading_info=True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nq.config import ModelConfig
-from nq.model.flops import layer_flop, window_gflop
+from nq.model.shapes import layer_flop, window_gflop
 
 
 @pytest.mark.parametrize("heads", [2, 1])

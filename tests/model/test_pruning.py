@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from nq.config import ModelConfig, PruningConfig
 from nq.model import joint
-from nq.model.pruning import Importance, Kept, prune_weights, pruned_shape, select
-from nq.model.pruning_record import PruningRecord
+from nq.model.pruning import Importance, Kept, PruningRecord, prune_weights, pruned_shape, select
 from nq.model.shapes import weight_shapes
 from nq.records import FloatArray, IntArray
 from tests import tiny_models

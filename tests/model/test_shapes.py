@@ -11,10 +11,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from nq.config import WindowConfig
-from nq.model import checkpoint, joint
-from nq.model.families import layout_of
-from nq.model.names import table
-from nq.model.shapes import MISSING_ROWS, weight_shapes
+from nq.model import joint
+from nq.model.folder import check, load_config, load_settings
+from nq.model.names import MISSING_ROWS
+from nq.model.shapes import weight_shapes
 from tests import tiny_models
 from tests.golden.families import make
 
@@ -34,11 +34,10 @@ def set_config(folder: Path, **values: Any) -> None:
 
 @pytest.mark.parametrize("family", sorted(make.FAMILIES))
 def test_shapes_are_those_of_the_model(family: str) -> None:
-    config = checkpoint.load_config(GOLDEN / family)
+    config = load_config(GOLDEN / family)
     built = {weight.path: tuple(weight.shape) for weight in joint.build(config).weights}
     assert weight_shapes(config) == built
-    assert weight_shapes(config).keys() == table(config, layout_of(config)).keys()
-    checkpoint.check(GOLDEN / family)
+    check(GOLDEN / family)
 
 
 def test_shapes_of_a_pruned_model() -> None:
@@ -66,7 +65,7 @@ def test_numbers_that_no_weight_supports_are_refused_from_the_headers(
 ) -> None:
     set_config(folder, **values)
     with pytest.raises(ValueError, match=problem) as error:
-        checkpoint.check(folder)
+        check(folder)
     assert "\n" not in str(error.value)
 
 
@@ -90,12 +89,12 @@ def test_weights_larger_than_the_memory_are_refused(folder: Path) -> None:
             pytest.skip("the file system has no files of this size")
     set_config(folder, vocab_size=rows)
     with pytest.raises(ValueError, match=r"take 1024 GB at least, this machine has"):
-        checkpoint.check(folder)
+        check(folder)
 
 
 def test_windows_longer_than_the_positions_are_refused(folder: Path) -> None:
     with pytest.raises(ValueError, match="1000000000 is beyond the model's 32 positions"):
-        checkpoint.check(folder, WindowConfig(max_seq_length=10**9))
+        check(folder, WindowConfig(max_seq_length=10**9))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,10 @@ def test_windows_longer_than_the_positions_are_refused(folder: Path) -> None:
         ({"a": "../model/model-1.safetensors"}, "in the same folder"),
         ({"a": "a\\model-1.safetensors"}, "in the same folder"),
         ({"a": "model-\x1b.safetensors"}, r"'model-\\x1b.safetensors'"),
-        ({str(i): f"model-{i}.safetensors" for i in range(9)}, "names 9 files, of which model-0.s"),
+        (
+            {str(i): f"model-{i}.safetensors" for i in range(9)},
+            "9 files, .* missing: model-0.s",
+        ),
     ],
 )
 def test_an_index_names_files_beside_it(folder: Path, weight_map: Any, problem: str) -> None:
@@ -120,7 +122,7 @@ def test_an_index_names_files_beside_it(folder: Path, weight_map: Any, problem: 
     text = json.dumps({"weight_map": weight_map})
     (folder / "model.safetensors.index.json").write_text(text, encoding="utf-8")
     with pytest.raises((ValueError, FileNotFoundError), match=problem) as error:
-        checkpoint.check(folder)
+        check(folder)
     assert "\n" not in str(error.value) and len(str(error.value)) < 1000
 
 
@@ -129,8 +131,8 @@ def test_deep_json_is_one_line(folder: Path, name: str) -> None:
     (folder / "model.safetensors").rename(folder / "model-1.safetensors")
     (folder / name).write_text("[" * 10**6, encoding="utf-8")
     with pytest.raises(ValueError, match="nested too deeply") as error:
-        checkpoint.load_settings(folder)
-        checkpoint.check(folder)
+        load_settings(folder)
+        check(folder)
     assert str(folder / name) in str(error.value)
 
 
@@ -148,7 +150,7 @@ def test_deep_json_is_one_line(folder: Path, name: str) -> None:
 def test_settings_are_finite(folder: Path, text: str) -> None:
     (folder / "nq.json").write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=r"nq\.json: \w+ is .* expected a number that is finite"):
-        checkpoint.load_settings(folder)
+        load_settings(folder)
 
 
 def test_a_scale_of_another_shape_is_damaged(folder: Path) -> None:
@@ -156,4 +158,4 @@ def test_a_scale_of_another_shape_is_damaged(folder: Path) -> None:
     tensors = load_file(path)
     save_file({**tensors, f"{name}.scale": tensors[name]}, path)
     with pytest.raises(ValueError, match=r"expected \(\d+, 1\) of F64"):
-        checkpoint.check(folder)
+        check(folder)

@@ -19,7 +19,8 @@ from safetensors.numpy import load_file, save_file
 from nq.commands.main import console
 from nq.config import ModelConfig, StorageConfig
 from nq.model import checkpoint, joint, quantize
-from nq.model.shapes import WORD_EMBEDDINGS
+from nq.model.folder import check, load_settings, weight_files
+from nq.model.names import WORD_EMBEDDINGS
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import FloatArray
 from tests import tiny_models
@@ -40,7 +41,7 @@ def wide() -> keras.Model:
 
 
 def save(folder: Path, model: Any, like: Path, config: ModelConfig, storage: StorageConfig) -> Path:
-    settings = checkpoint.load_settings(like)
+    settings = load_settings(like)
     checkpoint.save(folder, model, config, load_tokenizer(like), settings, "card", storage)
     return folder
 
@@ -52,10 +53,9 @@ def folder(tiny_model: Path, tmp_path: Path) -> Path:
 
 
 def loaded(folder: Path) -> dict[str, FloatArray]:
-    config = checkpoint.load_config(folder)
-    model = joint.build(config, initialize=False)
-    assert checkpoint.load(folder, model, config) == checkpoint.LoadReport()
-    return {weight.path: weight.numpy() for weight in model.weights}
+    loaded = joint.load(folder)
+    assert loaded.report == checkpoint.LoadReport()
+    return {weight.path: weight.numpy() for weight in loaded.model.weights}
 
 
 def relative_error(value: FloatArray, expected: FloatArray) -> float:
@@ -80,7 +80,7 @@ def by_rows(value: FloatArray) -> FloatArray:
 def test_the_error_is_at_most_half_a_step(value: FloatArray, store: str) -> None:
     stored = quantize.encode("x", value, WORD_EMBEDDINGS, store)
     rows, columns = stored["x.scale"], stored.get("x.column_scale")
-    decoded = quantize.decode(stored["x"], rows, columns)
+    decoded = quantize.decode(stored["x"], *[rows] if columns is None else [rows, columns])
     assert stored["x"].dtype == np.int8 and decoded.dtype == np.float32
     assert (store == "int8") == (columns is not None)
     step = rows * (1 if columns is None else columns)
@@ -120,13 +120,12 @@ def test_matrices_have_8_bits_and_scales(folder: Path) -> None:
     "family", sorted(path.parent.name for path in GOLDEN.glob("*/config.json"))
 )
 def test_every_family_is_stored_in_8_bits(family: str, tmp_path: Path) -> None:
-    config = checkpoint.load_config(GOLDEN / family)
-    model = joint.build(config, initialize=False)
-    report = checkpoint.load(GOLDEN / family, model, config)
-    checkpoint.save_weights(tmp_path, model, config, INT8, report.missing)
-    again = joint.build(config, initialize=False)
-    assert checkpoint.load(tmp_path, again, config) == report
-    for weight, other in zip(model.weights, again.weights, strict=True):
+    first = joint.load(GOLDEN / family)
+    report = first.report
+    checkpoint.save_weights(tmp_path, first.model, first.config, INT8, report.missing)
+    again = joint.load(tmp_path)
+    assert again.report == report
+    for weight, other in zip(first.model.weights, again.model.weights, strict=True):
         if weight.path not in report.missing and quantize.in_8_bits(weight.path, "int8"):
             assert 0 < relative_error(other.numpy(), weight.numpy()) < 0.01
 
@@ -153,10 +152,10 @@ def test_weights_in_several_files_are_the_same(
 ) -> None:
     one = save(tmp_path / "one", wide, tiny_model, WIDE, StorageConfig(storage))
     several = save(tmp_path / "several", wide, tiny_model, WIDE, StorageConfig(storage, 1))
-    paths = checkpoint.weight_files(several)
+    paths = weight_files(several)
     assert len(paths) == files and max(path.stat().st_size for path in paths) <= 10**6
     assert (several / "model.safetensors").exists() == (files == 1)
-    checkpoint.check(several)
+    check(several)
     values = loaded(one)
     for path, value in loaded(several).items():
         np.testing.assert_array_equal(value, values[path])
@@ -172,7 +171,7 @@ def test_weights_in_several_files_are_the_same(
 def test_several_files_replace_one(wide: keras.Model, tiny_model: Path, tmp_path: Path) -> None:
     save(tmp_path, wide, tiny_model, WIDE, StorageConfig())
     save(tmp_path, wide, tiny_model, WIDE, StorageConfig(shard_mb=1))
-    assert len(checkpoint.weight_files(tmp_path)) == 3
+    assert len(weight_files(tmp_path)) == 3
 
 
 def test_a_tensor_that_no_file_can_hold_is_refused(tmp_path: Path) -> None:
@@ -192,7 +191,7 @@ def test_live_transformers_loads_several_files(
     folder = save(tmp_path / "ours", wide, tiny_model, WIDE, StorageConfig())
     target = tmp_path / "theirs"
     assert console(["convert", str(folder), str(target), "--to", "hf", "--shard-mb", "1"]) == 0
-    assert len(checkpoint.weight_files(target)) == 3
+    assert len(weight_files(target)) == 3
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(target).eval()
     rows = tiny_models.rows((16, 11), 16)
     with torch.no_grad():
@@ -288,7 +287,7 @@ def test_a_scale_may_be_in_another_file(folder: Path) -> None:
     [
         (lambda path: path.write_bytes(path.read_bytes()[:-1]), "2-of-00003.safetensors is damage"),
         (lambda path: path.write_bytes(b""), "00002-of-00003.safetensors is damaged"),
-        (lambda path: path.unlink(), "names 3 files, of which model-00002-of-00003.safetensors is"),
+        (lambda path: path.unlink(), "are missing: model-00002-of-00003.safetensors"),
         (
             lambda path: path.write_bytes(
                 path.with_name("model-00001-of-00003.safetensors").read_bytes()

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from nq.model import checkpoint, joint
 from nq.model.checkpoint import LoadReport
+from nq.model.folder import load_config, weight_files
 from nq.records import FloatArray
 from tests import tiny_models
 from tests.model.slow_bert import SlowBert
@@ -149,9 +150,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 def load(folder: Path) -> tuple[Any, LoadReport]:
-    config = checkpoint.load_config(folder)
-    model = joint.build(config)
-    return model, checkpoint.load(folder, model, config)
+    loaded = joint.load(folder)
+    return loaded.model, loaded.report
 
 
 def assert_original_logits(model: Any) -> None:
@@ -174,7 +174,7 @@ def test_every_tensor_is_used_and_the_logits_are_right(folder: Path) -> None:
 
 def test_saved_as_safetensors_it_is_the_same(folder: Path, tmp_path: Path) -> None:
     model, _ = load(folder)
-    checkpoint.save_weights(tmp_path, model, checkpoint.load_config(folder))
+    checkpoint.save_weights(tmp_path, model, load_config(folder))
     for path in [*tmp_path.glob("*.index"), *tmp_path.glob("*.data-*")]:
         path.unlink()
     again, report = load(tmp_path)
@@ -201,7 +201,7 @@ def test_a_pretraining_checkpoint_lacks_the_heads(tmp_path: Path) -> None:
 
 
 def test_the_weight_files_of_a_folder(folder: Path) -> None:
-    files = checkpoint.weight_files(folder)
+    files = weight_files(folder)
     assert [path.name.split(".")[-1].split("-")[0] for path in files] == ["index", "data"]
 
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from nq.config import ModelConfig
-from nq.model.flops import window_gflop
-from nq.model.shapes import weight_shapes
+from nq.model.shapes import weight_shapes, window_gflop
 from nq.planning.collectives import Link, all_reduce
 from nq.planning.costs import Costs, units
 from nq.planning.models import SHAPES

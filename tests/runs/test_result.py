@@ -19,7 +19,7 @@ from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
 from nq.evaluation.answers import table_row
 from nq.formats import decoding, inputs
-from nq.model.checkpoint import load_settings
+from nq.model.folder import load_settings
 from nq.records import Annotation, Example, Prediction, Span, YesNo
 from nq.runs.job import Job
 from nq.runs.result import METRICS, PREDICTIONS, Result, Row

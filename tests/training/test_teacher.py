@@ -19,6 +19,7 @@ from nq.errors import Error
 from nq.folders import TRAINING, own_paths
 from nq.inference.profile import Profile
 from nq.model import checkpoint, joint
+from nq.model.folder import ModelSettings
 from nq.model.joint import INPUTS
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -52,7 +53,7 @@ WINDOWS = some_windows()
 
 def save(folder: Path, shape: ModelConfig, tokenizer: Tokenizer) -> Path:
     model = joint.build(shape, seed=3)
-    settings = checkpoint.ModelSettings(WINDOWS_CONFIG)
+    settings = ModelSettings(WINDOWS_CONFIG)
     checkpoint.save(folder, model, shape, tokenizer, settings, "# A teacher\n")
     return folder
 
@@ -113,8 +114,7 @@ def test_the_probabilities_of_a_teacher_with_other_ids(
     """Against rows built one piece at a time, and the Keras model itself."""
     targets = taught(make(mpnet, student), WINDOWS, tmp_path / "training" / "teacher")
     tokenizer = load_tokenizer(mpnet)
-    model = joint.build(SHAPE)
-    checkpoint.load(mpnet, model, SHAPE)
+    model = joint.load(mpnet).model
     for number, n in enumerate(WINDOWS.n_pieces):
         pieces = [tiny_models.VOCABULARY[i] for i in WINDOWS.input_ids[number, :n]]
         ids = [tokenizer.cls_id]

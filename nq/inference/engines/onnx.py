@@ -13,7 +13,7 @@ from nq.inference.engine import Computation, Step
 from nq.inference.engines.exported import with_reduction
 from nq.inference.profile import ONNX, ProfileNotInForceError
 from nq.inference.scorer import Rows
-from nq.model.export import export
+from nq.model.convert import export
 
 IN_8_BITS = ("MatMulInteger", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")
 ERRORS_ONLY = 3

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from nq.json_files import read_json_object
 
@@ -47,9 +47,9 @@ class Tokenizer(ABC):
 
     Attributes:
         files: the files it was loaded from, by their names in a model folder.
+        options: how it prepares text, by the names in ``tokenizer_config.json``.
         vocab_size: number of ids, markers included.
         pieces: number of ids without the markers that follow its last piece.
-        cls_id, sep_id, pad_id, unk_id: the special pieces.
         separators: number of separators between question and page: one for BERT, two for
             RoBERTa, XLM-RoBERTa and MPNet.
         segments: whether question and page are different segments, as for BERT.
@@ -61,20 +61,25 @@ class Tokenizer(ABC):
 
     pad_id: int
     unk_id: int
+    options: Mapping[str, bool | None] = {}
     separators: int = 1
     segments: bool = True
     max_cached_words: int = 1_000_000
     max_cached_size: int = 10_000_000
     batch_characters: int = 1 << 18
-    _missing_piece_hint = ""
+    missing_piece_hint: ClassVar[str] = ""
 
     def __init__(
         self, files: dict[str, Path], ids: Mapping[str, int], unused: Sequence[int] = ()
     ) -> None:
         """Sets what all tokenizers have.
 
+        BERT-Joint renamed the uncased BERT vocabulary's [unused] rows 104 to 310, so that a plain
+        vocabulary with those rows gives the same markers. Of a vocabulary that neither names the
+        markers nor has enough unused rows, they get the ids after the last piece, and the
+        embedding table needs those rows.
+
         Args:
-            files: as the attribute.
             ids: piece -> id, special pieces included.
             unused: ids of unused rows that markers may take.
 
@@ -91,7 +96,11 @@ class Tokenizer(ABC):
         self.cls_id = self._id_of("[CLS]", "<s>", "<cls>")
         self.sep_id = self._id_of("[SEP]", "</s>", "<sep>")
         self.pieces = max(ids.values()) + 1
-        self._markers = marker_ids(ids, unused, self.pieces)
+        self._markers = {marker: ids[marker] for marker in MARKERS if marker in ids}
+        if not self._markers:
+            new = range(self.pieces, self.pieces + len(MARKERS))
+            free = unused if len(unused) >= len(MARKERS) else new
+            self._markers = dict(zip(MARKERS, free, strict=False))
         self.vocab_size = max(self.pieces - 1, *self._markers.values()) + 1
         self._cache: dict[str, Pieces] = {}
         self._cached_size = 0
@@ -102,7 +111,7 @@ class Tokenizer(ABC):
                 return self._ids[piece]
         path = next(iter(self.files.values()))
         wanted = ", ".join(spellings)
-        raise ValueError(f"{path} has none of the pieces {wanted}{self._missing_piece_hint}")
+        raise ValueError(f"{path} has none of the pieces {wanted}{self.missing_piece_hint}")
 
     @abstractmethod
     def _encode(self, words: Sequence[str]) -> list[Pieces]:
@@ -152,27 +161,8 @@ def _batches(words: Sequence[str], max_characters: int) -> Iterator[Sequence[str
     yield words[start:]
 
 
-def marker_ids(known: Mapping[str, int], unused: Sequence[int], size: int) -> dict[str, int]:
-    """Returns ids for ``MARKERS``: their own where the vocabulary names them, else unused rows.
-
-    BERT-Joint renamed the uncased BERT vocabulary's [unused] rows 104 to 310, so that a plain
-    vocabulary with those rows gives the same ids.
-
-    Args:
-        known: piece -> id.
-        unused: ids of unused rows; if there are too few, the markers get the ids from ``size``
-            on, for which the embedding table needs new rows.
-        size: number of ids in the vocabulary.
-    """
-    named = {marker: known[marker] for marker in MARKERS if marker in known}
-    if named:
-        return named
-    free = unused if len(unused) >= len(MARKERS) else range(size, size + len(MARKERS))
-    return dict(zip(MARKERS, free, strict=False))
-
-
-def read_tokenizer_json(path: Path) -> dict[str, Any]:
-    """Reads a ``tokenizer.json`` of the ``tokenizers`` library.
+def read_tokenizer_json(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """Returns the description in a ``tokenizer.json``, and its added pieces with their ids.
 
     Raises:
         ValueError: it is something else.
@@ -185,4 +175,4 @@ def read_tokenizer_json(path: Path) -> dict[str, Any]:
         raise ValueError(
             f"{path} is not a tokenizer.json with a model and its vocab: {error}"
         ) from error
-    return values
+    return values, {t["content"]: int(t["id"]) for t in values.get("added_tokens") or ()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,25 +25,26 @@ BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": Tru
 class LibraryTokenizer(Tokenizer):
     """A tokenizer of the ``tokenizers`` library; each word is encoded as one after a blank.
 
-    Markers get the ids after the last piece unless the vocabulary names them, and the embedding
-    table needs those rows.
-
     Args:
         path: a ``tokenizer.json``, or a ``vocab.json`` with ``merges.txt`` beside it.
     """
 
     def __init__(self, path: str | Path) -> None:
         path = Path(path)
-        files = {path.name: path}
+        files, added = {path.name: path}, dict[str, int]()
         if path.name == VOCAB:
             files[MERGES] = path.with_name(MERGES)
             values = _byte_level_bpe(path, files[MERGES])
         else:
-            values = read_tokenizer_json(path)
-        template = values.pop("post_processor", None)
-        added = {t["content"]: int(t["id"]) for t in values.pop("added_tokens", None) or ()}
+            values, added = read_tokenizer_json(path)
+        template = values.get("post_processor")
         values |= {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
-        _prefix_spaces(values.get("pre_tokenizer"))
+        pre_tokenizer = values.get("pre_tokenizer") or {}
+        for part in pre_tokenizer.get("pretokenizers", [pre_tokenizer]):
+            if part.get("type") == "ByteLevel":
+                part["add_prefix_space"] = True
+            elif part.get("prepend_scheme") in ("first", "never"):  # of a Metaspace
+                part["prepend_scheme"] = "always"
         try:
             self._backend = Backend.from_str(json.dumps(values))
         except Exception as error:  # the library raises bare exceptions
@@ -67,15 +69,15 @@ class LibraryTokenizer(Tokenizer):
 
     def _encode(self, words: Sequence[str]) -> list[Pieces]:
         plain = [word if word.strip() else "" for word in words]
-        encodings = self._backend.encode_batch_fast(plain, add_special_tokens=False)
         return [
-            ids if self._specials.isdisjoint(ids) else self._by_character(word)
-            for word, ids in zip(plain, (tuple(e.ids) for e in encodings), strict=True)
+            ids if self._specials.isdisjoint(ids) else tuple(chain(*self._ids_of(word)))
+            for word, ids in zip(plain, self._ids_of(plain), strict=True)
         ]
 
-    def _by_character(self, word: str) -> Pieces:
-        encodings = self._backend.encode_batch_fast(list(word), add_special_tokens=False)
-        return tuple(i for encoding in encodings for i in encoding.ids)
+    def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
+        """Returns the ids of each text, or of each character of one text."""
+        encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [tuple(encoding.ids) for encoding in encodings]
 
 
 def _byte_level_bpe(vocab: Path, merges: Path) -> dict[str, Any]:
@@ -90,14 +92,3 @@ def _byte_level_bpe(vocab: Path, merges: Path) -> dict[str, Any]:
     pairs = [row for row in rows if row.strip() and not row.startswith("#version")]
     model = {"type": "BPE", "vocab": ids, "merges": pairs}
     return {"version": "1.0", "model": model, "pre_tokenizer": {**BYTE_LEVEL}}
-
-
-def _prefix_spaces(pre_tokenizer: dict[str, Any] | None) -> None:
-    """Changes a pre-tokenizer's description so that every word is encoded after a blank."""
-    if not pre_tokenizer:
-        return
-    for part in pre_tokenizer.get("pretokenizers", [pre_tokenizer]):
-        if part["type"] == "ByteLevel":
-            part["add_prefix_space"] = True
-        elif part["type"] == "Metaspace" and part.get("prepend_scheme") in ("first", "never"):
-            part["prepend_scheme"] = "always"

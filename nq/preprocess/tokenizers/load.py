@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,7 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
     """
     path = Path(folder)
     if path.is_dir():
-        names = [name for name in NAMES if (path / name).is_file()]
-        path = path / names[0] if names else path
+        path = next((path / name for name in NAMES if (path / name).is_file()), path)
     if not path.is_file():
         raise FileNotFoundError(
             f"no tokenizer in {path}: expected vocab.txt (WordPiece) or spiece.model "
@@ -66,14 +66,20 @@ def _load(path: Path, compat: str) -> Tokenizer:
     config_file = path.with_name("tokenizer_config.json")
     config = read_json_object(config_file) if config_file.is_file() else {}
     is_description = path.suffix == ".json" and path.name != "vocab.json"
-    description = read_tokenizer_json(path) if is_description else None
+    description = read_tokenizer_json(path)[0] if is_description else None
     if path.suffix not in (".json", ".model") or (description and _is_wordpiece(description)):
         from nq.preprocess.tokenizers import wordpiece
 
-        settings = _text_settings(description or {}, config)
-        if original:
-            return wordpiece.OriginalWordPieceTokenizer(path, **settings)
-        return wordpiece.WordPieceTokenizer(path, **settings)
+        own = (description or {}).get("normalizer") or {}
+        lowercase = _flag(config, "do_lower_case")
+        chinese = config.get("tokenize_chinese_chars", own.get("handle_chinese_chars"))
+        kind = wordpiece.OriginalWordPieceTokenizer if original else wordpiece.WordPieceTokenizer
+        return kind(
+            path,
+            lowercase=_flag(own, "lowercase") if lowercase is None else lowercase,
+            strip_accents=_flag({**own, **config}, "strip_accents"),
+            tokenize_chinese_chars=chinese is not False,
+        )
     if original:
         raise ValueError(f"{path}: compat {compat!r} is for WordPiece only, use 'ours'")
     if path.suffix == ".model":
@@ -99,18 +105,6 @@ def _is_wordpiece(description: dict[str, Any]) -> bool:
     return model.get("type", untyped) == "WordPiece" and steps == BERT_STEPS
 
 
-def _text_settings(description: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
-    """Returns how WordPiece prepares text: by the config, then by a ``tokenizer.json``."""
-    own = description.get("normalizer") or {}
-    lowercase = _flag(config, "do_lower_case")
-    chinese = config.get("tokenize_chinese_chars", own.get("handle_chinese_chars"))
-    return {
-        "lowercase": _flag(own, "lowercase") if lowercase is None else lowercase,
-        "strip_accents": _flag({**own, **config}, "strip_accents"),
-        "tokenize_chinese_chars": chinese is not False,
-    }
-
-
 def _model_type(config: Path) -> str:
     try:
         return str(read_json_object(config)["model_type"]) if config.is_file() else ""
@@ -126,11 +120,10 @@ def _flag(config: dict[str, Any], name: str) -> bool | None:
 
 
 def tokenizer_digest(tokenizer: Tokenizer) -> str:
-    """Returns a SHA-256 over the tokenizer's kind, its settings and the bytes of its files."""
+    """Returns a SHA-256 over the tokenizer's kind, its options and the bytes of its files."""
     total = hashlib.sha256(type(tokenizer).__name__.encode())
     for name, path in sorted(tokenizer.files.items()):
         total.update(name.encode())
         total.update(path.read_bytes())
-    for setting in ("lowercase", "keep_accents", "strip_accents", "tokenize_chinese_chars"):
-        total.update(str(getattr(tokenizer, setting, "")).encode())
+    total.update(json.dumps(tokenizer.options).encode())
     return total.hexdigest()

@@ -18,9 +18,6 @@ KNOWN_FILES = (FAIRSEQ_FILE, "sentencepiece.model")  # of XLM-RoBERTa and of Rem
 class SentencePieceTokenizer(Tokenizer):
     """SentencePiece; each word is encoded on its own, so no piece spans two words.
 
-    Markers that the model holds as user-defined pieces keep their ids. If it holds none, they get
-    the ids after its last piece, and the embedding table needs those rows.
-
     A file called ``sentencepiece.bpe.model`` is an XLM-RoBERTa's: its ids are those of the file
     plus one, after ``<s> <pad> </s> <unk>``, and ``<mask>`` comes last.
 
@@ -31,7 +28,7 @@ class SentencePieceTokenizer(Tokenizer):
         keep_accents: whether accents are kept; by default where ``lowercase`` is not set.
     """
 
-    _missing_piece_hint = ": train it with --control_symbols=[CLS],[SEP]"
+    missing_piece_hint = ": train it with --control_symbols=[CLS],[SEP]"
 
     def __init__(
         self,
@@ -40,8 +37,8 @@ class SentencePieceTokenizer(Tokenizer):
         keep_accents: bool | None = None,
     ) -> None:
         path = Path(model_file)
-        self.lowercase = lowercase
-        self.keep_accents = not lowercase if keep_accents is None else keep_accents
+        keep_accents = not lowercase if keep_accents is None else keep_accents
+        self.options = {"do_lower_case": lowercase, "keep_accents": keep_accents}
         try:
             self._backend = SentencePieceProcessor(model_file=str(path))
         except (OSError, RuntimeError) as error:
@@ -61,34 +58,33 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _is_special(self, piece: str, i: int) -> bool:
         """Returns whether a piece, user-defined ones too, may not come from text."""
+        raw, backend = i - self._shift, self._backend
         if i == self.unk_id:
             return False
-        if self._shift and i < len(FAIRSEQ):
+        if (self._shift and i < len(FAIRSEQ)) or not 0 <= raw < backend.get_piece_size():
             return True
-        raw = i - self._shift
-        if not 0 <= raw < self._backend.get_piece_size():
-            return True
-        if self._backend.is_unknown(raw) or self._backend.is_byte(raw):
+        if backend.is_unknown(raw) or backend.is_byte(raw):
             return False
-        return self._backend.is_control(raw) or piece in SPECIAL
+        return backend.is_control(raw) or piece in SPECIAL
 
     def _encode(self, words: Sequence[str]) -> list[Pieces]:
         return [self._as_text(word) if word.strip() else () for word in words]
 
     def _as_text(self, word: str) -> Pieces:
         """Returns the pieces of a word, character by character if it spells a special piece."""
-        ids = self._encode_text(word)
+        ids = self._ids_of(word)
         if self._specials.isdisjoint(ids):
             return ids
-        return tuple(i for char in word for i in self._encode_text(char))
+        return tuple(i for char in word for i in self._ids_of(char))
 
-    def _encode_text(self, text: str) -> Pieces:
-        if self.lowercase is not None:
+    def _ids_of(self, text: str) -> Pieces:
+        lowercase = self.options["do_lower_case"]
+        if lowercase is not None:
             text = text.replace("``", '"').replace("''", '"')
-        if not self.keep_accents:
+        if not self.options["keep_accents"]:
             decomposed = unicodedata.normalize("NFKD", text)
             text = "".join(c for c in decomposed if not unicodedata.combining(c))
-        ids: list[int] = self._backend.encode(text.lower() if self.lowercase else text)
+        ids: list[int] = self._backend.encode(text.lower() if lowercase else text)
         if not self._shift:
             return tuple(ids)
         unknown = self._backend.unk_id()

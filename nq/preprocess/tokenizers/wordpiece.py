@@ -64,14 +64,12 @@ class WordPieceTokenizer(Tokenizer):
         tokenize_chinese_chars: bool = True,
     ) -> None:
         path = Path(vocab_file)
-        max_word_chars = MAX_WORD_CHARS
+        name, max_word_chars = "vocab.txt", MAX_WORD_CHARS
         if path.suffix == ".json":
-            description = read_tokenizer_json(path)
-            added = {t["content"]: int(t["id"]) for t in description.get("added_tokens") or ()}
-            vocab: dict[str, int] = description["model"]["vocab"] | added
-            max_word_chars = int(
-                description["model"].get("max_input_chars_per_word", MAX_WORD_CHARS)
-            )
+            name, (description, added) = path.name, read_tokenizer_json(path)
+            model = description["model"]
+            vocab: dict[str, int] = model["vocab"] | added
+            max_word_chars = int(model.get("max_input_chars_per_word", MAX_WORD_CHARS))
         else:
             vocab = read_vocab(path)
         missing = [piece for piece in SPECIAL_PIECES if piece not in vocab]
@@ -80,17 +78,18 @@ class WordPieceTokenizer(Tokenizer):
                 f"{path} lacks {', '.join(missing)}: expected a BERT vocab.txt with one piece a row"
             )
         unused = [i for p, i in vocab.items() if p.startswith("[unused") and i >= FIRST_MARKER_ROW]
-        name = path.name if path.suffix == ".json" else "vocab.txt"
         super().__init__({name: path}, vocab, sorted(unused))
         self.pad_id, self.unk_id = vocab["[PAD]"], vocab["[UNK]"]
-        rows = [vocab.get(piece) for piece in MPNET_PIECES]
-        if rows == [0, 2, 1]:
+        if [vocab.get(piece) for piece in MPNET_PIECES] == [0, 2, 1]:
             self.cls_id, self.sep_id, self.pad_id = 0, 2, 1
             self.separators, self.segments = 2, False
         if lowercase is None:
             lowercase = all(piece == piece.lower() for piece in vocab if not piece.startswith("["))
-        self.lowercase, self.strip_accents = lowercase, strip_accents
-        self.tokenize_chinese_chars = tokenize_chinese_chars
+        self.options = {
+            "do_lower_case": lowercase,
+            "strip_accents": strip_accents,
+            "tokenize_chinese_chars": tokenize_chinese_chars,
+        }
         self._model = WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=max_word_chars)
         self._backend = Backend(self._model)
         self._backend.normalizer = BertNormalizer(
@@ -121,7 +120,7 @@ class OriginalWordPieceTokenizer(WordPieceTokenizer):
         if _BRACKETED.match(word):
             piece = self.piece_id(word)
             return (self.marker_id(word) if piece is None else piece,)
-        tokens = basic_tokens(word, self.lowercase)
+        tokens = basic_tokens(word, self.options["do_lower_case"] is True)
         return tuple(piece.id for token in tokens for piece in self._model.tokenize(token))
 
 
