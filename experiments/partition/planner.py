@@ -9,9 +9,10 @@ from typing import Any
 from experiments import units, workloads
 from experiments.partition.rows import ALL, INSTANCES, PLANNER, Cell, Row
 from nq.planning import devices, models, strategies
-from nq.planning.costs import Costs
+from nq.planning.costs import Costs, Workload
+from nq.planning.devices import Group
 from nq.planning.pipeline import predicted_seconds
-from nq.planning.records import Group, Plan, Workload
+from nq.planning.strategies import Plan
 
 SHAPES, DEVICE, COUNTS = ("bert-large", "rembert"), "v100", (1, 2, 4, 8, 16)
 BATCH, LENGTH = 64, 512

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from experiments.partition.rows import PIPELINE, TENSOR
 from experiments.workloads import Workload
 from nq.planning.collectives import Link, all_reduce
-from nq.planning.pipeline import pipeline_bubble, pipeline_seconds
+from nq.planning.pipeline import pipeline_seconds
 
 ALL_REDUCES_PER_LAYER = 2
 
@@ -24,6 +24,20 @@ class Prediction:
 
     predicted_s: float | None = None
     predicted_bubble: float | None = None
+
+
+def pipeline_bubble(stages: Sequence[float], micro_batches: int) -> float:
+    """Returns the share of the devices' time in which they wait: 1 - M sum s_k / (K T).
+
+    Args:
+        stages: s_k, seconds of each of the K stages for one micro-batch.
+        micro_batches: M. With equal stages the bubble is (K-1) / (M+K-1).
+
+    >>> round(pipeline_bubble([1.0, 1.0], micro_batches=8), 3)
+    0.111
+    """
+    total = len(stages) * pipeline_seconds(stages, micro_batches)
+    return 1 - micro_batches * sum(stages) / total
 
 
 def pipeline(stages: Sequence[float], micro_batches: int, latency_s: float) -> Prediction:

@@ -12,7 +12,8 @@ from nq.commands.parser import Parser
 from nq.text import visible
 
 if TYPE_CHECKING:
-    from nq.planning.records import Group, Workload
+    from nq.planning.costs import Workload
+    from nq.planning.devices import Group
 
 log = logging.getLogger(__name__)
 
@@ -91,8 +92,8 @@ def parser() -> Parser:
 
 def plan(args: argparse.Namespace) -> int:
     """Runs the command; returns 1 if the model fits nowhere."""
-    from nq.planning import models, report, strategies
-    from nq.planning.records import Workload
+    from nq.planning import models, strategies, table
+    from nq.planning.costs import Workload
 
     config = models.find(args.model)
     workload = Workload(config, args.batch, args.length, args.type, _windows(args))
@@ -100,12 +101,12 @@ def plan(args: argparse.Namespace) -> int:
     rows = dict.fromkeys(row for group in groups for row in strategies.plans(workload, group))
     ranked = sorted(rows, key=strategies.order)
     if args.json:
-        values = report.summary(args.model, workload)
-        plans = [report.to_dict(row) for row in ranked]
-        values |= {"plans": plans, "conclusion": report.conclusion(workload, ranked)}
+        values = table.summary(args.model, workload)
+        plans = [table.to_dict(row) for row in ranked]
+        values |= {"plans": plans, "conclusion": table.conclusion(workload, ranked)}
         terminal.print_json(values)
     else:
-        print(visible(report.table(args.model, workload, ranked), lines=True))
+        print(visible(table.table(args.model, workload, ranked), lines=True))
     return 0 if ranked[0].fits else terminal.FAILED
 
 

@@ -1,6 +1,5 @@
-"""How fast a model is on devices that need not be here, whole or split over several of them.
+"""Predicts how fast a model is on devices that need not be here, whole or split over them.
 
-The equations are pure functions of seconds and bytes: ``collectives``, ``pipeline``, ``partition``,
-``sharding``, ``disco`` and ``knee``. The predictions of ``nq plan`` combine them: ``costs`` and
-``memory`` of a model, ``devices``, ``strategies``.
+``collectives``, ``partition`` and ``pipeline`` are equations of seconds and bytes. ``costs`` of a
+model, ``devices`` and ``strategies`` combine them into the predictions of ``nq plan``.
 """

@@ -15,7 +15,7 @@ class Link:
     """A link from one device to the next.
 
     Args:
-        bytes_per_s: of one direction.
+        bytes_per_s: bandwidth of one direction.
         latency_s: seconds until the first byte of a message arrives.
     """
 
@@ -25,7 +25,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Transfer:
-    """What a message costs.
+    """The cost of messages.
 
     Args:
         seconds: until all devices have their part.
@@ -39,76 +39,31 @@ class Transfer:
         return Transfer(self.seconds + other.seconds, self.moved_bytes + other.moved_bytes)
 
 
-def nothing(size: float, devices: int, link: Link) -> Transfer:
-    """Returns the cost of no message."""
-    return Transfer()
-
-
 def send(size: float, link: Link) -> Transfer:
-    """Returns the cost of a message from one device to another.
-
-    Args:
-        size: its bytes.
-        link: between the two.
-    """
+    """Returns the cost of a message of ``size`` bytes from one device to another."""
     return Transfer(link.latency_s + size / link.bytes_per_s, size)
 
 
 def all_gather(size: float, devices: int, link: Link) -> Transfer:
-    """Returns the cost after which each device has the parts of all.
+    """Returns the cost after which each of p devices has all n bytes, of which each had a part.
 
     In p - 1 steps each device passes on a part of n / p bytes: (p-1) (latency + n / p / bandwidth).
-
-    Args:
-        size: n, bytes of the whole.
-        devices: p.
-        link: of the ring.
 
     >>> all_gather(8e9, 4, Link(bytes_per_s=1e9))
     Transfer(seconds=6.0, moved_bytes=24000000000.0)
     """
-    one = send(size / devices, link)
-    steps = devices - 1
+    one, steps = send(size / devices, link), devices - 1
     return Transfer(steps * one.seconds, steps * devices * one.moved_bytes)
 
 
-def reduce_scatter(size: float, devices: int, link: Link) -> Transfer:
-    """Returns the cost after which each device has its part of the sum: that of an all-gather.
-
-    Args:
-        size: bytes of the sum.
-        devices: that have a summand each.
-        link: of the ring.
-    """
-    return all_gather(size, devices, link)
-
-
 def all_reduce(size: float, devices: int, link: Link) -> Transfer:
-    """Returns the cost after which each device has the whole sum.
+    """Returns the cost after which each of p devices has the sum, of n bytes, of a summand of each.
 
-    A reduce-scatter and an all-gather: 2 (p-1)/p * n / bandwidth + 2 (p-1) latency.
-
-    Args:
-        size: n, bytes of the sum.
-        devices: p, that have a summand each.
-        link: of the ring.
+    A reduce-scatter, which costs as much as an all-gather, and an all-gather:
+    2 (p-1)/p * n / bandwidth + 2 (p-1) latency.
 
     >>> all_reduce(8e9, 4, Link(bytes_per_s=1e9, latency_s=0.5)).seconds
     15.0
     """
-    return reduce_scatter(size, devices, link) + all_gather(size, devices, link)
-
-
-def all_to_all(size: float, devices: int, link: Link) -> Transfer:
-    """Returns the cost of another split: each device sends a part of its part to each other one.
-
-    In p - 1 steps each device sends n / p^2 bytes: (p-1) (latency + n / p^2 / bandwidth).
-
-    Args:
-        size: n, bytes of the whole.
-        devices: p.
-        link: between each two of them.
-    """
-    one = send(size / devices**2, link)
-    steps = devices - 1
-    return Transfer(steps * one.seconds, steps * devices * one.moved_bytes)
+    half = all_gather(size, devices, link)
+    return half + half

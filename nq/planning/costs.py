@@ -12,14 +12,60 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from nq.config import ModelConfig
-from nq.model.shapes import layer_flop, weight_shapes
-from nq.planning.collectives import Transfer
+from nq.errors import check_argument, is_count
+from nq.model.shapes import check_length, layer_flop, weight_shapes
+from nq.planning.collectives import Transfer, all_gather, all_reduce
+from nq.planning.devices import VALUE_BYTES, Device
 from nq.planning.partition import Stage
-from nq.planning.records import WEIGHT_BYTES, Device, Workload
-from nq.planning.sharding import layer_operations, search
 from nq.records import AnswerType
 
+WEIGHT_BYTES = {"float32": 4, "bfloat16": 6, "float16": 6, "int8": 5}
+"""Bytes of a weight: profiles keep weights in float32, and compute with copies of the type."""
+MAX_LAYERS, MAX_WINDOWS = 256, 10**15
+"""The programme for partitions takes seconds for so many layers."""
 HEADS = ("pooler", "span_output", "type_output")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is to be computed.
+
+    Args:
+        config: shape of the encoder.
+        batch: windows that enter together, over all devices.
+        length: pieces of a window.
+        compute_type: a key of ``VALUE_BYTES``.
+        windows: windows of all batches, ``None`` if their number does not matter.
+
+    Raises:
+        ValueError: a number is out of range, or the model has fewer positions.
+    """
+
+    config: ModelConfig
+    batch: int
+    length: int
+    compute_type: str = "float32"
+    windows: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, most in (
+            ("batch", self.batch, MAX_WINDOWS),
+            ("length", self.length, MAX_WINDOWS),
+            ("windows", 1 if self.windows is None else self.windows, MAX_WINDOWS),
+            ("num_hidden_layers", self.config.num_hidden_layers, MAX_LAYERS),
+        ):
+            fits = is_count(value) and value <= most
+            check_argument(fits, name, value, f"a whole number from 1 to {most}")
+        check_length(self.config, self.length)
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of an activation."""
+        return VALUE_BYTES[self.compute_type]
+
+    def activation_bytes(self, windows: int) -> float:
+        """Returns the bytes between two layers for so many windows."""
+        return windows * self.length * self.config.hidden_size * self.value_bytes
 
 
 @dataclass(frozen=True)
@@ -28,11 +74,11 @@ class Unit:
 
     Args:
         weights: name of its weights; layers of the same name share them.
-        flop: operations of a window.
-        whole: number of its weights that each device holds.
-        split: number of those that a tensor split divides.
-        read: number of those that a batch reads.
-        values: that it reads and writes for a window.
+        flop: operations for a window.
+        whole: number of weights that each device holds.
+        split: number of weights that a tensor split divides.
+        read: number of weights that a batch reads.
+        values: number of activations that are read and written for a window.
         is_layer: whether it is a layer of the encoder, which a tensor split divides.
     """
 
@@ -47,12 +93,7 @@ class Unit:
 
 @cache
 def units(config: ModelConfig, length: int) -> tuple[Unit, ...]:
-    """Returns the parts of a model: embeddings, layers, heads.
-
-    Args:
-        config: shape of the encoder.
-        length: pieces of a window.
-    """
+    """Returns the parts of a model for windows of ``length`` pieces: embeddings, layers, heads."""
     sizes = {path: math.prod(shape) for path, shape in weight_shapes(config).items()}
     hidden, width = config.hidden_size, config.table_width
     flop, values = layer_flop(config, length), length * hidden
@@ -76,13 +117,13 @@ def units(config: ModelConfig, length: int) -> tuple[Unit, ...]:
 
 @dataclass(frozen=True)
 class Costs:
-    """What the parts of a model cost on a device.
+    """The costs of the parts of a model on a device.
 
     Args:
         workload: the model, its windows and types.
-        device: each of those that compute it.
-        windows: that are computed together.
-        tensor: devices that share each layer.
+        device: one of the equal devices.
+        windows: windows that are computed together.
+        tensor: number of devices that share each layer.
     """
 
     workload: Workload
@@ -97,14 +138,27 @@ class Costs:
 
     @cached_property
     def exchange(self) -> Transfer:
-        """The collectives of one layer: those of the fastest sharding of its weights."""
+        """The collectives of one layer whose matrices are split over devices.
+
+        The first matrix of attention and of the inner product is split by columns, the second one
+        by rows, so that each device has a summand of the output: an all-reduce adds them. Shoeybi
+        et al. 2019, "Megatron-LM", https://arxiv.org/abs/1909.08053. Where pruning left few heads
+        or units, it is faster to gather the input of the second matrix, split that by columns too,
+        and gather its output. Norms and residual additions need all features.
+        """
         if self.tensor == 1:
             return Transfer()
-        work, device = self.workload, self.device
-        rate, size = device.flop_per_s[work.compute_type], work.activation_bytes(self.windows)
-        shape = work.config, work.length, self.windows, self.tensor
-        operations = layer_operations(*shape, rate, work.value_bytes)
-        return search(operations, self.tensor, device.link, input_bytes=size).transfer
+        work, config = self.workload, self.workload.config
+        sizes = [
+            self.windows * work.length * width * work.value_bytes
+            for width in (config.hidden_size, config.attention_width, config.intermediate_size)
+        ]
+        output, *inputs = (all_gather(size, self.tensor, self.device.link) for size in sizes)
+        reduced = all_reduce(sizes[0], self.tensor, self.device.link)
+        total = Transfer()
+        for gathered in inputs:
+            total += min(reduced, gathered + output, key=lambda transfer: transfer.seconds)
+        return total
 
     @cached_property
     def seconds(self) -> tuple[float, ...]:
@@ -127,10 +181,10 @@ class Costs:
     def stage_bytes(self, stage: Stage) -> float:
         """Returns the memory of a device of a stage: weights, activations and engine.
 
-        Layers are computed one after the other, so that the activations of one are there at a time:
-        its input and output, and the larger one of attention (queries, keys, values, scores before
-        and after softmax, output) and the inner product before and after its activation function. A
-        stage of several also receives a micro-batch and sends one meanwhile.
+        Layers are computed one after the other, so that only the activations of one layer are in
+        memory: its input and output, and the larger one of attention (queries, keys, values, scores
+        before and after softmax, output) and the inner product before and after its activation
+        function. A stage of several also receives a micro-batch and sends one meanwhile.
         """
         work, config = self.workload, self.workload.config
         parts = self.units[stage.first : stage.end]

@@ -6,18 +6,19 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from nq.errors import Error
 from nq.planning.collectives import Link
-from nq.planning.records import MAX_DEVICES, VALUE_BYTES, Device, Group
 from nq.text import did_you_mean, truncate
 
+VALUE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
+"""Compute types, with the bytes of a value."""
 HERE = "here"
-COUNT = re.compile(r"(.+):(-?[0-9]{1,9})", re.DOTALL)
+MAX_DEVICES = 64
 MAX_FILE_BYTES = 1 << 20
 ENGINE_GB = 1.0
 """What TensorFlow with the libraries of a GPU, or a process of nq on a CPU, takes at least."""
@@ -29,31 +30,80 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "engine_gb": (0.0, 1e3),
     "price_per_hour": (0.0, 1e5),
     "count": (1, MAX_DEVICES),
+    "tflops": (1e-6, 1e6),
+    "sustained": (1e-4, 1.0),
 }
-"""Numbers of a device, each with the least and the largest value that is believed."""
+"""The numbers of a device, with their plausible ranges."""
 DEFAULTS = {"engine_gb": ENGINE_GB, "price_per_hour": None, "count": 1}
-TYPE_RANGES: Mapping[str, tuple[float, float]] = {"tflops": (1e-6, 1e6), "sustained": (1e-4, 1.0)}
-"""Tables of a device with a number for each compute type."""
+BY_TYPE = ("tflops", "sustained")
+"""Keys that have a table with a number for each compute type."""
 TEXTS = ("name", "source")
 
 
+@dataclass(frozen=True)
+class Device:
+    """One device.
+
+    Args:
+        name: name of its type.
+        flop_per_s: operations per second that it sustains in an encoder, by compute type.
+        memory_bytes: size of its memory.
+        memory_bytes_per_s: speed of reading its memory.
+        link: link to the next device.
+        engine_bytes: memory that TensorFlow, or another engine, takes itself.
+        price_per_hour: in dollars; ``None`` if unknown.
+    """
+
+    name: str
+    flop_per_s: Mapping[str, float]
+    memory_bytes: float
+    memory_bytes_per_s: float
+    link: Link
+    engine_bytes: float
+    price_per_hour: float | None = None
+
+    def divided(self, parts: int) -> Device:
+        """Returns one of equal parts of the device, such as a core; each runs its own engine."""
+        price = self.price_per_hour
+        return replace(
+            self,
+            flop_per_s={name: value / parts for name, value in self.flop_per_s.items()},
+            memory_bytes=self.memory_bytes / parts,
+            memory_bytes_per_s=self.memory_bytes_per_s / parts,
+            price_per_hour=price and price / parts,
+        )
+
+
+@dataclass(frozen=True)
+class Group:
+    """Equal devices that may share a model.
+
+    Args:
+        device: one of them.
+        count: number of devices.
+        whole: device for a model that is not split; for parts of one machine the whole machine.
+        threads: threads of each part, if the devices are parts of this machine.
+    """
+
+    device: Device
+    count: int
+    whole: Device
+    threads: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The group in words, such as "8 x v100"."""
+        return f"{self.count} x {self.device.name}"
+
+
 def known() -> dict[str, Group]:
-    """Returns the devices that nq knows, by name."""
+    """Returns the devices of ``devices.toml``, by name."""
     text = resources.files("nq.planning").joinpath("devices.toml").read_text(encoding="utf-8")
     return {name: decode(name, values) for name, values in tomllib.loads(text).items()}
 
 
 def find(text: str) -> list[Group]:
-    """Returns the devices that a name or a file describes.
-
-    Args:
-        text: ``NAME``, ``FILE``, either with ``:COUNT``.
-
-    Raises:
-        Error: there is no such device or file.
-        OSError: the file cannot be read.
-        ValueError: the file or the count is wrong; the text says what was expected.
-    """
+    """Returns the devices of ``NAME`` or ``FILE``, either with ``:COUNT``."""
     name, count = counted(text)
     devices = known()
     if name in devices:
@@ -72,13 +122,10 @@ def find(text: str) -> list[Group]:
 def counted(text: str) -> tuple[str, int | None]:
     """Returns the name and the count of ``NAME:COUNT``; the count is ``None`` if there is none.
 
-    Raises:
-        ValueError: the count is out of range.
-
     >>> counted("v100:8"), counted("rack.toml")
     (('v100', 8), ('rack.toml', None))
     """
-    match = COUNT.fullmatch(text)
+    match = re.fullmatch(r"(.+):(-?[0-9]{1,9})", text, re.DOTALL)
     if match is None:
         return text, None
     name, count = match[1], int(match[2])
@@ -88,12 +135,7 @@ def counted(text: str) -> tuple[str, int | None]:
 
 
 def load(path: Path) -> list[Group]:
-    """Returns the devices of a TOML file: one group for each table.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: it is no TOML, or a device lacks a number or has an absurd one.
-    """
+    """Returns the devices of a TOML file: one group for each table."""
     size = path.stat().st_size
     if size > MAX_FILE_BYTES:
         raise ValueError(f"{path} has {size} bytes: expected TOML of at most {MAX_FILE_BYTES}")
@@ -112,11 +154,7 @@ def load(path: Path) -> list[Group]:
 
 
 def decode(name: str, values: Any) -> Group:
-    """Returns the devices that a table of a file describes.
-
-    Args:
-        name: of the table.
-        values: its content.
+    """Returns the devices that the table ``[name]`` of a file describes.
 
     Raises:
         ValueError: a key is missing or unknown, or a value is out of range.
@@ -124,26 +162,31 @@ def decode(name: str, values: Any) -> Group:
     where = f"[{name:.80}]"
     if not isinstance(values, dict):
         raise ValueError(f"{name:.80} is {values!r:.80}: expected a table {where} for each device")
-    keys = (*RANGES, *TYPE_RANGES, *TEXTS)
-    _check_known(values, keys, where)
-    numbers = {**DEFAULTS, **{k: v for k, v in values.items() if k in RANGES}}
-    required = [key for key in (*RANGES, *TYPE_RANGES) if key not in DEFAULTS]
+    _check_known(values, (*RANGES, *TEXTS), where)
+    required = [key for key in RANGES if key not in DEFAULTS]
     missing = [key for key in required if key not in values]
     if missing:
         raise ValueError(f"{where} has no {missing[0]}: expected {', '.join(required)}")
-    for key, value in numbers.items():
-        if value is not None:
-            _check_number(value, f"{where} {key}", *RANGES[key], whole=key == "count")
-    for key in TEXTS:
-        if not isinstance(values.get(key, ""), str):
-            raise ValueError(f"{where} {key} is {values[key]!r:.80}: expected text")
-    tables = {key: _table(values[key], f"{where} {key}", key) for key in TYPE_RANGES}
-    tflops, sustained = tables["tflops"], tables["sustained"]
+    for key, value in values.items():
+        if key in TEXTS:
+            if not isinstance(value, str):
+                raise ValueError(f"{where} {key} is {value!r:.80}: expected text")
+        elif key in BY_TYPE:
+            if not isinstance(value, dict) or not value:
+                kinds = ", ".join(VALUE_BYTES)
+                raise ValueError(f"{where} {key} is {value!r:.80}: expected numbers for {kinds}")
+            _check_known(value, VALUE_BYTES, f"{where} {key}")
+            for kind, number in value.items():
+                _check_number(number, key, f"{where} {key} of {kind}")
+        else:
+            _check_number(value, key, f"{where} {key}")
+    tflops, sustained = values["tflops"], values["sustained"]
     if tflops.keys() != sustained.keys():
         raise ValueError(
             f"{where} has tflops for {', '.join(tflops)} and sustained for "
             f"{', '.join(sustained)}: expected the same types"
         )
+    numbers: dict[str, Any] = {**DEFAULTS, **values}
     device = Device(
         name=values.get("name", name)[:40],
         flop_per_s={kind: 1e12 * tflops[kind] * sustained[kind] for kind in tflops},
@@ -156,17 +199,6 @@ def decode(name: str, values: Any) -> Group:
     return Group(device, numbers["count"], device)
 
 
-def _table(values: Any, where: str, key: str) -> dict[str, float]:
-    """Returns the numbers of a table by compute type."""
-    if not isinstance(values, dict) or not values:
-        kinds = ", ".join(VALUE_BYTES)
-        raise ValueError(f"{where} is {values!r:.80}: expected numbers for {kinds}")
-    _check_known(values, VALUE_BYTES, where)
-    for kind, value in values.items():
-        _check_number(value, f"{where} of {kind}", *TYPE_RANGES[key])
-    return values
-
-
 def _check_known(values: Mapping[str, Any], keys: Iterable[str], where: str) -> None:
     for key in values:
         if key not in keys:
@@ -176,9 +208,9 @@ def _check_known(values: Mapping[str, Any], keys: Iterable[str], where: str) -> 
             )
 
 
-def _check_number(value: Any, what: str, least: float, most: float, whole: bool = False) -> None:
-    kinds = int if whole else (int, float)
+def _check_number(value: Any, key: str, where: str) -> None:
+    least, most = RANGES[key]
+    kinds, noun = (int, "a whole number") if key == "count" else (int | float, "a number")
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
     if not (is_number and least <= value <= most):
-        noun = "a whole number" if whole else "a number"
-        raise ValueError(f"{what} is {value!r:.80}: expected {noun} from {least:g} to {most:g}")
+        raise ValueError(f"{where} is {value!r:.80}: expected {noun} from {least:g} to {most:g}")

@@ -1,4 +1,4 @@
-"""Models by the name of a shape, besides model folders."""
+"""The shapes of known models, for which no weights are needed."""
 
 from __future__ import annotations
 
@@ -25,16 +25,11 @@ SHAPES = {
         model_type="rembert",
     ),
 }
-"""Shapes for which no weights are needed. BERT-Joint is a ``bert-large``."""
+"""Shapes by name. BERT-Joint is a ``bert-large``."""
 
 
 def find(model: str) -> ModelConfig:
-    """Returns the shape of a model: a name of ``SHAPES``, of an installed model, or a folder.
-
-    Raises:
-        FileNotFoundError, Error: there is no such model.
-        ValueError: its ``config.json`` is damaged or not supported.
-    """
+    """Returns the shape of a model: a name of ``SHAPES``, of an installed model, or a folder."""
     if model in SHAPES:
         return SHAPES[model]
     try:

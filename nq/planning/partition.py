@@ -15,13 +15,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Stage:
-    """Neighbouring layers, and the devices that hold all of them.
-
-    Args:
-        first: the first layer.
-        end: the layer after the last one.
-        replicas: devices that take micro-batches in turn.
-    """
+    """The layers from ``first`` to before ``end``; ``replicas`` devices take batches in turn."""
 
     first: int
     end: int
@@ -30,20 +24,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Partition:
-    """A split of all layers.
-
-    Args:
-        stages: in the order of the layers.
-        bottleneck_s: seconds between two micro-batches that leave the pipeline.
-    """
+    """A split of all layers; a micro-batch leaves the pipeline every ``bottleneck_s`` seconds."""
 
     stages: tuple[Stage, ...]
     bottleneck_s: float
-
-
-def always(first: int, end: int) -> bool:
-    """Returns that the layers fit."""
-    return True
 
 
 def partition(
@@ -52,7 +36,7 @@ def partition(
     devices: int,
     most_replicas: int | None = None,
     split: bool = False,
-    fits: Callable[[int, int], bool] = always,
+    fits: Callable[[int, int], bool] = lambda first, end: True,
 ) -> Partition | None:
     """Returns the split with the smallest bottleneck that uses exactly so many devices.
 
@@ -66,13 +50,13 @@ def partition(
         layers: T_l, seconds of each layer for one micro-batch.
         sends: C_i, seconds to send the activations after layer i; one less than layers.
         devices: m.
-        most_replicas: of a stage; by default as many as there are devices.
-        split: whether one stage alone, which is data parallel, does not count.
+        most_replicas: largest number of replicas of a stage; by default ``devices``.
+        split: whether a single stage, which is data parallelism, is excluded.
         fits: whether the layers from the first to before the second argument fit into the memory
             of one device.
 
     Returns:
-        The split; ``None`` if there is none.
+        The split, ``None`` if none fits.
 
     >>> partition([1.0, 1.0, 4.0], [0.0, 0.0], devices=2, most_replicas=1).stages
     (Stage(first=0, end=2, replicas=1), Stage(first=2, end=3, replicas=1))
@@ -97,16 +81,11 @@ def partition(
             if values[i, m] < best[total, end]:
                 best[total, end], cuts[total, end] = values[i, m], (i + 1, m + 1)
     bottleneck = float(best[devices, n])
-    return Partition(_stages(cuts, n, devices), bottleneck) if np.isfinite(bottleneck) else None
-
-
-def _stages(
-    cuts: dict[tuple[int, int], tuple[int, int]], end: int, devices: int
-) -> tuple[Stage, ...]:
-    """Returns the stages that the dynamic programme has chosen, from its last one backwards."""
-    stages = []
-    while end:
-        first, replicas = cuts[devices, end]
-        stages.append(Stage(first, end, replicas))
-        end, devices = first, devices - replicas
-    return tuple(reversed(stages))
+    if not np.isfinite(bottleneck):
+        return None
+    stages: list[Stage] = []
+    while n:  # from the last stage backwards
+        first, m = cuts[devices, n]
+        stages.insert(0, Stage(first, n, m))
+        n, devices = first, devices - m
+    return Partition(tuple(stages), bottleneck)

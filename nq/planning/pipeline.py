@@ -11,17 +11,14 @@ from dataclasses import dataclass
 
 from nq.planning.collectives import Link, send
 
-MICRO_BATCHES_PER_STAGE = 4
-"""GPipe finds the bubble negligible from so many micro-batches for each stage on."""
-
 
 @dataclass(frozen=True)
 class Station:
     """A stage, or a link between two stages.
 
     Args:
-        seconds: that one micro-batch takes.
-        servers: devices that take micro-batches in turn, one each at a time.
+        seconds: time of one micro-batch.
+        servers: devices or links that take micro-batches in turn, one each at a time.
     """
 
     seconds: float
@@ -34,28 +31,10 @@ def pipeline_seconds(stages: Sequence[float], micro_batches: int) -> float:
     The first micro-batch passes through all stages; the others leave the slowest stage one after
     the other.
 
-    Args:
-        stages: s_k, seconds of each stage for one micro-batch.
-        micro_batches: M.
-
     >>> pipeline_seconds([2.0, 3.0], micro_batches=4)
     14.0
     """
     return sum(stages) + (micro_batches - 1) * max(stages)
-
-
-def pipeline_bubble(stages: Sequence[float], micro_batches: int) -> float:
-    """Returns the share of the devices' time in which they wait: 1 - M sum s_k / (K T).
-
-    Args:
-        stages: s_k, seconds of each of the K stages for one micro-batch.
-        micro_batches: M. With equal stages the bubble is (K-1) / (M+K-1).
-
-    >>> round(pipeline_bubble([1.0, 1.0], micro_batches=8), 3)
-    0.111
-    """
-    total = len(stages) * pipeline_seconds(stages, micro_batches)
-    return 1 - micro_batches * sum(stages) / total
 
 
 def flow_seconds(stations: Sequence[Station], micro_batches: int) -> float:
@@ -64,10 +43,6 @@ def flow_seconds(stations: Sequence[Station], micro_batches: int) -> float:
     Micro-batch m is ready at station k at t(k, m) = max(t(k-1, m), t(k, m - r_k)) + s_k: it comes
     from the station before, and waits for the server that it shares with every r_k-th micro-batch.
     With one server at each station this is ``pipeline_seconds``.
-
-    Args:
-        stations: with s_k seconds and r_k servers each.
-        micro_batches: how many.
 
     >>> flow_seconds([Station(6.0, servers=3)], micro_batches=4)
     12.0
@@ -78,20 +53,6 @@ def flow_seconds(stations: Sequence[Station], micro_batches: int) -> float:
             before = ready[m - station.servers] if m >= station.servers else 0.0
             ready[m] = max(ready[m], before) + station.seconds
     return ready[-1]
-
-
-def stage_seconds(layers: Sequence[float], cuts: Sequence[int]) -> list[float]:
-    """Returns the time of each stage.
-
-    Args:
-        layers: seconds of each layer for one micro-batch.
-        cuts: ascending; the layer before which each stage but the first begins.
-
-    >>> stage_seconds([1.0, 2.0, 3.0, 4.0], cuts=[3])
-    [6.0, 4.0]
-    """
-    ends = [*cuts, len(layers)]
-    return [sum(layers[a:b]) for a, b in zip([0, *cuts], ends, strict=True)]
 
 
 def predicted_seconds(
@@ -106,17 +67,18 @@ def predicted_seconds(
 
     Args:
         layers: seconds of each layer for one micro-batch, measured on one device.
-        cuts: as for ``stage_seconds``.
-        micro_batches: of the batch.
-        activation_bytes: that one micro-batch sends at each cut.
-        link: between two stages, measured.
+        cuts: the layers before which a stage begins, without the first one, ascending.
+        micro_batches: number of micro-batches in the batch.
+        activation_bytes: bytes that one micro-batch sends at each cut.
+        link: measured link between two stages.
         overlap: whether a device computes while it sends. Otherwise a stage takes the time of its
             layers and of its sending, as where the sender copies into shared memory itself.
 
     >>> predicted_seconds([1.0, 1.0, 1.0], [2], 4, activation_bytes=5e8, link=Link(1e9))
     11.0
     """
-    stages = stage_seconds(layers, cuts)
+    ends = [*cuts, len(layers)]
+    stages = [sum(layers[first:end]) for first, end in zip([0, *cuts], ends, strict=True)]
     sending = send(activation_bytes, link).seconds
     if overlap:
         between = [sending] * len(cuts)

@@ -8,27 +8,66 @@ from dataclasses import dataclass, replace
 
 from nq.errors import Error
 from nq.planning.collectives import send
-from nq.planning.costs import Costs, units
+from nq.planning.costs import Costs, Workload, units
+from nq.planning.devices import Device, Group
 from nq.planning.partition import Stage, partition
-from nq.planning.pipeline import MICRO_BATCHES_PER_STAGE, Station, flow_seconds
-from nq.planning.records import Device, Group, Plan, Workload
+from nq.planning.pipeline import Station, flow_seconds
 from nq.text import counted
 
 SINGLE, DATA, PIPELINE = "single device", "data parallel", "pipeline"
 REPLICATED, TENSOR, TENSOR_PIPELINE = "replicated pipeline", "tensor", "tensor x pipeline"
 COPIES = "nq answer --instances {} --threads {}"
+MICRO_BATCHES_PER_STAGE = 4
+"""GPipe finds the bubble negligible from so many micro-batches for each stage on."""
 MOST_MICRO_BATCHES = 1024
 """With so many the bubble of 64 equal stages is 6 %."""
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Which devices hold which parts of the model.
+class Plan:
+    """A strategy on a group of devices, and what is predicted for it.
 
     Args:
-        tensor: devices that share each layer.
-        stages: of the pipeline; each is held by ``tensor`` devices for each of its replicas.
+        strategy, group: names of the strategy and of the devices.
+        reason: why the plan is not possible; empty if it is.
+        devices: number of devices that it uses.
+        tensor: number of devices that share each layer.
+        stages: stages of the pipeline; a data parallel plan has one stage with several replicas.
+        micro_batches: number of parts into which a batch is cut.
+        memory_bytes: memory of the fullest device.
+        batch_s: seconds for a batch.
+        bubble: share of the devices' time in which they wait for others.
+        moved_bytes: bytes between devices for a batch.
+        windows_per_s: speed.
+        hours, cost: for all windows, the cost in dollars; ``None`` if they are not known.
+        command: the command that computes so on this machine; empty on others.
     """
+
+    strategy: str = ""
+    group: str = ""
+    reason: str = ""
+    devices: int = 1
+    tensor: int = 1
+    stages: tuple[Stage, ...] = ()
+    micro_batches: int = 1
+    memory_bytes: float = 0.0
+    batch_s: float = math.inf
+    bubble: float = 0.0
+    moved_bytes: float = 0.0
+    windows_per_s: float = 0.0
+    hours: float | None = None
+    cost: float | None = None
+    command: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the plan is possible."""
+        return not self.reason
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The stages of a pipeline; ``tensor`` devices hold each replica of a stage together."""
 
     tensor: int
     stages: tuple[Stage, ...]
@@ -40,15 +79,7 @@ class Layout:
 
 
 def plans(workload: Workload, group: Group) -> list[Plan]:
-    """Returns the best plan of each strategy on a group: those that fit first, by speed.
-
-    Args:
-        workload: what is to be computed.
-        group: on which devices.
-
-    Raises:
-        Error: the devices have no figure for the compute type.
-    """
+    """Returns the best plan of each strategy on a group, in their ``order``."""
     known = group.device.flop_per_s
     if workload.compute_type not in known:
         raise Error(
@@ -71,7 +102,7 @@ def plans(workload: Workload, group: Group) -> list[Plan]:
 
 
 def order(plan: Plan) -> tuple[bool, float, float]:
-    """Returns what plans are sorted by: whether they fit, their time, the devices they take."""
+    """Returns the key to sort plans by: whether they fit, their time, the number of devices."""
     return not plan.fits, plan.batch_s, plan.devices
 
 
@@ -111,14 +142,9 @@ def indivisible(workload: Workload, tensor: int) -> str:
 def _pipeline(workload: Workload, group: Group, tensor: int = 1, replicas: int = 1) -> Layout:
     """Returns the partition by PipeDream's programme for the devices of a group.
 
-    It balances micro-batches of which there are ``MICRO_BATCHES_PER_STAGE`` for each stage. If no
-    partition fits into the memory, the balanced one does not either.
-
-    Args:
-        workload: what is to be computed.
-        group: on which devices.
-        tensor: devices that share each layer.
-        replicas: of a stage at most.
+    It balances the stages for ``MICRO_BATCHES_PER_STAGE`` micro-batches for each stage. Where no
+    partition fits into the memory, it is the balanced one, which does not fit either. A stage has
+    ``replicas`` replicas at most.
     """
     device, devices = group.device, group.count // tensor
     smallest = Costs(workload, device, math.ceil(workload.batch / MOST_MICRO_BATCHES), tensor)
@@ -138,16 +164,14 @@ def _pipeline(workload: Workload, group: Group, tensor: int = 1, replicas: int =
 
 
 def evaluated(workload: Workload, device: Device, layout: Layout) -> Plan:
-    """Returns the plan of a layout with the number of micro-batches that is the fastest."""
-    tried = [_plan(workload, device, layout, m) for m in _counts(workload.batch, layout.devices)]
-    return min(tried, key=lambda plan: (*order(plan), plan.memory_bytes))
+    """Returns the plan of a layout with the number of micro-batches that is the fastest.
 
-
-def _counts(batch: int, devices: int) -> list[int]:
-    """Returns numbers of micro-batches to try: 1 and the number of devices, and their doubles."""
-    most = min(batch, MOST_MICRO_BATCHES)
-    doubled = {start << i for start in (1, devices) for i in range(most.bit_length())}
-    return sorted(count for count in doubled if count <= most)
+    One micro-batch, as many as devices, and the doubles of both are tried.
+    """
+    most = min(workload.batch, MOST_MICRO_BATCHES)
+    doubled = {start << i for start in (1, layout.devices) for i in range(most.bit_length())}
+    plans = [_plan(workload, device, layout, count) for count in sorted(doubled) if count <= most]
+    return min(plans, key=lambda plan: (*order(plan), plan.memory_bytes))
 
 
 def _plan(workload: Workload, device: Device, layout: Layout, micro_batches: int) -> Plan:
@@ -167,9 +191,12 @@ def _plan(workload: Workload, device: Device, layout: Layout, micro_batches: int
     exchanged = workload.config.num_hidden_layers * costs.exchange.moved_bytes
     busy_s = count * layout.tensor * sum(computing)
     hours = workload.windows and math.ceil(workload.windows / workload.batch) * batch_s / 3600
-    price = device.price_per_hour
+    price, reason = device.price_per_hour, ""
+    if memory > device.memory_bytes:
+        needs, has = memory / 1e9, device.memory_bytes / 1e9
+        reason = f"a device needs {needs:.1f} GB and has {has:.1f} GB"
     return Plan(
-        reason=_too_large(memory, device),
+        reason=reason,
         devices=layout.devices,
         tensor=layout.tensor,
         stages=stages,
@@ -182,9 +209,3 @@ def _plan(workload: Workload, device: Device, layout: Layout, micro_batches: int
         hours=hours,
         cost=None if hours is None or price is None else hours * layout.devices * price,
     )
-
-
-def _too_large(memory: float, device: Device) -> str:
-    if memory <= device.memory_bytes:
-        return ""
-    return f"a device needs {memory / 1e9:.1f} GB and has {device.memory_bytes / 1e9:.1f} GB"

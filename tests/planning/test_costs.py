@@ -9,11 +9,11 @@ import pytest
 
 from nq.config import ModelConfig
 from nq.model.shapes import weight_shapes, window_gflop
-from nq.planning.collectives import Link, all_reduce
-from nq.planning.costs import Costs, units
+from nq.planning.collectives import Link, all_gather, all_reduce
+from nq.planning.costs import Costs, Workload, units
+from nq.planning.devices import Device
 from nq.planning.models import SHAPES
 from nq.planning.partition import Stage
-from nq.planning.records import Device, Workload
 
 DEVICE = Device("device", {"float32": 1e13, "float16": 4e13}, 16e9, 9e11, Link(1e11, 1e-5), 1e9)
 ALBERT = ModelConfig(model_type="albert", embedding_size=128, num_hidden_groups=1)
@@ -55,6 +55,14 @@ def test_a_tensor_split_divides_the_layers_and_adds_two_all_reduces() -> None:
     assert four.seconds[0] == one.seconds[0]
 
 
+def test_the_input_is_gathered_where_few_heads_are_left() -> None:
+    config = replace(SHAPES["bert-base"], num_attention_heads=2, head_size=64)
+    gathered = [all_gather(8 * 64 * width * 4, 2, DEVICE.link) for width in (128, 768)]
+    inner = all_reduce(8 * 64 * 768 * 4, 2, DEVICE.link)
+    exchange = Costs(Workload(config, 8, 64), DEVICE, 8, tensor=2).exchange
+    assert exchange == gathered[0] + gathered[1] + inner
+
+
 def test_memory_is_weights_activations_and_engine() -> None:
     work = Workload(SHAPES["bert-base"], 16, 512)
     stage = Stage(0, len(units(work.config, 512)))
@@ -73,15 +81,3 @@ def test_shared_layers_are_held_once_for_each_stage() -> None:
     work = Workload(ALBERT, 1, 128)
     costs = Costs(work, DEVICE, 1)
     assert costs.stage_bytes(Stage(1, 4)) == costs.stage_bytes(Stage(1, 12))
-
-
-def test_stages_hold_all_weights_together() -> None:
-    work = Workload(SHAPES["bert-large"], 1, 128)
-    costs = Costs(work, replace(DEVICE, engine_bytes=0.0), 1)
-    whole = costs.stage_bytes(Stage(0, 26))
-    parts = costs.stage_bytes(Stage(0, 13)) + costs.stage_bytes(Stage(13, 26))
-    once = costs.stage_bytes(Stage(1, 2)) - 4 * sum(
-        getattr(costs.units[1], name) for name in ("whole", "split")
-    )  # the activations of a stage of several
-    waiting = 2 * work.activation_bytes(1)
-    assert parts - whole == pytest.approx(2 * once - (once - waiting))

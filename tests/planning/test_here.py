@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from nq.config import ModelConfig
+from nq.errors import Error
 from nq.inference.cores import available
-from nq.planning import here, speed
+from nq.planning import here
 
 SMALL = ModelConfig(hidden_size=64, num_attention_heads=2, intermediate_size=128)
 
@@ -20,14 +24,12 @@ def test_the_machine_is_measured_and_divided() -> None:
     group = here.measure(SMALL, batch=2, length=16)
     assert group.count == cores
     whole, part = group.whole, group.device
-    assert set(whole.flop_per_s) == set(speed.PROFILES)
+    assert set(whole.flop_per_s) == set(here.PROFILES)
     assert all(speed > 1e6 for speed in whole.flop_per_s.values())
     assert whole.memory_bytes_per_s > 1e8
     if cores > 1:
         assert (part.name, group.threads) == ("core", 1)
         assert part.memory_bytes * cores == pytest.approx(whole.memory_bytes)
-        assert all(part.flop_per_s[kind] > 0 for kind in speed.PROFILES)
-    assert here.measure(SMALL, 1, batch=2, length=16).count == 1
 
 
 def test_cores_that_cannot_be_divided_are_refused() -> None:
@@ -36,7 +38,7 @@ def test_cores_that_cannot_be_divided_are_refused() -> None:
         here.measure(SMALL, cores + 1)
 
 
-@pytest.mark.parametrize(("text", "expected"), [("1000000", 1000000), ("max", None), ("", None)])
+@pytest.mark.parametrize(("text", "expected"), [("1000000", 1000000), ("max", None)])
 def test_a_container_may_limit_the_memory(text: str, expected: int | None, tmp_path: Path) -> None:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = tmp_path / "memory.max"
@@ -45,5 +47,40 @@ def test_a_container_may_limit_the_memory(text: str, expected: int | None, tmp_p
     assert here.memory_bytes(tmp_path / "none") == total
 
 
-def test_copying_is_measured() -> None:
-    assert here.copied_bytes_per_s(1 << 16) > 1e6
+@pytest.mark.slow
+def test_layers_that_do_not_fit_are_an_error() -> None:
+    wide = ModelConfig(hidden_size=1 << 20, num_attention_heads=2, intermediate_size=1 << 22)
+    with pytest.raises(Error, match=r"the speed of this machine cannot be measured: .*memory"):
+        here.on_cores(wide, 1, 16, available()[:1])
+
+
+@pytest.mark.extended
+def test_the_process_uses_no_other_core_and_one_thread_for_each() -> None:
+    """The cores are set before any thread of TensorFlow starts."""
+    program = (
+        "import json\n"
+        f"{here.PROGRAM.replace('sys.exit', '')}"
+        "import tensorflow as tf\n"
+        "threads = tf.config.threading.get_intra_op_parallelism_threads()\n"
+        "cores = {c for t in os.listdir('/proc/self/task') for c in os.sched_getaffinity(int(t))}\n"
+        "print(json.dumps([threads, sorted(cores)]))"
+    )
+    core = available()[-1]
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(core)],
+        input=json.dumps([SMALL.to_dict(), 1, 16]),
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == [1, [core]]
+
+
+def test_all_layers_of_a_small_model_are_measured_and_two_of_a_large_one() -> None:
+    large = ModelConfig(
+        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
+    )
+    assert here.measured_layers(SMALL, 2, 16) == SMALL.num_hidden_layers
+    assert here.measured_layers(large, 8, 512) == here.LEAST_LAYERS
+    assert here.LEAST_LAYERS < here.measured_layers(large, 1, 512) < large.num_hidden_layers

@@ -66,13 +66,3 @@ def test_without_limits_copies_of_the_whole_are_the_best() -> None:
     assert found is not None
     assert found.stages == (Stage(0, 3, 4),)
     assert found.bottleneck_s == 1.5
-
-
-def test_equal_layers_are_divided_equally() -> None:
-    found = partition([1.0] * 24, [0.1] * 23, devices=8, most_replicas=1)
-    assert found is not None
-    assert [stage.end - stage.first for stage in found.stages] == [3] * 8
-
-
-def test_more_devices_than_layers_cannot_be_used_without_replicas() -> None:
-    assert partition([1.0, 1.0], [0.0], devices=3, most_replicas=1) is None

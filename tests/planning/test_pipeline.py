@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,10 +9,8 @@ from nq.planning.collectives import Link
 from nq.planning.pipeline import (
     Station,
     flow_seconds,
-    pipeline_bubble,
     pipeline_seconds,
     predicted_seconds,
-    stage_seconds,
 )
 
 SECONDS = st.lists(st.integers(1, 5), min_size=1, max_size=4)
@@ -55,27 +52,6 @@ def test_flow_is_what_a_simulation_takes(stations: list[tuple[int, int]], count:
 @given(SECONDS, COUNTS)
 def test_the_equation_is_what_a_simulation_takes(stages: list[int], count: int) -> None:
     assert pipeline_seconds(stages, count) == simulated([(s, 1) for s in stages], count)
-
-
-@given(SECONDS, COUNTS)
-def test_the_bubble_is_the_idle_share(stages: list[int], count: int) -> None:
-    total = len(stages) * simulated([(s, 1) for s in stages], count)
-    assert pipeline_bubble(stages, count) == pytest.approx((total - count * sum(stages)) / total)
-
-
-@given(st.integers(1, 16), st.integers(1, 64))
-def test_the_bubble_of_equal_stages(stages: int, count: int) -> None:
-    expected = (stages - 1) / (count + stages - 1)
-    assert pipeline_bubble([0.25] * stages, count) == pytest.approx(expected)
-
-
-@given(st.lists(st.integers(1, 9), min_size=3, max_size=8), st.data())
-def test_stages_are_the_sums_between_cuts(layers: list[int], data: st.DataObject) -> None:
-    cuts = sorted(data.draw(st.sets(st.integers(1, len(layers) - 1))))
-    stages = stage_seconds(layers, cuts)
-    assert len(stages) == len(cuts) + 1
-    assert sum(stages) == sum(layers)
-    assert stages[0] == sum(layers[: cuts[0]] if cuts else layers)
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=6), COUNTS, st.integers(1, 9))

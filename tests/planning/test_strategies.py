@@ -14,12 +14,20 @@ from nq.config import ModelConfig
 from nq.errors import Error
 from nq.planning import strategies
 from nq.planning.collectives import Link
-from nq.planning.costs import Costs, units
+from nq.planning.costs import Costs, Workload, units
+from nq.planning.devices import Device, Group
 from nq.planning.models import SHAPES
 from nq.planning.partition import Stage
 from nq.planning.pipeline import pipeline_seconds
-from nq.planning.records import Device, Group, Plan, Workload
-from nq.planning.strategies import DATA, PIPELINE, REPLICATED, SINGLE, TENSOR, TENSOR_PIPELINE
+from nq.planning.strategies import (
+    DATA,
+    PIPELINE,
+    REPLICATED,
+    SINGLE,
+    TENSOR,
+    TENSOR_PIPELINE,
+    Plan,
+)
 
 DEVICE = Device(
     "device", {"float32": 1e13, "float16": 4e13}, 16e9, 9e11, Link(1.5e11, 1e-5), 1e9, 3.0
@@ -58,12 +66,6 @@ def test_a_model_that_fits_on_no_device_is_split() -> None:
     assert all(row.memory_bytes <= 2e9 for row in fitting)
 
 
-def test_a_model_that_fits_nowhere_has_reasons_only() -> None:
-    rows = planned(Workload(LARGE, 64, 512), 4, replace(DEVICE, memory_bytes=1e9))
-    assert set(rows) == ALL
-    assert all("a device needs" in row.reason for row in rows.values())
-
-
 def test_heads_that_cannot_be_divided_are_the_reason() -> None:
     rows = planned(Workload(ModelConfig(), 8, 128), 8)
     assert rows[TENSOR].reason == "12 attention heads cannot be divided among 8 devices"
@@ -86,15 +88,15 @@ def test_few_devices_have_fewer_strategies(count: int, names: set[str]) -> None:
 
 def test_the_time_of_a_pipeline_is_the_equation() -> None:
     work = Workload(LARGE, 64, 512)
-    found = planned(work, 4)[PIPELINE]
-    costs = Costs(work, DEVICE, 64 // found.micro_batches)
-    stages = [costs.stage_seconds(stage) for stage in found.stages]
+    plan = planned(work, 4)[PIPELINE]
+    costs = Costs(work, DEVICE, 64 // plan.micro_batches)
+    stages = [costs.stage_seconds(stage) for stage in plan.stages]
     sending = DEVICE.link.latency_s + work.activation_bytes(costs.windows) / 1.5e11
-    expected = pipeline_seconds([*stages, *[sending] * 3], found.micro_batches)
-    assert found.batch_s == pytest.approx(expected)
-    assert found.moved_bytes == pytest.approx(3 * work.activation_bytes(64))
-    busy = found.micro_batches * sum(stages) / (4 * found.batch_s)
-    assert found.bubble == pytest.approx(1 - busy)
+    expected = pipeline_seconds([*stages, *[sending] * 3], plan.micro_batches)
+    assert plan.batch_s == pytest.approx(expected)
+    assert plan.moved_bytes == pytest.approx(3 * work.activation_bytes(64))
+    busy = plan.micro_batches * sum(stages) / (4 * plan.batch_s)
+    assert plan.bubble == pytest.approx(1 - busy)
 
 
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 512), st.sampled_from(sorted(SHAPES)))
@@ -137,18 +139,12 @@ def test_parts_of_one_machine_come_with_the_command() -> None:
         ("length", 0, "length is 0: expected a whole number from 1"),
         ("length", 513, "513 is beyond the model's 512 positions"),
         ("windows", 0, "windows is 0: expected a whole number from 1"),
-        ("compute_type", "float8", "compute_type is 'float8': expected one of float32"),
     ],
 )
 def test_absurd_workloads_are_refused(name: str, value: Any, message: str) -> None:
     values: dict[str, Any] = {"batch": 8, "length": 128, name: value}
     with pytest.raises(ValueError, match=message):
         Workload(LARGE, **values)
-
-
-def test_too_many_layers_are_refused() -> None:
-    with pytest.raises(ValueError, match="num_hidden_layers is 257: expected a whole number"):
-        Workload(replace(LARGE, num_hidden_layers=257), 1, 8)
 
 
 def test_stages_of_a_whole_model_are_one() -> None:

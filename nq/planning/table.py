@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from nq.model.shapes import window_gflop
-from nq.planning.costs import units
-from nq.planning.records import Plan, Workload
-from nq.planning.strategies import DATA, SINGLE
+from nq.planning.costs import Workload, units
+from nq.planning.strategies import DATA, SINGLE, Plan
 from nq.text import counted, grid
 
 HEAD = (
@@ -22,12 +21,7 @@ PREDICTED = "Predicted from the figures of the devices, not measured."
 
 
 def summary(model: str, workload: Workload) -> dict[str, Any]:
-    """Returns what is computed, as JSON values.
-
-    Args:
-        model: its name.
-        workload: its shape, windows and types.
-    """
+    """Returns the name of a model and what is computed, as JSON values."""
     config = workload.config
     parts = {unit.weights: unit.whole + unit.split for unit in units(config, workload.length)}
     return {
@@ -44,13 +38,7 @@ def summary(model: str, workload: Workload) -> dict[str, Any]:
 
 
 def table(model: str, workload: Workload, plans: Sequence[Plan]) -> str:
-    """Returns the plans that fit as a table, then why the others do not, then the conclusion.
-
-    Args:
-        model: its name.
-        workload: what is computed.
-        plans: in their order.
-    """
+    """Returns the plans that fit as a table, the reasons why others do not, and the conclusion."""
     values = summary(model, workload)
     total = f", {workload.windows:,} windows" if workload.windows else ""
     lines = [
@@ -65,20 +53,15 @@ def table(model: str, workload: Workload, plans: Sequence[Plan]) -> str:
         columns = len(HEAD) + (len(TASK) if workload.windows else 0)
         lines += grid((*HEAD, *TASK)[:columns], [_row(plan)[:columns] for plan in possible])
         lines.append("")
-    lines += _impossible(plans)
-    return "\n".join([*lines, conclusion(workload, plans), PREDICTED])
-
-
-def _impossible(plans: Sequence[Plan]) -> list[str]:
-    """Returns a line for each reason on a group, with the strategies that it holds for."""
     strategies: dict[tuple[str, str], list[str]] = {}
     for plan in plans:
         if plan.reason:
             strategies.setdefault((plan.group, plan.reason), []).append(plan.strategy)
-    return [
+    lines += [
         f"not on {group}: {', '.join(names)} ({reason})"
         for (group, reason), names in strategies.items()
     ]
+    return "\n".join([*lines, conclusion(workload, plans), PREDICTED])
 
 
 def _row(plan: Plan) -> tuple[str, ...]:
@@ -118,7 +101,7 @@ def split(plan: Plan) -> str:
 
 
 def conclusion(workload: Workload, plans: Sequence[Plan]) -> str:
-    """Returns which plan to choose, and why."""
+    """Returns which of the sorted plans to choose, and why."""
     best = plans[0]
     if not best.fits:
         return "The model fits nowhere: add devices or memory, or choose a smaller model or batch."

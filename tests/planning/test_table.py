@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from nq.planning import devices, report, strategies
+from nq.planning import devices, strategies, table
+from nq.planning.costs import Workload
+from nq.planning.devices import Device, Group
 from nq.planning.models import SHAPES
-from nq.planning.records import Device, Group, Workload
 
 LARGE = SHAPES["bert-large"]
 V100 = devices.known()["v100"].device
@@ -17,9 +18,9 @@ V100 = devices.known()["v100"].device
 
 def concluded(workload: Workload, count: int, device: Device = V100) -> str:
     plans = strategies.plans(workload, Group(device, count, device))
-    text = report.table("bert-large", workload, plans)
-    conclusion = report.conclusion(workload, plans)
-    assert text.endswith(f"\n{conclusion}\n{report.PREDICTED}")
+    text = table.table("bert-large", workload, plans)
+    conclusion = table.conclusion(workload, plans)
+    assert text.endswith(f"\n{conclusion}\n{table.PREDICTED}")
     return conclusion
 
 
@@ -39,7 +40,7 @@ def test_the_conclusion_depends_on_what_fits(batch: int, memory_gb: int, expecte
 
 def test_copies_on_this_machine_come_with_the_command() -> None:
     work, group = Workload(LARGE, 8, 512), Group(V100.divided(2), 2, V100, threads=1)
-    conclusion = report.conclusion(work, strategies.plans(work, group))
+    conclusion = table.conclusion(work, strategies.plans(work, group))
     assert "split only a model that does not fit" in conclusion
     assert conclusion.endswith("Copies: nq answer --instances 2 --threads 1.")
 
@@ -47,13 +48,13 @@ def test_copies_on_this_machine_come_with_the_command() -> None:
 def test_hours_and_dollars_need_a_number_of_windows() -> None:
     work = Workload(LARGE, 8, 512)
     plans = strategies.plans(work, Group(V100, 2, V100))
-    assert "hours" not in report.table("bert-large", work, plans)
-    assert "hours" in report.table("bert-large", replace(work, windows=9), plans)
+    assert "hours" not in table.table("bert-large", work, plans)
+    assert "hours" in table.table("bert-large", replace(work, windows=9), plans)
 
 
 def test_json_has_no_infinite_numbers() -> None:
     work = Workload(LARGE, 8, 512)
     plans = strategies.plans(work, Group(V100, 1, V100))
-    values = [report.to_dict(plan) for plan in plans]
+    values = [table.to_dict(plan) for plan in plans]
     assert json.loads(json.dumps(values, allow_nan=False))[0]["fits"]
     assert [value["batch_s"] is None for value in values] == [False, True, True, True, True]
