@@ -31,7 +31,7 @@ from experiments import study, units
 from experiments.concurrency_report import ASYNCIO, BUDGET, MEASURED, PROCESSES, SYNC, THREADS
 from experiments.intervals import rotated
 from experiments.workloads import ENGINE_PACKAGES, SHAPES, Model, Step, Workload, missing
-from nq import folders
+from nq import storage
 from nq.commands import arguments, terminal
 from nq.runs.machine import own_peak_bytes
 
@@ -342,7 +342,7 @@ def concurrency(args: argparse.Namespace) -> int:
     if args.quick:
         vars(args).update(QUICK)
     started = time.time()
-    with folders.hold(args.output, report.STUDY.kind, []):
+    with storage.hold(args.output, report.STUDY.kind, []):
         results = study.Results.of(report.STUDY, args, memory_gb=args.memory_gb)
         grid = workloads(args)
         with terminal.progress_bar("concurrency", "cells") as bar:

@@ -41,9 +41,9 @@ from nq.commands import arguments, terminal
 from nq.commands.main import console
 from nq.commands.parser import USAGE
 from nq.errors import Error
-from nq.folders import MARK
 from nq.inference.profile import BASELINE
 from nq.model.registry import model_folder
+from nq.storage import MARK
 
 WHOLE, REFUSED = "same result", "refused"
 TRACEBACK, WRONG, SEVERAL_LINES = "TRACEBACK", "WRONG RESULT", "NOT ONE LINE"

@@ -32,8 +32,9 @@ from nq.bundle import bundled_model, bundled_sample
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.model import names
-from nq.model.folder import CONFIG, INDEX, SETTINGS, TF_CONFIG, WEIGHTS, load_config, read_tensors
+from nq.model.folder import CONFIG, SETTINGS, TF_CONFIG, load_config, read_tensors
 from nq.model.runtime import import_tensorflow
+from nq.model.safetensors_file import INDEX, WEIGHTS
 
 ONE_LINE, ACCEPTED = "one line", "accepted"
 DEEP = "[" * 100_000 + "]" * 100_000

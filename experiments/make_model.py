@@ -20,26 +20,22 @@ from typing import Any
 import orjson
 
 from experiments.recipes import RECIPES, Pair, Recipe, Stage
-from nq import folders
 from nq.commands import arguments, terminal
 from nq.commands import train as nq_train
 from nq.commands import tune as nq_tune
 from nq.config import StorageConfig
-from nq.files import atomic_write
 from nq.model.convert import convert
 from nq.model.folder import copy_model, load_settings, save_settings
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.model.sentence_encoder import to_dual_encoder
+from nq.storage import Kind, atomic_write, hold
 
 PROFILE = "mixed+buckets+openvino"
-MODELS = folders.Kind(
+MODELS = Kind(
     name="make_model",
     what="models of experiments.make_model",
-    lock=".nq-make-model.lock",
-    holder="another make_model",
     files=r"[\w-]+\.jsonl\.gz",
-    signs=({"start/config.json": (), "start/model.safetensors": (), "start/vocab.txt": ()},),
 )
 
 
@@ -75,7 +71,7 @@ def make(args: argparse.Namespace) -> int:
         raise FileNotFoundError(f"{args.data} has no dev/*.jsonl.gz: give the folder of the data")
     for name in (name for name in RECIPES if name in args.models):
         recipe, folder = RECIPES[name], args.output / name
-        with folders.hold(folder, MODELS, files):
+        with hold(folder, MODELS, files):
             if recipe.pair:
                 code = _pair_up(recipe, recipe.pair, folder, dev)
             else:

@@ -45,8 +45,8 @@ from pathlib import Path
 from typing import Any
 
 from nq.errors import Error
-from nq.folders import check_output_file
 from nq.formats.words import words
+from nq.storage import check_output_file
 
 SOURCES = Path(__file__).resolve().parent / "sample"
 SAMPLE = Path(__file__).resolve().parents[1] / "nq" / "sample" / "questions.jsonl"

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from experiments.text_tables import markdown
-from nq import folders
+from nq import storage
 from nq.commands import arguments, terminal
 from nq.config import StorageConfig
 from nq.errors import Error
 from nq.model.convert import convert
-from nq.model.folder import CARD, INDEX, check
+from nq.model.folder import CARD, check
 from nq.model.registry import GROUP, model_folder
+from nq.model.safetensors_file import INDEX
 from nq.preprocess.tokenizers.load import NAMES
 
 PROJECT = "pyproject.toml"
@@ -99,7 +100,7 @@ def package_model(
         OSError, ValueError: the model cannot be read, or the package not be written.
     """
     package = package_folder(distribution)
-    folders.check_writable(package)
+    storage.check_writable(package)
     with tempfile.TemporaryDirectory(dir=distribution, prefix=".package-") as temporary:
         new = Path(temporary) / "model"
         missing = convert(model, new, storage=StorageConfig("int8", shard_mb)).missing

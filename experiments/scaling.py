@@ -34,7 +34,7 @@ from experiments.intervals import rotated
 from experiments.machine import topology
 from experiments.scaling_report import COPIES, DISPATCH, ENGINES, INSTANCES, THREADS
 from experiments.workloads import ENGINE_PACKAGES, SHAPES, Model, Workload, missing
-from nq import folders
+from nq import storage
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
 from nq.formats.input_files import find_files
@@ -253,7 +253,7 @@ def scaling(args: argparse.Namespace) -> int:
         vars(args).update(QUICK)
     started = time.time()
     files = find_files(args.data or [bundled_sample()])
-    with folders.hold(args.output, report.STUDY.kind, files):
+    with storage.hold(args.output, report.STUDY.kind, files):
         results = study.Results.of(report.STUDY, args, requests=args.requests)
         engines, cores = list(_installed(args.engines)), sorted(os.sched_getaffinity(0))
         some = groups(args, engines, cores)

@@ -17,10 +17,10 @@ from typing import Any, Self
 
 from experiments import machine
 from experiments.intervals import ROUNDS
-from nq import extras, folders, tracking
+from nq import extras, storage, tracking
 from nq.commands import arguments, terminal
 from nq.errors import Error
-from nq.files import atomic_write
+from nq.storage import atomic_write
 
 Row = Mapping[str, Any]
 
@@ -48,16 +48,12 @@ class Study:
     profile: Callable[[Row], str | None] = lambda row: None
 
     @property
-    def kind(self) -> folders.Kind:
+    def kind(self) -> storage.Kind:
         """The folder that the study writes."""
-        file = f"{self.name}.json"
-        return folders.Kind(
+        return storage.Kind(
             name=self.name,
             what=f"a study of experiments.{self.name}",
-            lock=f".nq-{self.name}.lock",
-            holder=f"another {self.name}",
             files=rf"{self.name}(?:-\w+)?\.(?:json|png)",
-            signs=({file: ("rounds", "rows")}, {"*/job.json": ("job", "request")}),
         )
 
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from experiments import study
 from experiments.text_tables import markdown
-from nq import extras, folders, tracking
+from nq import extras, storage, tracking
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.formats.input_files import find_files
@@ -99,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
 
 def sweep(args: argparse.Namespace) -> int:
     """Runs the command."""
-    with folders.hold(args.output, STUDY.kind, find_files(args.data)):
+    with storage.hold(args.output, STUDY.kind, find_files(args.data)):
         return _sweep(args)
 
 

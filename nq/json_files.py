@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nq.files import atomic_write
+from nq.storage import atomic_write
 
 MAX_BYTES = 128 << 20
 """The largest known ``tokenizer.json`` has a quarter of it."""

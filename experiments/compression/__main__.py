@@ -28,7 +28,7 @@ from experiments.compression import report
 from experiments.compression.measure import Compression
 from experiments.compression.models import STATES, Models, in_new_process, prunings, tiny_model
 from experiments.compression.variants import Variant, best_variants, variants
-from nq import folders
+from nq import storage
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal, train
 from nq.errors import Error
@@ -125,7 +125,7 @@ def compression(args: argparse.Namespace) -> int:
     _check(args)
     started, sample = time.time(), [bundled_sample()]
     data, dev = map(find_files, [sample, sample] if args.quick else [args.data, args.dev])
-    with folders.hold(args.output, report.STUDY.kind, [*data, *dev]):
+    with storage.hold(args.output, report.STUDY.kind, [*data, *dev]):
         if args.quick:
             original = in_new_process(tiny_model, args.output / "models" / "tiny")
         else:

@@ -18,7 +18,7 @@ from experiments.flink import processes, programs
 from experiments.flink.install import install
 from experiments.flink.programs import POOL, Ports, Program
 from nq.errors import Error
-from nq.files import exclusive_lock
+from nq.storage import exclusive_lock
 
 DESCRIPTION, LOCK = "cluster.json", ".lock"
 REQUEST_TIMEOUT_S = 5.0
@@ -111,7 +111,7 @@ def start(
     """
     ports, folder = ports or Ports(), folder.resolve()
     installation = install()
-    with exclusive_lock(folder / LOCK, "another start of a cluster"):
+    with exclusive_lock(folder / LOCK):
         _check(folder, ports)
         (folder / "temporary").mkdir(exist_ok=True)
         try:

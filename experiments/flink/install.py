@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nq.errors import Error
-from nq.files import exclusive_lock
+from nq.storage import exclusive_lock
 
 HERE = Path(__file__).parent
 FLINK, BEAM = "1.19.3", "2.62.0"
@@ -66,7 +66,7 @@ def install() -> Installation:
         )
     folder = cache_folder()
     made = Installation(folder / "lib", folder / "job-server.jar")
-    with exclusive_lock(folder / LOCK, "another installation of Flink"):
+    with exclusive_lock(folder / LOCK):
         for path, make in ((made.libraries, _fetch_flink), (made.job_server, _build_job_server)):
             if not path.exists():
                 with tempfile.TemporaryDirectory(dir=folder) as temporary:

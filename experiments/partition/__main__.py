@@ -30,7 +30,7 @@ from experiments.partition import measure, planner, report
 from experiments.partition.limits import check_devices, even_cuts
 from experiments.partition.rows import ENCODER, JAX, PERCEPTRON, PLANNER, Row
 from experiments.workloads import SHAPES, Workload
-from nq import extras, folders
+from nq import extras, storage
 from nq.commands import arguments, terminal
 
 PARTS = (PERCEPTRON, ENCODER, JAX, PLANNER)
@@ -140,7 +140,7 @@ def partition(args: argparse.Namespace) -> int:
         vars(args).update(QUICK)
     check(args)
     started = time.time()
-    with folders.hold(args.output, report.STUDY.kind, []):
+    with storage.hold(args.output, report.STUDY.kind, []):
         results = study.Results.of(
             report.STUDY,
             args,

@@ -22,7 +22,7 @@ from experiments.peers.flops import peaks
 from experiments.peers.measure import Measured, measure
 from experiments.peers.models import BASELINE, PEERS, Peer
 from experiments.peers.report import Measurement, Report, rows, table
-from nq import folders
+from nq import storage
 from nq.commands import arguments, terminal
 from nq.config import ModelConfig
 from nq.errors import Error
@@ -85,7 +85,7 @@ def peers(args: argparse.Namespace) -> int:
 
     files = find_files(args.data)
     if args.output:
-        folders.check_output_file(args.output / RESULT, files)
+        storage.check_output_file(args.output / RESULT, files)
     import_tensorflow()
     with tempfile.TemporaryDirectory() as name:
         report = _report(args, files, Path(name))

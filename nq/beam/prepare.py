@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from nq import extras, folders
+from nq import extras, storage
 from nq.errors import DamagedError
 from nq.formats import inputs
 from nq.preprocess import local
@@ -62,7 +62,7 @@ def prepare(
         extras.require("beam")
     inputs.check_files(request.files)
     request.check_unchanged()
-    with folders.hold(folder, folders.WINDOWS):
+    with storage.hold(folder, storage.WINDOWS, (*request.files, request.tokenizer)):
         clear(folder)
         started = time.perf_counter()
         with unfinished(folder) as part:
@@ -122,8 +122,7 @@ def check_output(request: Request, folder: Path) -> None:
         OSError: the folder has no windows yet, and cannot be created or written.
     """
     if not (folder / COMPLETED).is_file():
-        folders.check_writable(folder, folders.WINDOWS)
-    folders.check(folder, folders.WINDOWS, (*request.files, request.tokenizer))
+        storage.check(folder, storage.WINDOWS, (*request.files, request.tokenizer))
 
 
 def default_workers(files: Sequence[str]) -> int:

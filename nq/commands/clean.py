@@ -6,10 +6,15 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nq.commands import arguments, terminal
 from nq.commands.parser import Parser
 from nq.errors import Error
+from nq.text import format_bytes
+
+if TYPE_CHECKING:
+    from nq.runs.cleaning import Item
 
 DEFAULT_ROOT = Path("runs")
 UNIT_S = {"": 86400, "d": 86400, "h": 3600, "m": 60}
@@ -62,20 +67,58 @@ def _seconds(text: str) -> float:
 
 def clean(args: argparse.Namespace) -> int:
     """Runs the command."""
-    from nq.commands.cleaning import table, to_dict
     from nq.runs import cleaning
 
     roots = args.folders or [root for root in [DEFAULT_ROOT] if root.exists()]
     caches = not args.folders
     items = cleaning.clean(roots, args.older_than, args.runs, args.dry_run, caches)
     if args.json:
-        terminal.print_json(to_dict(items, args.dry_run))
+        terminal.print_json(
+            {
+                "dry_run": args.dry_run,
+                "removed_bytes": sum(item.bytes for item in items if not item.kept),
+                "removed": [_values(item) for item in items if not item.kept],
+                "kept": [{**_values(item), "reason": item.kept} for item in items if item.kept],
+            }
+        )
     else:
-        print(table(items, args.dry_run))
+        _print_table(items, "would remove" if args.dry_run else "removed")
     failed = [item for item in items if item.kept.startswith(cleaning.FAILED)]
     if failed:
         raise Error(f"{failed[0].folder} {failed[0].kept}")
     return 0
+
+
+def _print_table(items: Sequence[Item], verb: str) -> None:
+    """Prints a line for each item, with size and age, and the total."""
+    for item in items:
+        print(
+            f"{'keep' if item.kept else verb:<13} {format_bytes(item.bytes):>11}  "
+            f"{format_age(item.age_s):>10}  {item.folder}: {item.what}"
+            f"{f' ({item.kept})' if item.kept else ''}"
+        )
+    sizes = [item.bytes for item in items if not item.kept]
+    print(f"{verb} {format_bytes(sum(sizes))} in {len(sizes)} of {len(items)} places")
+
+
+def format_age(seconds: float) -> str:
+    """Returns an age in the largest unit of which it has two, or in minutes.
+
+    >>> format_age(0), format_age(7200), format_age(86400), format_age(172800)
+    ('0 minutes', '2 hours', '24 hours', '2 days')
+    """
+    units = ((86400, "days"), (3600, "hours"), (60, "minutes"))
+    length, unit = next((unit for unit in units if seconds >= 2 * unit[0]), units[-1])
+    return f"{int(seconds // length)} {unit}"
+
+
+def _values(item: Item) -> dict[str, Any]:
+    return {
+        "path": str(item.folder),
+        "what": item.what,
+        "bytes": item.bytes,
+        "age_s": round(item.age_s),
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:

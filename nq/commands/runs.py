@@ -47,12 +47,12 @@ def parser() -> Parser:
 
 def runs(args: argparse.Namespace) -> int:
     """Runs the command."""
-    from nq import folders, tracking
-    from nq.files import atomic_write
+    from nq import tracking
     from nq.report import comparison, comparison_page
+    from nq.storage import atomic_write, check_output_file
 
     if args.html is not None:
-        folders.check_output_file(args.html)
+        check_output_file(args.html)
     history = tracking.history(args.tracking_uri, args.experiment)
     ordered = comparison.ordered(history.runs, args.sort)
     if args.html is not None:

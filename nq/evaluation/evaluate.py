@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from nq.evaluation import labels, nq_eval, text_match
-from nq.files import file_status
 from nq.formats import input_files, inputs
 from nq.formats.predictions import byte_span
 from nq.formats.questions import PageFolder
 from nq.records import Annotation, Example, ExampleId, IntArray, Span, YesNo
+from nq.storage import file_status
 
 
 @dataclass(frozen=True, slots=True)

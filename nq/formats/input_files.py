@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 
 from nq.errors import Error, check_argument
-from nq.files import file_status
 from nq.formats.streams import is_stream, name_of, shown, spooled
+from nq.storage import file_status
 
 SHARD_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz", ".parquet")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")

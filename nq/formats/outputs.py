@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from nq.files import atomic_write
 from nq.formats import kaggle, nbest, squad_answers
 from nq.records import Alternative, Example, Prediction
+from nq.storage import atomic_write
 
 OFFICIAL = "official"
 FORMATS: dict[str, Any] = {kind.NAME: kind for kind in (kaggle, nbest, squad_answers)}

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from nq.files import atomic_write
 from nq.records import IntArray, Original, Prediction, Span
+from nq.storage import atomic_write
 
 
 def encode_prediction(

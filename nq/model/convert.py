@@ -16,9 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nq import extras, folders
+from nq import extras
 from nq.config import ModelConfig, StorageConfig, WindowConfig
 from nq.model.runtime import import_tensorflow
+from nq.storage import CONVERSION, check_writable, hold
 
 if TYPE_CHECKING:
     from nq.model.joint import LoadedModel
@@ -113,9 +114,9 @@ def convert(
     check_storage(to, storage)
     if target.exists() and (target.is_file() or any(target.iterdir())):
         raise ValueError(f"{target} is not empty: choose a new folder")
-    folders.check_writable(target)
+    check_writable(target)
     path = target.resolve()  # a link to an empty folder stays a link
-    folders.check_writable(path.parent)
+    check_writable(path.parent)
     extra = FORMATS[to].extra
     if extra:
         extras.require(extra)
@@ -132,7 +133,7 @@ def convert(
     path.parent.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(dir=path.parent, prefix=".convert-") as temporary,
-        folders.hold(Path(temporary), folders.CONVERSION),
+        hold(Path(temporary), CONVERSION),
     ):
         folder = Path(temporary) / "model"
         FORMATS[to].write(loaded, folder, storage)

@@ -20,12 +20,12 @@ from nq.formats.input_files import sha256
 from nq.json_files import read_json_object, write_json
 from nq.model import names, registry, safetensors_file, tf_checkpoint
 from nq.model.families import decode_config, layout_of
+from nq.model.safetensors_file import INDEX, WEIGHTS
 from nq.model.shapes import check_length
 from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers.load import NAMES as TOKENIZERS
 
 CONFIG, TF_CONFIG, SETTINGS = registry.CONFIG, registry.TF_CONFIG, "nq.json"
-WEIGHTS, INDEX = safetensors_file.WEIGHTS, safetensors_file.INDEX
 CARD = "README.md"
 OTHERS = (CONFIG, TF_CONFIG, SETTINGS, CARD, *TOKENIZERS, "merges.txt", "tokenizer_config.json")
 """Files that a model folder may have besides its weights."""

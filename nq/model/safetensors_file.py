@@ -16,11 +16,11 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from nq.files import atomic_write
 from nq.json_files import write_json
 from nq.model.names import Layout, Shape
 from nq.model.quantize import COLUMN_SCALE, SCALE, decode
 from nq.model.tensors import CheckpointTensors
+from nq.storage import atomic_write
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 FLOATS = ("F64", "F32", "F16", "BF16")

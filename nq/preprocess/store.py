@@ -5,7 +5,7 @@ examples.npy                        file, line and digest of each example
 dead_letters.jsonl                  bad records: file, line, reason, excerpt
 manifest.json                       the request, counts, sizes and digests of the files
 COMPLETED                           written last; without it nothing here is reused
-.nq-folder.json                     marks the folder as ours, see ``nq.folders``
+.nq-folder.json                     marks the folder as ours, see ``nq.storage``
 .nq-preprocess.lock                 locked while a job runs
 .unfinished-…/                      where a running job writes; remains if it is killed
 
@@ -26,13 +26,13 @@ from typing import Any
 
 import orjson
 
-from nq import checksums, folders
+from nq import storage
 from nq.errors import DamagedError
-from nq.files import publish, sync
 from nq.formats import input_files
 from nq.formats.streams import shown
 from nq.preprocess.identity import read_digests
 from nq.records import DeadLetter, ExampleKey
+from nq.storage import publish, sync
 from nq.text import visible
 
 COMPLETED = "COMPLETED"
@@ -106,7 +106,7 @@ def find_completed(folder: Path, description: Mapping[str, Any]) -> Prepared | N
     if not (folder / COMPLETED).is_file():
         return None
     try:
-        manifest = checksums.read_json(folder / MANIFEST)
+        manifest = storage.read_json(folder / MANIFEST)
         (folder / DEAD_LETTERS).open("rb").close()
         if manifest["request"] != description:
             return None
@@ -130,7 +130,7 @@ def _check(path: Path, what: str, expected: object, found: object) -> None:
 def clear(folder: Path) -> None:
     """Removes what earlier jobs wrote, the COMPLETED mark first, and nothing else."""
     (folder / COMPLETED).unlink(missing_ok=True)
-    folders.remove(folders.own_paths(folder, folders.WINDOWS))
+    storage.remove(storage.own_paths(folder, storage.WINDOWS))
 
 
 @contextlib.contextmanager
@@ -170,7 +170,7 @@ def complete(
     for name in (*names, *others):
         publish(part / name, folder / name)
     manifest = {"request": description, "counts": counts, "shards": sizes, "digests": digests}
-    checksums.write_json(folder / MANIFEST, manifest)
+    storage.write_json(folder / MANIFEST, manifest)
     (folder / COMPLETED).touch()
     sync(folder)
     return Prepared(folder, tuple(folder / n for n in names), **counts, reused=False)

@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import orjson
 
-from nq.files import atomic_write
 from nq.report.analysis import NOT_STATED
 from nq.report.entries import entries
 from nq.report.questions import Question
+from nq.storage import atomic_write
 
 MAX_PAGE_BYTES = 7 << 20
 """Bytes of details that a page holds itself."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 
-from nq import checksums, folders
+from nq import storage
 from nq.errors import Error
 from nq.formats import input_files
 from nq.formats.streams import shown
@@ -81,12 +81,12 @@ def write_parity(folder: Path, parity: Parity, sources: Iterable[str | Path]) ->
         Error: another run writes to the folder.
         FileNotFoundError: another run has removed the results.
     """
-    with folders.hold(folder, folders.RUN, sources):
-        description = checksums.read_json(folder / JOB)
+    with storage.hold(folder, storage.RUN, sources):
+        description = storage.read_json(folder / JOB)
         digests = description["files"]
         others = {name: digest for name, digest in digests.items() if name != METRICS}
-        checksums.write_json(folder / JOB, {**description, "files": others})
+        storage.write_json(folder / JOB, {**description, "files": others})
         values = orjson.loads((folder / METRICS).read_bytes())
         write_metrics(folder, {**values, "parity": parity.to_dict()})
         digests = {**digests, METRICS: input_files.sha256(folder / METRICS)}
-        checksums.write_json(folder / JOB, {**description, "files": digests})
+        storage.write_json(folder / JOB, {**description, "files": digests})

@@ -16,11 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nq import checksums, extras, folders, tracking
+from nq import extras, storage, tracking
 from nq.errors import DamagedError, Error
 from nq.evaluation.answers import AnswerFiles
 from nq.evaluation.nq_eval import Gold
-from nq.files import atomic_write
 from nq.formats import inputs
 from nq.formats.input_files import is_uri
 from nq.inference.load import ScorerSpec
@@ -51,6 +50,7 @@ from nq.runs.scoring import (
     check_rules,
     second_calibration,
 )
+from nq.storage import atomic_write
 
 if TYPE_CHECKING:
     from nq.beam.answer import AnswerJob
@@ -124,7 +124,7 @@ class BeamRun:
         timer.enter(SUBMIT)
         plan = Plan.of(job, (job.request(self.digests),))
         folder = plan.folder
-        with folders.hold(folder, folders.RUN, job.sources), _part(folder) as part:
+        with storage.hold(folder, storage.RUN, job.sources), _part(folder) as part:
             _check_free(plan)
             tracked.open(record.unfinished_file(folder, plan.description), clock.started)
             with _shared(job, part) as shared:
@@ -148,8 +148,8 @@ class BeamRun:
             # This file marks the run as finished.
             written = written_digests(folder, job.formats)
             described = plan.description | {"files": written, "beam": result.beam}
-            checksums.write_json(folder / JOB, described)
-        size = folders.size(folder, folders.RUN)
+            storage.write_json(folder / JOB, described)
+        size = storage.size(folder, storage.RUN)
         return replace(result, run_bytes=size), answers.evaluation.gold
 
     def _options(self, folder: Path) -> list[str]:
@@ -217,7 +217,7 @@ def _check_free(plan: Plan) -> None:
             "give another --output"
         )
     try:
-        found = checksums.read_json(folder / JOB)
+        found = storage.read_json(folder / JOB)
     except FileNotFoundError:
         return
     except DamagedError as error:
@@ -243,8 +243,8 @@ def _part(folder: Path) -> Iterator[Path]:
 
 def _remove(folder: Path, prefix: str) -> None:
     """Removes the files and folders of ours in a run's folder whose names begin with a prefix."""
-    own = folders.own_paths(folder, folders.RUN)
-    folders.remove([path for path in own if path.relative_to(folder).parts[0].startswith(prefix)])
+    own = storage.own_paths(folder, storage.RUN)
+    storage.remove([path for path in own if path.relative_to(folder).parts[0].startswith(prefix)])
 
 
 @contextlib.contextmanager

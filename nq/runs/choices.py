@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from nq import __version__, checksums
+from nq import __version__, storage
 from nq.errors import DamagedError
 from nq.model.folder import weights_digest
 from nq.runs.job import Job
@@ -97,7 +97,7 @@ def read(name: str, windows: str) -> Choice | None:
         windows: digest of the windows of the job that needs a choice.
     """
     try:
-        choice = Choice(**checksums.read_json(cache_file())[name])
+        choice = Choice(**storage.read_json(cache_file())[name])
     except (OSError, DamagedError, LookupError, TypeError):
         return None
     return choice if choice.pages >= PAGES or choice.windows == windows else None
@@ -110,12 +110,12 @@ def write(name: str, choice: Choice) -> bool:
     """
     file = cache_file()
     try:
-        others = checksums.read_json(file)
+        others = storage.read_json(file)
     except (OSError, DamagedError):
         others = {}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        checksums.write_json(file, {**others, name: asdict(choice)})
+        storage.write_json(file, {**others, name: asdict(choice)})
     except OSError as error:
         log.debug("the choice of a profile cannot be stored: %s", error)
         return False

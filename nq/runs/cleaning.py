@@ -1,8 +1,8 @@
 """Removes what commands leave in folders: prepared windows, unfinished runs, caches.
 
-Only paths that ``nq.folders`` knows as ours are removed, and only while no process that uses them
-is alive. What a command was run for (predictions, models, the output of ``nq preprocess``) and the
-state of an unfinished training stay unless they are asked for.
+Only paths that ``nq.storage`` knows as ours are removed, and only while no process that uses them
+is alive. What a command was run for (predictions, the output of ``nq preprocess``) and the state of
+an unfinished training stay unless they are asked for; models always stay.
 """
 
 from __future__ import annotations
@@ -14,35 +14,31 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from nq import folders
+from nq import storage
 from nq.errors import Error
-from nq.files import TEMPORARY, exclusive_lock, lock_holder
-from nq.folders import CONVERSION, KINDS, MARK, RUN, TRAINING, WINDOWS, Kind
 from nq.preprocess.store import UNFINISHED
 from nq.runs.choices import cache_file
 from nq.runs.result import JOB, UNFINISHED_SCORES
+from nq.storage import LOCK, MARK, RUN, TEMPORARY, TRAINING, WINDOWS, Kind
 
 log = logging.getLogger(__name__)
 
 SHARED_WINDOWS = re.compile(r"windows-[0-9a-f]{12}")
 """Names of the folders of windows that runs make for themselves."""
-TRAINED_MODEL = "model.safetensors"
-TRAINING_STATE, TEACHER_PART = "training/training_state.json", "training/teacher/*"
 TOO_NEW, RESULT, FAILED = "too new", "--runs removes it", "cannot be removed"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Item:
     """Paths that are removed together, or not.
 
     Args:
         folder: the folder that they are in.
         what: what they are, for the user.
-        paths: of files and folders, the content of a folder before it.
-        kind: of the folder, if it has one.
+        paths: files and folders, the content of a folder before it.
         is_result: whether they stay unless results are to be removed too.
         bytes: size of the files.
         age_s: seconds since the newest file was changed.
@@ -51,8 +47,7 @@ class Item:
 
     folder: Path
     what: str
-    paths: tuple[Path, ...]
-    kind: Kind | None = None
+    paths: Sequence[Path]
     is_result: bool = False
     bytes: int = 0
     age_s: float = 0.0
@@ -81,25 +76,34 @@ def clean(
     Raises:
         OSError: a folder does not exist, or cannot be read.
     """
-    items = list(find(roots))
-    if caches:
-        items += _caches()
-    items = [_decide(item, older_than_s, remove_results) for item in map(_measured, items)]
-    if not dry_run:
-        items = [_remove(item) for item in reversed(items)][::-1]  # what is inside comes first
+    items = list(_items(roots))
+    if caches and cache_file().is_file():
+        folder = cache_file().parent
+        items.append(Item(folder, "choices of --profile auto", (cache_file(), folder)))
+    for item in items:
+        _measure(item)
+        if item.is_result and not remove_results:
+            item.kept = RESULT
+        elif item.age_s < older_than_s:
+            item.kept = TOO_NEW
+        if holder := next(filter(None, map(storage.lock_holder, _locks(item.folder))), ""):
+            item.kept = f"in use by {holder}"
+    for item in reversed(items):  # what is inside comes first
+        if not (item.kept or dry_run):
+            _remove(item)
     return items
 
 
-def find(roots: Iterable[Path]) -> Iterator[Item]:
+def _items(roots: Iterable[Path]) -> Iterator[Item]:
     """Yields what commands left in folders and below them, by path; links are not followed."""
     seen = set[Path]()
     for root in roots:
         for folder in sorted([root, *_folders_below(root)]):
-            kind = folders.kind_of(folder)
+            kind = storage.KINDS.get(storage.kind_of(folder))
             if kind and folder.resolve() not in seen:
                 seen.add(folder.resolve())
                 with contextlib.suppress(FileNotFoundError):  # a run has just removed the folder
-                    yield from list(_items(folder, kind, is_named=folder == root))
+                    yield from list(_items_of(folder, kind, is_named=folder == root))
 
 
 def _folders_below(root: Path) -> Iterator[Path]:
@@ -110,121 +114,83 @@ def _folders_below(root: Path) -> Iterator[Path]:
         yield from (path / n for n in below if not (path / n).is_symlink())
 
 
-def _items(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
-    """Yields what is in a folder.
-
-    Args:
-        folder: the folder.
-        kind: its kind.
-        is_named: whether the user named this very folder.
-    """
-    paths = list(folders.own_paths(folder, kind))
+def _items_of(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
+    """Yields what is in one folder; the user may have named this very folder."""
+    paths = list(storage.own_paths(folder, kind))
+    results: Sequence[Path] = ()
+    what = f"unfinished {kind.name}"
     if kind is RUN:
-        left = [path for path in paths if _is_left(path.relative_to(folder))]
-        kept = [path for path in paths if path not in left]
-        is_finished = (folder / JOB).is_file()
-        what = "left by a run that was killed" if is_finished else "unfinished run"
-        yield from _item(folder, kind, what, left)
-        yield from _item(folder, kind, "results of a run", kept, is_result=True)
+        results = [path for path in paths if not _is_unfinished(path.relative_to(folder))]
+        paths = [path for path in paths if path not in results]
+        if (folder / JOB).is_file():
+            what = "left by a run that was killed"
     elif kind is WINDOWS:
-        is_cache = is_named or SHARED_WINDOWS.fullmatch(folder.name) or _in_training(folder)
-        yield from _item(folder, kind, "prepared windows", paths, is_result=not is_cache)
+        what = "prepared windows"
+        is_training = storage.kind_of(folder.parent.parent) == TRAINING.name
+        if not (is_named or is_training or SHARED_WINDOWS.fullmatch(folder.name)):
+            paths, results = [], paths
     elif kind is TRAINING:
-        state = [path for path in paths if path.relative_to(folder).parts[0] == "training"]
-        is_finished = _is_trained(folder, state)
-        what = "state of a finished training" if is_finished else "state of an unfinished training"
-        yield from _item(folder, kind, what, state, is_result=not is_finished)
-    elif kind is CONVERSION:
-        yield from _item(folder, kind, "unfinished conversion", paths)
-
-
-def _item(
-    folder: Path, kind: Kind, what: str, paths: Sequence[Path], is_result: bool = False
-) -> Iterator[Item]:
-    """Yields one item, if there is anything to remove: a path, a lock, or a mark alone."""
+        paths = [path for path in paths if path.relative_to(folder).parts[0] == "training"]
+        what = "state of a finished training"
+        if not _is_trained(folder, paths):
+            what = "state of an unfinished training"
+            paths, results = [], paths
     names = {path.name for path in folder.iterdir()}
-    if paths or (not is_result and (kind.lock in names or names == {MARK})):
-        yield Item(folder, what, tuple(paths), kind, is_result)
+    if paths or (not results and (LOCK in names or names == {MARK})):
+        yield Item(folder, what, paths)
+    if results:
+        yield Item(folder, "results of a run" if kind is RUN else what, results, is_result=True)
 
 
-def _in_training(folder: Path) -> bool:
-    return folders.kind_of(folder.parent.parent) is TRAINING
-
-
-def _is_left(path: Path) -> bool:
-    is_unfinished = path.parts[0] == UNFINISHED_SCORES or path.parts[0].startswith(UNFINISHED)
-    return is_unfinished or path.suffix == TEMPORARY
+def _is_unfinished(path: Path) -> bool:
+    """Returns whether a run that is killed leaves this path, relative to its folder."""
+    return path.parts[0].startswith((UNFINISHED_SCORES, UNFINISHED)) or path.suffix == TEMPORARY
 
 
 def _is_trained(folder: Path, state: Sequence[Path]) -> bool:
     """Returns whether the model was written after the last state of its training."""
-    model = folder / TRAINED_MODEL
-    saved = [path for path in state if path.match(TRAINING_STATE) or path.match(TEACHER_PART)]
+    model = folder / "model.safetensors"
     return model.is_file() and all(
-        path.stat().st_mtime <= model.stat().st_mtime for path in saved if path.is_file()
+        path.stat().st_mtime <= model.stat().st_mtime
+        for path in state
+        if path.is_file() and not path.name.endswith(".mlflow_run")
     )
 
 
-def _caches() -> Iterator[Item]:
-    cache = cache_file()
-    if cache.is_file():
-        paths = (cache, cache.parent)
-        yield Item(cache.parent, "choices of --profile auto", paths)
-
-
-def _measured(item: Item) -> Item:
-    """Returns an item with its size and its age."""
-    files = list(_statuses(item.paths))
-    marks = _statuses([item.folder / MARK])
-    changed = max((file.st_mtime for file in (*files, *marks)), default=time.time())
-    size = sum(file.st_size for file in files)
-    return replace(item, bytes=size, age_s=max(0.0, time.time() - changed))
-
-
-def _statuses(paths: Iterable[Path]) -> Iterator[os.stat_result]:
-    """Yields the statuses of the files that are still there."""
-    for path in paths:
+def _measure(item: Item) -> None:
+    """Sets size and age of an item; files that are gone by now do not count."""
+    changed = list[float]()
+    for path in (*item.paths, item.folder / MARK):
         with contextlib.suppress(FileNotFoundError):
             status = path.lstat()
             if not stat.S_ISDIR(status.st_mode):
-                yield status
+                changed.append(status.st_mtime)
+                item.bytes += status.st_size if path.name != MARK else 0
+    item.age_s = max(0.0, time.time() - max(changed, default=time.time()))
 
 
-def _decide(item: Item, older_than_s: float, remove_results: bool) -> Item:
-    """Returns an item with the reason why it is kept, if there is one."""
-    holder = next(filter(None, map(lock_holder, _locks(item))), "")
-    if holder:
-        return replace(item, kept=f"in use by {holder}")
-    if item.is_result and not remove_results:
-        return replace(item, kept=RESULT)
-    return replace(item, kept=TOO_NEW if item.age_s < older_than_s else "")
-
-
-def _locks(item: Item) -> Iterator[Path]:
-    """Yields the lock files of those who may use an item.
+def _locks(folder: Path) -> Iterator[Path]:
+    """Yields the lock files of those who may use a folder.
 
     The windows of a folder are read by the runs beside them, or by the run or training around
     them, which hold the locks of their own folders.
     """
-    if item.kind is None:
-        return
-    for folder in (item.folder, *item.folder.absolute().parents[:2]):
-        yield from (folder / kind.lock for kind in KINDS.values())
-    if item.kind is WINDOWS:
-        yield from item.folder.absolute().parent.glob(f"*/{RUN.lock}")
+    yield folder / LOCK
+    yield from (parent / LOCK for parent in folder.absolute().parents[:2])
+    if storage.kind_of(folder) == WINDOWS.name:
+        for lock in folder.absolute().parent.glob(f"*/{LOCK}"):
+            if storage.kind_of(lock.parent) == RUN.name:
+                yield lock
 
 
-def _remove(item: Item) -> Item:
-    """Removes an item, unless it is kept; returns it with the reason if it cannot be removed."""
-    if item.kept:
-        return item
+def _remove(item: Item) -> None:
+    """Removes an item, or notes why it cannot be removed."""
     try:
-        if item.kind is None:
-            folders.remove(item.paths)
-            return item
-        with exclusive_lock(item.folder / item.kind.lock, item.kind.holder):
-            folders.remove(item.paths)
-            folders.release(item.folder, item.kind, remove_empty=True)
+        if not (item.folder / MARK).is_file():  # the cache, which no command holds
+            storage.remove(item.paths)
+            return
+        with storage.exclusive_lock(item.folder / LOCK):
+            storage.remove(item.paths)
+            storage.release(item.folder, remove_empty=True)
     except (OSError, Error) as error:
-        return replace(item, kept=f"{FAILED}: {error}")
-    return item
+        item.kept = f"{FAILED}: {error}"

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from nq import checksums
+from nq import storage
 from nq.errors import DamagedError
 from nq.runs import phases
 from nq.runs.machine import machine, own_peak_bytes, tree_memory_bytes
@@ -162,13 +162,13 @@ class Clock:
     def _write(self, scoring: Scoring, measured: Measured) -> None:
         """Writes what is measured; a failure costs no more than the time of this part."""
         with contextlib.suppress(OSError):
-            checksums.write_json(scoring.scorer.store.folder / TIMES, asdict(measured))
+            storage.write_json(scoring.scorer.store.folder / TIMES, asdict(measured))
 
 
 def _read(path: Path) -> Measured | None:
     """Returns what earlier parts have measured; ``None`` without any."""
     try:
-        values = checksums.read_json(path)
+        values = storage.read_json(path)
         return Measured(**{**values, "reasons": tuple(values["reasons"])})
     except FileNotFoundError:
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from nq import folders
+from nq import storage
 from nq.config import CascadeDecision, DecisionConfig, WindowConfig
 from nq.errors import check_argument, is_count
 from nq.formats import input_files, inputs, outputs
@@ -191,10 +191,9 @@ class Job:
             OSError: the folder cannot be created or written.
         """
         if self.output is None:
-            folders.check_writable(self.root)
+            storage.check_writable(self.root)
         else:
-            folders.check_writable(self.output, folders.RUN)
-            folders.check(self.output, folders.RUN, self.sources)
+            storage.check(self.output, storage.RUN, self.sources)
 
     def request(self, file_sha256: Mapping[str, str] | None = None) -> Request:
         """Returns the preprocessing request for all files.

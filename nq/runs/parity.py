@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from nq import checksums
+from nq import storage
 from nq.evaluation import labels
 from nq.evaluation.answers import PREDICTIONS
 from nq.evaluation.gate import Gate, question_counts, relative_loss
@@ -129,7 +129,7 @@ def _drifts(run: Path, other: Path) -> Iterator[FloatArray]:
 
 def _windows(run: Path) -> list[Any]:
     """Returns what tells which windows and positions a run scored, with its second model too."""
-    description = checksums.read_json(run / JOB)
+    description = storage.read_json(run / JOB)
     job, request = description["job"], description["request"]
     second = [job.get(name) for name in ("second_model", "second_windows")]
     return [request["tokenizer"], request["windows"], job["decision"]["rule"], *second]

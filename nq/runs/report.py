@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nq import folders
+from nq import storage
 from nq.errors import Error
 from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.gate import Gate, question_counts, relative_loss
@@ -111,8 +111,8 @@ def _check_questions(run: FinishedRun, other: FinishedRun) -> None:
 
 def _check_output(output: Path, runs: Sequence[FinishedRun]) -> None:
     for run in runs:
-        own = [path for path in folders.own_paths(run.folder, folders.RUN) if path.name != REPORT]
-        folders.check_output_file(output, [*run.job.files, *own])
+        own = [path for path in storage.own_paths(run.folder, storage.RUN) if path.name != REPORT]
+        storage.check_output_file(output, [*run.job.files, *own])
     parts = parts_folder(output)
     if parts.is_symlink() or (parts.exists() and not parts.is_dir()):
         raise Error(f"{parts} is in the place of the report's folder: give another --output")

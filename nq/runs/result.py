@@ -9,14 +9,14 @@ from typing import Any
 
 import orjson
 
-from nq import checksums
+from nq import storage
 from nq.errors import DamagedError
 from nq.evaluation.answers import PREDICTIONS, Row
-from nq.files import atomic_write
 from nq.formats import input_files, outputs
 from nq.formats.streams import shown
 from nq.runs.parity import JOB, KEPT_SCORES, METRICS, Parity
 from nq.runs.score_store import ScoreStore
+from nq.storage import atomic_write
 
 __all__ = ["JOB", "KEPT_SCORES", "METRICS", "PREDICTIONS", "Result", "Row"]
 
@@ -35,7 +35,7 @@ def check_finished(folder: Path, with_scores: bool) -> None:
         FileNotFoundError: there is no finished run, or a file is missing.
         DamagedError: a file is damaged.
     """
-    description = checksums.read_json(folder / JOB)
+    description = storage.read_json(folder / JOB)
     for name, digest in description.get("files", {}).items():
         if input_files.sha256(folder / name) != digest:
             raise DamagedError(f"{folder / name} is damaged: its SHA-256 is not that in {JOB}")
@@ -46,7 +46,7 @@ def check_finished(folder: Path, with_scores: bool) -> None:
 
 def input_digests(folder: Path) -> list[str]:
     """Returns the SHA-256 of each input file that the run in a folder has read."""
-    request = checksums.read_json(folder / JOB)["request"]
+    request = storage.read_json(folder / JOB)["request"]
     return [file["sha256"] for file in request["inputs"]]
 
 

@@ -11,12 +11,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from nq import checksums, folders, tracking
+from nq import storage, tracking
 from nq.config import TrackingConfig
 from nq.errors import DamagedError, Error, check_argument
 from nq.evaluation.answers import Answered, AnswerFiles, answer
 from nq.evaluation.nq_eval import Gold
-from nq.files import atomic_write
 from nq.formats import input_files, inputs
 from nq.inference.profile import AUTO, Profile
 from nq.model.runtime import import_tensorflow
@@ -47,6 +46,7 @@ from nq.runs.scoring import (
     no_progress,
     open_scoring,
 )
+from nq.storage import atomic_write
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ def _held(
     """Returns a hold of a run's folder, which is marked before windows are prepared in it."""
     if folder is None:
         return contextlib.nullcontext()
-    return folders.hold(folder, folders.RUN, inputs)
+    return storage.hold(folder, storage.RUN, inputs)
 
 
 def _run_files(
@@ -144,7 +144,7 @@ def _run_files(
             difference = parity.compare(result.folder, other, is_folder, gold, job.max_loss)
             write_parity(result.folder, difference, job.sources)
             record.record_parity(tracked, difference, result.folder)
-            size = folders.size(result.folder, folders.RUN)
+            size = storage.size(result.folder, storage.RUN)
             result = replace(result, parity=difference, run_bytes=size)
         how_to_open, how_to_compare = tracked.how_to_open(), tracked.how_to_compare()
         return replace(result, how_to_open=how_to_open, how_to_compare=how_to_compare)
@@ -266,10 +266,10 @@ def _run(
         write_metrics(folder, result.to_dict())
         # This file marks the run as finished.
         written = written_digests(folder, job.formats)
-        checksums.write_json(folder / JOB, plan.description | {"files": written})
+        storage.write_json(folder / JOB, plan.description | {"files": written})
         clear(store.folder)  # not before, so that no interruption loses scores
-        prepared = sum(folders.size(chunk.folder, folders.WINDOWS) for chunk in chunks.ready)
-    run_bytes = folders.size(folder, folders.RUN)
+        prepared = sum(storage.size(chunk.folder, storage.WINDOWS) for chunk in chunks.ready)
+    run_bytes = storage.size(folder, storage.RUN)
     result = replace(result, run_bytes=run_bytes, windows_bytes=prepared)
     return result, answers.evaluation.gold
 

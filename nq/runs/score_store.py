@@ -23,10 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from nq import checksums
+from nq import storage
 from nq.errors import DamagedError, Error
-from nq.files import TEMPORARY, sync
-from nq.folders import RUN
 from nq.inference.scorer import (
     Progress,
     Rows,
@@ -49,6 +47,7 @@ from nq.records import (
     WindowScores,
 )
 from nq.runs.phases import PREDICT, PhaseTimer
+from nq.storage import RUN, TEMPORARY, sync
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +133,7 @@ class ScoreStore:
         """
         mark, found = folder / REQUEST, None
         try:
-            found = checksums.read_json(mark)
+            found = storage.read_json(mark)
         except FileNotFoundError:
             pass
         except DamagedError as error:
@@ -142,7 +141,7 @@ class ScoreStore:
         if found != json.loads(json.dumps(request)):
             clear(folder)
             folder.mkdir(parents=True, exist_ok=True)
-            checksums.write_json(mark, request)
+            storage.write_json(mark, request)
         return cls(folder, repair=True)
 
     def write(self, rows: Rows, columns: Columns) -> None:
@@ -156,7 +155,7 @@ class ScoreStore:
         table = {**keys, **columns}
         file, line = table["example_keys"][0]
         path = self.folder / f"part-{file:06d}-{line:09d}.npz"
-        checksums.write_arrays(path, table)
+        storage.write_arrays(path, table)
         self._add(path, table)
 
     def _add(self, path: Path, keys: Rows) -> None:
@@ -225,7 +224,7 @@ class ScoreStore:
 
 
 def _load(path: Path) -> Columns:
-    columns = checksums.read_arrays(path)
+    columns = storage.read_arrays(path)
     if not set(KEYS) <= columns.keys():
         raise DamagedError(f"{path} is damaged: expected the arrays {', '.join(KEYS)}")
     return columns

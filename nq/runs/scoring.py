@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from nq import folders
+from nq import storage
 from nq.beam.prefetch import Work, prefetch
 from nq.beam.prepare import check_output, prepare, prepare_again
 from nq.errors import DamagedError, Error
@@ -321,7 +321,7 @@ def open_scoring(
     for request, folder in work:
         check_output(request, folder)
     with (
-        folders.hold(plan.folder, folders.RUN, job.sources),
+        storage.hold(plan.folder, storage.RUN, job.sources),
         prefetch(work, job.workers) as prepared,
     ):
         chunks = Chunks(prepared, work, job.workers, timer)

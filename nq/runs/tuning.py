@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nq import folders
+from nq import storage
 from nq.config import CascadeDecision, DecisionConfig, RankingWeights
 from nq.evaluation import labels, nq_eval
 from nq.evaluation.calibration import (
@@ -106,7 +106,7 @@ def tune(
             threads=threads,
         )
         job.check_output()
-        folders.check_output_file(folder / SETTINGS, job.files)
+        storage.check_output_file(folder / SETTINGS, job.files)
         check_job(job)
         inputs.mention_unnamed_pages(paths, job.pages)
         scoring = stack.enter_context(open_scoring(Plan.of(job), PhaseTimer(), progress))

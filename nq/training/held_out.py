@@ -14,7 +14,7 @@ from typing import Any
 
 import keras
 
-from nq import checksums
+from nq import storage
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import DamagedError
 from nq.evaluation.evaluate import Evaluation
@@ -146,7 +146,7 @@ class Evaluations:
         is_best = self.best is figures
         if is_best:
             arrays = {str(i): weight.numpy() for i, weight in enumerate(self.model.weights)}
-            checksums.write_arrays(self.file, arrays)
+            storage.write_arrays(self.file, arrays)
         self.report(figures, is_best)
 
     def assign_best(self) -> None:
@@ -154,7 +154,7 @@ class Evaluations:
         if not self.done or self.best is self.done[-1]:
             return
         try:
-            arrays = checksums.read_arrays(self.file)
+            arrays = storage.read_arrays(self.file)
             values = [arrays[str(i)] for i in range(len(self.model.weights))]
         except (OSError, DamagedError, LookupError) as error:
             log.warning("%s; the model has the weights of the last step instead", error)

@@ -16,11 +16,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from nq import checksums
+from nq import storage
 from nq.config import TrainConfig
 from nq.errors import DamagedError
-from nq.folders import TRAINING
 from nq.model.shapes import check_length
+from nq.storage import TRAINING
 from nq.training.curves import LOSS, PARTS, Curves, Figures
 from nq.training.distillation import Distillation
 from nq.training.held_out import Evaluations
@@ -129,10 +129,10 @@ class TrainingState:
         A state that is damaged is logged and ignored; the next one replaces it.
         """
         try:
-            saved = checksums.read_json(self.folder / PROGRESS)
+            saved = storage.read_json(self.folder / PROGRESS)
             if saved["settings"] != self.identity:
                 return Progress()
-            arrays = checksums.read_arrays(self.folder / saved["file"])
+            arrays = storage.read_arrays(self.folder / saved["file"])
             values = [arrays[str(i)] for i in range(len(variables))]
             losses = {LOSS: list(saved["losses"])}
             losses |= {name: list(saved[name]) for name in PARTS if name in saved}
@@ -150,11 +150,11 @@ class TrainingState:
         self.folder.mkdir(parents=True, exist_ok=True)
         name, losses = f"{done.step}-{STATE}", done.losses
         arrays = {str(i): np.asarray(v.numpy()) for i, v in enumerate(variables)}
-        checksums.write_arrays(self.folder / name, arrays)
+        storage.write_arrays(self.folder / name, arrays)
         saved: dict[str, Any] = {"settings": self.identity, "file": name, "step": done.step}
         saved |= {"losses": losses[LOSS], "evaluations": done.evaluations}
         saved |= {part: losses[part] for part in PARTS if part in losses}
-        checksums.write_json(self.folder / PROGRESS, saved)
+        storage.write_json(self.folder / PROGRESS, saved)
         for path in self.folder.glob(f"*-{STATE}"):
             if path.name != name and TRAINING.is_file(f"{STATE_FOLDER}/{path.name}"):
                 path.unlink()

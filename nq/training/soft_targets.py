@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nq import checksums, folders
+from nq import storage
 from nq.errors import DamagedError
 from nq.records import AnswerType, Columns, FloatArray, IntArray
 from nq.training.windows import TrainingWindows
@@ -115,7 +115,7 @@ def soft_targets(
             if not _read(path, result, rows):
                 started = time.perf_counter()
                 part = compute(rows)
-                checksums.write_arrays(path, {WINDOWS: np.array([rows.start, rows.stop]), **part})
+                storage.write_arrays(path, {WINDOWS: np.array([rows.start, rows.stop]), **part})
                 result.fill(part, rows)
                 if bar.disable:
                     speed = (rows.stop - rows.start) / (time.perf_counter() - started)
@@ -134,7 +134,7 @@ def _parts(folder: Path, n_windows: int) -> Iterator[tuple[Path, slice]]:
 def _read(path: Path, result: SoftTargets, rows: slice) -> bool:
     """Fills in the windows of a part; returns whether there is one that is not damaged."""
     try:
-        part = checksums.read_arrays(path)
+        part = storage.read_arrays(path)
         if part[WINDOWS].tolist() != [rows.start, rows.stop]:
             raise DamagedError(f"{path} is damaged: expected the windows from {rows.start} on")
         result.fill(part, rows)
@@ -150,14 +150,14 @@ def _clear_other(folder: Path, request: Mapping[str, Any]) -> None:
     """Removes the parts of another request from a folder, which is created."""
     found = None
     try:
-        found = checksums.read_json(folder / REQUEST)
+        found = storage.read_json(folder / REQUEST)
     except FileNotFoundError:
         pass
     except DamagedError as error:
         log.warning("%s; the teacher computes all windows again", error)
     if found != json.loads(json.dumps(request)):
         training = folder.parent.parent
-        own = folders.own_paths(training, folders.TRAINING, f"{folder.relative_to(training)}/")
-        folders.remove(own)
+        own = storage.own_paths(training, storage.TRAINING, f"{folder.relative_to(training)}/")
+        storage.remove(own)
         folder.mkdir(parents=True, exist_ok=True)
-        checksums.write_json(folder / REQUEST, request)
+        storage.write_json(folder / REQUEST, request)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nq import folders, tracking
+from nq import storage, tracking
 from nq.config import (
     DistillationConfig,
     StorageConfig,
@@ -145,7 +145,7 @@ def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingR
     with (
         input_files.input_files(job.files) as files,
         input_files.input_files(job.dev) if job.dev else contextlib.nullcontext(()) as dev,
-        folders.hold(job.output, folders.TRAINING, (*files, *dev, job.init, *others)),
+        storage.hold(job.output, storage.TRAINING, (*files, *dev, job.init, *others)),
     ):
         inputs.check_files(files)
         inputs.check_records(files, job.limit, job.pages)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nq.commands.main import console
-from nq.folders import RUN, WINDOWS, hold
 from nq.runs.choices import cache_file
+from nq.storage import RUN, WINDOWS, hold
 
 
 @pytest.fixture(autouse=True)

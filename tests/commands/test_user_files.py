@@ -18,7 +18,7 @@ from experiments.peers.__main__ import main as peers
 from experiments.sweep import main as sweep
 from nq.bundle import bundled_model, bundled_sample
 from nq.commands.main import console
-from nq.folders import MARK, RUN, TRAINING, WINDOWS, Kind, hold
+from nq.storage import MARK, RUN, TRAINING, WINDOWS, Kind, hold
 from tests.nq_records import simplified, write_lines
 
 ROOT = Path(__file__).parents[2]

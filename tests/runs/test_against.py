@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nq import checksums
+from nq import storage
 from nq.commands import answer
 from nq.commands.report import main as report
 from nq.evaluation.gate import question_counts, relative_loss
@@ -218,7 +218,7 @@ def test_a_comparison_that_cannot_be_written_leaves_the_run_whole(
             return call
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(checksums, "write_json", stopped(checksums.write_json))
+            patch.setattr(storage, "write_json", stopped(storage.write_json))
             patch.setattr("nq.runs.against.write_metrics", stopped(write_metrics))
             write_parity(first, parity, [data])
         check_finished(first, with_scores=True)

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nq import folders
+from nq import storage
 from nq.bundle import bundled_sample
 from nq.child import python_path
 from nq.config import TrackingConfig
 from nq.errors import Error
-from nq.folders import RUN
 from nq.formats.questions import list_pages
 from nq.inference.scorer import COLUMNS
 from nq.preprocess.store import UNFINISHED
@@ -29,6 +28,7 @@ from nq.runs.phases import PhaseTimer
 from nq.runs.report import write_report
 from nq.runs.result import JOB, PREDICTIONS, Result
 from nq.runs.run import run
+from nq.storage import RUN
 from tests.beam.folder_file_system import PLUGIN, uri
 from tests.nq_records import changed, simplified, write_lines
 
@@ -288,13 +288,13 @@ def test_a_failure_keeps_the_files_of_the_user_and_the_next_start_works(
     left = output / f"{UNFINISHED}0123" / "beam-temp-answers-1"
     left.mkdir(parents=True)
     (left / "part").write_text("of a job that was killed")
-    (output / folders.MARK).write_text('{"kind": "run"}')
+    (output / storage.MARK).write_text('{"kind": "run"}')
     found = run(job(data, tiny_model, output))
     assert not left.parent.exists() and found.examples == 9
     again = run(job(data, tiny_model, output))
     assert again.metrics == found.metrics
     (output / "mine.txt").write_text("the user's")
-    assert all(path.name != "mine.txt" for path in folders.own_paths(output, RUN))
+    assert all(path.name != "mine.txt" for path in storage.own_paths(output, RUN))
 
 
 @pytest.mark.slow

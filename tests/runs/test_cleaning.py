@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from nq.folders import CONVERSION, MARK, RUN, TRAINING, WINDOWS, Kind, hold
 from nq.runs.cleaning import RESULT, TOO_NEW, Item, clean
+from nq.storage import CONVERSION, LOCK, MARK, RUN, TRAINING, WINDOWS, Kind, hold
 
 ROOT = Path(__file__).parents[2]
 SHARD = "windows-00000-of-00001.tfrecord"
@@ -22,8 +22,8 @@ PREPARED = ("COMPLETED", "manifest.json", "dead_letters.jsonl", SHARD)
 SCORES = ("request.json", "part-000000-000000001.npz")
 RESULTS = ("job.json", "predictions.json", "metrics.json", "dead_letters.jsonl", "kaggle.csv")
 HOLDS = (
-    "import pathlib, sys; from nq import folders\n"
-    "with folders.hold(pathlib.Path(sys.argv[1]), folders.KINDS[sys.argv[2]]):\n"
+    "import pathlib, sys; from nq import storage\n"
+    "with storage.hold(pathlib.Path(sys.argv[1]), storage.KINDS[sys.argv[2]]):\n"
     "    print(flush=True); input()"
 )
 DAY_S = 86400
@@ -174,20 +174,6 @@ def test_files_of_others_stay_and_keep_their_folder(tmp_path: Path) -> None:
     assert files(tmp_path) == foreign | {"model/model.safetensors"}
 
 
-def test_folders_of_earlier_versions_are_known(tmp_path: Path) -> None:
-    make_all(tmp_path)
-    for mark in tmp_path.rglob(MARK):
-        mark.unlink()
-    (tmp_path / "finished" / "job.json").write_text('{"job": {}, "request": {}}')
-    request = '{"profile": "", "weights": "", "windows": ""}'
-    (tmp_path / "unfinished" / "results" / "request.json").write_text(request)
-    (tmp_path / "windows-0123456789ab" / WINDOWS.lock).touch()
-    assert names(clean([tmp_path]), tmp_path) == {
-        "unfinished": "unfinished run",
-        "windows-0123456789ab": "prepared windows",
-    }
-
-
 def test_a_folder_without_a_mark_is_left_alone(tmp_path: Path) -> None:
     for name in (*PREPARED, "results/request.json", "predictions.json", ".unfinished-abc/x"):
         (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -212,7 +198,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 
 def test_a_dry_run_tells_the_same_and_changes_nothing(tmp_path: Path) -> None:
     make_all(tmp_path)
-    (tmp_path / "unfinished" / RUN.lock).touch()
+    (tmp_path / "unfinished" / LOCK).touch()
     before = state(tmp_path)
     planned = clean([tmp_path], remove_results=True, dry_run=True)
     assert state(tmp_path) == before
@@ -265,16 +251,16 @@ def test_what_a_live_process_uses_is_kept_and_what_a_dead_one_left_is_not(
         reason = f"in use by process {process.pid}"
         assert names(items, tmp_path, kept=True) == dict.fromkeys(busy, reason)
         assert {folder: files(tmp_path / folder) for folder in busy} == before
-    assert (tmp_path / name / kind.lock).is_file()
+    assert (tmp_path / name / LOCK).is_file()
     items = clean([tmp_path], remove_results=True)
     assert not names(items, tmp_path, kept=True)
     assert files(tmp_path) == {"model/model.safetensors"}
-    assert not (tmp_path / "model" / kind.lock).exists()
+    assert not (tmp_path / "model" / LOCK).exists()
 
 
 def test_the_lock_of_a_killed_run_alone_is_removed(tmp_path: Path) -> None:
     with held(tmp_path / "run", RUN):
         pass
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {MARK, RUN.lock}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {MARK, LOCK}
     assert names(clean([tmp_path]), tmp_path) == {"run": "unfinished run"}
     assert not any(tmp_path.iterdir())

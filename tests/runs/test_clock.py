@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nq import checksums
+from nq import storage
 from nq.runs.clock import CACHED, LOST, MACHINES, WARM, Measured, _read
 from nq.runs.job import Job
 from nq.runs.machine import own_peak_bytes, tree_memory_bytes
@@ -104,7 +104,7 @@ def test_parts_on_several_machines_are_said() -> None:
 
 
 def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
-    checksums.write_json(tmp_path / TIMES, asdict(PART))
+    storage.write_json(tmp_path / TIMES, asdict(PART))
     assert _read(tmp_path / TIMES) == PART
     assert _read(tmp_path / "none") is None
 
@@ -140,7 +140,7 @@ def test_the_time_of_a_resumed_run_is_the_sum_of_its_parts(
     begin, folder = time.time(), tmp_path / "run"
     code = "from tests.runs.test_resume import run_until_killed; run_until_killed(*paths, last)"
     run_killed(code, tiny_model, folder)
-    first = checksums.read_json(folder / UNFINISHED_SCORES / TIMES)
+    first = storage.read_json(folder / UNFINISHED_SCORES / TIMES)
     shutil.copytree(folder, tmp_path / "lost")
     killed = time.time()
     result = run(make_job(tiny_model, folder))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nq import checksums, extras
+from nq import extras, storage
 from nq.bundle import bundled_sample
 from nq.errors import Error
 from nq.inference import cores
@@ -74,7 +74,7 @@ def test_the_choice_is_kept_for_later_runs(
     first, tried = profile_choice.choose_profile(job)
     file = tmp_path / "cache" / "nq" / "profiles.json"
     assert tried and file == choices.cache_file()
-    (kept,) = checksums.read_json(file).values()
+    (kept,) = storage.read_json(file).values()
     assert (kept["profile"], kept["pages"]) == (str(first), 3)
     assert f"kept for later runs in {file}" in caplog.text
     caplog.clear()
@@ -103,7 +103,7 @@ def test_instances_are_tried_and_kept_if_they_are_faster(
     chosen = first.of(job)
     assert (str(chosen.profile), chosen.instances, chosen.threads) == (first.profile, 2, 1)
     assert profile_choice.choose_profile(job) == (first, False)
-    (kept,) = checksums.read_json(choices.cache_file()).values()
+    (kept,) = storage.read_json(choices.cache_file()).values()
     assert kept["instances"] == 2
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nq import extras, folders
+from nq import extras, storage
 from nq.beam.prepare import prepare
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
@@ -73,7 +73,7 @@ def test_the_phases_add_up_to_the_total(profile: str, tiny_model: Path, tmp_path
 def prepare_windows(job: Job) -> None:
     """Prepares the windows of a job as a run does that is killed before it loads the model."""
     assert job.output
-    with folders.hold(job.output, folders.RUN):
+    with storage.hold(job.output, storage.RUN):
         for request in job.requests():
             prepare(request, windows_folder(job, request), workers=1)
 

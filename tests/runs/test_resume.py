@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nq import checksums
+from nq import storage
 from nq.bundle import bundled_sample
 from nq.inference.predictor import Predictor
 from nq.inference.scorer import Progress, no_progress, score_examples
@@ -233,7 +233,7 @@ def test_a_run_that_was_killed_continues_to_the_same_predictions(
 
 def run_until_marked(moment: str, model: Path, output: Path) -> None:
     """Answers until SIGKILL right before or after the run is marked as finished."""
-    write = checksums.write_json
+    write = storage.write_json
 
     def kill(path: Path, values: Mapping[str, Any]) -> None:
         if path.name == JOB and moment == "before":
@@ -242,7 +242,7 @@ def run_until_marked(moment: str, model: Path, output: Path) -> None:
         if path.name == JOB:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    checksums.write_json = kill
+    storage.write_json = kill
     run(replace(make_job(model, output), keep_scores=True))
 
 

@@ -16,7 +16,6 @@ from scipy.special import log_softmax
 
 from nq.config import DistillationConfig, ModelConfig, WindowConfig
 from nq.errors import Error
-from nq.folders import TRAINING, own_paths
 from nq.inference.profile import Profile
 from nq.model import checkpoint, joint
 from nq.model.folder import ModelSettings
@@ -24,6 +23,7 @@ from nq.model.joint import INPUTS
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
+from nq.storage import TRAINING, own_paths
 from nq.training import soft_targets as soft_targets_module
 from nq.training.soft_targets import SoftTargets
 from nq.training.teacher import Teacher

@@ -1,0 +1,442 @@
+"""Files that survive a kill, a crash and a damaged disk, and the folders that commands write.
+
+Files are written whole or not at all. JSON objects carry the SHA-256 of their other members in the
+member ``sha256``. Files of arrays are ``.npz``: ZIP archives with a CRC-32 of each array, and with
+the SHA-256 of all names and CRC-32 as their comment.
+
+A command writes to a folder that is new, is empty, or carries the mark of its kind: the file
+``MARK``, which names the kind. In its own folder a command overwrites and removes only the files
+that the kind names, so that files of the user survive there. While it writes, it holds ``LOCK``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from nq.errors import DamagedError, Error
+
+if TYPE_CHECKING:
+    import numpy as np
+
+TEMPORARY = ".tmp"
+"""Ends the name of a file while ``atomic_write`` writes it."""
+MARK, LOCK = ".nq-folder.json", ".nq-folder.lock"
+SHA256 = "sha256"
+LOCK_ATTEMPTS = 1000
+MAX_NAMES_SHOWN = 3
+_NEVER_WAIT = os.O_NOFOLLOW | os.O_NONBLOCK
+"""Opens neither the target of a link nor, waiting for its other end, a pipe."""
+_BAD_ARCHIVE = (
+    *(ValueError, LookupError, EOFError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path) -> Iterator[IO[bytes]]:
+    """Opens ``path`` for writing; its former content stays until all is written.
+
+    The file is written under another name, and when the block ends without an error it is synced
+    and renamed, so that a crash of the machine leaves the former content or the whole new one.
+    """
+    temporary = path.with_name(path.name + TEMPORARY)
+    temporary.unlink(missing_ok=True)  # a killed process left it, or it is a link to elsewhere
+    try:
+        with open(temporary, "x+b") as file:
+            yield file
+        publish(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def publish(file: Path, path: Path) -> None:
+    """Renames a closed file to ``path``, in the same file system, and waits for the disk."""
+    sync(file)
+    file.replace(path)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Waits until a file, or the names in a folder, are on the disk.
+
+    Some file systems cannot sync a folder; there the names are as safe as the file system is.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        if not path.is_dir():
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def file_status(path: str | Path) -> tuple[int, ...]:
+    """Returns size, device, inode and times (ns) of a file; it has changed if these have."""
+    status = Path(path).stat()
+    place = status.st_dev, status.st_ino
+    return status.st_size, *place, status.st_mtime_ns, status.st_ctime_ns
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Writes a JSON object with its checksum; no member may be named ``sha256``."""
+    with atomic_write(path) as file:
+        sealed = {**values, SHA256: _digest_json(values)}
+        file.write(json.dumps(sealed, indent=2).encode() + b"\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Returns the members of a JSON object without its checksum.
+
+    Raises:
+        FileNotFoundError: there is no file.
+        DamagedError: it has no JSON object, or the checksum is missing or does not match.
+    """
+    try:
+        values = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{path} is damaged: {error}") from error
+    if not isinstance(values, dict):
+        raise DamagedError(f"{path} is damaged: expected a JSON object")
+    if values.pop(SHA256, None) != _digest_json(values):
+        raise DamagedError(f"{path} is damaged: its checksum does not match")
+    return values
+
+
+def _digest_json(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Writes an ``.npz`` file with its checksum."""
+    import numpy as np
+
+    with atomic_write(path) as file:
+        np.savez(file, allow_pickle=False, **arrays)
+        with zipfile.ZipFile(file, "a") as archive:
+            archive.comment = _digest_archive(archive)
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """Returns the arrays of an ``.npz`` file.
+
+    Raises:
+        FileNotFoundError: there is no file.
+        DamagedError: the file is cut off, or a checksum does not match.
+    """
+    import numpy as np
+
+    try:
+        with open(path, "rb") as file, np.load(file) as archive:
+            # testzip reads each array to its end, where its CRC-32 is; numpy may stop before it
+            if archive.zip.comment != _digest_archive(archive.zip) or archive.zip.testzip():
+                raise DamagedError(f"{path} is damaged: its checksum does not match")
+            return dict(archive)
+    except (*_BAD_ARCHIVE, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # a wrong offset
+            raise
+        raise DamagedError(f"{path} is damaged: {error}") from error
+
+
+def _digest_archive(archive: zipfile.ZipFile) -> bytes:
+    members = [(member.filename, member.CRC) for member in archive.infolist()]
+    return hashlib.sha256(json.dumps(members).encode()).digest()
+
+
+# --- kinds of folders ---------------------------------------------------------------------------
+
+_SHARD = r"windows(?:-\d+)?-\d{5}-of-\d{5}\.tfrecord"
+_PREPARED = rf"COMPLETED|manifest\.json|dead_letters\.jsonl|examples\.npy|{_SHARD}"
+_SCORES = r"(?:request|times)\.json|part-\d{6,}-\d{9,}\.npz"
+_UNFINISHED = r"\.unfinished-[a-z0-9_]+"
+_PARTS = r"progress|workers\.(?:log|pid)|groups-\d{5}-of-\d{5}"
+_BEAM = r"beam-temp-(?:windows|groups)[^/]*"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of folder that commands write.
+
+    Args:
+        name: as the mark has it.
+        what: the folder in messages.
+        files: regular expression of the files that commands write, relative to the folder.
+        folders: regular expression of the folders in it.
+    """
+
+    name: str
+    what: str
+    files: str
+    folders: str = ""
+
+    def is_file(self, name: str) -> bool:
+        """Returns whether a command writes a file of this name, relative to the folder.
+
+        >>> RUN.is_file("scores/part-000000-000000001.npz"), RUN.is_file("scores/mine.npz")
+        (True, False)
+        """
+        return bool(re.fullmatch(self.files, name.removesuffix(TEMPORARY)))
+
+    def is_folder(self, name: str) -> bool:
+        """Returns whether a command makes a folder of this name, relative to the folder."""
+        return bool(self.folders and re.fullmatch(self.folders, name))
+
+
+RUN = Kind(
+    name="run",
+    what="a run of nq answer",
+    files=r"(?:predictions|metrics|job|squad)\.json|dead_letters\.jsonl|kaggle\.csv|nbest\.jsonl"
+    rf"|errors\.html|report\.html|report-data/\d{{5}}\.js|[0-9a-f]{{12}}\.mlflow_run"
+    rf"|(?:results|scores)/(?:{_SCORES})|{_UNFINISHED}/.+",
+    folders=rf"results|scores|report-data|{_UNFINISHED}(?:/.+)?",
+)
+WINDOWS = Kind(
+    name="windows",
+    what="prepared windows",
+    files=rf"{_PREPARED}|{_UNFINISHED}/(?:{_PREPARED}|{_PARTS}|{_BEAM}/.+)",
+    folders=rf"{_UNFINISHED}(?:/{_BEAM}(?:/.+)?)?",
+)
+TRAINING = Kind(
+    name="training",
+    what="a training of nq train",
+    files=r"(?:config|nq|tokenizer|tokenizer_config|vocab)\.json|model\.safetensors|README\.md"
+    r"|vocab(?:-nq)?\.txt|merges\.txt|(?:spiece|sentencepiece(?:\.bpe)?)\.model"
+    r"|training/(?:training_state\.json|best_weights\.npz|\d+-training_state\.npz|[0-9a-f]{12}\.mlflow_run)"
+    r"|training/teacher/(?:request\.json|part-\d{6,}\.npz)",
+    folders="training|training/teacher",
+)
+CONVERSION = Kind(
+    name="conversion", what="an unfinished conversion", files=r"model/.+", folders=r"model(?:/.+)?"
+)
+KINDS = {kind.name: kind for kind in (RUN, WINDOWS, TRAINING, CONVERSION)}
+
+
+def kind_of(folder: Path) -> str:
+    """Returns the name of the kind in a folder's mark; empty if it has none, or a damaged one."""
+    try:
+        return str(json.loads((folder / MARK).read_bytes())["kind"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return ""
+
+
+def own_paths(folder: Path, kind: Kind, within: str = "") -> Iterator[Path]:
+    """Yields the paths in a folder that commands write; what is in a folder comes before it.
+
+    Args:
+        folder: the folder; it need not exist.
+        kind: its kind.
+        within: the part to read, relative to the folder and with a slash at its end.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        for path in sorted((folder / within).iterdir()):
+            relative = f"{within}{path.name}"
+            if kind.is_folder(relative) and path.is_dir() and not (within and path.is_symlink()):
+                yield from own_paths(folder, kind, f"{relative}/")
+                yield path
+            elif kind.is_file(relative) or kind.is_folder(relative):
+                yield path
+
+
+def size(folder: Path, kind: Kind) -> int:
+    """Returns the bytes of the files that commands wrote into a folder."""
+    return sum(path.lstat().st_size for path in own_paths(folder, kind) if not path.is_dir())
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Removes files, and folders that are empty."""
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            with contextlib.suppress(OSError):  # it has files of others
+                path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
+
+
+# --- before and while a command writes to a folder ----------------------------------------------
+
+
+def check(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> None:
+    """Checks that a command may write to a folder, and changes nothing.
+
+    Args:
+        folder: where a command is to write; it need not exist.
+        kind: what it writes.
+        inputs: files, and folders of files, that it reads.
+
+    Raises:
+        Error: the folder holds files of others, an input is among the files to write, or a link
+            or a folder is in the place of a file, or the reverse.
+        OSError: the folder cannot be created, read or written.
+    """
+    check_writable(folder)
+    written = {path: path for path in own_paths(folder, kind)}
+    for path in written:
+        name = path.relative_to(folder).as_posix()
+        _check_type(path, kind.is_file(name), kind.is_folder(name))
+    files = {_identity(path): path for path in written if path.is_file()}
+    for source in map(Path, inputs):
+        if source.is_dir() and _identity(source) == _identity(folder):
+            raise Error(f"the input {source} is the output folder: give another output folder")
+        for path in source.iterdir() if source.is_dir() else [source]:
+            if path.is_file() and (same := files.get(_identity(path))):
+                raise Error(
+                    f"the input {path} is the file {same}, which would be written: give another "
+                    "output folder"
+                )
+    mark = kind_of(folder)
+    names = sorted(p.name for p in folder.iterdir() if p.name[0] != ".") if folder.exists() else []
+    if names and mark != kind.name:
+        shown = ", ".join(names[:MAX_NAMES_SHOWN] + ["…"] * (len(names) > MAX_NAMES_SHOWN))
+        content = KINDS[mark].what if mark in KINDS else f"other files ({shown})"
+        raise Error(f"{folder} holds {content}; give an empty or a new folder")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Returns device and inode, which all links to a file share; ``None`` if there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def check_writable(folder: Path) -> None:
+    """Checks that files can be written to a folder, or that it can be created.
+
+    Raises:
+        OSError: it cannot.
+    """
+    for path in (folder, *folder.absolute().parents):
+        if path.is_dir():
+            if not os.access(path, os.W_OK | os.X_OK):
+                raise PermissionError(f"{path} cannot be written: give another folder, or allow it")
+            return
+        if path.is_symlink() or path.exists():
+            is_link = f"a link to {path.readlink()}" if path.is_symlink() else "a file"
+            raise NotADirectoryError(f"{path} is {is_link}, expected a folder: give another folder")
+
+
+def _check_type(path: Path, may_be_file: bool, may_be_folder: bool) -> None:
+    """Checks that a path is what a command would write there; links to folders are folders."""
+    is_folder, is_link = path.is_dir(), path.is_symlink()
+    if not (may_be_folder if is_folder else may_be_file and not is_link):
+        content = "a link" if is_link else "a folder" if is_folder else "a file"
+        expected = "a file" if may_be_file else "a folder"
+        raise Error(f"{path} is {content}, expected {expected}: remove it, or give another folder")
+    if is_folder:
+        check_writable(path)
+
+
+def check_output_file(path: Path, inputs: Iterable[str | Path] = ()) -> None:
+    """Checks that a file can be written, and is no input.
+
+    Raises:
+        Error: a link or a folder is in its place, or it is an input.
+        OSError: its folder cannot be created or written.
+    """
+    if path.is_symlink() or path.exists():
+        _check_type(path, may_be_file=True, may_be_folder=False)
+    check_writable(path.parent)
+    for source in map(Path, inputs):
+        if path.exists() and source.exists() and source.samefile(path):
+            raise Error(f"the input {source} is the file to write: give another file")
+
+
+@contextlib.contextmanager
+def hold(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> Iterator[None]:
+    """Checks, marks and locks a folder until the block ends.
+
+    The folder is created, and removed again if the block leaves nothing in it.
+
+    Raises:
+        Error: see ``check``, or another command writes to the folder.
+        OSError: the folder cannot be created or written.
+    """
+    check(folder, kind, inputs)
+    is_new = not folder.exists()
+    with exclusive_lock(folder / LOCK):
+        try:
+            if kind_of(folder) != kind.name:
+                with atomic_write(folder / MARK) as file:
+                    file.write(json.dumps({"kind": kind.name}).encode())
+            yield
+        finally:
+            release(folder, is_new)
+
+
+def release(folder: Path, remove_empty: bool) -> None:
+    """Removes the lock, which the caller holds, and the mark where nothing else is left."""
+    with contextlib.suppress(FileNotFoundError):  # somebody removed the folder
+        if {path.name for path in folder.iterdir()} <= {MARK, LOCK}:
+            (folder / MARK).unlink(missing_ok=True)
+        (folder / LOCK).unlink(missing_ok=True)
+    if remove_empty:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+@contextlib.contextmanager
+def exclusive_lock(path: Path) -> Iterator[None]:
+    """Holds the lock on the file ``path``, which the system releases with the process.
+
+    The file and its folder are created, and the holder may remove both.
+
+    Raises:
+        Error: another process holds the lock.
+        OSError: the file cannot be created, or is a link.
+    """
+    for _ in range(LOCK_ATTEMPTS):
+        with contextlib.suppress(FileExistsError):  # opening the lock reports a file in the way
+            path.parent.mkdir(parents=True)
+        with contextlib.ExitStack() as closing:
+            try:
+                number = os.open(path, _NEVER_WAIT | os.O_RDWR | os.O_CREAT, 0o666)
+                file = closing.enter_context(open(number, "r+b", buffering=0))
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not os.path.samestat(os.fstat(number), path.stat()):
+                    continue  # its last holder has just removed the file
+            except FileNotFoundError:
+                continue
+            except BlockingIOError as error:
+                raise Error(
+                    f"{_process(file)} writes to {path.parent}; wait for it, or give another folder"
+                ) from error
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n".encode())
+            yield
+            return
+    raise FileNotFoundError(f"{path.parent} cannot be created: give another folder")
+
+
+def lock_holder(path: Path) -> str:
+    """Returns the process that holds the lock file ``path``, empty if none; changes nothing."""
+    try:
+        with open(os.open(path, _NEVER_WAIT | os.O_RDONLY), "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return _process(file)
+    except OSError:  # there is none
+        pass
+    return ""
+
+
+def _process(file: IO[bytes]) -> str:
+    number = file.read(20).decode("ascii", "replace").strip()
+    return f"process {number}" if number else "another process"

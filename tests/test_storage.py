@@ -1,0 +1,366 @@
+"""Tests files that are written whole, their checksums, locks, and which folders may be written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nq import storage
+from nq.errors import DamagedError, Error
+from nq.storage import KINDS, LOCK, MARK, RUN, TRAINING, Kind, check, hold, kind_of
+
+ROOT = Path(__file__).parents[1]
+HOLDS = (
+    "import pathlib, sys; from nq.storage import exclusive_lock\n"
+    "with exclusive_lock(pathlib.Path(sys.argv[1])): print(flush=True); input()"
+)
+VALUES = {"step": 3, "losses": [0.1, float("inf"), 2.5e-9], "name": "ü\udcff", "none": None}
+ARRAYS: dict[str, np.ndarray[Any, Any]] = {
+    "a": np.arange(7, dtype=np.int32),
+    "b": np.array([[1.5, np.nan]], np.float32),
+}
+each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+
+
+def write(path: Path, text: str = "mine") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def tree(folder: Path) -> dict[str, str | None]:
+    """Returns every path below a folder, with the content of files and the targets of links."""
+    return {
+        str(path.relative_to(folder)): str(path.readlink())
+        if path.is_symlink()
+        else path.read_text()
+        if path.is_file()
+        else None
+        for path in folder.rglob("*")
+    }
+
+
+# --- atomic files and checksums -----------------------------------------------------------------
+
+
+def test_a_file_is_written_whole_or_keeps_its_content(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    with storage.atomic_write(path) as file:
+        file.write(b"first")
+    with pytest.raises(ValueError, match="stop"), storage.atomic_write(path) as file:
+        file.write(b"second")
+        raise ValueError("stop")
+    assert tree(tmp_path) == {"a.json": "first"}
+
+
+def test_a_file_is_never_written_through_a_link(tmp_path: Path) -> None:
+    target = write(tmp_path / "target")
+    for name in ("a.json", "a.json.tmp"):
+        (tmp_path / name).symlink_to(target)
+    os.link(target, tmp_path / "b.json.tmp")
+    for name in ("a.json", "b.json"):
+        with storage.atomic_write(tmp_path / name) as file:
+            file.write(b"new")
+    assert tree(tmp_path) == {"target": "mine", "a.json": "new", "b.json": "new"}
+
+
+def damaged_copies(path: Path) -> list[bytes]:
+    """Returns the content with a bit of each byte flipped, and cut at each length."""
+    data = path.read_bytes()
+    copies = [data[:length] for length in range(len(data))]
+    for position in range(len(data)):
+        flipped = bytearray(data)
+        flipped[position] ^= 1 << position % 8
+        copies.append(bytes(flipped))
+    return copies
+
+
+def count_harmless(path: Path, check: Callable[[], None]) -> int:
+    """Returns how many damages are not noticed; ``check`` proves that they change nothing."""
+    harmless = 0
+    for data in damaged_copies(path):
+        path.write_bytes(data)
+        try:
+            check()
+            harmless += 1
+        except DamagedError as error:
+            assert str(error).startswith(f"{path} is damaged: ")
+    return harmless
+
+
+def test_damage_to_a_json_object_is_found_or_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "values.json"
+
+    def check() -> None:
+        assert storage.read_json(path) == VALUES
+
+    storage.write_json(path, VALUES)
+    check()
+    assert json.loads(path.read_bytes()).keys() == {*VALUES, "sha256"}
+    assert count_harmless(path, check) < 10  # white space
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", "{", '{"a": 1, "sha256": "0"}', "{}", "[" * 99999])
+def test_what_is_no_json_object_with_a_checksum_is_damaged(tmp_path: Path, text: str) -> None:
+    with pytest.raises(DamagedError, match="is damaged"):
+        storage.read_json(write(tmp_path / "values.json", text))
+    with pytest.raises(FileNotFoundError):
+        storage.read_json(tmp_path / "missing.json")
+
+
+def test_damage_to_arrays_is_found_or_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+
+    def check() -> None:
+        arrays = storage.read_arrays(path)
+        assert arrays.keys() == ARRAYS.keys()
+        for name, array in arrays.items():
+            assert array.dtype == ARRAYS[name].dtype
+            np.testing.assert_array_equal(array, ARRAYS[name])
+
+    storage.write_arrays(path, ARRAYS)
+    check()
+    with pytest.raises(ValueError, match="allow_pickle"):
+        storage.write_arrays(path, {"a": np.array([object()])})
+    check()
+    assert count_harmless(path, check) < 200 < path.stat().st_size  # times and versions
+
+
+# --- which folders and files may be written -----------------------------------------------------
+
+
+@each_kind
+def test_a_free_folder_is_marked_and_then_known(kind: Kind, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "empty" / ".gitignore")
+    for name in ("new", "empty"):
+        folder = tmp_path / name
+        for _ in range(2):
+            with hold(folder, kind):
+                write(folder / "kept")
+            assert json.loads((folder / MARK).read_bytes()) == {"kind": kind.name}
+            assert kind_of(folder) == kind.name
+            assert set(tree(folder)) - {".gitignore"} == {MARK, "kept"}
+
+
+@each_kind
+@pytest.mark.parametrize("name", ["notes.txt", "job.json", "results/x", MARK])
+def test_a_folder_of_others_is_refused_and_not_touched(
+    kind: Kind, name: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "folder"
+    write(folder / name)
+    write(folder / "other.txt")
+    before = tree(tmp_path)
+    with pytest.raises(Error, match=r"folder holds other files \(.*other.txt.*\); give an"):
+        check(folder, kind)
+    with pytest.raises(Error, match="holds other files"), hold(folder, kind):
+        pass
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[1]", '{"kind": ["run"]}', '{"kind": "x"}'])
+def test_a_folder_of_another_kind_or_with_a_damaged_mark_is_refused(
+    damage: str, tmp_path: Path
+) -> None:
+    with hold(tmp_path, TRAINING):
+        write(tmp_path / "model.safetensors")
+    with pytest.raises(Error, match="holds a training of nq train; give an empty or a new folder"):
+        check(tmp_path, RUN)
+    write(tmp_path / MARK, damage)
+    with pytest.raises(Error, match="holds other files"):
+        check(tmp_path, TRAINING)
+
+
+@pytest.mark.parametrize("name", ["job.json", "dead_letters.jsonl", "metrics.json.tmp"])
+@pytest.mark.parametrize(
+    "link",
+    [
+        lambda written, source: written,
+        lambda written, source: source.symlink_to(written),
+        os.link,
+    ],
+    ids=["itself", "link to it", "hard link"],
+)
+def test_an_input_that_would_be_overwritten_is_refused(
+    name: str, link: Callable[[Path, Path], Path | None], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    with hold(folder, RUN):
+        written = write(folder / name)
+    source = link(written, tmp_path / "input.jsonl") or tmp_path / "input.jsonl"
+    before = tree(tmp_path)
+    with pytest.raises(Error, match=r"the input .* is the file .*, which would be written: give"):
+        check(folder, RUN, [source])
+    with pytest.raises(Error, match=r"is the (file|output folder)"):
+        check(folder, RUN, [source.parent])
+    assert tree(tmp_path) == before
+
+
+def test_other_inputs_in_the_folder_are_welcome(tmp_path: Path) -> None:
+    with hold(tmp_path, RUN):
+        data = write(tmp_path / "questions.jsonl")
+    check(tmp_path, RUN, [data, tmp_path / "nowhere.jsonl"])
+    check(tmp_path / "run", RUN, [tmp_path])
+
+
+def test_a_place_that_cannot_be_a_folder(tmp_path: Path) -> None:
+    write(tmp_path / "file")
+    for link, target in (("dangling", "nowhere"), ("circle", "circle"), ("to file", "file")):
+        (tmp_path / link).symlink_to(target)
+    before = tree(tmp_path)
+    for name, message in (
+        ("file", "file is a file, expected a folder: give another"),
+        ("file/below", "file is a file, expected a folder"),
+        ("dangling/below/it", "dangling is a link to nowhere, expected a folder"),
+        ("circle", "circle is a link to circle, expected a folder"),
+        ("to file", "to file is a link to file, expected a folder"),
+    ):
+        with pytest.raises(NotADirectoryError, match=message), hold(tmp_path / name, RUN):
+            pass
+    assert tree(tmp_path) == before
+
+
+def test_what_is_in_the_place_of_a_file_or_folder_is_reported_before_the_work(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    with hold(run, RUN):
+        write(run / "job.json")
+    for name, expected, target in (
+        ("kaggle.csv", "a folder, expected a file", None),
+        ("results/request.json", "a folder, expected a file", None),
+        ("kaggle.csv", "a link, expected a file", "job.json"),
+        ("results", "a link, expected a folder", "nowhere"),
+    ):
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).symlink_to(target) if target else (run / name).mkdir()
+        with pytest.raises(Error, match=f"{name} is {expected}: remove it"):
+            check(run, RUN)
+        (run / name).unlink() if target else (run / name).rmdir()
+        if (run / "results").is_dir():
+            (run / "results").rmdir()
+    (run / "results").symlink_to(tmp_path)
+    check(run, RUN)  # a link to another disk is welcome
+
+
+def test_an_output_file(tmp_path: Path) -> None:
+    source = write(tmp_path / "input")
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "folder").mkdir()
+    os.link(source, tmp_path / "same")
+    storage.check_output_file(tmp_path / "folder" / "new", [source])
+    storage.check_output_file(source)
+    for name, message in (
+        ("link", "link is a link, expected a file"),
+        ("folder", "folder is a folder, expected a file"),
+        ("same", "the input .*input is the file to write: give another file"),
+    ):
+        with pytest.raises(Error, match=message):
+            storage.check_output_file(tmp_path / name, [source])
+
+
+# --- one command at a time ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock ``tmp_path / "folder" / "lock"``."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(tmp_path / "folder" / "lock")],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "\n"
+        yield process
+        process.kill()
+
+
+def test_a_lock_is_held_until_its_process_is_killed(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    lock = tmp_path / "folder" / "lock"
+    for _ in range(2):
+        with (
+            pytest.raises(Error, match=rf"process {holder.pid} writes to .*folder; wait for it"),
+            storage.exclusive_lock(lock),
+        ):
+            pass
+    assert storage.lock_holder(lock) == f"process {holder.pid}"
+    holder.kill()
+    holder.wait()
+    assert lock.is_file()
+    assert storage.lock_holder(lock) == ""
+    with storage.exclusive_lock(lock):
+        assert storage.lock_holder(lock) == f"process {os.getpid()}"
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    write(tmp_path / "target")
+    for name in ("target", "nowhere"):
+        (tmp_path / "lock").symlink_to(tmp_path / name)
+        with pytest.raises(OSError, match="lock"), storage.exclusive_lock(tmp_path / "lock"):
+            pass
+        assert storage.lock_holder(tmp_path / "lock") == ""
+        (tmp_path / "lock").unlink()
+    assert tree(tmp_path) == {"target": "mine"}
+
+
+def test_two_commands_do_not_share_a_folder(tmp_path: Path) -> None:
+    with hold(tmp_path / "run", RUN), hold(tmp_path / "other", RUN):
+        with pytest.raises(Error, match="writes to"), hold(tmp_path / "run", RUN):
+            pass
+        (tmp_path / "other" / "kept").touch()
+    assert set(tree(tmp_path)) == {"other", "other/kept", f"other/{MARK}"}
+    with pytest.raises(FileNotFoundError, match="of the block"), hold(tmp_path / "run", RUN):
+        raise FileNotFoundError("of the block")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_empty_folder_of_the_user_stays(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with hold(tmp_path / "empty", RUN):
+        assert set(tree(tmp_path / "empty")) == {LOCK, MARK}
+    assert tree(tmp_path) == {"empty": None}
+
+
+def test_a_folder_that_vanishes_does_not_hide_the_error(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with pytest.raises(ValueError, match="of the block"), hold(folder, RUN):
+        folder.rename(tmp_path / "moved")
+        raise ValueError("of the block")
+
+
+def test_of_many_commands_one_at_a_time_has_the_folder(tmp_path: Path) -> None:
+    inside, counts, refused = list[int](), list[int](), list[int]()
+
+    def run(number: int) -> None:
+        for _ in range(100):
+            try:
+                with hold(tmp_path / "run", RUN):
+                    inside.append(number)
+                    counts.append(len(inside))
+                    inside.pop()
+            except Error:
+                refused.append(number)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(counts) == 1 and len(counts) + len(refused) == 400
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
