@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from pathlib import Path
 
 log = logging.getLogger(__name__)
-
-THREADS = Path("/proc/self/task")
 
 
 def available() -> tuple[int, ...]:
@@ -67,14 +64,3 @@ def shown(cores: tuple[int, ...]) -> str:
     ('core 3', 'cores 0, 1, 2, 7')
     """
     return f"core{'s' if len(cores) > 1 else ''} {', '.join(map(str, cores))}"
-
-
-def threads_elsewhere(cores: tuple[int, ...]) -> int:
-    """Returns how many threads of this process may run on other cores too."""
-    elsewhere = 0
-    for path in THREADS.iterdir():
-        try:
-            elsewhere += not os.sched_getaffinity(int(path.name)) <= set(cores)
-        except ProcessLookupError:  # it has just ended
-            continue
-    return elsewhere

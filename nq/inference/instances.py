@@ -1,30 +1,51 @@
 """Instances: processes of one model, each on cores of its own, that score parts beside each other.
 
-An instance that dies is started again. What it was to score is sent again or fails, as the pool is
-told; an exception in an instance is raised here. The instances end with the process of the pool,
-however that ends, and a terminal's Ctrl-C reaches that process alone.
+A process that dies is started again, and what it was to score is scored once more. An exception in
+a process is raised here. The processes end with the one that started them, however that ends, and a
+terminal's Ctrl-C does not reach them.
+
+They are started by ``subprocess``: one of ``multiprocessing`` would run the user's script again if
+that has no ``if __name__ == "__main__"``, and one of ``concurrent.futures`` would outlive a parent
+that is killed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Self
+from logging.handlers import QueueHandler
+from multiprocessing.connection import Connection
+from types import SimpleNamespace
+from typing import Any, Self
 
+from nq.child import python_path
 from nq.errors import Error
 from nq.inference import cores
-from nq.inference.instance_thread import Instance, InstanceDiedError
-from nq.inference.load import ScorerSpec
-from nq.inference.messages import Score
-from nq.inference.pool_state import CLOSED, PoolState, Task
-from nq.inference.scorer import Progress, Rows, no_progress
+from nq.inference.load import ScorerSpec, load_scorer
+from nq.inference.scorer import Counters, Progress, Rows, no_progress
+from nq.model.runtime import import_tensorflow, thread_environment
 from nq.records import Columns, Example
 
-__all__ = ["InstanceDiedError", "InstancePool"]
+log = logging.getLogger(__name__)
 
-END_S = 3.0
+CODE = "from nq.inference.instances import run_instance; run_instance({})"
+END_S, CLEANUP_S = 3.0, 2.0
+
+
+class InstanceDiedError(Error):
+    """The process of an instance has ended although the pool was not closed."""
 
 
 class InstancePool:
@@ -37,10 +58,6 @@ class InstancePool:
         spec: of the scorer of each instance.
         instances: how many there are.
         threads: of each instance, which are bound to as many cores.
-        restarts: how often each instance may be started again before the pool is of no more use;
-            ``None`` for any number of times, after a time that doubles until it has scored a part.
-        resubmit: whether what a dead instance was scoring is scored again, instead of failing with
-            ``InstanceDiedError``.
 
     Attributes:
         counters: windows of all instances. Seconds are the mean of the instances, that is the
@@ -48,32 +65,32 @@ class InstancePool:
         cores: of each instance.
 
     Raises:
-        Error: a package is missing, or an instance died too often.
-        FileNotFoundError, ValueError: the model is missing or of no use.
+        Error: a package is missing, or an instance died twice.
+        FileNotFoundError, ValueError: the model is missing or damaged.
     """
 
     network = None
 
-    def __init__(
-        self,
-        spec: ScorerSpec,
-        instances: int,
-        threads: int,
-        restarts: int | None = 1,
-        resubmit: bool = True,
-    ) -> None:
+    def __init__(self, spec: ScorerSpec, instances: int, threads: int) -> None:
         cores.warn_if_too_few(instances, threads)
         self.cores = cores.divided(cores.available(), instances, threads)
-        self._state = PoolState(replace(spec, threads=threads), self.cores, restarts, resubmit)
-        self.counters = self._state.counters
-        self._instances = [Instance(self._state, number) for number in range(instances)]
+        self.counters = Counters()
+        self._lock, self._lines = threading.Lock(), set[tuple[str, str]]()
+        self._idle: queue.SimpleQueue[_Instance] = queue.SimpleQueue()
+        self._threads = ThreadPoolExecutor(instances, "nq-instance")
+        self._instances: list[_Instance] = []
         try:
-            (first, *_) = [instance.ready.result() for instance in self._instances]
+            for number, own in enumerate(self.cores, 1):
+                name = f"instance {number} of {instances} ({cores.shown(own)})"
+                instance = _Instance(name, own, replace(spec, threads=threads), self._log_once)
+                self._instances.append(instance)
+            first, *_ = [instance.load() for instance in self._instances]
         except BaseException:
             self.close()
             raise
-        self.device, self.precision = first.device, first.precision
-        self.batch_size, self.part_batches = first.batch_size, first.part_batches
+        self.device, self.precision, self.batch_size, self.part_batches = first
+        for instance in self._instances:
+            self._idle.put(instance)
 
     def __len__(self) -> int:
         return len(self.cores)
@@ -86,37 +103,246 @@ class InstancePool:
         Args:
             rows, examples: see ``Scorer.scores``.
             progress: receives completed windows, in a thread of the pool.
-
-        Raises:
-            Error: the pool is closed, or an instance died too often.
         """
-        task = Task(Score(rows, examples), progress)
-        self._state.put(task)
-        return task.future
+        return self._threads.submit(self.scores, rows, examples, progress)
 
     def scores(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Columns:
         """See ``Scorer.scores``; one instance computes them."""
-        return self.submit(rows, examples, progress).result()
-
-    def processes(self) -> list[int]:
-        """Returns the number of the process of each instance; a dead one is left out."""
-        return [i.process.pid for i in self._instances if i.process and i.process.poll() is None]
+        instance = self._idle.get()
+        try:
+            columns, done = instance.scores(rows, examples, progress)
+        finally:
+            self._idle.put(instance)
+        with self._lock:
+            for name, value in vars(done).items():
+                share = value / len(self.cores) if name.endswith("_s") else value
+                setattr(self.counters, name, getattr(self.counters, name) + share)
+        return columns
 
     def close(self) -> None:
         """Ends the instances; what they have not scored fails."""
-        self._state.fail_all(Error(CLOSED))
-        self._state.closed.set()
+        self._threads.shutdown(wait=False, cancel_futures=True)
         for instance in self._instances:
-            self._state.tasks.put(None)
             instance.terminate()
         end = time.monotonic() + END_S
         for instance in self._instances:
-            instance.join(end)
+            instance.wait(end)
+        self._threads.shutdown()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _log_once(self, record: logging.LogRecord) -> None:
+        """Logs a record of an instance, unless another one has logged the same."""
+        line = record.name, record.getMessage()
+        with self._lock:
+            is_new = line not in self._lines
+            self._lines.add(line)
+        if is_new:
+            logging.getLogger(record.name).handle(record)
+
+
+class _Instance:
+    """A process that scores what one thread at a time sends it.
+
+    Args:
+        name: for messages.
+        own_cores: on which it runs.
+        spec: of its scorer.
+        on_log: receives its log records.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        own_cores: Sequence[int],
+        spec: ScorerSpec,
+        on_log: Callable[[logging.LogRecord], None],
+    ) -> None:
+        self.name, self.cores, self._spec, self._on_log = name, own_cores, spec, on_log
+        self._process: subprocess.Popen[bytes]
+        self._connection: Connection[Any, Any]
+        self._lock, self._is_closed = threading.Lock(), False
+        self._start()
+
+    def _start(self) -> None:
+        """Starts a process, which loads the model."""
+        ours, theirs = socket.socketpair()
+        self._connection = Connection(ours.detach())
+        variables = thread_environment(self._spec.threads or 1)
+        before = os.sched_getaffinity(0)
+        with self._lock, theirs:
+            if self._is_closed:
+                raise InstanceDiedError("the pool of instances is closed")
+            os.sched_setaffinity(0, self.cores)  # of this thread; the process inherits it
+            try:
+                self._process = subprocess.Popen(
+                    # -P: no module of the working folder
+                    [sys.executable, "-P", "-c", CODE.format(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    env={**os.environ, **variables, "PYTHONPATH": python_path()},
+                    start_new_session=True,  # a terminal sends Ctrl-C to all processes of a session
+                )
+            finally:
+                os.sched_setaffinity(0, before)
+        with contextlib.suppress(OSError):  # it has died already
+            self._connection.send((self._spec, logging.getLogger("nq").getEffectiveLevel()))
+
+    def load(self) -> tuple[str, str, int, int]:
+        """Waits for the model; returns device, precision, batch size and part batches."""
+        loaded: tuple[str, str, int, int]
+        try:
+            loaded = self._receive()
+        except InstanceDiedError as error:
+            self._mention(error)
+            self._start()
+            loaded = self._receive()
+        return loaded
+
+    def scores(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress
+    ) -> tuple[Columns, Counters]:
+        """Returns the scores, see ``Scorer.scores``, and what was done for them."""
+        reported = 0
+
+        def report(completed: int) -> None:  # a second process completes the same windows again
+            nonlocal reported
+            progress(max(0, completed - reported))
+            reported = max(completed, reported)
+
+        def score() -> tuple[Columns, Counters]:
+            if self._process.poll() is not None:
+                self._start()
+                self._receive()
+            with contextlib.suppress(OSError):
+                self._connection.send((rows, examples))
+            result: tuple[Columns, Counters] = self._receive(report)
+            return result
+
+        try:
+            return score()
+        except InstanceDiedError as error:
+            self._mention(error)
+            return score()
+
+    def terminate(self) -> None:
+        """Makes the process end."""
+        with self._lock:
+            self._is_closed = True
+            self._process.terminate()
+
+    def wait(self, end: float) -> None:
+        """Waits for the process until the moment ``end``, and kills it then."""
+        try:
+            self._process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _mention(self, death: InstanceDiedError) -> None:
+        """Logs that the process is started again; raises the error if the pool is closed."""
+        if self._is_closed:
+            raise death
+        log.warning("%s: it is started again", death)
+
+    def _receive(self, report: Progress = no_progress) -> Any:
+        """Returns the answer of the process, or raises the exception that is the answer."""
+        try:
+            while isinstance(answer := self._connection.recv(), int | logging.LogRecord):
+                if isinstance(answer, int):
+                    report(answer)
+                else:
+                    self._on_log(answer)
+        except (EOFError, OSError) as error:
+            raise InstanceDiedError(f"{self.name} {self._ending()}") from error
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _ending(self) -> str:
+        """Returns how the process ended, in words; ends it if it only broke the connection."""
+        self._process.kill()
+        code = self._process.wait()
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name}"
+        return f"ended with exit code {code}"
+
+
+def run_instance(number: int) -> None:
+    """Loads a scorer and scores what the pool sends; the main function of an instance.
+
+    Args:
+        number: of an open socket.
+    """
+    for signals in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signals, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt, OSError):
+        _answer_all(Connection(number))
+    os._exit(0)  # the end of the interpreter would wait for the threads of libraries
+
+
+def _answer_all(connection: Connection[Any, Any]) -> None:
+    received: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    sending, completed = threading.Lock(), 0
+
+    def read() -> None:  # in a thread, so that the end of the pool is noticed during computation
+        try:
+            while True:
+                received.put(connection.recv())
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(CLEANUP_S)
+            os._exit(0)
+
+    def send(message: Any) -> None:
+        with sending:
+            connection.send(message)
+
+    def progress(windows: int) -> None:
+        nonlocal completed
+        completed += windows
+        send(completed)
+
+    threading.Thread(target=read, daemon=True).start()
+    spec, level = received.get()
+    ours = logging.getLogger("nq")
+    ours.setLevel(level)
+    ours.propagate = False
+    ours.addHandler(QueueHandler(SimpleNamespace(put_nowait=send)))
+    try:
+        import_tensorflow(spec.threads)
+        scorer = load_scorer(spec)
+    except Exception as error:
+        send(portable(error))
+        return
+    send((scorer.device, scorer.precision, scorer.batch_size, scorer.part_batches))
+    while True:
+        rows, examples = received.get()
+        before, completed = replace(scorer.counters), 0
+        try:
+            columns = scorer.scores(rows, examples, progress)
+            answer: Any = columns, scorer.counters - before
+        except Exception as error:
+            answer = portable(error)
+        send(answer)
+
+
+def portable(error: Exception) -> Exception:
+    """Returns an exception that any process can read, with the traceback as a note.
+
+    Its class is the nearest one that is built in or of ``nq.errors``.
+    """
+    for kind in type(error).__mro__:
+        if kind.__module__ in ("builtins", "nq.errors"):
+            with contextlib.suppress(TypeError):  # such as UnicodeDecodeError: more arguments
+                result: Exception = kind(str(error))
+                break
+    result.add_note(f"in an instance:\n{''.join(traceback.format_exception(error))}")
+    return result

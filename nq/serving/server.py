@@ -123,7 +123,7 @@ class _Model:
         """Starts the processes and has each score a window, so that all is compiled."""
         workers = self.config.workers
         threads = max(1, len(cores.available()) // workers)
-        pool = InstancePool(self.spec, workers, threads, restarts=None, resubmit=False)
+        pool = InstancePool(self.spec, workers, threads)
         example = with_question(page_from_text("It rains."), "does it rain")
         rows = feature_rows(features(example, self.tokenizer, self.spec.model.windows))
         try:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
-from concurrent.futures import CancelledError
+import pickle
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -18,8 +17,7 @@ from nq.bundle import bundled_sample
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.inference import cores
-from nq.inference.instance import _failure
-from nq.inference.instances import InstanceDiedError, InstancePool
+from nq.inference.instances import InstanceDiedError, InstancePool, portable
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import Profile, ProfileNotInForceError
 from nq.inference.scorer import Part, feature_rows
@@ -56,6 +54,10 @@ def assert_same_bytes(some: list[Columns], others: list[Columns]) -> None:
         assert all(one[name].tobytes() == other[name].tobytes() for name in one)
 
 
+def processes() -> list[psutil.Process]:
+    return [p for p in psutil.Process().children() if "run_instance" in " ".join(p.cmdline())]
+
+
 @pytest.mark.slow
 def test_instances_compute_the_bytes_of_one_process_on_cores_of_their_own(
     spec: ScorerSpec, some_parts: list[Part], caplog: pytest.LogCaptureFixture
@@ -70,46 +72,52 @@ def test_instances_compute_the_bytes_of_one_process_on_cores_of_their_own(
         assert_same_bytes([future.result() for future in futures], expected)
         assert sum(progress) == sum(map(n_windows, some_parts))
         assert len(set(pool.cores)) == count and (pool.device, pool.precision) == ("CPU", "float32")
-        processes = [psutil.Process(pid) for pid in pool.processes()]
-        for process, own in zip(processes, pool.cores, strict=True):
+        running = processes()
+        for process, own in zip(running, pool.cores, strict=True):
             threads = [psutil.Process(thread.id) for thread in process.threads()]
             assert {tuple(thread.cpu_affinity()) for thread in threads} == {own}
             assert process.environ()["TF_NUM_INTRAOP_THREADS"] == "1"
         assert 0 < pool.counters.computed_windows == scorer.counters.computed_windows
         assert pool.counters.compile_s > 0
-    assert not any(process.is_running() for process in processes)
-    with pytest.raises(Error, match="closed"):
-        pool.submit(some_parts[0].rows, some_parts[0].examples)
+    assert not any(process.is_running() for process in running)
     assert not caplog.records
 
 
 @pytest.mark.slow
-def test_what_a_dead_instance_scored_may_fail_and_the_instance_comes_back(
+def test_a_dead_instance_comes_back_and_what_kills_two_fails(
     spec: ScorerSpec, some_parts: list[Part], caplog: pytest.LogCaptureFixture
 ) -> None:
     part, *others = some_parts
     caplog.set_level(logging.WARNING)
-    with InstancePool(spec, 1, 1, restarts=None, resubmit=False) as pool:
+
+    def kill(windows: int) -> None:
+        for process in processes():
+            process.kill()
+
+    def kill_once(windows: int) -> None:
+        completed.append(windows)
+        if len(completed) == 1:
+            kill(windows)
+
+    with InstancePool(spec, 1, 1) as pool:
         expected = pool.scores(part.rows, part.examples)
         bad = {name: column for name, column in part.rows.items() if name != "input_ids"}
         with pytest.raises(KeyError, match="input_ids"):
             pool.scores(bad, part.examples)
-        (pid,) = pool.processes()
-
-        def kill(windows: int) -> None:
-            os.kill(pid, signal.SIGKILL)
-
-        killed = pool.submit(part.rows, part.examples, kill)
+        for _ in range(2):
+            completed: list[int] = []
+            assert_same_bytes([pool.scores(part.rows, part.examples, kill_once)], [expected])
+            assert sum(completed) == n_windows(part)
+        fatal = pool.submit(part.rows, part.examples, kill)
         waiting = [pool.submit(one.rows, one.examples) for one in (part, *others)]
         assert waiting[-1].cancel()
         with pytest.raises(InstanceDiedError, match=r"instance 1 of 1 \(core \d+\) was killed by"):
-            killed.result()
+            fatal.result()
         assert_same_bytes([waiting[0].result()], [expected])
-        with pytest.raises(CancelledError):
-            waiting[-1].result()
-        assert pool.processes() != [pid]
-    (record,) = caplog.records
-    assert record.getMessage().endswith("was killed by SIGKILL: it is started again")
+        kill(0)
+        assert_same_bytes([pool.scores(part.rows, part.examples)], [expected])
+    assert len(caplog.records) in (3, 4)  # the last one may be noticed before it is used
+    assert caplog.records[0].getMessage().endswith("was killed by SIGKILL: it is started again")
 
 
 @pytest.mark.slow
@@ -117,7 +125,8 @@ def test_a_model_that_cannot_be_loaded_is_the_error_of_the_one_process(
     spec: ScorerSpec, tmp_path: Path
 ) -> None:
     with pytest.raises(FileNotFoundError, match=str(tmp_path)):
-        InstancePool(replace(spec, model=replace(spec.model, folder=tmp_path)), 1, 1)
+        InstancePool(replace(spec, model=replace(spec.model, folder=tmp_path)), 2, 1)
+    assert not processes()
 
 
 def test_threads_without_cores_of_their_own_are_a_warning(
@@ -154,11 +163,6 @@ def test_numbers_that_are_left_open_fit_the_cores(
     assert cores.resolved(instances, threads) == expected
 
 
-def test_threads_of_this_process_on_other_cores_are_counted() -> None:
-    assert cores.threads_elsewhere(cores.available()) == 0
-    assert cores.threads_elsewhere(()) == len(list(cores.THREADS.iterdir()))
-
-
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
@@ -173,6 +177,6 @@ def test_threads_of_this_process_on_other_cores_are_counted() -> None:
 def test_an_exception_keeps_its_text_and_its_nearest_known_class(
     error: Exception, kind: type[Exception]
 ) -> None:
-    raised = _failure(error).exception()
+    raised = pickle.loads(pickle.dumps(portable(error)))
     assert type(raised) is kind and str(raised) == str(error)
     assert type(error).__name__ in raised.__notes__[0]

@@ -20,7 +20,6 @@ import psutil
 import pytest
 
 from nq.bundle import bundled_sample
-from nq.inference.instance_thread import MODULE
 from nq.inference.instances import InstanceDiedError
 from nq.runs.job import Job
 from nq.runs.result import KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES, Result
@@ -66,7 +65,7 @@ def instances() -> list[psutil.Process]:
 
 def is_instance(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-        return MODULE in process.cmdline()
+        return "run_instance" in " ".join(process.cmdline())
     return False
 
 

@@ -156,7 +156,7 @@ def test_a_client_that_stops_sending_does_not_keep_its_place(
     until(lambda: in_progress(strict) == 0)
 
 
-def test_a_killed_process_fails_its_request_only_and_comes_back(
+def test_a_killed_process_comes_back_and_its_request_is_answered(
     strict: RunningServer, asking: httpx.Client
 ) -> None:
     workers, before = strict.workers(), batches(strict)
@@ -168,9 +168,7 @@ def test_a_killed_process_fails_its_request_only_and_comes_back(
             until(lambda: batches(strict) == before + 2)  # the other process gets it
             workers[0].kill()
         answers = sorted((future.result() for future in asked), key=lambda a: a.status_code)
-    assert [answer.status_code for answer in answers] == [200, 500]
-    assert "was killed by SIGKILL" in answers[1].json()["error"]
-    until(lambda: {p.pid for p in strict.workers()} - {p.pid for p in workers} != set())
+    assert [answer.status_code for answer in answers] == [200, 200]
     assert len(strict.workers()) == 2
     assert asking.post("/v1/ask", json=ask_body()).status_code == 200
     assert workers[0].pid not in {process.pid for process in strict.workers()}
