@@ -6,8 +6,17 @@ from .formats.inputs import read_examples
 from .formats.pages import page_from_html, page_from_text, read_page
 from .inference.profile import Profile
 from .reader import Reader, load
-from .records import Alternative, Annotation, Candidate, Example, Page, Prediction, Span, YesNo
-from .report.answer import Answer
+from .records import (
+    Alternative,
+    Annotation,
+    Answer,
+    Candidate,
+    Example,
+    Page,
+    Prediction,
+    Span,
+    YesNo,
+)
 from .runs.job import Job
 from .runs.parity import Parity
 from .runs.result import Result

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument, is_count
-from nq.formats import inputs
-from nq.formats.pages import with_question
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.inference.scorer import Scorer, concatenate, feature_rows, score_examples
@@ -22,8 +20,7 @@ from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import Columns, Example, Page, Prediction
-from nq.report.answer import Answer, make_answer
+from nq.records import Alternative, Answer, Columns, Example, Page, Prediction, YesNo
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +81,7 @@ class Reader:
         check_argument(is_text, "question", question, "a text that is not empty")
         _check_page(page)
         check_argument(is_count(top, 0), "top", top, "a whole number from 0 on")
-        (decision,) = self._decisions([with_question(page, question)])
+        (decision,) = self._decisions([page.with_question(question)])
         return answer_of(question, page, decision, top)
 
     def predict(self, examples: Iterable[Example]) -> Iterator[Prediction]:
@@ -152,6 +149,54 @@ def answer_of(question: str, page: Page, decision: RankedPrediction, top: int) -
     return make_answer(question, page, decision.prediction, n_best, top)
 
 
+def make_answer(
+    question: str, page: Page, prediction: Prediction, n_best: Sequence[Alternative], top: int
+) -> Answer:
+    """Returns a prediction in words, with at most ``top`` alternatives.
+
+    Args:
+        question: the question.
+        page: the page.
+        prediction: the decision.
+        n_best: the most probable blocks and answers, best first, that of the prediction included;
+            empty for a decision rule without probabilities.
+        top: number of alternatives.
+    """
+    given = _given(prediction, n_best)
+    others = [other for other in n_best if other is not given][:top]
+    others.sort(key=lambda other: -other.short_probability)
+    return Answer(
+        question,
+        page,
+        prediction.long,
+        prediction.shorts,
+        prediction.yes_no,
+        given.long_probability if given else None,
+        given.short_probability if given else None,
+        tuple(
+            Answer(
+                question,
+                page,
+                other.long,
+                other.shorts,
+                other.yes_no,
+                other.long_probability,
+                other.short_probability,
+            )
+            for other in others
+        ),
+    )
+
+
+def _given(prediction: Prediction, n_best: Sequence[Alternative]) -> Alternative | None:
+    """Returns the entry of the n-best list that the prediction gives, wholly or in part."""
+    for other in n_best:
+        same_short = prediction.shorts and prediction.shorts == other.shorts
+        if prediction.long == other.long or same_short:
+            return other
+    return n_best[0] if prediction.yes_no is not YesNo.NONE and n_best else None
+
+
 def _check_page(page: Page) -> None:
     expected = "one from nq.read_page(FILE), nq.page_from_text(TEXT) or nq.page_from_html(HTML)"
     check_argument(isinstance(page, Page), "page", page, expected)
@@ -215,6 +260,8 @@ def checked_scorer(model: ModelSpec, profile: Profile, batch_size: int) -> Score
 
 
 def _sample_windows(model: ModelSpec) -> Columns:
+    from nq.formats import inputs
+
     tokenizer = load_tokenizer(model.folder, model.windows.compat)
     sample = inputs.read_examples(bundled_sample())
     return concatenate([feature_rows(features(e, tokenizer, model.windows)) for e in sample])

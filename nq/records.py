@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -145,9 +145,7 @@ class Original:
         place = self.place(span)
         if self.plain is not None:
             return self.plain[slice(*place)] if place else ""
-        lines = "".join(self.spelling[span.start : span.end]).split("\n")
-        stripped = (" ".join(line.split()).strip(" |") for line in lines)
-        return " ".join(line for line in stripped if line)
+        return readable_text(self.spelling[span.start : span.end]).replace("\n", " ")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,6 +221,74 @@ class Page:
 
     example: Example
     spelling: Sequence[str]
+
+    def text(self, span: Span) -> str:
+        """Returns the readable text of a span, as ``readable_text`` does."""
+        return readable_text(self.spelling[span.start : span.end])
+
+    def with_question(self, question: str) -> Example:
+        """Returns the page's example with ``question``, without annotations."""
+        return replace(self.example, question=question, annotations=None, answers=None)
+
+
+def readable_text(spelling: Sequence[str]) -> str:
+    """Returns words as text: one line per paragraph, item and row, ``|`` between cells.
+
+    Args:
+        spelling: of tokens that follow each other; see ``Page``.
+    """
+    lines = (" ".join(line.split()).strip(" |") for line in "".join(spelling).split("\n"))
+    return "\n".join(line for line in lines if line)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a question about a page, or one of its alternatives.
+
+    Args:
+        question: the question.
+        page: the page.
+        long_span: tokens of the block with the answer; ``None`` for no long answer.
+        short_spans: tokens of the short answer, usually one span.
+        yes_no: YES, NO, or NONE for an answer in words or no answer.
+        long_probability: that the block is right; ``None`` where nothing is answered.
+        short_probability: that the short answer is right; ``None`` where nothing is answered.
+        alternatives: the most probable other blocks and their short answers; the most probable
+            short answer first.
+    """
+
+    question: str
+    page: Page = field(repr=False)
+    long_span: Span | None = None
+    short_spans: tuple[Span, ...] = ()
+    yes_no: YesNo = YesNo.NONE
+    long_probability: float | None = None
+    short_probability: float | None = None
+    alternatives: tuple[Answer, ...] = field(default=(), repr=False)
+
+    @property
+    def short(self) -> str | None:
+        """Text of the short answer; ``None`` for yes, no, or no short answer."""
+        texts = (self.page.text(span).replace("\n", " ") for span in self.short_spans)
+        return "; ".join(texts) or None
+
+    @property
+    def long(self) -> str | None:
+        """Text of the block with the answer; ``None`` for no long answer."""
+        return self.page.text(self.long_span) if self.long_span else None
+
+    @property
+    def text(self) -> str | None:
+        """The short answer in words: "yes", "no", or text of the page; ``None`` for none."""
+        return self.short if self.yes_no is YesNo.NONE else self.yes_no.lower()
+
+    @property
+    def answered(self) -> bool:
+        """Whether there is a long, a short or a yes/no answer."""
+        return self.long_span is not None or self.text is not None
+
+    def __str__(self) -> str:
+        return self.text or self.long or "no answer"
 
 
 @dataclass(frozen=True, slots=True)

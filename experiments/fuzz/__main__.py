@@ -204,7 +204,7 @@ class Checker:
                     _check_one_line(error)
                     tally.refused += 1
                     continue
-                self.item(Source(0, "page", 1), pages.with_question(page, "who ?"), tally)
+                self.item(Source(0, "page", 1), page.with_question("who ?"), tally)
 
 
 def _check_one_line(error: Exception) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from nq.formats import csv_rows, decoding, input_files, inputs
@@ -26,7 +25,6 @@ __all__ = [
     "page_from_record",
     "page_from_text",
     "read_page",
-    "with_question",
 ]
 
 
@@ -91,8 +89,3 @@ def page_from_record(example: Example, name: str = "the page") -> Page:
         if not html and not example.is_html[i + 1] and example.adjacent(i, i + 1):
             spelled[i] = spelled[i].rstrip(" ")
     return with_words(Page(example, spelled), name)
-
-
-def with_question(page: Page, question: str) -> Example:
-    """Returns the page's example with ``question``, without annotations."""
-    return replace(page.example, question=question, annotations=None, answers=None)

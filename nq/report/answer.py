@@ -1,117 +1,19 @@
-"""An answer in words, as an object, as text for a terminal, and as JSON."""
+"""An answer as text for a terminal, and as JSON."""
 
 from __future__ import annotations
 
 import shutil
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from nq.formats.predictions import char_span
-from nq.records import Alternative, Page, Prediction, Span, YesNo
-from nq.report.page_text import MARKS, place_in_text, span_line, span_text
+from nq.records import Answer, Page, Span
+from nq.report.page_text import MARKS, place_in_text, span_text
 from nq.text import truncate, visible
 
 MAX_WIDTH, MAX_LINES = 100, 16
 INDENT = "  "
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer to a question about a page, or one of its alternatives.
-
-    Args:
-        question: the question.
-        page: the page.
-        long_span: tokens of the block with the answer; ``None`` for no long answer.
-        short_spans: tokens of the short answer, usually one span.
-        yes_no: YES, NO, or NONE for an answer in words or no answer.
-        long_probability: that the block is right; ``None`` where nothing is answered.
-        short_probability: that the short answer is right; ``None`` where nothing is answered.
-        alternatives: the most probable other blocks and their short answers; the most probable
-            short answer first.
-    """
-
-    question: str
-    page: Page = field(repr=False)
-    long_span: Span | None = None
-    short_spans: tuple[Span, ...] = ()
-    yes_no: YesNo = YesNo.NONE
-    long_probability: float | None = None
-    short_probability: float | None = None
-    alternatives: tuple[Answer, ...] = field(default=(), repr=False)
-
-    @property
-    def short(self) -> str | None:
-        """Text of the short answer; ``None`` for yes, no, or no short answer."""
-        return "; ".join(span_line(self.page, span) for span in self.short_spans) or None
-
-    @property
-    def long(self) -> str | None:
-        """Text of the block with the answer; ``None`` for no long answer."""
-        return span_text(self.page, self.long_span) if self.long_span else None
-
-    @property
-    def text(self) -> str | None:
-        """The short answer in words: "yes", "no", or text of the page; ``None`` for none."""
-        return self.short if self.yes_no is YesNo.NONE else self.yes_no.lower()
-
-    @property
-    def answered(self) -> bool:
-        """Whether there is a long, a short or a yes/no answer."""
-        return self.long_span is not None or self.text is not None
-
-    def __str__(self) -> str:
-        return self.text or self.long or "no answer"
-
-
-def make_answer(
-    question: str, page: Page, prediction: Prediction, n_best: Sequence[Alternative], top: int
-) -> Answer:
-    """Returns a prediction in words, with at most ``top`` alternatives.
-
-    Args:
-        question: the question.
-        page: the page.
-        prediction: the decision.
-        n_best: the most probable blocks and answers, best first, that of the prediction included;
-            empty for a decision rule without probabilities.
-        top: number of alternatives.
-    """
-    given = _given(prediction, n_best)
-    others = [other for other in n_best if other is not given][:top]
-    others.sort(key=lambda other: -other.short_probability)
-    return Answer(
-        question,
-        page,
-        prediction.long,
-        prediction.shorts,
-        prediction.yes_no,
-        given.long_probability if given else None,
-        given.short_probability if given else None,
-        tuple(
-            Answer(
-                question,
-                page,
-                other.long,
-                other.shorts,
-                other.yes_no,
-                other.long_probability,
-                other.short_probability,
-            )
-            for other in others
-        ),
-    )
-
-
-def _given(prediction: Prediction, n_best: Sequence[Alternative]) -> Alternative | None:
-    """Returns the entry of the n-best list that the prediction gives, wholly or in part."""
-    for other in n_best:
-        same_short = prediction.shorts and prediction.shorts == other.shorts
-        if prediction.long == other.long or same_short:
-            return other
-    return n_best[0] if prediction.yes_no is not YesNo.NONE and n_best else None
 
 
 def render(answer: Answer, marks: Sequence[str] = MARKS) -> str:
@@ -182,7 +84,7 @@ def _percent(probability: float | None) -> str:
 
 def _span(page: Page, span: Span) -> dict[str, Any]:
     tokens = {"start_token": span.start, "end_token": span.end}
-    return {"text": span_text(page, span), **tokens, **char_span(span, page.example.original)}
+    return {"text": page.text(span), **tokens, **char_span(span, page.example.original)}
 
 
 def _place(answer: Answer, short: Span) -> dict[str, int]:
@@ -195,7 +97,7 @@ def _place(answer: Answer, short: Span) -> dict[str, int]:
 def _row(other: Answer) -> str:
     start = f"{_percent(other.short_probability):>6}  "
     start += f"{truncate(visible(other.text or '(no short answer)'), 40)} · "
-    block = span_line(other.page, other.long_span) if other.long_span else ""
+    block = other.page.text(other.long_span).replace("\n", " ") if other.long_span else ""
     return start + truncate(visible(block), max(_width() - len(start), 20))
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nq.records import Page, Span
+from nq.records import Page, Span, readable_text
 
 MARKS = ("»", "«")
 PRIVATE_USE = range(0xF0000, 0xFFFFE)
 """Code points without a character of their own, more than a page's text of one block has."""
 
 
-def span_text(
-    page: Page, span: Span, shorts: Sequence[Span] = (), marks: Sequence[str] = MARKS
-) -> str:
-    """Returns the text of a span: one line per paragraph, item and row, ``|`` between cells.
+def span_text(page: Page, span: Span, shorts: Sequence[Span], marks: Sequence[str] = MARKS) -> str:
+    """Returns the readable text of a span with marks around answers.
 
     Args:
         page: the page.
@@ -30,21 +28,15 @@ def span_text(
             word = spelled[last].rstrip()
             spelled[last] = word + after + spelled[last][len(word) :]
             spelled[first] = before + spelled[first]
-    lines = (" ".join(line.split()).strip(" |") for line in "".join(spelled).split("\n"))
-    return "\n".join(line for line in lines if line)
-
-
-def span_line(page: Page, span: Span) -> str:
-    """Returns the text of a span in one line."""
-    return span_text(page, span).replace("\n", " ")
+    return readable_text(spelled)
 
 
 def place_in_text(page: Page, span: Span, short: Span) -> tuple[int, int] | None:
-    """Returns the characters of an answer in ``span_text(page, span)``, as a half-open range.
+    """Returns the characters of an answer in ``page.text(span)``, as a half-open range.
 
     It is ``None`` where the answer is not inside the span, or has no text there.
     """
-    text = span_text(page, span)
+    text = page.text(span)
     unused = (mark for mark in map(chr, PRIVATE_USE) if mark not in text)
     marks = next(unused), next(unused)
     marked = span_text(page, span, [short], marks)

@@ -108,7 +108,7 @@ class Answering:
         request: AskRequest = parse_request(body)
         page = READ_PAGE[request.format](request.page)
         question = one_line(request.question)
-        example = pages.with_question(page, question)
+        example = page.with_question(question)
         return _Question(question, page, request.top, example, self._rows(example))
 
     def _answer(self, request: _Question, columns: Columns) -> bytes:

@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from nq.config import ServeConfig
-from nq.formats.pages import page_from_text, with_question
+from nq.formats.pages import page_from_text
 from nq.inference import cores
 from nq.inference.instances import InstancePool
 from nq.inference.load import ScorerSpec
@@ -124,7 +124,7 @@ class _Model:
         workers = self.config.workers
         threads = max(1, len(cores.available()) // workers)
         pool = InstancePool(self.spec, workers, threads)
-        example = with_question(page_from_text("It rains."), "does it rain")
+        example = page_from_text("It rains.").with_question("does it rain")
         rows = feature_rows(features(example, self.tokenizer, self.spec.model.windows))
         try:
             for future in [pool.submit(rows, [example]) for _ in range(workers)]:

@@ -22,7 +22,6 @@ from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features, training_features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, Prediction, Span, YesNo
-from nq.report.page_text import span_line
 from tests import nq_records
 from tests.nq_records import Record, changed, to_line, write_lines
 
@@ -205,7 +204,7 @@ def test_passages_become_paragraph_contexts() -> None:
     assert example.annotations is not None
     assert example.annotations[0].long == example.candidates[1].span
     assert (
-        span_line(page_from_record(example), example.candidates[0].span)
+        page_from_record(example).text(example.candidates[0].span)
         == TEXTS["japanese"].split("\n")[0]
     )
 

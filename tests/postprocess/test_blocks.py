@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import RankingWeights
-from nq.formats.pages import page_from_text, with_question
+from nq.formats.pages import page_from_text
 from nq.postprocess.blocks import Blocks, block_of_token
 from nq.postprocess.bm25 import candidate_bm25
 from nq.postprocess.position_prior import position_features
@@ -76,7 +76,7 @@ def test_fewer_blocks_than_the_minimum_have_no_position_features(
 def test_notes_references_and_footers_are_no_blocks() -> None:
     texts = ["lakes are deep", "^ Jump up to : Lakes", "Jump up ^ Lakes", "Jump to : lakes"]
     page = page_from_text("\n\n".join([*texts, "This page was last edited on 1 May 2018"]))
-    example = with_question(page, "how deep")
+    example = page.with_question("how deep")
     of_token = block_of_token(example)
     starts = [candidate.span.start for candidate in example.candidates]
     assert [int(of_token[start]) for start in starts] == [0, -1, -1, 3, -1]

@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from nq.formats.pages import page_from_text
-from nq.records import Alternative, Page, Prediction, Span, YesNo
-from nq.report.answer import MAX_LINES, Answer, make_answer, render, to_dict
+from nq.reader import make_answer
+from nq.records import Alternative, Answer, Page, Prediction, Span, YesNo
+from nq.report.answer import MAX_LINES, render, to_dict
 
 PAGE = page_from_text(
     "Ada Brenn (1840) designed the tower.\n\nTom Hale was its keeper.\n\nIt's old."

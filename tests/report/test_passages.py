@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from nq.formats.pages import page_from_record
 from nq.records import Candidate, Example, Span
-from nq.report.page_text import span_text as page_text
 from nq.report.passages import MAX_CHARS, Blocks, Segment, marked, span_text, spell
 from tests.report.example_cases import FIRST, PAGE, SECOND, THIRD
 
@@ -35,7 +34,7 @@ def text_of(segments: list[Segment], letter: str) -> str:
 def test_the_text_is_that_of_the_page(tokens: list[str]) -> None:
     page = example([*tokens, "end"])
     span = Span(0, len(page.tokens))
-    lines = page_text(page_from_record(page), span).split("\n")
+    lines = page_from_record(page).text(span).split("\n")
     spelled = spell(page, span).text.split("\n")
     assert [line.replace(" ", "") for line in spelled] == [line.replace(" ", "") for line in lines]
 
