@@ -123,7 +123,7 @@ SAMPLE = [nq.bundled_sample()]
             lambda nq: nq.WindowConfig(doc_stride="8"),
             "doc_stride is '8': expected a value of type in",
         ),
-        (lambda nq: nq.DecisionConfig(rule="best"), "unknown decision 'best'; known are default"),
+        (lambda nq: nq.DecisionConfig(rule="best"), "unknown rule 'best'; known are default"),
         (
             lambda nq: nq.DecisionConfig(weights=1),
             "weights is 1: expected a value of type RankingWei",

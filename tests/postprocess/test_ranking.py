@@ -141,13 +141,6 @@ def test_yes_and_no_are_calibrated_apart_from_other_answers(seed: int) -> None:
         assert after.short_probability == pytest.approx(expected, abs=1e-6)
 
 
-def test_old_weights_calibrate_yes_and_no_as_other_answers() -> None:
-    old = RankingWeights.from_dict({"short_scale": 0.5, "short_shift": -1.0})
-    assert old.short_calibration(True) == old.short_calibration(False) == (0.5, -1.0)
-    new = {"short_scale": 0.5, "short_shift": -1.0, "yes_no_scale": 2.0, "yes_no_shift": 0.0}
-    assert RankingWeights.from_dict(new).short_calibration(True) == (2.0, 0.0)
-
-
 @pytest.mark.parametrize("p", [0.0, 1.0])
 def test_log_odds_of_certainty_are_finite(p: float) -> None:
     assert abs(log_odds(p)) == pytest.approx(np.log(1e9), rel=1e-6)
