@@ -8,8 +8,8 @@ loss      = (1 - w) * hard loss + w * soft loss
 hard loss = mean of the cross entropies of the labels; 0 for a window without labels
 soft loss = T² * mean of the cross entropies of softmax(teacher / T) and softmax(student / T)
 
-The soft loss exceeds T² * KL(teacher || student) by the teacher's entropy, a constant. Padding, to
-which neither gives an answer, has no part in it.
+The soft loss exceeds T² * KL(teacher || student) by the teacher's entropy, a constant. It leaves
+out padding, where neither model places an answer.
 """
 
 from __future__ import annotations
@@ -25,21 +25,18 @@ from keras import ops
 from nq.config import DistillationConfig
 from nq.inference.reduction import LOGITS
 from nq.records import UNLABELLED, IntArray
-from nq.training.curves import PARTS
+from nq.training.job import PARTS
 from nq.training.soft_targets import SoftTargets
 from nq.training.windows import TrainingWindows
 
 SOFT = "_soft"
-"""Ends the names of the outputs that are compared with the teacher."""
+"""Suffix of the outputs that are compared with the teacher."""
 EXCLUDED = -1e9
-"""Logit of a position that has no part in the softmax."""
+"""Logit of a position that the softmax leaves out."""
 
 
 class SoftCrossEntropy(keras.losses.Loss):
     """Computes T² times the cross entropy of the teacher's and the student's probabilities.
-
-    Args:
-        temperature: T.
 
     Call arguments:
         y_true: ``[B, n]`` the teacher's log probabilities, -inf where there are none.
@@ -88,15 +85,11 @@ class Distillation:
         return keras.Model(model.input, {**model.output, **soft}, name=model.name)
 
     def losses(self) -> dict[str, keras.losses.Loss]:
-        """Returns the loss of each output for the teacher."""
+        """Returns the soft loss of each output that the teacher teaches."""
         return {f"{name}{SOFT}": SoftCrossEntropy(self.config.temperature) for name in self.heads}
 
     def weights(self, hard: Mapping[str, float]) -> dict[str, float]:
-        """Returns the weights of all losses.
-
-        Args:
-            hard: the weights of the losses of the labels without a teacher.
-        """
+        """Returns the weights of all losses by those of the hard losses without a teacher."""
         share = self.config.teacher_weight
         soft = {f"{name}{SOFT}": share / len(self.heads) for name in self.heads}
         return {**{name: weight * (1 - share) for name, weight in hard.items()}, **soft}

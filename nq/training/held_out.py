@@ -1,6 +1,7 @@
 """Measures a model on held-out questions during its training, and keeps its best weights.
 
-Thresholds are those of the best F1 on the held-out questions, since the model has not been tuned.
+Each measurement uses the thresholds with the best F1 on the held-out questions, because the model
+has not been tuned.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import keras
 
@@ -31,15 +31,15 @@ from nq.inference.top_k import TopK
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.records import Columns, Example
-from nq.training.curves import MEASURED, STEP, Figures
+from nq.records import Example
+from nq.training.job import MEASURED, STEP, Figures
 
 log = logging.getLogger(__name__)
 
 BEST_WEIGHTS = "best_weights.npz"
 CHOSEN_BY = MEASURED[0]
 METRICS = ("micro_f1_best", "long-best-threshold-f1", "short-best-threshold-f1")
-"""The metrics of ``nq_eval`` that are ``MEASURED``, in their order."""
+"""The metrics of ``nq_eval`` that are called ``MEASURED`` here, in that order."""
 BATCH_SIZE = 16
 PROFILE, DECISION = Profile.parse("grappler+buckets"), DecisionConfig()
 
@@ -61,15 +61,28 @@ class HeldOutQuestions:
     network: Network
     pages: PageFolder | None = None
 
-    def measure(self) -> Figures:
-        """Returns the figures ``MEASURED`` of the model.
+    def check(self) -> None:
+        """Checks that there is something to measure, and logs the number of bad records."""
+        bad, has_annotations = 0, False
+        for file in self.files:
+            for _, item in decoding.read_records(file, pages=self.pages):
+                bad += not isinstance(item, Example)
+                has_annotations |= isinstance(item, Example) and bool(item.annotations)
+        if bad:
+            log.warning("bad records of the held-out files, which are skipped: %d", bad)
+        if not has_annotations:
+            raise ValueError(
+                f"no annotations in {', '.join(self.files)}: give annotated questions to --dev"
+            )
 
-        Raises:
-            ValueError: no question has an annotation.
-            ArithmeticError: logits are not finite.
-        """
+    def measure(self) -> Figures:
+        """Returns the figures ``MEASURED`` of the model."""
         evaluation = Evaluation()
-        for example, scores in score_examples(self._predictor, self._windows()):
+        windows = (
+            (example, feature_rows(features(example, self.tokenizer, self.windows)))
+            for example in self._examples()
+        )
+        for example, scores in score_examples(self._predictor, windows):
             prediction = decide(example, scores, DECISION).prediction
             evaluation.add(example, encode_prediction(prediction))
         metrics = evaluation.metrics()
@@ -81,28 +94,11 @@ class HeldOutQuestions:
         computation = Computation(self.network, PROFILE, TopK(rule.k, rule.text_only))
         return Predictor(computation, Shape(BATCH_SIZE, self.windows.max_seq_length), None)
 
-    def check(self) -> None:
-        """Checks that there is something to measure, and logs the bad records.
-
-        Raises:
-            ValueError: no question has an annotation.
-        """
-        bad = sum(not isinstance(item, Example) for item in self._items())
-        if bad:
-            log.warning("bad records of the held-out files, which are skipped: %d", bad)
-        if not any(item.annotations for item in self._items() if isinstance(item, Example)):
-            raise ValueError(
-                f"no annotations in {', '.join(self.files)}: give annotated questions to --dev"
-            )
-
-    def _items(self) -> Iterator[Any]:
+    def _examples(self) -> Iterator[Example]:
         for file in self.files:
-            yield from (item for _, item in decoding.read_records(file, pages=self.pages))
-
-    def _windows(self) -> Iterator[tuple[Example, Columns]]:
-        for item in self._items():
-            if isinstance(item, Example) and item.annotations:
-                yield item, feature_rows(features(item, self.tokenizer, self.windows))
+            for _, item in decoding.read_records(file, pages=self.pages):
+                if isinstance(item, Example) and item.annotations:
+                    yield item
 
 
 @dataclass(eq=False)
@@ -113,10 +109,10 @@ class Evaluations:
     that the file has the weights of the best one again.
 
     Args:
-        measure: returns the figures of the model as it is.
+        measure: returns the figures of the model with its present weights.
         every: steps between two evaluations; there is one after the last step too.
-        model: whose weights are kept.
-        file: where.
+        model: the model whose weights are kept.
+        file: where they are kept.
         report: receives the figures of each evaluation, and whether they are the best so far.
         done: the evaluations so far.
     """
@@ -134,11 +130,7 @@ class Evaluations:
         return max(self.done, key=lambda figures: figures[CHOSEN_BY])
 
     def after(self, step: int, total: int) -> None:
-        """Evaluates the model if it is due after ``step`` of ``total`` steps.
-
-        Raises:
-            OSError: the weights cannot be written.
-        """
+        """Evaluates the model if it is due after ``step`` of ``total`` steps."""
         if step % self.every and step != total:
             return
         figures = {STEP: step, **self.measure()}

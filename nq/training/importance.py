@@ -6,11 +6,11 @@ first order the loss without the head or unit differs by dL/dm at m = 1. The imp
 I = sum over windows of |dL/dm| = sum over windows of |sum over pieces and columns of dL/da * a|
 
 Michel, Levy and Neubig 2019, https://arxiv.org/abs/1905.10650, for heads; Molchanov et al. 2017,
-https://arxiv.org/abs/1611.06440, for units. The output of a head is that before the output
-projection, the output of a unit that after its activation. One backward pass computes all of them.
+https://arxiv.org/abs/1611.06440, for units. The output of a head is taken before the output
+projection, the output of a unit after its activation. One backward pass computes all of them.
 
 A layer is too large a change for the first order, and there are few layers. Its importance is
-therefore that change itself: the sum over windows of |L without the layer - L|.
+therefore the change itself: the sum over windows of |L without the layer - L|.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BATCH_SIZE = 8
 LAYER_WINDOWS = 128
 """Windows that the importance of layers is measured on, evenly spaced among all."""
 PARTS = ("attention", "intermediate")
-"""End the names of the layers whose outputs are those of heads and of units."""
+"""Suffixes of the layers whose outputs have the outputs of heads and of units."""
 INPUT_SPECS = {name: tf.TensorSpec((None, None), tf.int32) for name in INPUTS}
 TARGET_SPECS = {name: tf.TensorSpec((None,), tf.int32) for name in LOGITS}
 
@@ -48,13 +48,10 @@ def importance(
 
     Args:
         model: of ``joint.build``, for any length, in float32; no layers share weights.
-        config: its shape.
-        windows: what the importance is summed over.
+        config: shape of the model.
+        windows: windows that the importance is summed over.
         of_layers: whether the importance of layers is measured, a forward pass for each of them;
             without it, and for a single layer, it is 0.
-
-    Raises:
-        ArithmeticError: a gradient or a loss is not finite.
     """
     step = _step(model, config)
     heads, units = (np.zeros(size) for size in _sizes(config))

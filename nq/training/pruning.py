@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nq.config import ModelConfig, PruningConfig, StorageConfig, TrainConfig, WindowConfig
 from nq.formats import input_files, inputs
 from nq.formats.decoding import read_records
 from nq.formats.fields import RecordError
 from nq.formats.streams import shown
-from nq.model.convert import (
-    ConversionResult,
-    check_head_width,
-    convert,
-    fitting_windows,
-)
-from nq.records import DeadLetter, Example, Features, Source
+from nq.model.convert import ConversionResult, check_head_width, convert, fitting_windows
+from nq.model.folder import load_joint_config, load_settings
+from nq.model.pruning import PruningRecord, prune_weights, pruned_shape, select
+from nq.preprocess.features import training_features
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.records import DeadLetter, Features
 
 if TYPE_CHECKING:
     from nq.formats.questions import PageFolder
@@ -54,21 +53,11 @@ def prune(
     Args:
         source: model folder of any kind.
         target: folder to write, which must be empty or not exist.
-        counts: how much is kept.
+        counts: number of parts to keep.
         data: annotated files, globs or folders.
-        to, storage: see ``convert``.
+        to, storage: format and storage of the target, as for ``convert``.
         pages: the pages that questions name.
-
-    Raises:
-        FileNotFoundError: a file is missing.
-        OSError: the target cannot be written.
-        ValueError: the model or the data cannot be used, or the model lacks what is to be kept.
-        ArithmeticError: gradients are not finite.
-        Error: a package is not installed, or every record is bad.
     """
-    from nq.model.folder import load_joint_config
-    from nq.model.pruning import pruned_shape
-
     shape = pruned_shape(load_joint_config(source), counts)
     check_head_width(to, shape)
     with input_files.input_files(data) as files:
@@ -85,26 +74,14 @@ def prune(
 def pruned_model(
     loaded: LoadedModel, shape: ModelConfig, files: Sequence[str], pages: PageFolder | None = None
 ) -> LoadedModel:
-    """Returns a model with the most important part of another one's weights.
+    """Returns a model of a smaller shape with the most important weights of another one.
 
-    Args:
-        loaded: the model before.
-        shape: of the pruned model (``nq.model.pruning.pruned_shape``).
-        files: annotated files.
-        pages: the pages that questions name.
-
-    Raises:
-        ValueError: the model has no span head, or another one's vocabulary, or no record has an
-            annotation.
-        ArithmeticError: gradients are not finite.
+    The importance is measured on annotated files.
     """
     from nq.model import checkpoint, joint
-    from nq.model.folder import load_settings
-    from nq.model.pruning import PruningRecord, prune_weights, select
-    from nq.preprocess.tokenizers.load import load_tokenizer
     from nq.training.importance import assign, importance, weights_of
 
-    config, folder = loaded.config, loaded.folder
+    config, folder, whole = loaded.config, loaded.folder, loaded.model
     if SPAN_HEAD in loaded.report.missing:
         raise ValueError(
             f"{folder} has no span head, so that no part of it has an importance for answers: "
@@ -113,7 +90,9 @@ def pruned_model(
     own = fitting_windows(load_settings(folder).windows, config)
     tokenizer = load_tokenizer(folder, own.compat)
     windows = training_windows(files, tokenizer, own, pages=pages)
-    whole = _with_room_for(loaded, checkpoint.with_room_for(config, tokenizer))
+    roomy = checkpoint.with_room_for(config, tokenizer)
+    if roomy != config:  # the vocabulary lacks markers, which need rows of word embeddings
+        whole = joint.load(folder, config=roomy).model
     fewer_layers = shape.num_hidden_layers < config.num_hidden_layers
     kept = select(importance(whole, config, windows, fewer_layers), config, shape)
     model = joint.build(shape, initialize=False)
@@ -123,15 +102,6 @@ def pruned_model(
     return dataclasses.replace(loaded, config=shape, model=model, pruning=record)
 
 
-def _with_room_for(loaded: LoadedModel, config: ModelConfig) -> Any:
-    """Returns a model with rows of word embeddings for markers that its vocabulary lacks."""
-    from nq.model import joint
-
-    if config == loaded.config:
-        return loaded.model
-    return joint.load(loaded.folder, config=config).model
-
-
 def training_windows(
     files: Sequence[str],
     tokenizer: Tokenizer,
@@ -139,31 +109,21 @@ def training_windows(
     count: int = WINDOWS,
     pages: PageFolder | None = None,
 ) -> TrainingWindows:
-    """Returns the first windows that a training on some files would have, with its defaults.
+    """Returns the first ``count`` windows of a training on some files, with its default settings.
 
-    Records are read from each file in turn, no more of them than are needed; bad ones are counted
-    and logged.
-
-    Args:
-        files: input files.
-        tokenizer: cuts words into pieces.
-        config: how pages become windows.
-        count: windows to return at most.
-        pages: the pages that questions name.
-
-    Raises:
-        ValueError: there are none.
+    One record of each file is read in turn, no more than are needed; bad ones are counted and
+    logged.
     """
     import numpy as np
 
     from nq.formats.tfrecord import INPUTS, TARGETS
-    from nq.preprocess.features import training_features
     from nq.training.windows import TrainingWindows
 
     recipe = TrainConfig()
     parts: list[Features] = []
     total, bad = 0, list[str]()
-    for source, item in _records(files, pages):
+    readers = [read_records(file, i, pages=pages) for i, file in enumerate(files)]
+    for source, item in filter(None, chain.from_iterable(zip_longest(*readers))):
         try:
             if isinstance(item, DeadLetter):
                 raise RecordError(item.reason)
@@ -189,13 +149,3 @@ def training_windows(
         for name in (*INPUTS, *TARGETS)
     }
     return TrainingWindows.from_columns(columns)
-
-
-def _records(
-    files: Sequence[str], pages: PageFolder | None
-) -> Iterator[tuple[Source, Example | DeadLetter]]:
-    """Yields the records of all files, one of each file in turn."""
-    readers = [read_records(file, i, pages=pages) for i, file in enumerate(files)]
-    for record in chain.from_iterable(zip_longest(*readers)):
-        if record is not None:
-            yield record

@@ -1,7 +1,7 @@
-"""A teacher's log probabilities of training windows: computed once, kept on disk, in memory.
+"""A teacher's log probabilities of training windows: computed once, kept on disk and in memory.
 
-request.json       what the log probabilities depend on; of another request nothing is reused
-part-000000.npz …  those of ``PART_WINDOWS`` consecutive windows each, written whole or not at all
+request.json       what the log probabilities depend on; with another request nothing is reused
+part-000000.npz …  ``PART_WINDOWS`` consecutive windows each, written completely or not at all
 
 A computation that is killed continues with the first part that is missing. A part that is damaged
 is computed again.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,12 @@ PART_WINDOWS = 512
 class SoftTargets:
     """The teacher's log probabilities of the windows of a student, in memory.
 
-    Of float16, because those that matter are near 0, where it is precise: a probability differs by
-    less than 0.0002.
+    They are float16: the large probabilities have logarithms near 0, where it is precise, and no
+    probability differs by more than 0.0002.
 
     Args:
         first: ``[N + 1]`` index of each window's first piece, then ``P``.
-        start_logits, end_logits: ``[P]`` of all pieces of all windows; -inf for a separator that
+        start_logits, end_logits: ``[P]`` for all pieces of all windows; -inf for a separator that
             the teacher does not have.
         type_logits: ``[N, 5]``.
     """
@@ -53,16 +53,16 @@ class SoftTargets:
 
     @classmethod
     def empty(cls, windows: TrainingWindows) -> SoftTargets:
-        """Returns log probabilities that are to be filled."""
+        """Returns arrays for ``fill``."""
         first = np.concatenate([[0], np.cumsum(windows.n_pieces, dtype=np.int64)])
         sizes = (first[-1], first[-1], (len(windows), len(AnswerType)))
         return cls(first, *(np.empty(size, np.float16) for size in sizes))
 
     def fill(self, part: Columns, rows: slice) -> None:
-        """Copies those of the windows ``rows``.
+        """Copies the log probabilities of the windows ``rows``.
 
         Raises:
-            LookupError, ValueError: they are those of other windows.
+            LookupError, ValueError: a column is missing, or has the pieces of other windows.
         """
         pieces = slice(self.first[rows.start], self.first[rows.stop])
         self.start_logits[pieces] = part["start_logits"]
@@ -70,11 +70,11 @@ class SoftTargets:
         self.type_logits[rows] = part["type_logits"]
 
     def batch(self, rows: IntArray, length: int) -> dict[str, FloatArray]:
-        """Returns those of some windows in float32, with -inf for padding.
+        """Returns the log probabilities of some windows in float32, with -inf for padding.
 
         Args:
-            rows: numbers of the windows, ``B``.
-            length: pieces in a window, those of the longest at least.
+            rows: ``[B]`` numbers of the windows.
+            length: pieces in a row, at least as many as the longest window has.
 
         Returns:
             ``start_logits``, ``end_logits`` ``[B, length]`` and ``type_logits`` ``[B, 5]``.
@@ -98,20 +98,19 @@ def soft_targets(
     """Returns the log probabilities of all windows; those that a folder lacks are computed.
 
     Args:
-        windows: of the student.
-        folder: ``training/teacher`` of the folder of a training; it is created.
-        request: everything that they depend on besides the windows, as JSON values.
+        windows: windows of the student.
+        folder: ``training/teacher`` in the folder of a training; it is created.
+        request: everything that the result depends on besides the windows, as JSON values.
         compute: returns the columns of ``SoftTargets.fill`` for consecutive windows.
-
-    Raises:
-        OSError: a file cannot be written.
     """
     from tqdm import tqdm
 
-    _clear_other(folder, {**request, WINDOWS: windows.digest()})
+    _prepare_folder(folder, {**request, WINDOWS: windows.digest()})
     result, total = SoftTargets.empty(windows), len(windows)
     with tqdm(desc="teacher", unit=" windows", total=total, disable=None) as bar:
-        for path, rows in _parts(folder, total):
+        for number, start in enumerate(range(0, total, PART_WINDOWS)):
+            path = folder / f"part-{number:06d}.npz"
+            rows = slice(start, min(start + PART_WINDOWS, total))
             if not _read(path, result, rows):
                 started = time.perf_counter()
                 part = compute(rows)
@@ -124,15 +123,8 @@ def soft_targets(
     return result
 
 
-def _parts(folder: Path, n_windows: int) -> Iterator[tuple[Path, slice]]:
-    """Yields the file and the windows of each part."""
-    for number, start in enumerate(range(0, n_windows, PART_WINDOWS)):
-        rows = slice(start, min(start + PART_WINDOWS, n_windows))
-        yield folder / f"part-{number:06d}.npz", rows
-
-
 def _read(path: Path, result: SoftTargets, rows: slice) -> bool:
-    """Fills in the windows of a part; returns whether there is one that is not damaged."""
+    """Fills in the windows of a part; returns whether there is an undamaged one."""
     try:
         part = storage.read_arrays(path)
         if part[WINDOWS].tolist() != [rows.start, rows.stop]:
@@ -146,16 +138,16 @@ def _read(path: Path, result: SoftTargets, rows: slice) -> bool:
     return True
 
 
-def _clear_other(folder: Path, request: Mapping[str, Any]) -> None:
-    """Removes the parts of another request from a folder, which is created."""
-    found = None
+def _prepare_folder(folder: Path, request: Mapping[str, Any]) -> None:
+    """Creates a folder for a request, and removes the parts of another request."""
+    stored = None
     try:
-        found = storage.read_json(folder / REQUEST)
+        stored = storage.read_json(folder / REQUEST)
     except FileNotFoundError:
         pass
     except DamagedError as error:
         log.warning("%s; the teacher computes all windows again", error)
-    if found != json.loads(json.dumps(request)):
+    if stored != json.loads(json.dumps(request)):
         training = folder.parent.parent
         own = storage.own_paths(training, storage.TRAINING, f"{folder.relative_to(training)}/")
         storage.remove(own)

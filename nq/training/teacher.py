@@ -14,6 +14,7 @@ from scipy.special import log_softmax
 
 from nq.config import DecisionConfig, DistillationConfig, WindowConfig
 from nq.formats import input_files
+from nq.inference.engines.tensorflow import device
 from nq.inference.load import ScorerSpec, load_predictor
 from nq.inference.profile import Profile
 from nq.inference.reduction import LOGITS, AllLogits
@@ -69,16 +70,27 @@ class Teacher:
             student: the student's tokenizer.
             windows: how pages become windows of the student.
             profile: optimizations; by default the first of ``EXACT_PROFILES`` that is installed.
-
-        Raises:
-            FileNotFoundError: the folder has no model.
-            ValueError: the model is damaged or has no span head, has another vocabulary or too few
-                positions, or the profile does not compute all windows.
-            Error: a package that the profile needs is not installed.
         """
-        profile = _checked_profile(profile or _default_profile())
+        if profile is None:
+            exact = map(Profile.parse, EXACT_PROFILES[device()])
+            profile = next(one for one in exact if not one.missing())
+        if profile.needs_margin:
+            raise ValueError(
+                f"profile {profile} is for answers, not for a teacher: leave out "
+                f"{' and '.join(profile.needs_margin)}"
+            )
+        profile.require()
         tokenizer = load_tokenizer(folder, windows.compat)
-        has_types = _has_types(folder, tokenizer)
+        tensors = read_tensors(folder)
+        table = tensors.table(checkpoint.with_room_for(load_joint_config(folder), tokenizer))
+        if not tensors.fill(table[SPAN_HEAD]):
+            raise ValueError(
+                f"the teacher {folder} has no span head: expected a model that was trained to "
+                "answer; train it first with nq train --init"
+            )
+        has_types = tensors.fill(table[TYPE_HEAD])
+        if not has_types:
+            log.warning("the teacher %s has no head for types: the labels alone teach them", folder)
         try:
             translation = Translation.between(student, tokenizer)
         except ValueError as error:
@@ -113,12 +125,8 @@ class Teacher:
 
         Args:
             config: weight and temperature.
-            windows: of the student.
-            folder: where the log probabilities are kept; those that it lacks are computed.
-
-        Raises:
-            ArithmeticError: logits are not finite.
-            OSError: a file cannot be written.
+            windows: windows of the student.
+            folder: where the log probabilities are kept; missing ones are computed.
         """
         predictor = cache(lambda: self._predictor(windows))
 
@@ -157,36 +165,3 @@ class Teacher:
             own = self.translation.back(windows, rows, logits[name], -np.inf)
             part[name] = log_softmax(own, axis=1)[pieces]
         return {name: part[name].astype(np.float16) for name in LOGITS}
-
-
-def _default_profile() -> Profile:
-    from nq.inference.engines.tensorflow import device
-
-    profiles = map(Profile.parse, EXACT_PROFILES[device()])
-    return next(profile for profile in profiles if not profile.missing())
-
-
-def _checked_profile(profile: Profile) -> Profile:
-    if profile.needs_margin:
-        raise ValueError(
-            f"profile {profile} is for answers, not for a teacher: leave out "
-            f"{' and '.join(profile.needs_margin)}"
-        )
-    profile.require()
-    return profile
-
-
-def _has_types(folder: Path, tokenizer: Tokenizer) -> bool:
-    """Returns whether a model has a head for types; checks that it has one for spans."""
-    config = checkpoint.with_room_for(load_joint_config(folder), tokenizer)
-    tensors = read_tensors(folder)
-    table = tensors.table(config)
-    if not tensors.fill(table[SPAN_HEAD]):
-        raise ValueError(
-            f"the teacher {folder} has no span head: expected a model that was trained to answer; "
-            "train it first with nq train --init"
-        )
-    has_types = tensors.fill(table[TYPE_HEAD])
-    if not has_types:
-        log.warning("the teacher %s has no head for types: the labels alone teach them", folder)
-    return has_types

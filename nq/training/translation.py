@@ -27,12 +27,9 @@ _NEVER_TEXT = re.compile(r"\[.+\]|<.+>")
 
 @dataclass(frozen=True, eq=False)
 class Translation:
-    """Translates windows of one tokenizer to those of another.
+    """Translates windows of a source tokenizer to those of a target tokenizer.
 
-    Args:
-        source: the tokenizer of the windows.
-        target: the other one.
-        ids: ``[source.vocab_size]`` the target's id of each id that text may become.
+    ``ids`` ``[source.vocab_size]`` has the target's id of each id that text may become.
     """
 
     source: Tokenizer
@@ -44,7 +41,7 @@ class Translation:
         """Returns the translation between two tokenizers.
 
         Raises:
-            ValueError: they cut some text into different pieces; the text says how they differ.
+            ValueError: they cut some text into different pieces; the message says how they differ.
         """
         if tokenizer_digest(source) == tokenizer_digest(target):
             return cls(source, target, np.arange(source.vocab_size))
@@ -58,19 +55,13 @@ class Translation:
 
     @property
     def more_separators(self) -> int:
-        """How many pieces a window of the target has more."""
+        """Pieces that a window of the target has beyond those of the source."""
         return self.target.separators - self.source.separators
 
     def rows(self, windows: TrainingWindows, selection: Selection, length: int) -> Columns:
-        """Returns windows as the target's tokenizer makes them, as inputs of its model.
+        """Returns ``B`` selected windows of the source as inputs of the target's model.
 
-        Args:
-            windows: of the source's tokenizer.
-            selection: which of them, ``B``.
-            length: pieces in a window of the target.
-
-        Returns:
-            ``input_ids``, ``input_mask`` and ``segment_ids``, each int32 ``[B, length]``.
+        They are ``input_ids``, ``input_mask`` and ``segment_ids``, each int32 ``[B, length]``.
         """
         ids, target = windows.input_ids[selection], self.target
         separator = self._first_separator(windows, selection)
@@ -98,10 +89,9 @@ class Translation:
         """Returns values at the positions of the target's windows by those of the source's.
 
         Args:
-            windows: of the source's tokenizer.
-            selection: which of them, ``B``.
+            windows, selection: ``B`` windows of the source.
             values: ``[B, length of the target]``.
-            missing: for padding, and for a separator that the target does not have.
+            missing: value for padding, and for a separator that the target does not have.
 
         Returns:
             ``[B, length of the source]``.

@@ -1,22 +1,27 @@
-"""Training windows in memory, and their batches of inputs and targets."""
+"""Training windows in memory, their batches, and which of them each training step sees.
+
+The windows are shuffled by a seed. Windows of similar length share a step, so that little is
+computed on padding.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from nq.config import TrainConfig
 from nq.formats.tfrecord import TARGETS, decode_records, training_shapes
 from nq.formats.tfrecord_file import read_records
 from nq.records import Columns, IntArray
 
 LENGTH_STEP = 64
 READ_BATCH = 1024
+BATCHES_SORTED_TOGETHER = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +62,7 @@ class TrainingWindows:
         return digest(getattr(self, f.name) for f in fields(self))
 
     def batch(self, rows: IntArray) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
-        """Returns inputs ``[B, L]`` and targets ``[B]`` of the windows ``rows``.
+        """Returns int32 inputs ``[B, L]`` and targets ``[B]`` of the windows ``rows``.
 
         L is the length of the longest of them, rounded up to a multiple of ``LENGTH_STEP``.
         """
@@ -75,14 +80,10 @@ class TrainingWindows:
             "end_logits": self.end_positions[rows],
             "type_logits": self.answer_types[rows],
         }
-        return _int32(inputs), _int32(targets)
+        return {name: x.astype(np.int32) for name, x in inputs.items()}, targets
 
 
-def _int32(columns: Mapping[str, Any]) -> dict[str, IntArray]:
-    return {name: column.astype(np.int32) for name, column in columns.items()}
-
-
-def digest(arrays: Iterable[Any]) -> str:
+def digest(arrays: Iterable[np.ndarray]) -> str:
     """Returns the SHA-256 of the bytes of all arrays."""
     total = hashlib.sha256()
     for array in arrays:
@@ -91,10 +92,10 @@ def digest(arrays: Iterable[Any]) -> str:
 
 
 def read_columns(shards: Sequence[Path], length: int) -> Columns:
-    """Returns all training records of all shards as one int32 array per column.
+    """Returns all training records of TFRecord files as one int32 array per column.
 
     Args:
-        shards: TFRecord files, at least one record in all.
+        shards: files with at least one record in all.
         length: pieces in a window.
     """
     records = chain.from_iterable(map(read_records, shards))
@@ -102,3 +103,42 @@ def read_columns(shards: Sequence[Path], length: int) -> Columns:
     while batch := list(islice(records, READ_BATCH)):
         parts.append(decode_records(batch, training_shapes(length)))
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def steps_per_epoch(n_windows: int, batch_size: int) -> int:
+    """Returns the number of full batches that ``batches`` makes of ``n_windows`` windows."""
+    size = batch_size * BATCHES_SORTED_TOGETHER
+    return n_windows // size * BATCHES_SORTED_TOGETHER + n_windows % size // batch_size
+
+
+def steps_after(done: int, n_pieces: IntArray, config: TrainConfig) -> Iterator[IntArray]:
+    """Yields the rows ``[B]`` of each step of a training behind the first ``done`` steps."""
+    per_epoch = steps_per_epoch(len(n_pieces), config.batch_size)
+    total = int(per_epoch * config.epochs)
+    for epoch in range(done // per_epoch, -(-total // per_epoch)):
+        steps = batches(n_pieces, config.batch_size, epoch, config.seed)
+        yield from steps[max(0, done - epoch * per_epoch) : total - epoch * per_epoch]
+
+
+def batches(n_pieces: IntArray, batch_size: int, epoch: int, seed: int) -> list[IntArray]:
+    """Returns the rows ``[batch_size]`` of each step of one epoch.
+
+    Equal arguments give equal batches. The last rows, which do not fill a batch, are left out;
+    they differ between epochs.
+
+    Args:
+        n_pieces: ``[N]`` pieces of each window.
+        batch_size: windows in a step.
+        epoch: number of the epoch, from 0.
+        seed: seed of the shuffling.
+    """
+    draw = np.random.default_rng([seed, epoch])
+    order = draw.permutation(len(n_pieces))
+    size = batch_size * BATCHES_SORTED_TOGETHER
+    steps: list[IntArray] = []
+    for i in range(0, len(order), size):
+        chunk = order[i : i + size]
+        chunk = chunk[: len(chunk) // batch_size * batch_size]
+        chunk = chunk[np.argsort(n_pieces[chunk], kind="stable")]
+        steps += np.split(chunk, len(chunk) // batch_size) if len(chunk) else []
+    return [steps[i] for i in draw.permutation(len(steps))]

@@ -151,7 +151,8 @@ def scores(folder: Path, profile: str) -> Columns:
     rows = item_rows(items(6, 3))
     length = rows["input_ids"].shape[1]
     windows = WindowConfig(max_seq_length=length, max_query_length=4)
-    spec = ScorerSpec(ModelSpec(folder, windows, SETTINGS.decision), Profile.parse(profile), 4)
+    model = ModelSpec(folder, windows, SETTINGS.decision)
+    spec = ScorerSpec(model, Profile.parse(profile), 4, calibration={folder: rows})
     inside = rows["input_mask"] > 0
     columns = load_predictor(spec, AllLogits(length)).scores(rows)
     return {n: columns[n][inside] if n in LOGITS[:2] else columns[n] for n in LOGITS}
@@ -298,8 +299,8 @@ def edited(source: Path, folder: Path, drop: Iterable[str] = (), **values: Any) 
     [
         (["source", "--prune", "heads=0", "--data", "d"], 2, "heads is 0: at least 1 must be kept"),
         (["source", "--prune", "ffn=100", "--data", "d"], 2, "ffn is 100: expected a multiple of"),
-        (["source", "--prune", "heads", "--data", "d"], 2, "'heads' is no count: expected heads=9"),
-        (["source", "--prune", "head=3", "--data", "d"], 2, "'head' cannot be pruned: expected"),
+        (["source", "--prune", "heads", "--data", "d"], 2, "'heads' is not a count: expected"),
+        (["source", "--prune", "head=3", "--data", "d"], 2, "'head=3' is not a count: expected"),
         (["source", "--prune", "heads=3"], 2, "--prune needs --data: annotated records"),
         (["source", "--data", "d"], 2, "--data is for --prune alone: give --prune, or leave --dat"),
         (["source", "--prune", "heads=5", "--data", "d"], 1, "heads is 5, the model has 4: choose"),

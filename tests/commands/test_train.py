@@ -19,7 +19,7 @@ from nq.commands.main import console
 from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.tracking.store import absolute
-from nq.training.curves import LOSS, Curves
+from nq.training.job import LOSS, Curves
 from nq.training.train import FINAL_STEPS, REPORT_EVERY, TrainingProgress
 from tests import tiny_models
 from tests.preprocess.synthetic_examples import write_rows

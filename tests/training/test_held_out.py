@@ -9,8 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-from nq.training.curves import STEP, Figures
 from nq.training.held_out import Evaluations
+from nq.training.job import STEP, Figures
 
 
 def evaluations(file: Path, scores: list[float]) -> tuple[Evaluations, list[tuple[int, bool]]]:

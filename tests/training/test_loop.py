@@ -19,9 +19,9 @@ import pytest
 from nq.config import TrainConfig
 from nq.model import joint
 from nq.records import Features, FloatArray, IntArray, Source
-from nq.training.curves import LOSS, Curves
-from nq.training.levels import LayerwiseAdamW
-from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit, identity
+from nq.training.job import LOSS, Curves
+from nq.training.loop import TrainingState, fit, identity
+from nq.training.optimizer import LayerwiseAdamW, WarmupThenDecay, compile_for_training
 from nq.training.windows import LENGTH_STEP, TrainingWindows, read_columns
 from tests import tiny_models
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import TrainConfig
-from nq.training.sampling import (
+from nq.training.windows import (
     BATCHES_SORTED_TOGETHER,
-    Sampling,
     batches,
+    steps_after,
     steps_per_epoch,
 )
-from nq.training.windows import TrainingWindows
-from tests import tiny_models
 
 
 @given(
@@ -53,11 +52,9 @@ def test_rows_that_are_left_out_differ_between_epochs_whatever_their_length() ->
     assert len(set().union(*left)) > 55
 
 
-def test_steps_after_an_interruption_are_the_same() -> None:
-    targets = {n: np.zeros(50, int) for n in ("start_positions", "end_positions", "answer_types")}
-    windows = TrainingWindows.from_columns({**tiny_models.rows([14] * 50, 16), **targets})
-    sampling = Sampling(windows, TrainConfig(batch_size=6, epochs=2.4, seed=1))
-    steps = list(sampling.steps_after(0))
-    assert sampling.total == len(steps) == int(8 * 2.4)
-    for (step, rows), (again, same) in zip(steps[7:], sampling.steps_after(7), strict=True):
-        assert step == again and rows.tolist() == same.tolist()
+@pytest.mark.parametrize("done", [0, 7, 8, 12, 19])
+def test_steps_after_an_interruption_are_the_same(done: int) -> None:
+    n_pieces, config = np.full(50, 14), TrainConfig(batch_size=6, epochs=2.4, seed=1)
+    steps = [rows.tolist() for rows in steps_after(0, n_pieces, config)]
+    assert len(steps) == int(8 * 2.4)
+    assert [rows.tolist() for rows in steps_after(done, n_pieces, config)] == steps[done:]

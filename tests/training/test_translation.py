@@ -161,7 +161,7 @@ def test_other_pieces_are_refused(tmp_path: Path) -> None:
     cases: list[tuple[Tokenizer, Tokenizer, str]] = [
         (bert, tokenizer(tmp_path / "less", words), less),
         (tokenizer(tmp_path / "more", words), bert, f"have {n - 1} and {n} pieces"),
-        (bert, cased, "lowercase is True for one, False for the other"),
+        (bert, cased, "do_lower_case is True for one, False"),
         (bert, load_tokenizer(tmp_path / "kept"), "strip_accents is True for one, False for"),
         (bert, one_spiece, "one has a WordPieceTokenizer, the other a SentencePieceTokenizer"),
         (one_spiece, other_spiece, "the files of their SentencePieceTokenizer differ"),

@@ -1,0 +1,107 @@
+"""The description of a training, its result, and the names of its curves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nq.config import DistillationConfig, StorageConfig, TrainConfig, WindowConfig
+from nq.inference.profile import Profile
+
+if TYPE_CHECKING:
+    from nq.formats.questions import PageFolder
+
+LOSS = "loss"
+PARTS = ("hard_loss", "soft_loss")
+"""The losses by the labels and by the teacher, which a training with a teacher minimizes."""
+Curves = dict[str, list[float]]
+"""The values of ``LOSS``, and with a teacher of ``PARTS``, in all steps."""
+STEP = "step"
+MEASURED = ("micro_f1", "long_f1", "short_f1")
+"""The figures of an evaluation on held-out questions."""
+Figures = dict[str, float]
+"""``STEP`` and ``MEASURED`` of an evaluation."""
+EVALUATE_EVERY = 200
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """The description of a training.
+
+    Args:
+        files: input files, globs or folders.
+        init: model folder of any kind with the initial weights.
+        output: model folder to write; an interrupted training is resumed from there.
+        windows: how pages become windows.
+        config: settings of the training.
+        limit: number of records to read at most.
+        workers: processes for preprocessing; by default as many as the input is worth.
+        card: file with the text of the model card, by default a list of the settings.
+        storage: how the weights of the new model are stored.
+        teacher: model folder whose probabilities are trained on too.
+        distillation: weight and temperature of the teacher.
+        teacher_profile: optimizations of the teacher; by default the fastest without rounding.
+        dev: annotated files, globs or folders, which the model is measured on during the training;
+            the weights of the best evaluation are kept.
+        evaluate_every: steps between two evaluations.
+        pages: the pages that questions name.
+    """
+
+    files: tuple[str, ...]
+    init: Path
+    output: Path
+    windows: WindowConfig = field(default_factory=WindowConfig)
+    config: TrainConfig = field(default_factory=TrainConfig)
+    limit: int | None = None
+    workers: int | None = None
+    card: Path | None = None
+    storage: StorageConfig = field(default_factory=StorageConfig)
+    teacher: Path | None = None
+    distillation: DistillationConfig = field(default_factory=DistillationConfig)
+    teacher_profile: Profile | None = None
+    dev: tuple[str, ...] = ()
+    evaluate_every: int = EVALUATE_EVERY
+    pages: PageFolder | None = None
+
+    @property
+    def teacher_settings(self) -> dict[str, Any]:
+        """Name, weight and temperature of the teacher; empty if there is none."""
+        if self.teacher is None:
+            return {}
+        return {"teacher": self.teacher.name, **self.distillation.to_dict()}
+
+    def card_text(self) -> str:
+        """Returns the text of the model card."""
+        if self.card:
+            return self.card.read_text(encoding="utf-8")
+        values = {**self.config.to_dict(), **self.teacher_settings}
+        settings = "\n".join(f"- {name}: {value}" for name, value in values.items())
+        return (
+            f"# {self.output.name}\n\nTrained by `nq train` from `{self.init.name}` on "
+            f"{', '.join(Path(file).name for file in self.files)}.\n\n{settings}\n"
+        )
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """The outcome of a training.
+
+    ``steps`` includes those before an interruption, ``loss`` is the mean of the last steps,
+    ``train_s`` the seconds of training and saving, and ``unread_blocks`` the blocks beyond
+    ``max_contexts``, of ``truncated_pages`` pages. ``best`` has the step and the figures of the
+    evaluation whose weights are kept; ``model_uri`` is MLflow's URI of the model.
+    """
+
+    output: Path
+    examples: int
+    windows: int
+    steps: int
+    dead_letters: int
+    dead_letter_file: Path
+    truncated_pages: int
+    unread_blocks: int
+    loss: float
+    train_s: float
+    best: dict[str, float] | None = None
+    model_uri: str | None = None
