@@ -51,7 +51,7 @@ PROFILES = (
     "grappler+buckets+prune",
 )
 FORMATS = ("kaggle", "nbest")
-RESULTS = (PREDICTIONS, DEAD_LETTERS, *(outputs.FORMATS[name].FILE for name in FORMATS))
+RESULTS = (PREDICTIONS, DEAD_LETTERS, *(outputs.FORMATS[name].file for name in FORMATS))
 PHASES = ("start", "preprocess", "load", "predict", "end", "finished")
 LIMIT_S, PATIENCE_S, POLL_S = 10.0, 600.0, 0.002
 SHARE = 0.05

@@ -2,8 +2,9 @@ from .bundle import bundled_model, bundled_sample
 from .config import DecisionConfig, RankingWeights, TrackingConfig, TrainConfig, WindowConfig
 from .errors import Error
 from .evaluation.evaluate import evaluate
+from .formats.documents import page_from_html, page_from_text
 from .formats.inputs import read_examples
-from .formats.pages import page_from_html, page_from_text, read_page
+from .formats.pages import read_page
 from .inference.profile import Profile
 from .reader import Reader, load
 from .records import (

@@ -22,7 +22,7 @@ import pytest
 
 import nq
 from nq.commands import main as console
-from nq.formats import decoding, outputs
+from nq.formats import decoding, outputs, questions
 from nq.inference.profile import BASELINE, BASELINE_HELP, GRAPPLER_ON, OPTIMIZATIONS
 
 ROOT = Path(__file__).parents[1]
@@ -139,7 +139,7 @@ def test_graph_rewrites_are_documented() -> None:
 
 def test_every_input_and_output_format_is_documented() -> None:
     page = PAGES["docs/data.md"]
-    marks = [f"| `{dialect.MARK}` |" for dialect in decoding.DIALECTS]
+    marks = [f"| `{mark}` |" for mark in (*decoding.DIALECTS, questions.QUESTION)]
     names = [f"`--formats {name}`" for name in outputs.FORMATS]
     assert not [text for text in (*marks, *names) if text not in page]
 

@@ -28,7 +28,7 @@ from nq.bundle import bundled_model
 from nq.commands import arguments, terminal
 from nq.config import DECISION_RULES, DecisionConfig, WindowConfig
 from nq.errors import Error
-from nq.formats import decoding, inputs, outputs, pages
+from nq.formats import decoding, documents, inputs, outputs
 from nq.formats.predictions import encode_prediction
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.local import make_windows, serialized
@@ -108,7 +108,7 @@ class Checker:
             ranked = decide(item, self.window_scores(item, RULES[rule].k), config)
             encode_prediction(ranked.prediction, item.token_bytes, item.original)
             for output in outputs.FORMATS.values():
-                output.encode(item, ranked.prediction, ranked.alternatives(output.ALTERNATIVES))
+                output.encode(item, ranked.prediction, ranked.alternatives(output.alternatives))
         tally.good += 1
 
     def window_scores(self, example: Example, k: int) -> WindowScores:
@@ -199,7 +199,7 @@ class Checker:
             tally.records += 1
             with tally.catching(f"mutation {tally.mutations}"):
                 try:
-                    page = pages.decode_page(data, "page")
+                    page = documents.decode_page(data, "page")
                 except ValueError as error:
                     _check_one_line(error)
                     tally.refused += 1

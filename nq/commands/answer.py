@@ -78,7 +78,7 @@ def parser() -> Parser:
         default=(),
         metavar="NAMES",
         help="output formats besides predictions.json, separated by commas: "
-        + ", ".join(f"{name} ({kind.FILE})" for name, kind in outputs.FORMATS.items()),
+        + ", ".join(f"{name} ({kind.file})" for name, kind in outputs.FORMATS.items()),
     )
     beam = parser.add_argument_group(
         "runner of Apache Beam; further options that are not listed are Beam's"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nq.commands import arguments, terminal
 from nq.commands.parser import IntermixedParser
 from nq.config import WindowConfig
-from nq.formats import pages
+from nq.formats import documents, pages
 from nq.formats.limits import LIMITS
 from nq.text import one_line, visible
 
@@ -125,7 +125,7 @@ def _read_page(path: str, record: str | None) -> Page:
         raise terminal.UsageError("--record is for a jsonl file, not for standard input")
     if sys.stdin.isatty():
         log.info("reading the page from standard input; Ctrl-D ends it")
-    return pages.decode_page(sys.stdin.buffer.read(LIMITS.bytes + 1), "standard input")
+    return documents.decode_page(sys.stdin.buffer.read(LIMITS.bytes + 1), "standard input")
 
 
 def _questions() -> Iterator[str]:

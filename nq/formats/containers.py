@@ -1,23 +1,122 @@
-"""How files hold records: as rows of parquet or CSV, as questions of SQuAD or MRQA, or as lines.
+"""How a file holds records: as lines, rows of parquet or CSV, or questions of SQuAD or MRQA.
 
-A container is a module with ``matches``, ``check`` and ``rows``; the first one that matches a file
-reads it.
+The first bytes of a file tell, not its name. A file of none of these kinds is read line by line,
+and what is no record becomes a dead letter, so that one bad line never costs the rest of a file.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+import zlib
+from collections.abc import Iterator
+from enum import Enum
+from itertools import islice
 
-from nq.formats import csv_rows, kinds, lines, mrqa, parquet, squad
+from nq.formats import csv_rows, lines, parquet, squad
+from nq.formats.fields import Record, RecordError
+from nq.formats.kinds import Kind, binary_kind, text_kind
+from nq.formats.lines import BOM, GZIP_MAGIC, MAX_LINES
 
-CONTAINERS = (parquet, squad, mrqa, csv_rows)
+Container = Enum("Container", ["PARQUET", "SQUAD", "MRQA", "CSV", "LINES"])
+Row = Record | bytes | RecordError
+"""A record as an object, or as a line of JSON, or why there is none."""
+
+HEAD_BYTES = 16 << 10
+_RECORD_START = re.compile(rb"\{[ \t]*\"")
+_NO_RECORDS = f"no file of records, by its first {MAX_LINES} lines", "give another file"
 
 
-def container_of(path: str) -> Any:
-    """Returns the module that reads a file, ``lines`` if it is no special one.
+def container_of(path: str) -> Container:
+    """Returns how a file holds records."""
+    data, head = _head(path)
+    if data.startswith(parquet.MAGIC):
+        return Container.PARQUET
+    if squad.is_squad(head):
+        return Container.SQUAD
+    if squad.is_mrqa(path, head):
+        return Container.MRQA
+    is_text = b"\0" not in head and not binary_kind(head)
+    return Container.CSV if is_text and csv_rows.is_csv(path, head) else Container.LINES
+
+
+def check(path: str) -> None:
+    """Checks for errors that make a file as a whole unusable.
 
     Raises:
+        ValueError: A table is damaged or lacks columns, or a file can hold no records.
         OSError: The file cannot be read.
     """
-    head = kinds.head_of(path)
-    return next((container for container in CONTAINERS if container.matches(path, head)), lines)
+    container = container_of(path)
+    if container is Container.PARQUET:
+        parquet.check(path)
+    elif container is Container.CSV:
+        csv_rows.check(path)
+    elif container is Container.LINES:
+        data, head = _head(path)
+        if kind := binary_kind(head) or _text_kind(path, head):
+            name = f"{kind[0]} in a gzip file" if data.startswith(GZIP_MAGIC) else kind[0]
+            raise ValueError(
+                f"{path} is {name}: {kind[1]}; expected one JSON object a line, plain or gzip, "
+                "parquet, CSV, or a file of SQuAD"
+            )
+
+
+def rows(
+    path: str, share: tuple[int, int] = (0, 1), limit: int | None = None
+) -> Iterator[tuple[int, Row]]:
+    """Yields the records of a file with their numbers from 1.
+
+    Args:
+        path: The file.
+        share: ``(i, n)`` yields every n-th record, from the i-th on, for n parallel readers.
+        limit: The number of records after which to stop, those of all readers together.
+    """
+    container, (worker, workers) = container_of(path), share
+    every: Iterator[tuple[int, Row]]
+    if container is Container.PARQUET:
+        return parquet.rows(path, share, limit)
+    if container is Container.SQUAD:
+        every = enumerate(squad.squad_questions(path), 1)
+    elif container is Container.MRQA:
+        every = enumerate(squad.mrqa_questions(path), 1)
+    else:
+        every = csv_rows.rows(path) if container is Container.CSV else lines.rows(path)
+    return islice(islice(every, limit), worker, None, workers)
+
+
+def count(path: str, limit: int | None = None) -> int:
+    """Returns how many records, good or bad, ``rows`` yields for a file."""
+    if container_of(path) is not Container.PARQUET:
+        return sum(1 for _ in rows(path, limit=limit))
+    n_rows = parquet.count(path)
+    return n_rows if limit is None else min(n_rows, limit)
+
+
+def _head(path: str) -> tuple[bytes, bytes]:
+    """Returns the first bytes of a file, and the first bytes of its content without gzip or BOM."""
+    with open(path, "rb") as file:
+        data = head = file.read(HEAD_BYTES)
+    if data.startswith(GZIP_MAGIC):
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(data, HEAD_BYTES)
+        except zlib.error:  # the lines before the damage are read
+            head = b""
+    return data, head.removeprefix(BOM)
+
+
+def _text_kind(path: str, head: bytes) -> Kind | None:
+    """Returns the kind of a text file, ``None`` if one of its first lines may be a record.
+
+    In an array with one object a line, all but the last end in a comma.
+    """
+    if _RECORD_START.match(head):
+        return None
+    records = of_array = n_lines = 0
+    for _, line in islice(lines.rows(path), MAX_LINES):
+        n_lines += 1
+        if isinstance(line, bytes):
+            records += bool(_RECORD_START.match(line)) and line.endswith(b"}")
+            of_array += line.endswith(b"},") or line == b"]"
+    if records > of_array:
+        return None
+    return text_kind(head) or (_NO_RECORDS if n_lines == MAX_LINES else None)

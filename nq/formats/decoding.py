@@ -8,39 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import orjson
 
-from nq.formats import (
-    hugging_face,
-    lines,
-    nq_v1,
-    parquet,
-    passages,
-    questions,
-    simplified,
-    tydi,
-)
-from nq.formats.containers import container_of
+from nq.formats import containers, lines, natural_questions, questions, tydi
 from nq.formats.fields import Record, RecordError
-from nq.formats.limits import LIMITS, RecordLimits
-from nq.formats.lines import parse_line
+from nq.formats.limits import LIMITS
 from nq.formats.questions import PageFolder
 from nq.formats.streams import shown
 from nq.records import DeadLetter, Example, Source
 
-DIALECTS = (nq_v1, simplified, tydi, hugging_face, passages, questions)
+OFFICIAL_DIALECTS = {
+    natural_questions.TOKENS: ("NQ v1.0", natural_questions.decode_v1),
+    natural_questions.TEXT: ("simplified NQ", natural_questions.decode_simplified),
+}
+OTHER_DIALECTS = {
+    tydi.TEXT: ("TyDi QA", tydi.decode),
+    natural_questions.DOCUMENT: (
+        *("Hugging Face's natural_questions", natural_questions.decode_row),
+    ),
+    questions.CONTEXT: ("question and context", questions.decode_context),
+}
+DIALECTS = OFFICIAL_DIALECTS | OTHER_DIALECTS
+"""Name and function of each dialect, by the field with the page, which a record must have.
+
+A record with a question and none of them names its page in another file.
+"""
 EXCERPT_CHARS = 500
 
-
-def count_records(path: str, limit: int | None = None) -> int:
-    """Returns how many records, good or bad, ``read_records`` yields for a file."""
-    container = container_of(path)
-    if container is parquet:
-        n_rows = parquet.count(path)
-        return n_rows if limit is None else min(n_rows, limit)
-    return sum(1 for _ in container.rows(path, limit=limit))
+count_records = containers.count
 
 
 def read_records(
@@ -48,103 +46,77 @@ def read_records(
     file_index: int = 0,
     share: tuple[int, int] = (0, 1),
     limit: int | None = None,
-    limits: RecordLimits = LIMITS,
     pages: PageFolder | None = None,
     name: str | None = None,
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     """Yields each record of one file as an example or as a dead letter, with its source.
 
     Args:
-        path: The file, of any kind, as its first bytes (not its name) tell.
+        path: The file, of any kind.
         file_index: The file's index among the inputs.
         share: ``(i, n)`` reads every n-th record, from the i-th on, for n parallel readers.
         limit: The number of records of the file after which to stop.
-        limits: How large a record may be; a larger one is a dead letter.
         pages: The pages that questions name.
         name: The path that sources have; by default that of the file.
 
     Raises:
         OSError: The file cannot be opened or read.
-        ValueError: See ``check_files``.
+        ValueError: See ``nq.formats.containers.check``.
     """
-    for number, record in container_of(path).rows(path, share, limit, limits):
+    for number, row in containers.rows(path, share, limit):
         source = Source(file_index, shown(name or path), number)
         item: Example | DeadLetter
         try:
-            if isinstance(record, RecordError):
-                raise record
-            if isinstance(record, bytes):
-                item = decode_example(record, limits, pages)
-            else:
-                item = decode_record(record, limits, pages)
-            if item.example_id == passages.NO_ID:
+            if isinstance(row, RecordError):
+                raise row
+            item = decode_record(lines.parse_line(row) if isinstance(row, bytes) else row, pages)
+            if item.example_id == questions.NO_ID:
                 item = replace(item, example_id=f"{Path(source.path).name}:{number}")
         except RecordError as error:
-            item = dead_letter(source, error, record)
+            item = DeadLetter(source, str(error), _excerpt(row))
         yield source, item
 
 
-def dead_letter(
-    source: Source, error: RecordError, record: Record | bytes | RecordError
-) -> DeadLetter:
-    """Returns a record that cannot be used as a dead letter, with its first characters."""
-    if isinstance(record, RecordError):
-        return DeadLetter(source, str(error), "")
-    line = record if isinstance(record, bytes) else orjson.dumps(record, default=str)
-    excerpt = line[: EXCERPT_CHARS * 4].decode("utf-8", "backslashreplace")[:EXCERPT_CHARS]
-    return DeadLetter(source, str(error), excerpt)
+def _excerpt(row: containers.Row) -> str:
+    if isinstance(row, RecordError):
+        return ""
+    line = row if isinstance(row, bytes) else orjson.dumps(row, default=str)
+    return line[: EXCERPT_CHARS * 4].decode("utf-8", "backslashreplace")[:EXCERPT_CHARS]
 
 
 def read_lines(
-    path: str,
-    file_index: int = 0,
-    share: tuple[int, int] = (0, 1),
-    limit: int | None = None,
-    limits: RecordLimits = LIMITS,
+    path: str, file_index: int = 0, limit: int | None = None
 ) -> Iterator[tuple[Source, bytes | RecordError]]:
     """Yields the lines of one file that are not blank, stripped, with their source.
 
-    An error replaces a line that is too long, and the rest of a damaged gzip file. The arguments
-    are those of ``read_records``.
-
-    Raises:
-        OSError: The file cannot be opened or read.
+    An error replaces a line that is too long, and the rest of a damaged gzip file.
     """
-    for number, line in lines.rows(path, share, limit, limits):
+    for number, line in islice(lines.rows(path), limit):
         yield Source(file_index, shown(path), number), line
 
 
-def decode_example(
-    line: bytes, limits: RecordLimits = LIMITS, pages: PageFolder | None = None
-) -> Example:
-    """Returns the example in one line of JSON, in any dialect.
-
-    Raises:
-        RecordError: The line is not JSON, or the record is bad; the text gives the reason.
-    """
-    return decode_record(parse_line(line, limits), limits, pages)
+def decode_example(line: bytes, pages: PageFolder | None = None) -> Example:
+    """Returns the example in one line of JSON, in any dialect; see ``decode_record``."""
+    return decode_record(lines.parse_line(line), pages)
 
 
-def decode_record(
-    record: Record, limits: RecordLimits = LIMITS, pages: PageFolder | None = None
-) -> Example:
+def decode_record(record: Record, pages: PageFolder | None = None) -> Example:
     """Returns the example in a record of any dialect.
-
-    Args:
-        record: The record.
-        limits: How large it may be.
-        pages: The pages that questions name.
 
     Raises:
         RecordError: The record is bad; the text gives the reason.
     """
-    matching = [dialect for dialect in DIALECTS if dialect.MARK in record]
-    if not matching:
-        marks = " or ".join(f"{d.MARK!r} ({d.NAME})" for d in DIALECTS)
-        raise RecordError(f"no document: expected a field {marks}")
-    with_document = [d for d in matching if record[d.MARK] is not None and d is not questions]
-    dialect = (with_document or matching)[0]
-    own = () if dialect is not questions else (pages,)
-    example: Example = dialect.decode(record, limits, *own)
-    limits.check_example(example)
+    marks = [mark for mark in DIALECTS if mark in record]
+    if marks:
+        _, decode = DIALECTS[next((m for m in marks if record[m] is not None), marks[0])]
+        example = decode(record)
+    elif questions.QUESTION in record:
+        example = questions.decode_page_question(record, pages)
+    else:
+        expected = " or ".join(f"{mark!r} ({name})" for mark, (name, _) in DIALECTS.items())
+        raise RecordError(
+            f"no document: expected a field {expected} or {questions.QUESTION!r} (question and "
+            "page)"
+        )
+    LIMITS.check_example(example)
     return example

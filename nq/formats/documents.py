@@ -34,21 +34,14 @@ _LOOKS_LIKE_HTML = re.compile(
 
 
 def decode_page(data: bytes, name: str) -> Page:
-    """Returns the page in the bytes of a text or HTML file; errors call it ``name``.
-
-    Raises:
-        ValueError: The bytes have no text, or are not those of a text file.
-    """
-    with naming(name):
+    """Returns the page in the bytes of a text or HTML file; ``ValueError`` calls it ``name``."""
+    with _naming(name):
         LIMITS.check(bytes=len(data))
     return page_of(decode_text(data, name), name)
 
 
 def page_of(text: str, name: str) -> Page:
     """Returns the page of plain text or HTML, told apart by the suffix of ``name``, or by content.
-
-    Raises:
-        ValueError: The text has no words, or is too large.
 
     >>> page_of("<p>It <b>rains</b>.</p>", "the page").example.tokens
     ['<P>', 'It', 'rains', '.', '</P>']
@@ -71,7 +64,7 @@ def page_from_text(text: str, name: str = "the page") -> Page:
     ['<P>', 'It', 'rains', '.', '</P>']
     """
     check_argument(isinstance(text, str), "text", text, "a str; read a file with nq.read_page")
-    with naming(name):
+    with _naming(name):
         LIMITS.check(characters=len(text))
     return with_words(paragraphs(text), name)
 
@@ -86,7 +79,7 @@ def paragraphs(text: str) -> Page:
             builder.data(paragraph, start)
             builder.end("p")
         start = blank.end() if blank else start
-    return builder.close().page(text)
+    return builder.close(text)
 
 
 def page_from_html(html: str, name: str = "the page") -> Page:
@@ -102,13 +95,13 @@ def page_from_html(html: str, name: str = "the page") -> Page:
     ['<P>', 'It', 'rains', '.', '</P>']
     """
     check_argument(isinstance(html, str), "html", html, "a str; read a file with nq.read_page")
-    with naming(name):
+    with _naming(name):
         page = parse_html(html)
     return with_words(page, name)
 
 
 @contextlib.contextmanager
-def naming(name: str) -> Iterator[None]:
+def _naming(name: str) -> Iterator[None]:
     """Puts the name of a page before the error that it is too large."""
     try:
         yield
@@ -118,7 +111,7 @@ def naming(name: str) -> Iterator[None]:
 
 def with_words(page: Page, name: str) -> Page:
     """Returns a page that has words and is not too large, else raises ``ValueError``."""
-    with naming(name):
+    with _naming(name):
         LIMITS.check_example(page.example)
     if all(page.example.is_html):
         raise ValueError(
@@ -129,11 +122,7 @@ def with_words(page: Page, name: str) -> Page:
 
 
 def decode_text(data: bytes, name: str) -> str:
-    """Decodes text by its byte order mark, as UTF-8, as HTML declares it, or as Windows-1252.
-
-    Raises:
-        ValueError: There are zero bytes, so that ``name`` is not a text file.
-    """
+    """Decodes text by its byte order mark, as UTF-8, as HTML declares it, or as Windows-1252."""
     if kind := binary_kind(data):
         raise ValueError(f"{name} is {kind[0]}: {kind[1]}; expected plain text or HTML")
     marked = next((encoding for bom, encoding in _BOMS if data.startswith(bom)), None)

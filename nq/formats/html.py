@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import accumulate, islice
 from typing import Any
 
@@ -50,30 +50,22 @@ TAG_PLACE = -1, -1
 """In place of a range of characters, for a tag."""
 
 
-def _same_range(start: int, end: int) -> tuple[int, int]:
-    return start, end
-
-
 class PageBuilder:
-    """Builds a page token by token.
+    """Builds a page token by token; a target of lxml's HTML parser.
 
     Args:
         wrap_loose_text: Whether text outside all blocks becomes paragraphs.
-        source_range: Returns where a range of the page's characters is in the user's text; by
-            default they are the user's text.
+        characters: The characters of the HTML; the text of plain text has its place with it.
     """
 
     def __init__(
-        self,
-        wrap_loose_text: bool = False,
-        source_range: Callable[[int, int], tuple[int, int]] = _same_range,
+        self, wrap_loose_text: bool = False, characters: CharacterData | None = None
     ) -> None:
-        self.wrap_loose_text, self.title = wrap_loose_text, ""
-        self.source_range = source_range
-        self.chars: list[tuple[int, int]] = []
+        self.wrap_loose_text, self.title, self.characters = wrap_loose_text, "", characters
         self.tokens: list[str] = []
         self.is_html: list[bool] = []
         self.spelling: list[str] = []
+        self.chars: list[tuple[int, int]] = []
         self.candidates: list[Candidate | None] = []  # None while open, or without a word
         self.n_words_inside = self.n_words_outside = 0
         self._text: list[str] = []
@@ -107,26 +99,18 @@ class PageBuilder:
     def data(self, text: str, place: int = UNKNOWN) -> None:
         """Adds text; several calls may add the parts of one word.
 
-        Args:
-            text: The text.
-            place: Its index in the characters of the page, if it is known.
+        ``place`` is its index in plain text.
         """
+        if self.characters:
+            place = self.characters.find(text)
         if not self._dropped:
             self._append(text, place)
         elif self._dropped == ["title"] and len(self.title) < MAX_TITLE_CHARS:
             self.title = " ".join((self.title + text).split())
 
-    def close(self) -> PageBuilder:
-        """Ends the page."""
+    def close(self, plain: str | None = None) -> Page:
+        """Returns the page, without a question; ``plain`` is the user's text if it is plain."""
         self._flush()
-        return self
-
-    def page(self, plain: str | None = None) -> Page:
-        """Returns the page, without a question.
-
-        Args:
-            plain: The user's text, if it is plain.
-        """
         candidates = [c for c in self.candidates if c]
         original = Original(np.array(self.chars, np.int64).reshape(-1, 2), plain, self.spelling)
         example = Example(
@@ -164,22 +148,23 @@ class PageBuilder:
     def _flush(self) -> None:
         """Adds the words of the text since the last tag that separates words."""
         LIMITS.check(tokens=len(self.tokens), candidates=len(self.candidates))
-        found = list(islice(located_words("".join(self._text)), LIMITS.tokens + 1))
+        words = list(islice(located_words("".join(self._text)), LIMITS.tokens + 1))
         starts, places = list(accumulate(map(len, self._text), initial=0)), self._places
         self._text, self._places = [], []
-        if not found:
+        if not words:
             return
         outside = not self._open and not self._headings
-        self.n_words_inside += len(found) * bool(self._open)
-        self.n_words_outside += len(found) * outside
+        self.n_words_inside += len(words) * bool(self._open)
+        self.n_words_outside += len(words) * outside
         if self.wrap_loose_text and outside:
             self._open_block("p")
-        for word, spelling, start, end in found:
+        for word, spelling, start, end in words:
             first, last = (bisect_right(starts, i) - 1 for i in (start, end - 1))
             place = UNKNOWN, UNKNOWN
             if min(places[first], places[last]) >= 0:
-                begin = places[first] + start - starts[first]
-                place = self.source_range(begin, places[last] + end - starts[last])
+                place = places[first] + start - starts[first], places[last] + end - starts[last]
+                if self.characters:
+                    place = self.characters.source_range(*place)
             self._add(word, spelling, place, is_html=False)
         self.spelling[-1] = self.spelling[-1].rstrip(" ") + " "
         if self.wrap_loose_text and outside:
@@ -207,32 +192,20 @@ def parse_html(text: str) -> Page:
         ValueError: The elements are nested too deeply for the parser.
         RecordError: There are too many tokens or blocks.
     """
-    builder = _build(text, wrap_loose_text=False)
-    if builder.n_words_outside > builder.n_words_inside:
-        builder = _build(text, wrap_loose_text=True)
-    return builder.page()
-
-
-class _Target(PageBuilder):
-    """A target of lxml's HTML parser that builds a page."""
-
-    def __init__(self, source: str, wrap_loose_text: bool) -> None:
-        self._characters = CharacterData(source)
-        super().__init__(wrap_loose_text, self._characters.source_range)
-
-    def data(self, text: str, place: int = UNKNOWN) -> None:
-        super().data(text, self._characters.find(text))
-
-
-def _build(text: str, wrap_loose_text: bool) -> PageBuilder:
     encoded = text.encode("utf-8", "replace")
-    target = _Target(encoded.decode(), wrap_loose_text)
-    parser: Any = etree.HTMLParser(target=target, encoding="utf-8", huge_tree=True, remove_pis=True)
-    parser.feed(encoded)
-    builder: PageBuilder = parser.close()
-    for error in parser.error_log:
-        if error.type_name == "ERR_RESOURCE_LIMIT":
-            raise ValueError(
-                f"the page cannot be read as HTML: {error.message}; nest its elements less deeply"
-            )
-    return builder
+    for wrap_loose_text in (False, True):
+        builder = PageBuilder(wrap_loose_text, CharacterData(encoded.decode()))
+        parser: Any = etree.HTMLParser(
+            target=builder, encoding="utf-8", huge_tree=True, remove_pis=True
+        )
+        parser.feed(encoded)
+        page: Page = parser.close()
+        for error in parser.error_log:
+            if error.type_name == "ERR_RESOURCE_LIMIT":
+                raise ValueError(
+                    f"the page cannot be read as HTML: {error.message}; nest its elements less "
+                    "deeply"
+                )
+        if builder.n_words_outside <= builder.n_words_inside:
+            break
+    return page

@@ -25,13 +25,9 @@ TIMESTAMP_STEP_NS = 2 * 10**9
 def input_files(patterns: str | Path | Sequence[str | Path]) -> Iterator[list[str]]:
     """Finds input files, with copies of standard input and pipes, which exist inside the block.
 
-    Args:
-        patterns: As for ``find_files``; ``-`` is standard input.
-
     Raises:
         FileNotFoundError: A pattern matches nothing.
         ValueError: A pattern is not a path, or a pipe is empty.
-        OSError: A pipe cannot be copied.
     """
     with spooled(matching_files(patterns)) as files:
         yield files
@@ -65,11 +61,7 @@ def matching_files(patterns: str | Path | Sequence[str | Path]) -> list[str]:
 
 
 def path_list(name: str, paths: Iterable[str | Path]) -> tuple[str, ...]:
-    """Returns the paths in a list as text.
-
-    Args:
-        name: The name of the argument, for errors.
-        paths: Files, globs or folders.
+    """Returns a list of files, globs or folders as text; errors call the argument ``name``.
 
     Raises:
         ValueError: It is a single path, not iterable, or empty, or an element is not a path.
@@ -91,11 +83,7 @@ def is_uri(path: str) -> bool:
 
 
 def path_text(path: str | Path) -> str:
-    """Returns a path as text.
-
-    Raises:
-        ValueError: ``path`` is neither a ``str`` nor a ``Path``.
-    """
+    """Returns a path as text; ``ValueError`` if it is neither a ``str`` nor a ``Path``."""
     if isinstance(path, str | Path):
         return str(path)
     raise ValueError(f"found {path!r:.40} instead of a path; give a str or a pathlib.Path")
@@ -131,29 +119,21 @@ def sha256(path: str | Path) -> str:
     status = file_status(path)
     *_, modified_ns, changed_ns = status
     if time.time_ns() - max(modified_ns, changed_ns) < TIMESTAMP_STEP_NS:
-        return _digest(path)
-    return _digest_once(path, status)
+        return _digest.__wrapped__(path, status)
+    return _digest(path, status)
 
 
-def _digest(path: str | Path) -> str:
+@cache
+def _digest(path: str | Path, status: tuple[int, ...]) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@cache
-def _digest_once(path: str | Path, status: tuple[int, ...]) -> str:
-    return _digest(path)
-
-
 def check_unchanged(digests: Mapping[str, str]) -> None:
-    """Checks that files still have the content that they had when their digests were computed.
-
-    Args:
-        digests: the SHA-256 of each file, by path.
+    """Checks that files still have the SHA-256 that ``digests`` has for each path.
 
     Raises:
         Error: A file has another content.
-        OSError: A file cannot be read.
     """
     for path, digest in digests.items():
         if sha256(path) != digest:

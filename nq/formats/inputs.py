@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from nq.errors import Error
-from nq.formats import kinds, lines, nq_v1, questions, simplified
-from nq.formats.containers import container_of
-from nq.formats.decoding import DIALECTS, read_records
+from nq.formats import containers, lines, questions
+from nq.formats.containers import Container
+from nq.formats.decoding import OTHER_DIALECTS, read_records
 from nq.formats.fields import RecordError
 from nq.formats.input_files import matching_files
-from nq.formats.lines import parse_line
 from nq.formats.questions import PageFolder
 from nq.formats.streams import is_stream, shown, spooled
 from nq.records import DeadLetter, Example, Source
@@ -47,7 +46,7 @@ def read_examples(
 
     Raises:
         FileNotFoundError: A pattern matches nothing.
-        ValueError: A pattern is not a path, or a file as a whole is of no use.
+        ValueError: A pattern is not a path, or a file can hold no records.
 
     >>> from nq.bundle import bundled_sample
     >>> next(read_examples(bundled_sample())).question
@@ -84,19 +83,9 @@ def _good_examples(
 
 
 def check_files(files: Sequence[str]) -> None:
-    """Checks for errors that make a file as a whole unusable.
-
-    Raises:
-        ValueError: A parquet file is damaged or lacks columns, or a file cannot hold records as
-            lines (``nq.formats.kinds``).
-        OSError: A file cannot be opened.
-    """
+    """Checks each file as ``nq.formats.containers.check`` does."""
     for path in files:
-        container = container_of(path)
-        if container is lines:
-            kinds.check_kind(path)
-        else:
-            container.check(path)
+        containers.check(path)
 
 
 def is_official(path: str) -> bool:
@@ -105,14 +94,9 @@ def is_official(path: str) -> bool:
     Its first record tells. It may be gold without the document, which only the official evaluation
     reads.
     """
-    if container_of(path) is not lines:
-        return False
-    for _, line in itertools.islice(lines.rows(path), kinds.MAX_LINES):
-        with contextlib.suppress(RecordError):
-            if isinstance(line, bytes):
-                record = parse_line(line)
-                return not any(d.MARK in record for d in DIALECTS if d not in (nq_v1, simplified))
-    return True
+    others = {*OTHER_DIALECTS, questions.QUESTION}
+    is_lines = containers.container_of(path) is Container.LINES
+    return is_lines and lines.first_record(path).keys().isdisjoint(others)
 
 
 def check_records(
@@ -123,30 +107,24 @@ def check_records(
 ) -> None:
     """Checks that at least one record can be used; reads no further than to the first one.
 
-    Args:
-        files: The input files.
-        limit: The number of records of all files after which to stop.
-        pages: The pages that questions name.
-        read: Reads the records of a file, as ``read_records`` does.
+    ``limit`` is the number of records of all files after which to stop. ``read`` reads the records
+    of a file, as ``read_records`` does.
 
     Raises:
         Error: Every record is bad; the text has the first reason.
-        OSError, ValueError: See ``check_files``.
     """
-    first: tuple[Source, DeadLetter] | None = None
     records = itertools.chain.from_iterable(read(path, pages=pages) for path in files)
-    count = 0
+    first, count = "", 0
     for source, item in itertools.islice(records, limit):
         if isinstance(item, Example):
             return
-        first = first or (source, item)
+        first = first or f"{source.path}, line {source.line}: {item.reason}"
         count += 1
-    names = ", ".join(map(shown, files))
-    if first is None:
+    if not count:
+        names = ", ".join(map(shown, files))
         raise Error(f"there are no records in {names}: give a file with at least one")
-    source, letter = first
     what = "the only record is bad" if count == 1 else f"all {count} records are bad; the first"
-    raise Error(f"{what}: {source.path}, line {source.line}: {letter.reason}")
+    raise Error(f"{what}: {first}")
 
 
 def mention_unnamed_pages(files: Sequence[str], pages: PageFolder | None) -> None:
@@ -155,10 +133,10 @@ def mention_unnamed_pages(files: Sequence[str], pages: PageFolder | None) -> Non
         return
     named = set()
     for path in files:
-        for _, row in container_of(path).rows(path):
+        for _, row in containers.rows(path):
             with contextlib.suppress(RecordError):
-                record = parse_line(row) if isinstance(row, bytes) else row
-                if not isinstance(record, RecordError):
+                if not isinstance(row, RecordError):
+                    record = lines.parse_line(row) if isinstance(row, bytes) else row
                     named.add(pages.path(record))
     unnamed = [path for path in pages.files if path not in named]
     if unnamed:

@@ -13,23 +13,15 @@ opening the file runs nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from nq.records import Alternative, Example, Prediction, Span, YesNo
+from nq.records import Prediction, Span, YesNo
 
-NAME = "kaggle"
-FILE = "kaggle.csv"
-HEADER = b"example_id,PredictionString\n"
-SEPARATOR, FOOTER = b"", b""
-ALTERNATIVES = 0
 _NUMBER = re.compile(r"-?\d+", re.ASCII)
 _FORMULA = re.compile(r"'*[\s\x00-\x1f]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]|'*[\t\r\n\x00]")
 """What begins a formula: after blanks, too, since some programs remove them; in full width, too."""
 
 
-def encode(
-    example: Example, prediction: Prediction, alternatives: Sequence[Alternative] | None
-) -> bytes:
+def encode(prediction: Prediction) -> bytes:
     """Returns the two rows of an example."""
     return "".join(f"{_quoted(name)},{answer}\n" for name, answer in rows(prediction)).encode()
 
@@ -45,17 +37,10 @@ def rows(prediction: Prediction) -> list[tuple[str, str]]:
     long = _spans(() if prediction.long is None else (prediction.long,))
     yes_no = prediction.yes_no
     short = _spans(prediction.shorts) if yes_no is YesNo.NONE else str(yes_no)
-    name = _without_formula(str(prediction.example_id))
+    name = str(prediction.example_id)
+    if _FORMULA.match(name) and not _NUMBER.fullmatch(name):
+        name = f"'{name}"
     return [(f"{name}_long", long), (f"{name}_short", short)]
-
-
-def _without_formula(name: str) -> str:
-    """Returns an id that no spreadsheet takes for a formula.
-
-    >>> _without_formula("-545833482873225036"), _without_formula("=1+1"), _without_formula("q=1")
-    ('-545833482873225036', "'=1+1", 'q=1')
-    """
-    return f"'{name}" if _FORMULA.match(name) and not _NUMBER.fullmatch(name) else name
 
 
 def _quoted(text: str) -> str:

@@ -13,32 +13,17 @@ from nq.records import Example
 
 
 def _limit(value: int, unit: str) -> int:
-    """A dataclass field, with the words for what is limited."""
     return field(default=value, metadata={"unit": unit})
 
 
-@dataclass(frozen=True)
+@dataclass
 class RecordLimits:
     """How large a record may be; beyond any of the limits it is a dead letter.
 
-    Args:
-        bytes: of a line, or of a row of parquet in memory.
-        depth: of nested arrays and objects in JSON; it is the limit of orjson, too.
-        values: of a JSON record, counted by its commas and brackets before it is parsed; of a
-            row of parquet.
-        characters: of all tokens of the page.
-        word_characters: of one token.
-        question_characters: of the question.
-        id_characters: of the id.
-        tokens: of the page.
-        candidates: for the long answer, nested ones included.
-        block_tokens: tokens in top-level candidates; one that lies in two candidates counts
-            twice, so that this bounds every loop over the text of candidates.
-        windows: of the page.
-        window_pieces: of all windows of the page, padding included.
-        answers: gold answers that are text.
-        document_bytes: of a SQuAD file, which is one JSON document and read as a whole.
-        document_values: of such a file, counted as ``values``.
+    ``bytes`` are of a line, or of a row of parquet in memory. ``depth`` is the limit of orjson.
+    ``values`` of JSON are counted by its commas and brackets before it is parsed. A token in two
+    top-level candidates counts twice in ``block_tokens``, which so bounds every loop over the text
+    of candidates. A SQuAD file, one JSON document, has limits of its own.
     """
 
     bytes: int = _limit(32 << 20, "bytes")
@@ -58,37 +43,25 @@ class RecordLimits:
     document_values: int = _limit(16_000_000, "JSON values in a SQuAD file")
 
     def check(self, **counts: int) -> None:
-        """Checks counts of a record, each given by the name of its limit.
-
-        Raises:
-            RecordError: one is beyond its limit.
+        """Raises ``RecordError`` if a count, given by the name of its limit, is beyond it.
 
         >>> RecordLimits(tokens=10).check(tokens=11)
         Traceback (most recent call last):
         nq.formats.fields.RecordError: too large: 11 tokens, the limit is 10
         """
         for name, count in counts.items():
-            if count > getattr(self, name):
-                raise self.error(name, count)
-
-    def error(self, name: str, count: int) -> RecordError:
-        """Returns the error for a count that is beyond the limit ``name``."""
-        limit = getattr(self, name)
-        return RecordError(f"too large: {count} {UNITS[name]}, the limit is {limit}")
+            limit = getattr(self, name)
+            if count > limit:
+                raise RecordError(f"too large: {count} {UNITS[name]}, the limit is {limit}")
 
     def check_example(self, example: Example) -> None:
-        """Checks question, page and candidates of an example.
-
-        Raises:
-            RecordError: one of them is too large.
-        """
-        spans = [c.span for c in example.candidates if c.top_level]
+        """Raises ``RecordError`` if question, page or candidates of an example are too large."""
         self.check(
             question_characters=len(example.question),
             id_characters=len(str(example.example_id)),
             tokens=len(example.tokens),
             candidates=len(example.candidates),
-            block_tokens=sum(span.end - span.start for span in spans),
+            block_tokens=sum(c.span.end - c.span.start for c in example.candidates if c.top_level),
             characters=sum(map(len, example.tokens)),
             word_characters=max(map(len, example.tokens), default=0),
         )

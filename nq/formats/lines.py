@@ -5,121 +5,84 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
-import itertools
-import re
 import zlib
-from collections.abc import Iterable, Iterator
-from typing import IO, TypeVar, cast
+from collections.abc import Iterator
+from itertools import islice
+from typing import IO, cast
 
-import numpy as np
 import orjson
 
 from nq.formats.fields import JSON_NAMES, Record, RecordError
-from nq.formats.limits import LIMITS, RecordLimits
+from nq.formats.limits import LIMITS
 
 GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
-SKIP_BYTES = 1 << 20
 BUFFER_BYTES = 1 << 16
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
-
-T = TypeVar("T")
-
-
-def rows(
-    path: str,
-    share: tuple[int, int] = (0, 1),
-    limit: int | None = None,
-    limits: RecordLimits = LIMITS,
-) -> Iterator[tuple[int, bytes | RecordError]]:
-    """Yields the lines of a file that are not blank with their numbers; see ``parquet.rows``."""
-    return share_of(nonblank_lines(path, limits), share, limit)
+SKIP_BYTES = 1 << 20
+MAX_LINES = 100
+"""Lines among which a file has at least one record."""
+_TOO_DEEP = "depth limit exceeded"
+"""What orjson says of JSON with more than ``LIMITS.depth`` levels."""
 
 
-def share_of(records: Iterable[T], share: tuple[int, int], limit: int | None) -> Iterator[T]:
-    """Yields what one of several parallel readers reads of the records of a file.
-
-    Args:
-        records: all records.
-        share: ``(i, n)`` yields every n-th record, from the i-th on.
-        limit: the number of records after which to stop, those of all readers together.
-    """
-    worker, workers = share
-    return itertools.islice(itertools.islice(records, limit), worker, None, workers)
-
-
-def nonblank_lines(path: str, limits: RecordLimits) -> Iterator[tuple[int, bytes | RecordError]]:
+def rows(path: str) -> Iterator[tuple[int, bytes | RecordError]]:
     """Yields number and text of each line that is not blank, stripped.
 
     An error replaces a line that is too long, and the rest of a damaged gzip file.
-
-    Raises:
-        OSError: The file cannot be opened or read.
     """
-    with open_bytes(path) as file:
-        for number in itertools.count(1):
-            try:
-                line = _read_line(file, limits)
-            except DAMAGED as error:
-                yield number, RecordError(f"the compressed file is cut off or damaged: {error}")
-                return
+    number = 0
+    try:
+        with open_bytes(path) as file:
+            while line := file.readline(LIMITS.bytes + 1):
+                number += 1
+                if len(line) > LIMITS.bytes and not line.endswith(b"\n"):
+                    yield number, _skip_line(file, len(line))
+                elif line := (line.removeprefix(BOM) if number == 1 else line).strip():
+                    yield number, line
+    except RecordError as error:
+        yield number + 1, error
+
+
+def first_record(path: str) -> Record:
+    """Returns the first JSON object in the first lines of a file, empty if there is none."""
+    for _, line in islice(rows(path), MAX_LINES):
+        with contextlib.suppress(RecordError):
             if isinstance(line, bytes):
-                if not line:
-                    return
-                line = (line.removeprefix(BOM) if number == 1 else line).strip()
-            if line:
-                yield number, line
+                return parse_line(line)
+    return {}
 
 
-@contextlib.contextmanager
-def open_bytes(path: str) -> Iterator[IO[bytes]]:
-    """Opens a file and decompresses it if it is gzip.
-
-    Raises:
-        OSError: The file cannot be opened.
-    """
-    with (
-        open(path, "rb") as raw,
-        _decompressed(raw) if raw.peek(2)[:2] == GZIP_MAGIC else raw as file,
-    ):
-        yield file
-
-
-def _decompressed(raw: IO[bytes]) -> IO[bytes]:
-    """Returns the content of a gzip file; the buffer reads lines faster than ``GzipFile``."""
-    return io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw)), BUFFER_BYTES)
-
-
-def _read_line(file: IO[bytes], limits: RecordLimits) -> bytes | RecordError:
-    """Returns the next line, empty at the end; one that is too long is skipped in small steps."""
-    line = file.readline(limits.bytes + 1)
-    if len(line) <= limits.bytes or line.endswith(b"\n"):
-        return line
-    n_bytes = len(line)
-    del line
+def _skip_line(file: IO[bytes], n_bytes: int) -> RecordError:
+    """Reads the rest of a line that is too long in small steps; returns the error about it."""
     while chunk := file.readline(SKIP_BYTES):
         n_bytes += len(chunk.rstrip(b"\r\n"))
         if chunk.endswith(b"\n"):
             break
-    return limits.error("bytes", n_bytes)
+    return RecordError(f"too large: {n_bytes} bytes, the limit is {LIMITS.bytes}")
 
 
-def parse_line(
-    line: bytes, limits: RecordLimits = LIMITS, counts: tuple[str, str] = ("bytes", "values")
-) -> Record:
+@contextlib.contextmanager
+def open_bytes(path: str) -> Iterator[IO[bytes]]:
+    """Opens a file and decompresses it if it is gzip; damage is a ``RecordError``."""
+    with open(path, "rb") as raw:
+        if raw.peek(2)[:2] != GZIP_MAGIC:
+            yield raw
+            return
+        try:  # the buffer reads lines faster than ``GzipFile``
+            yield io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw)), BUFFER_BYTES)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise RecordError(f"the compressed file is cut off or damaged: {error}") from error
+
+
+def parse_line(line: bytes, limits: str = "") -> Record:
     """Returns the JSON object in a line, or in a whole file.
 
     Args:
         line: The text.
-        limits: How large it may be.
-        counts: The names of the limits for its bytes and for its JSON values.
-
-    Raises:
-        RecordError: It is no JSON object, or too large.
+        limits: What the names of the limits of its bytes and its JSON values begin with.
     """
-    sizes = len(line), sum(map(line.count, (b",", b"{", b"[")))
-    limits.check(**dict(zip(counts, sizes, strict=True)))
+    values = sum(map(line.count, (b",", b"{", b"[")))
+    LIMITS.check(**{f"{limits}bytes": len(line), f"{limits}values": values})
     try:
         record = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -128,20 +91,11 @@ def parse_line(
         except UnicodeDecodeError as bad:
             position = f"byte {bad.start + 1} of the line is {line[bad.start]:#04x}"
             raise RecordError(f"not UTF-8: {position}") from error
-        limits.check(depth=json_depth(line))
+        if error.msg == _TOO_DEEP:
+            raise RecordError(
+                f"too large: more than {LIMITS.depth} levels of nested JSON"
+            ) from error
         raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
     if not isinstance(record, dict):
         raise RecordError(f"expected a JSON object, found {JSON_NAMES[type(record)]}")
     return record
-
-
-def json_depth(line: bytes) -> int:
-    """Returns how many arrays and objects are open at once at most.
-
-    >>> json_depth(b'{"a]": [[1], {"[": 2}]}')
-    3
-    """
-    steps = np.zeros(256, np.int8)
-    steps[list(b"[{")], steps[list(b"]}")] = 1, -1
-    text = np.frombuffer(_STRING.sub(b"", line), np.uint8)
-    return int(np.cumsum(steps[text]).max(initial=0))

@@ -20,12 +20,9 @@ from typing import Any
 import orjson
 
 from nq.formats.predictions import byte_span, char_span
-from nq.records import Alternative, Example, Prediction, Span
+from nq.records import Alternative, Example, Prediction, Span, YesNo
 
-NAME = "nbest"
 FILE = "nbest.jsonl"
-HEADER = b""
-SEPARATOR, FOOTER = b"", b""
 ALTERNATIVES = 5
 
 
@@ -33,8 +30,12 @@ def encode(
     example: Example, prediction: Prediction, alternatives: Sequence[Alternative] | None
 ) -> bytes:
     """Returns the line of an example."""
-    first = _answer(example, prediction)
-    others = [_answer(example, _as_prediction(example, other)) for other in alternatives or ()]
+    p = prediction
+    first = _answer(example, p.long, p.long_score, p.shorts, p.short_score, p.yes_no)
+    others = [
+        _answer(example, a.long, a.long_probability, a.shorts, a.short_probability, a.yes_no)
+        for a in alternatives or ()
+    ]
     line = {
         "example_id": example.example_id,
         "question": example.question,
@@ -45,24 +46,20 @@ def encode(
     return orjson.dumps(line) + b"\n"
 
 
-def _as_prediction(example: Example, other: Alternative) -> Prediction:
-    return Prediction(
-        example.example_id,
-        other.long,
-        other.long_probability,
-        other.shorts,
-        other.short_probability,
-        other.yes_no,
-    )
-
-
-def _answer(example: Example, prediction: Prediction) -> dict[str, Any]:
+def _answer(
+    example: Example,
+    long: Span | None,
+    long_score: float,
+    shorts: Sequence[Span],
+    short_score: float,
+    yes_no: YesNo,
+) -> dict[str, Any]:
     return {
-        "long_answer": None if prediction.long is None else _span(example, prediction.long),
-        "long_score": prediction.long_score,
-        "short_answers": [_span(example, span) for span in prediction.shorts],
-        "short_score": prediction.short_score,
-        "yes_no_answer": str(prediction.yes_no),
+        "long_answer": None if long is None else _span(example, long),
+        "long_score": long_score,
+        "short_answers": [_span(example, span) for span in shorts],
+        "short_score": short_score,
+        "yes_no_answer": str(yes_no),
     }
 
 

@@ -1,23 +1,64 @@
-"""Output formats besides ``predictions.json``: one module each.
+"""Output formats besides ``predictions.json``.
 
-A format has a ``NAME``, the name of its ``FILE``, the file's ``HEADER`` and ``FOOTER``, the
-``SEPARATOR`` of examples, the number of ``ALTERNATIVES`` that it needs of an example, and
-``encode``, which returns the bytes of an example.
+SQuAD's scorer reads ``{id: answer}``, with an empty text for no answer. The answer is the short
+one, ``yes`` or ``no``; of several short answers all, with ``;`` between them.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from nq.formats import kaggle, nbest, squad_answers
+import orjson
+
+from nq.formats import kaggle, nbest
 from nq.records import Alternative, Example, Prediction
 from nq.storage import atomic_write
 
 OFFICIAL = "official"
-FORMATS: dict[str, Any] = {kind.NAME: kind for kind in (kaggle, nbest, squad_answers)}
+Alternatives = Sequence[Alternative] | None
+"""An n-best list; ``None`` for a decision rule without probabilities."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """An output format.
+
+    Args:
+        file: name of the file.
+        encode: returns the bytes of an example.
+        header: what the file begins with.
+        separator: what is between two examples.
+        footer: what the file ends with.
+        alternatives: how many entries of the n-best list of an example are written.
+    """
+
+    file: str
+    encode: Callable[[Example, Prediction, Alternatives], bytes]
+    header: bytes = b""
+    separator: bytes = b""
+    footer: bytes = b""
+    alternatives: int = 0
+
+
+def _squad_entry(example: Example, prediction: Prediction, alternatives: Alternatives) -> bytes:
+    answer = example.short_answer(prediction.shorts, prediction.yes_no)
+    key, value = str(example.example_id), answer.encode("utf-8", "replace").decode()
+    return orjson.dumps(key) + b": " + orjson.dumps(value)
+
+
+FORMATS = {
+    "kaggle": Format(
+        "kaggle.csv",
+        lambda example, prediction, alternatives: kaggle.encode(prediction),
+        header=b"example_id,PredictionString\n",
+    ),
+    "nbest": Format(nbest.FILE, nbest.encode, alternatives=nbest.ALTERNATIVES),
+    "squad": Format("squad.json", _squad_entry, b"{\n", b",\n", b"\n}\n"),
+}
 
 
 def parse(formats: str | Iterable[str]) -> tuple[str, ...]:
@@ -27,14 +68,14 @@ def parse(formats: str | Iterable[str]) -> tuple[str, ...]:
     (('kaggle', 'nbest'), ('nbest',), ())
 
     Raises:
-        ValueError: an unknown name.
+        ValueError: A name is unknown.
     """
     names = formats.split(",") if isinstance(formats, str) else formats
     names = {str(name).strip() for name in names} - {"", OFFICIAL}
     unknown = sorted(names - set(FORMATS))
     if unknown:
-        known = ", ".join((OFFICIAL, *FORMATS))
-        raise ValueError(f"unknown format {', '.join(unknown)}; known are {known}")
+        expected = ", ".join((OFFICIAL, *FORMATS))
+        raise ValueError(f"unknown format {', '.join(unknown)}; known are {expected}")
     return tuple(name for name in FORMATS if name in names)
 
 
@@ -42,38 +83,29 @@ def encode(
     names: Sequence[str],
     example: Example,
     prediction: Prediction,
-    alternatives: Callable[[int], Sequence[Alternative] | None],
+    alternatives: Callable[[int], Alternatives],
 ) -> dict[str, bytes]:
     """Returns one prediction in each of these formats, by name.
 
-    Args:
-        names: of the formats.
-        example: question and page.
-        prediction: the answer.
-        alternatives: returns the n-best list of at most so many entries, ``None`` for a decision
-            rule without probabilities; it is called only if a format needs it.
+    ``alternatives`` returns an n-best list of at most so many entries; it is called only if a
+    format needs it.
     """
-    kinds = [FORMATS[name] for name in names]
-    limit = max((kind.ALTERNATIVES for kind in kinds), default=0)
+    limit = max((FORMATS[name].alternatives for name in names), default=0)
     n_best = alternatives(limit) if limit else None
-    return {kind.NAME: kind.encode(example, prediction, n_best) for kind in kinds}
+    return {name: FORMATS[name].encode(example, prediction, n_best) for name in names}
 
 
 class Writer:
-    """Writes encoded predictions in several formats.
+    """Writes encoded predictions in several formats, each to its open file."""
 
-    Args:
-        files: each format with its open file.
-    """
-
-    def __init__(self, files: Sequence[tuple[Any, IO[bytes]]]) -> None:
-        self._files, self._separate = files, False
+    def __init__(self, files: Mapping[str, IO[bytes]]) -> None:
+        self._files, self._is_first = files, True
 
     def write(self, encoded: Mapping[str, bytes]) -> None:
         """Writes one prediction, as ``encode`` returns it."""
-        for kind, file in self._files:
-            file.write((kind.SEPARATOR if self._separate else b"") + encoded[kind.NAME])
-        self._separate = True
+        for name, file in self._files.items():
+            file.write((b"" if self._is_first else FORMATS[name].separator) + encoded[name])
+        self._is_first = False
 
 
 @contextlib.contextmanager
@@ -82,15 +114,13 @@ def open_writer(folder: Path, names: Sequence[str]) -> Iterator[Writer]:
 
     Files of other formats are removed, since an older run wrote them.
     """
-    for name, kind in FORMATS.items():
-        if name not in names:
-            (folder / kind.FILE).unlink(missing_ok=True)
+    for name in FORMATS.keys() - set(names):
+        (folder / FORMATS[name].file).unlink(missing_ok=True)
     with contextlib.ExitStack() as stack:
-        files = []
-        for kind in (FORMATS[name] for name in names):
-            file = stack.enter_context(atomic_write(folder / kind.FILE))
-            file.write(kind.HEADER)
-            files.append((kind, file))
+        files = {}
+        for name in names:
+            files[name] = stack.enter_context(atomic_write(folder / FORMATS[name].file))
+            files[name].write(FORMATS[name].header)
         yield Writer(files)
-        for kind, file in files:
-            file.write(kind.FOOTER)
+        for name, file in files.items():
+            file.write(FORMATS[name].footer)

@@ -4,28 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nq.formats import csv_rows, decoding, input_files, inputs
-from nq.formats.containers import container_of
-from nq.formats.documents import (
-    decode_page,
-    decode_text,
-    page_from_html,
-    page_from_text,
-    with_words,
-)
+from nq.formats import containers, csv_rows, decoding, input_files, questions
+from nq.formats.documents import decode_page, with_words
 from nq.formats.fields import RecordError
 from nq.formats.limits import LIMITS
 from nq.formats.words import spellings
 from nq.records import Example, Page
-
-__all__ = [
-    "decode_page",
-    "decode_text",
-    "page_from_html",
-    "page_from_record",
-    "page_from_text",
-    "read_page",
-]
 
 
 def read_page(path: str | Path, record: str | int | None = None) -> Page:
@@ -56,13 +40,16 @@ def read_page(path: str | Path, record: str | int | None = None) -> Page:
 
 def _is_csv_of_records(path: str) -> bool:
     """Returns whether a file is CSV with questions and contexts, and no table to ask about."""
-    if not path.endswith(csv_rows.SUFFIXES) or not Path(path).is_file():
-        return False
-    return container_of(path) is csv_rows and csv_rows.has_passages(path)
+    return (
+        path.endswith(csv_rows.SUFFIXES)
+        and Path(path).is_file()
+        and containers.container_of(path) is containers.Container.CSV
+        and {questions.QUESTION, questions.CONTEXT} <= set(csv_rows.columns(path))
+    )
 
 
 def _record(path: str, wanted: str | None) -> Example:
-    inputs.check_files([path])
+    containers.check(path)
     number = 0
     for number, (source, item) in enumerate(decoding.read_records(path), 1):
         matches = wanted in (None, str(number))
@@ -71,9 +58,8 @@ def _record(path: str, wanted: str | None) -> Example:
                 return item
         elif matches:
             raise RecordError(f"{path}, line {source.line}: {item.reason}")
-    if number:
-        raise ValueError(f"none of the {number} records of {path} has number or id {wanted}")
-    raise ValueError(f"{path} has no records; give a file with at least one record")
+    which = f"number or id {wanted}" if number else "any text"
+    raise ValueError(f"none of the {number} records of {path} has {which}: give another")
 
 
 def page_from_record(example: Example, name: str = "the page") -> Page:

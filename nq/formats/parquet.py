@@ -1,7 +1,8 @@
 """Parquet files of Hugging Face's ``natural_questions``: their rows as records.
 
-Only the columns that ``hugging_face`` names are read. Levels of lists do not count in their names:
-``document.tokens.token`` is the same column in a struct of lists and in a list of structs.
+Only ``COLUMNS`` are read, since the HTML of a page is larger than the rest. Levels of lists do not
+count in their names: ``document.tokens.token`` is the same column in a struct of lists and in a
+list of structs.
 """
 
 from __future__ import annotations
@@ -9,29 +10,28 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from nq.formats.fields import JSON_NAMES, Record, RecordError
-from nq.formats.hugging_face import COLUMNS, MARK, NAME, OPTIONAL_COLUMNS
-from nq.formats.limits import LIMITS, RecordLimits
+from nq.formats.fields import Record, RecordError, listed
+from nq.formats.limits import LIMITS
 
 MAGIC = b"PAR1"
 BATCH_ROWS = 8
 BUFFER_BYTES = 1 << 20
-MAX_SHOWN_NAMES = 8
-_ARROW_TYPES = {str: "string|large_string|string_view", int: r"u?int\d+", bool: "bool"}
-
-
-def is_parquet(path: str) -> bool:
-    """Returns whether a file's first bytes are those of a parquet file."""
-    with open(path, "rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
-
-
-def matches(path: str, head: bytes) -> bool:
-    """Returns what ``is_parquet`` does; a file that is compressed as a whole is not read."""
-    return is_parquet(path)
+REQUIRED = (
+    *("id", "question.text", "document.tokens.token", "document.tokens.is_html"),
+    *("long_answer_candidates.start_token", "long_answer_candidates.end_token"),
+)
+COLUMNS = (
+    *REQUIRED,
+    *("document.title", "document.tokens.start_byte", "document.tokens.end_byte"),
+    *("long_answer_candidates.top_level", "annotations.yes_no_answer"),
+    *("annotations.long_answer.start_token", "annotations.long_answer.end_token"),
+    *("annotations.short_answers.start_token", "annotations.short_answers.end_token"),
+    "annotations.long_answer.candidate_index",
+)
+_LIST_LEVELS = re.compile(r"\.(?:list|bag)\.(?:element|item|array_element|array)\b")
 
 
 def count(path: str) -> int:
@@ -41,106 +41,80 @@ def count(path: str) -> int:
 
 
 def check(path: str) -> None:
-    """Raises ``ValueError`` if a file is damaged or lacks columns or their types."""
+    """Raises ``ValueError`` if a file is damaged or lacks columns."""
     with _open(path) as file:
-        _columns(path, file.schema_arrow)
+        _columns(path, file)
 
 
 def rows(
-    path: str,
-    share: tuple[int, int] = (0, 1),
-    limit: int | None = None,
-    limits: RecordLimits = LIMITS,
+    path: str, share: tuple[int, int], limit: int | None
 ) -> Iterator[tuple[int, Record | RecordError]]:
-    """Yields the rows of a file with their numbers, from 1.
+    """Yields rows of a file, see ``nq.formats.containers.rows``; the other rows are not decoded.
 
     A row that cannot be read, alone or with its row group, is yielded as an error.
-
-    Args:
-        path: The file.
-        share: ``(i, n)`` yields every n-th row, from the i-th on.
-        limit: The number of rows of the file after which to stop.
-        limits: How large a row may be.
-
-    Raises:
-        ValueError: See ``check``.
     """
     worker, workers = share
     with _open(path) as file:
-        columns, metadata = _columns(path, file.schema_arrow), file.metadata
-        total = metadata.num_rows if limit is None else min(limit, metadata.num_rows)
+        columns, total = _columns(path, file), file.metadata.num_rows
+        last = total if limit is None else min(limit, total)
         first = 0
         for group in range(file.num_row_groups):
-            end = first + metadata.row_group(group).num_rows
-            pending = deque(range(first + (worker - first) % workers, min(end, total), workers))
+            end = first + file.metadata.row_group(group).num_rows
+            pending = deque(range(first + (worker - first) % workers, min(end, last), workers))
             if pending:
-                yield from _group_rows(file, group, columns, first, pending, limits)
+                yield from _group_rows(file, group, columns, first, pending)
             first = end
 
 
 def _group_rows(
-    file: Any,
-    group: int,
-    columns: Sequence[str],
-    first: int,
-    pending: deque[int],
-    limits: RecordLimits,
+    file: Any, group: int, columns: list[str], first: int, pending: deque[int]
 ) -> Iterator[tuple[int, Record | RecordError]]:
     """Yields the rows ``pending`` of a row group whose first row is ``first``, from 0."""
     import pyarrow
 
+    metadata = file.metadata.row_group(group)
+    chunks = [metadata.column(i) for i in range(metadata.num_columns)]
+    counts = [chunk.num_values for chunk in chunks if chunk.path_in_schema in columns]
     try:
-        _check_group(file.metadata.row_group(group), columns, limits)
+        # A billion equal values are a few bytes of the file, and Arrow reads them without a limit.
+        LIMITS.check(values=max(counts, default=0) // max(1, metadata.num_rows))
         for batch in file.iter_batches(
             BATCH_ROWS, row_groups=[group], columns=columns, use_threads=False
         ):
             while pending and pending[0] < first + batch.num_rows:
                 row = pending.popleft()
-                yield row + 1, _record(batch, row - first, limits)
+                yield row + 1, _record(batch.slice(row - first, 1))
             if not pending:
                 return
             first += batch.num_rows
-        problem = "it has fewer rows than its metadata"
+        reason = RecordError(f"row group {group} of the parquet file has too few rows: copy it")
     except RecordError as error:
-        yield from ((row + 1, error) for row in pending)
-        return
+        reason = error
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        problem = " ".join(str(error).split())
-    for row in pending:
-        yield row + 1, RecordError(f"row group {group} of the parquet file is damaged: {problem}")
+        text = " ".join(str(error).split())
+        reason = RecordError(f"row group {group} of the parquet file is damaged: {text}")
+    yield from ((row + 1, reason) for row in pending)
 
 
-def _check_group(group: Any, columns: Sequence[str], limits: RecordLimits) -> None:
-    """Raises ``RecordError`` if the mean of the rows of a row group has too many values.
+def _record(row: Any) -> Record | RecordError:
+    import pyarrow
 
-    A billion equal values are a few bytes of the file, and Arrow has no limit when it reads them.
-    """
-    chunks = [group.column(i) for i in range(group.num_columns)]
-    read = tuple(f"{column}." for column in columns)
-    counts = [c.num_values for c in chunks if f"{c.path_in_schema}.".startswith(read)]
-    limits.check(values=max(counts, default=0) // max(1, group.num_rows))
-
-
-def _record(batch: Any, row: int, limits: RecordLimits) -> Record | RecordError:
-    part = batch.slice(row, 1)
     try:
-        limits.check(bytes=part.nbytes, values=sum(map(_n_values, part.columns)))
-        record: Record = part.to_pylist()[0]
+        LIMITS.check(bytes=row.nbytes, values=sum(map(_n_values, row.columns)))
+        record: Record = row.to_pylist()[0]
     except RecordError as error:
         return error
     except UnicodeDecodeError:
         return RecordError("the row contains text that is not UTF-8")
+    except (ValueError, OverflowError, pyarrow.ArrowException) as error:
+        return RecordError(f"the row cannot be read: {' '.join(str(error).split())}")
     return record
 
 
 def _n_values(array: Any) -> int:
     """Returns the number of values in an array, those in its lists and structs included."""
-    kind, below = array.type, []
-    if hasattr(kind, "value_type") and hasattr(array, "flatten"):  # a list, no dictionary
-        below = [array.flatten()]
-    elif kind.num_fields:
-        below = array.flatten()
-    return len(array) + sum(map(_n_values, below))
+    below = array.flatten() if hasattr(array, "flatten") else []
+    return len(array) + sum(map(_n_values, below if isinstance(below, list) else [below]))
 
 
 @contextlib.contextmanager
@@ -148,77 +122,33 @@ def _open(path: str) -> Iterator[Any]:
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
+    damaged = f"{path}: the parquet file is cut off or damaged (%s); copy it again"
     try:
         file = ParquetFile(path, pre_buffer=False, buffer_size=BUFFER_BYTES)
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:
             raise
-        raise ValueError(
-            f"{path}: the parquet file is cut off or damaged ({error}); copy it again"
-        ) from error
+        raise ValueError(damaged % error) from error
     with file:
-        _check_counts(path, file.metadata)
+        total, groups = file.metadata.num_rows, range(file.num_row_groups)
+        counts = [file.metadata.row_group(i).num_rows for i in groups]
+        if min(counts, default=0) < 0 or sum(counts) != total:
+            raise ValueError(damaged % f"{sum(counts)} rows in its row groups, expected {total}")
         yield file
 
 
-def _check_counts(path: str, metadata: Any) -> None:
-    """Raises ``ValueError`` if the row groups do not add up to the rows of the file."""
-    counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-    if min(counts, default=0) < 0 or sum(counts) != metadata.num_rows:
-        raise ValueError(
-            f"{path}: the parquet file is damaged: found {sum(counts)} rows in its row groups, "
-            f"expected {metadata.num_rows} as in its metadata; copy it again"
-        )
+def _columns(path: str, file: Any) -> list[str]:
+    """Returns the paths of the columns to read; raises ``ValueError`` where one is absent.
 
-
-def _columns(path: str, schema: Any) -> list[str]:
-    """Returns the columns to read; raises ``ValueError`` where one is absent or mistyped."""
-    if MARK not in schema.names:
-        more = ["…"] * (len(schema.names) > MAX_SHOWN_NAMES)
-        names = ", ".join([*schema.names[:MAX_SHOWN_NAMES], *more]) or "(none)"
-        raise ValueError(
-            f"{path}: found the columns {names}, expected {MARK!r} ({NAME}); give the parquet "
-            "files of this data set, or convert the records to jsonl"
-        )
-    known = COLUMNS | OPTIONAL_COLUMNS
-    types: dict[str, str] = {}
-    read, of_nulls = set(), set()
-    for leaf, arrow, column in _leaves(schema):
-        types[leaf] = arrow
-        covered = {name for name in known if f"{name}.".startswith(f"{leaf}.")}
-        read |= {column} if covered else set()
-        of_nulls |= covered if arrow == "null" else set()
-    missing = [name for name in COLUMNS if name not in types and name not in of_nulls]
+    A column of another type gives rows that cannot be decoded.
+    """
+    paths = [file.schema.column(i).path for i in range(len(file.schema))]
+    names = {path: _LIST_LEVELS.sub("", path) for path in paths}
+    missing = [name for name in REQUIRED if name not in names.values()]
     if missing:
         raise ValueError(
-            f"{path}: found no column {' or '.join(missing)}, expected the columns of {NAME}; "
-            "export the data set again with all of its columns"
+            f"{path}: found the columns {listed(file.schema_arrow.names)}, and no column "
+            f"{' or '.join(missing)}; give parquet files of Hugging Face's natural_questions with "
+            "all of its columns, or convert the records to jsonl"
         )
-    for name, expected in known.items():
-        patterns = ["null", *(_ARROW_TYPES[t] for t in expected)]
-        if name in types and not re.fullmatch("|".join(patterns), types[name]):
-            raise ValueError(
-                f"{path}: found column {name} of type {types[name]}, expected "
-                f"{' or '.join(JSON_NAMES[t] for t in expected)}; export the data set again with "
-                f"the types of {NAME}"
-            )
-    return sorted(read)
-
-
-def _leaves(
-    schema: Iterable[Any], parent: str = "", column: str | None = None
-) -> Iterator[tuple[str, str, str]]:
-    """Yields name, Arrow type and column to read of each field without fields of its own.
-
-    Parquet has levels of its own below a list, so that a list is read as a whole column.
-    """
-    import pyarrow
-
-    for field in schema:
-        name, kind, read = f"{parent}{field.name}", field.type, column
-        while hasattr(kind, "value_type"):  # lists of all kinds, dictionaries
-            kind, read = kind.value_type, read or name
-        if isinstance(kind, pyarrow.StructType):
-            yield from _leaves(kind, f"{name}.", read)
-        else:
-            yield name, str(kind), read or name
+    return sorted(path for path, name in names.items() if name in COLUMNS)

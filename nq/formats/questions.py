@@ -1,9 +1,13 @@
-"""The dialect of a question that names its page, a file of text or HTML in a folder.
+"""Questions of a user's own, each with its context or with the name of its page.
 
+    {"id": 7, "question": "When was it built?", "context": "It was built in 1889.",
+     "answers": [{"text": "1889", "answer_start": 16}]}
     {"id": 7, "question": "When was it built?", "page": "tower.html", "answer": "1889"}
 
-``nq --pages FOLDER`` gives the folder. A page is named by its path in the folder, or by that
-without its suffix. A folder is listed once: no name leads out of it.
+They are lines of jsonl, rows of CSV, and questions of SQuAD and MRQA. A context is a paragraph, or
+a page whose paragraphs are separated by blank lines. A page is a file of text or HTML in the folder
+of ``nq --pages FOLDER``, named by its path there, or by that without its suffix. A folder is listed
+once: no name leads out of it. The gold is optional, see ``nq.formats.text_gold``.
 """
 
 from __future__ import annotations
@@ -14,39 +18,30 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from nq.errors import Error
-from nq.formats import passages
-from nq.formats.documents import HTML_SUFFIXES, TEXT_SUFFIXES, decode_page
+from nq.formats import fields, text_gold
+from nq.formats.documents import HTML_SUFFIXES, TEXT_SUFFIXES, decode_page, paragraphs
 from nq.formats.fields import Record, RecordError, get
-from nq.formats.limits import LIMITS, RecordLimits
+from nq.formats.limits import LIMITS
 from nq.records import Example, Page
 
-NAME = "question and page"
-MARK = passages.QUESTION
-COLUMN = "page"
+QUESTION, CONTEXT, PAGE = "question", "context", "page"
+ID_FIELDS = ("id", "qid", "question_id", "example_id")
+NO_ID = ""
+"""The id of a record without one; the reader of files gives it the name of its place."""
 SUFFIXES = (*TEXT_SUFFIXES, *HTML_SUFFIXES, ".md")
 MAX_SHOWN_CHARS = 80
 
 
 @dataclass(frozen=True)
 class PageFolder:
-    """The pages in a folder, and the field of a record that names one; see ``list_pages``.
-
-    Args:
-        folder: path of the folder.
-        column: name of the field.
-        files: path of each page in the folder, sorted.
-    """
+    """The pages in a folder, and the field of a record that names one; see ``list_pages``."""
 
     folder: str
     column: str
     files: tuple[str, ...]
 
     def path(self, record: Record) -> str:
-        """Returns the path of the page that a record names.
-
-        Raises:
-            RecordError: It names none, or none in the folder, or one of several.
-        """
+        """Returns the path of the one page in the folder that a record names."""
         name = str(get(record, self.column, str, int)).strip()
         paths = self._named.get(name.removeprefix("./"), ())
         if len(paths) == 1:
@@ -74,8 +69,8 @@ def list_pages(folder: str | Path, column: str | None = None) -> PageFolder:
     """Returns the pages of a folder and of the folders in it.
 
     Args:
-        folder: the folder.
-        column: the field of a record that names its page; by default ``page``.
+        folder: The folder.
+        column: The field of a record that names its page; by default ``page``.
 
     Raises:
         Error: It is no folder, or has no pages.
@@ -90,37 +85,57 @@ def list_pages(folder: str | Path, column: str | None = None) -> PageFolder:
     )
     if not files:
         raise Error(f"{folder} has no pages: expected files that end in {', '.join(SUFFIXES)}")
-    return PageFolder(folder, column or COLUMN, tuple(files))
+    return PageFolder(folder, column or PAGE, tuple(files))
+
+
+def decode_context(record: Record) -> Example:
+    """Returns the example in a record with a context."""
+    text = get(record, CONTEXT, str)
+    LIMITS.check(characters=len(text))
+    if "qas" in record:
+        raise RecordError(
+            "found several questions in a line ('qas', MRQA) of a file whose first record has one: "
+            "move it to a file of such records"
+        )
+    return _example(record, paragraphs(text), f"field {CONTEXT!r}")
+
+
+def decode_page_question(record: Record, pages: PageFolder | None = None) -> Example:
+    """Returns the example in a record that names one of ``pages``."""
+    if pages is None:
+        raise RecordError(
+            f"the question has no page: expected a field {CONTEXT!r}, or --pages FOLDER and "
+            f"a field {PAGE!r} that names a file in it"
+        )
+    path = pages.path(record)
+    return _example(record, _page(path, Path(path).stat().st_mtime_ns), path)
 
 
 @lru_cache(maxsize=1)
-def _page(path: str, modified_ns: int, max_bytes: int) -> Page:
+def _page(path: str, modified_ns: int) -> Page:
     """Returns a page; the last one is kept, because questions about a page are neighbours."""
     try:
         with open(path, "rb") as file:
-            return decode_page(file.read(max_bytes + 1), path)
+            return decode_page(file.read(LIMITS.bytes + 1), path)
     except (OSError, ValueError) as error:
         raise RecordError(" ".join(str(error).split())) from error
 
 
-def decode(
-    record: Record, limits: RecordLimits = LIMITS, pages: PageFolder | None = None
-) -> Example:
-    """Returns the example in a record.
-
-    Args:
-        record: the record.
-        limits: how large a page may be.
-        pages: the folder of its page.
-
-    Raises:
-        RecordError: A field is missing or of the wrong type, or there is no such page.
-    """
-    if pages is None:
-        raise RecordError(
-            f"the question has no page: expected a field {passages.MARK!r}, or --pages FOLDER and "
-            f"a field {COLUMN!r} that names a file in it"
-        )
-    path = pages.path(record)
-    page = _page(path, Path(path).stat().st_mtime_ns, limits.bytes)
-    return passages.with_page(record, page, path, limits)
+def _example(record: Record, page: Page, name: str) -> Example:
+    """Returns the example of a record whose page is read; errors call the page ``name``."""
+    question = get(record, QUESTION, str)
+    if not question.strip():
+        raise RecordError(f"field {QUESTION!r} is empty")
+    if all(page.example.is_html):
+        raise RecordError(f"{name} has no words")
+    id_field = next((field for field in ID_FIELDS if record.get(field) not in (None, "")), None)
+    example = Example(
+        example_id=NO_ID if id_field is None else fields.example_id(record, id_field),
+        question=question,
+        tokens=page.example.tokens,
+        is_html=page.example.is_html,
+        candidates=page.example.candidates,
+        title=fields.optional_text(record, "title") or page.example.title,
+        original=page.example.original,
+    )
+    return text_gold.with_gold(example, record)

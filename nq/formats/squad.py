@@ -1,11 +1,18 @@
-"""SQuAD 1.1 and 2.0: a file is one JSON document of articles, paragraphs and questions.
+"""Files of SQuAD and of the MRQA shared task: contexts, each with several questions.
+
+SQuAD 1.1 and 2.0 are one JSON document, which is read as a whole:
 
     {"version": "v2.0", "data": [{"title": …, "paragraphs": [{"context": …, "qas": [
         {"id": …, "question": …, "is_impossible": false,
          "answers": [{"text": …, "answer_start": 17}]}, …]}, …]}, …]}
 
-Each question is a record of the dialect ``passages``; records are numbered by question. The
-document is read as a whole, within the limits of ``RecordLimits``.
+MRQA is jsonl. The end of a span is its last character:
+
+    {"header": {"dataset": "SQuAD", "split": "train"}}
+    {"id": "", "context": …, "qas": [{"qid": …, "question": …, "answers": ["the Tower", …],
+        "detected_answers": [{"text": "the Tower", "char_spans": [[12, 20]]}, …]}, …]}
+
+Each question is a record of ``nq.formats.questions``; records are numbered by question.
 """
 
 from __future__ import annotations
@@ -14,47 +21,41 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from nq.formats.fields import Record, RecordError, get, optional_text
-from nq.formats.limits import LIMITS, RecordLimits
-from nq.formats.lines import BOM, DAMAGED, open_bytes, parse_line, share_of
+from nq.formats import lines
+from nq.formats.fields import Record, RecordError, check_type, get, optional_text
+from nq.formats.limits import LIMITS
 
 _SCALAR = rb"\"(?:[^\"\\]|\\.)*+\"|[\w.+-]++"
-_START = re.compile(
+_SQUAD = re.compile(
     rb"\s*+\{\s*+(?:\"[^\"\\]*+\"\s*+:\s*+(?:" + _SCALAR + rb")\s*+,\s*+)*+\"data\"\s*+:\s*+\["
 )
+_MAY_BE_MRQA = re.compile(rb"\s*\{\s*\"(?:header|context|qas|id)\"\s*:")
+
+Questions = Iterator[Record | RecordError]
 
 
-def matches(path: str, head: bytes) -> bool:
-    """Returns whether a file that begins with ``head`` is one of SQuAD."""
-    return bool(_START.match(head))
+def is_squad(head: bytes) -> bool:
+    """Returns whether a file that begins with ``head`` is a SQuAD document."""
+    return bool(_SQUAD.match(head))
 
 
-def check(path: str) -> None:
-    """Does nothing: a damaged document is a bad record."""
+def is_mrqa(path: str, head: bytes) -> bool:
+    """Returns whether the first object in the lines of a file is one of MRQA."""
+    if not _MAY_BE_MRQA.match(head):
+        return False
+    record = lines.first_record(path)
+    return type(record.get("qas")) is list or _is_header(record)
 
 
-def rows(
-    path: str,
-    share: tuple[int, int] = (0, 1),
-    limit: int | None = None,
-    limits: RecordLimits = LIMITS,
-) -> Iterator[tuple[int, Record | RecordError]]:
-    """Yields the questions of a file with their numbers, from 1; see ``parquet.rows``."""
-    return share_of(enumerate(_questions(path, limits), 1), share, limit)
-
-
-def _questions(path: str, limits: RecordLimits) -> Iterator[Record | RecordError]:
+def squad_questions(path: str) -> Questions:
+    """Yields the questions of a SQuAD document."""
     try:
-        with open_bytes(path) as file:
-            data = file.read(limits.document_bytes + 1)
-        document = parse_line(data.removeprefix(BOM), limits, ("document_bytes", "document_values"))
+        with lines.open_bytes(path) as file:
+            data = file.read(LIMITS.document_bytes + 1).removeprefix(lines.BOM)
+        articles = get(lines.parse_line(data, "document_"), "data", list)
         del data
-        articles = get(document, "data", list)
     except RecordError as error:
         yield error
-        return
-    except DAMAGED as error:
-        yield RecordError(f"the compressed file is cut off or damaged: {error}")
         return
     for i, article in enumerate(articles):
         where = f"data[{i}]"
@@ -65,17 +66,30 @@ def _questions(path: str, limits: RecordLimits) -> Iterator[Record | RecordError
             continue
         title = optional_text(article, "title")
         for j, paragraph in enumerate(paragraphs):
-            yield from questions_of(paragraph, title, f"{where}.paragraphs[{j}]")
+            yield from _questions(paragraph, title, f"{where}.paragraphs[{j}]")
 
 
-def questions_of(paragraph: Any, title: str, where: str) -> Iterator[Record | RecordError]:
-    """Yields the questions of a paragraph as records, each with the context.
+def mrqa_questions(path: str) -> Questions:
+    """Yields the questions of an MRQA file."""
+    for number, line in lines.rows(path):
+        try:
+            if isinstance(line, RecordError):
+                raise line
+            record = lines.parse_line(line)
+        except RecordError as error:
+            yield RecordError(f"line {number}: {error}")
+            continue
+        if not _is_header(record):
+            for question in _questions(record, optional_text(record, "title"), f"line {number}"):
+                yield _with_places(question) if isinstance(question, dict) else question
 
-    Args:
-        paragraph: an object with ``context`` and ``qas``.
-        title: of its article.
-        where: its path, for errors.
-    """
+
+def _is_header(record: Record) -> bool:
+    return type(record.get("header")) is dict and "context" not in record
+
+
+def _questions(paragraph: Any, title: str, where: str) -> Questions:
+    """Yields the questions of a paragraph as records, each with the context."""
     try:
         context = get(paragraph, "context", str, where=where)
         questions = get(paragraph, "qas", list, where=where)
@@ -87,3 +101,25 @@ def questions_of(paragraph: Any, title: str, where: str) -> Iterator[Record | Re
             yield {**question, "context": context, "title": title}
         else:
             yield RecordError(f"{where}.qas[{i}] must be an object, found {question!r:.40}")
+
+
+def _with_places(record: dict[str, Any]) -> Record | RecordError:
+    """Returns a question of MRQA with places of answers as ``nq.formats.text_gold`` reads them."""
+    if record.get("detected_answers") is None:
+        return record
+    placed = []
+    try:
+        for i, item in enumerate(get(record, "detected_answers", list)):
+            where = f"detected_answers[{i}]"
+            text = get(item, "text", str, where=where)
+            for span in get(item, "char_spans", list, where=where):
+                where = f"detected_answers[{i}].char_spans"
+                if len(check_type(span, where, list)) != 2:
+                    raise RecordError(f"{where} has {len(span)} numbers, expected first and last")
+                first, last = (check_type(number, where, int) for number in span)
+                placed.append({"text": text, "answer_start": first, "answer_end": last + 1})
+        answers = get(record, "answers", list, default=[])
+    except RecordError as error:
+        return error
+    texts = {item["text"] for item in placed}
+    return {**record, "answers": [*placed, *(text for text in answers if text not in texts)]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import re
@@ -11,7 +10,6 @@ import shutil
 import stat
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
@@ -22,10 +20,8 @@ log = logging.getLogger(__name__)
 
 STDIN = "-"
 FOLDER_PREFIX = "nq-input-"
-STDIN_COPY, PIPE_COPY = "stdin", "pipe"
+COPIES = {"stdin": "standard input", "pipe": "a pipe"}
 """Names of copies, which do not differ between runs, because windows are found again by them."""
-NOT_LOCKED_YET_S = 60.0
-"""Age from which a folder without a lock is one of a process that was killed."""
 _STDIN_PATHS = re.compile(r"/dev/(stdin|fd/0)|/proc/self/fd/0")
 _DESCRIPTOR_PATHS = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")
 
@@ -46,7 +42,7 @@ def name_of(path: str) -> str:
 
 
 def is_stream(path: str) -> bool:
-    """Returns whether a path is ``-``, a named pipe, or a copy would be needed for a descriptor."""
+    """Returns whether a path is ``-``, a pipe, or the descriptor of a file without a name."""
     if path == STDIN:
         return True
     try:
@@ -60,22 +56,17 @@ def is_stream(path: str) -> bool:
 def spooled(paths: Sequence[str]) -> Iterator[list[str]]:
     """Replaces streams by copies in temporary folders, which are removed with the block.
 
-    Args:
-        paths: files, and streams by ``is_stream``.
-
     Raises:
-        ValueError: a stream is empty, or standard input is closed.
-        OSError: a stream cannot be copied.
+        ValueError: A stream is empty, or standard input is closed.
+        Error: A stream cannot be copied.
     """
     with contextlib.ExitStack() as stack:
         yield [_spool(path, stack) if is_stream(path) else path for path in paths]
 
 
 def _spool(path: str, stack: contextlib.ExitStack) -> str:
-    _remove_abandoned()
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX))
-    stack.enter_context(_locked(Path(folder)))
-    copy = Path(folder) / (STDIN_COPY if path == STDIN else PIPE_COPY)
+    copy = Path(folder) / ("stdin" if path == STDIN else "pipe")
     with _open(path) as source, copy.open("wb") as target:
         try:
             shutil.copyfileobj(source, target)
@@ -87,30 +78,6 @@ def _spool(path: str, stack: contextlib.ExitStack) -> str:
     if not copy.stat().st_size:
         raise ValueError(f"{shown(path)} is empty: expected records, one JSON object a line")
     return str(copy)
-
-
-def _remove_abandoned() -> None:
-    """Removes the copies of processes that were killed, which could not remove them."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
-        with contextlib.suppress(OSError):  # it is in use, or another user's
-            if time.time() - folder.stat().st_mtime > NOT_LOCKED_YET_S:
-                with _locked(folder):
-                    shutil.rmtree(folder)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Holds a lock on a folder, which the kernel releases when the process ends.
-
-    Raises:
-        BlockingIOError: another process holds it.
-    """
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(number)
 
 
 def _open(path: str) -> IO[bytes]:
@@ -132,11 +99,10 @@ def shown(path: str) -> str:
     >>> shown("/tmp/nq-input-x1/stdin"), shown("caf\\udce9.jsonl"), shown("a/b.jsonl")
     ('standard input', 'caf\\\\xe9.jsonl', 'a/b.jsonl')
     """
-    folder, name = Path(path).parent.name, Path(path).name
-    if path == STDIN or (folder.startswith(FOLDER_PREFIX) and name == STDIN_COPY):
-        return "standard input"
-    if folder.startswith(FOLDER_PREFIX) and name == PIPE_COPY:
-        return "a pipe"
+    if path == STDIN:
+        return COPIES["stdin"]
+    if Path(path).parent.name.startswith(FOLDER_PREFIX) and Path(path).name in COPIES:
+        return COPIES[Path(path).name]
     try:
         return os.fsencode(path).decode("utf-8", "backslashreplace")
     except UnicodeEncodeError:  # in an ASCII locale, a name that this function has returned

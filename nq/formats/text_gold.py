@@ -13,7 +13,9 @@ alone. "yes" and "no" without a place are yes/no answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,17 +24,14 @@ import numpy as np
 import orjson
 
 from nq.formats.fields import Record, RecordError, check_type, get
-from nq.formats.limits import LIMITS, RecordLimits
+from nq.formats.limits import LIMITS
 from nq.formats.words import words
-from nq.records import Annotation, Example, IntArray, Original, Span, YesNo
+from nq.records import Annotation, Example, Original, Span, YesNo
 
 FIELDS = ("answers", "answer")
 IMPOSSIBLE = "is_impossible"
 MAX_PLACES = 100
 """Places of one answer that are looked for."""
-MAX_COMPARISONS = 500_000
-"""Words of the page that are compared with the answers without a place; the answers after that
-count as not in the page, so that no record takes hours."""
 MAX_SHOWN_CHARS = 40
 NO_ANSWER = Annotation(None, None, (), YesNo.NONE)
 _TRUE = ("true", "1", "yes")
@@ -42,11 +41,8 @@ _TRUE = ("true", "1", "yes")
 class TextAnswer:
     """A gold answer as text.
 
-    Args:
-        text: the answer.
-        start: its first character in the plain text of the page, if it is known.
-        end: the character after its last one.
-        where: the path of the answer in its record.
+    ``start`` and ``end`` are its characters in the plain text of the page, if they are given, and
+    ``where`` is the path of the answer in its record.
     """
 
     text: str
@@ -55,7 +51,7 @@ class TextAnswer:
     where: str
 
 
-def with_gold(example: Example, record: Record, limits: RecordLimits = LIMITS) -> Example:
+def with_gold(example: Example, record: Record) -> Example:
     """Returns an example with the gold of its record, if the record has any.
 
     Raises:
@@ -64,7 +60,7 @@ def with_gold(example: Example, record: Record, limits: RecordLimits = LIMITS) -
     answers = _answers(record)
     if answers is None:
         return example
-    limits.check(answers=len(answers))
+    LIMITS.check(answers=len(answers))
     texts = tuple(dict.fromkeys(answer.text for answer in answers))
     return replace(example, answers=texts, annotations=_annotations(example, answers))
 
@@ -77,7 +73,10 @@ def _answers(record: Record) -> list[TextAnswer] | None:
     name = next((name for name in FIELDS if record.get(name) not in (None, "")), None)
     if name is None:
         return None
-    value = _parsed(record[name])
+    value = record[name]
+    if type(value) is str and value[:1] in ("[", "{"):  # JSON in a cell of CSV
+        with contextlib.suppress(orjson.JSONDecodeError):
+            value = orjson.loads(value)
     if type(value) is dict:
         texts = get(value, "text", list, where=name)
         starts = get(value, "answer_start", list, where=name, default=[None] * len(texts))
@@ -85,19 +84,8 @@ def _answers(record: Record) -> list[TextAnswer] | None:
             raise RecordError(f"{name} has {len(texts)} texts, but {len(starts)} answer_starts")
         value = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
     elif type(value) is not list:
-        start = record.get("answer_start")
-        return [_answer({"text": value, "answer_start": start}, name)]
+        return [_answer({"text": value, "answer_start": record.get("answer_start")}, name)]
     return [_answer(item, f"{name}[{i}]") for i, item in enumerate(value)]
-
-
-def _parsed(value: Any) -> Any:
-    """Returns a value of CSV that is JSON as what it means, any other value as it is."""
-    if type(value) is str and value[:1] in ("[", "{"):
-        try:
-            return orjson.loads(value)
-        except orjson.JSONDecodeError:
-            return value
-    return value
 
 
 def _answer(item: Any, where: str) -> TextAnswer:
@@ -120,16 +108,18 @@ def _index(value: Any, where: str) -> int | None:
 def _annotations(example: Example, answers: Sequence[TextAnswer]) -> tuple[Annotation, ...] | None:
     if not answers:
         return (NO_ANSWER,)
-    page, found = _Page(example), list[Annotation]()
+    page, gold = _Page(example), list[Annotation]()
     for answer in answers:
         yes_no = answer.text.strip().upper()
         if answer.start is not None:
-            found.append(page.around(page.placed(answer, answer.start)))
-        elif yes_no in (YesNo.YES, YesNo.NO):
-            found.append(replace(page.only_block(), yes_no=YesNo(yes_no)))
+            gold.append(page.annotation(page.placed(answer, answer.start)))
+        elif yes_no not in (YesNo.YES, YesNo.NO):
+            gold += map(page.annotation, page.places(answer))
+        elif len(example.candidates) == 1:
+            gold.append(Annotation(example.candidates[0].span, 0, (), YesNo(yes_no)))
         else:
-            found += map(page.around, page.places(answer))
-    return tuple(found) or None
+            gold.append(replace(NO_ANSWER, yes_no=YesNo(yes_no)))
+    return tuple(gold) or None
 
 
 class _Page:
@@ -137,31 +127,18 @@ class _Page:
 
     def __init__(self, example: Example) -> None:
         self.example = example
-        self._comparisons = MAX_COMPARISONS
         self.words = np.flatnonzero(~np.array(example.is_html, np.bool_))
+        self.blocks = [i for i, block in enumerate(example.candidates) if block.top_level]
+        self.block_starts = [example.candidates[i].span.start for i in self.blocks]
 
-    def only_block(self) -> Annotation:
-        """Returns the page's block as the long answer, if it has only one."""
-        candidates = self.example.candidates
-        if len(candidates) != 1:
-            return NO_ANSWER
-        return replace(NO_ANSWER, long=candidates[0].span, candidate=0)
-
-    def around(self, short: Span) -> Annotation:
+    def annotation(self, short: Span) -> Annotation:
         """Returns the annotation with a short answer, and the top-level block around it."""
-        block = int(self._block_of_token[short.start])
-        if block >= 0 and self.example.candidates[block].span.contains(short):
-            return Annotation(self.example.candidates[block].span, block, (short,), YesNo.NONE)
+        before = bisect_right(self.block_starts, short.start)  # blocks do not overlap
+        for block in self.blocks[max(before - 1, 0) : before]:
+            span = self.example.candidates[block].span
+            if span.contains(short):
+                return Annotation(span, block, (short,), YesNo.NONE)
         return Annotation(None, None, (short,), YesNo.NONE)
-
-    @cached_property
-    def _block_of_token(self) -> IntArray:
-        """The top-level candidate of each token, -1 for none; they do not overlap."""
-        blocks = np.full(len(self.example.tokens), -1)
-        for i, candidate in enumerate(self.example.candidates):
-            if candidate.top_level:
-                blocks[candidate.span.start : candidate.span.end] = i
-        return blocks
 
     def placed(self, answer: TextAnswer, start: int) -> Span:
         """Returns the tokens of an answer whose place is given; it is extended to whole tokens."""
@@ -171,48 +148,42 @@ class _Page:
                 f"{answer.where} has a place, but the page is no plain text: remove it"
             )
         end = start + len(text) if answer.end is None else answer.end
-        found = original.plain[max(start, 0) : max(end, 0)]
-        if _letters(found) != _letters(text) or start < 0:
-            shown, there = (repr(t[:MAX_SHOWN_CHARS]) for t in (text, found))
+        there = original.plain[max(start, 0) : max(end, 0)]
+        if _letters(there) != _letters(text) or start < 0:
+            expected, actual = (repr(t[:MAX_SHOWN_CHARS]) for t in (text, there))
             raise RecordError(
-                f"the context lacks an answer: {answer.where} is {shown}, but at character {start} "
-                f"there is {there}; correct the place, or leave it out so that it is looked for"
+                f"the context lacks an answer: {answer.where} is {expected}, but at character "
+                f"{start} there is {actual}; correct the place, or leave it out so that it is "
+                "looked for"
             )
         return self._tokens(original, start, end, answer.where)
 
-    def places(self, answer: TextAnswer) -> list[Span]:
+    def places(self, gold: TextAnswer) -> list[Span]:
         """Returns where the words of an answer are, in the same case or else in any."""
-        wanted = [word for word, _ in words(answer.text)]
-        starts = self._starts.get(wanted[0].casefold(), ()) if wanted else ()
-        starts = starts[: max(self._comparisons, 0)]
-        self._comparisons -= (
-            len(starts) + len(self.words) // 10
-        )  # the latter for the search in text
-        tokens = [i for i in starts if self._equal(i, wanted, str.casefold)]
-        same_case = [i for i in tokens if self._equal(i, wanted, str)]
-        spans = [self._span(i, i + len(wanted)) for i in (same_case or tokens)[:MAX_PLACES]]
-        original, text = self.example.original, answer.text.strip()
-        if spans or not wanted or original is None or original.plain is None:
-            return spans
-        if self._comparisons < 0:
+        wanted = [word for word, _ in words(gold.text)]
+        if not wanted:
             return []
-        start = original.plain.find(text)
-        return [] if start < 0 else [self._tokens(original, start, start + len(text), answer.where)]
+        answer = f" {' '.join(wanted)} "
+        for page, phrase in zip(self._texts, (answer, answer.casefold()), strict=True):
+            spans, first, before, at = list[Span](), 0, 0, page.find(phrase)
+            while at >= 0 and len(spans) < MAX_PLACES:
+                first, before = first + page.count(" ", before, at), at
+                spans.append(self._span(first, first + len(wanted)))
+                at = page.find(phrase, at + 1)
+            if spans:
+                return spans
+        original, text = self.example.original, gold.text.strip()
+        start = -1 if original is None or original.plain is None else original.plain.find(text)
+        if original is None or start < 0:
+            return []
+        return [self._tokens(original, start, start + len(text), gold.where)]
 
     @cached_property
-    def _starts(self) -> Mapping[str, Sequence[int]]:
-        """The indices of the words that are equal in any case."""
-        starts: dict[str, list[int]] = {}
-        for i, token in enumerate(self.words.tolist()):
-            starts.setdefault(self.example.tokens[token].casefold(), []).append(i)
-        return starts
-
-    def _equal(self, start: int, wanted: Sequence[str], same: Callable[[str], str]) -> bool:
-        there = self.words[start : start + len(wanted)]
-        return len(there) == len(wanted) and all(
-            same(self.example.tokens[token]) == same(word)
-            for token, word in zip(there, wanted, strict=True)
-        )
+    def _texts(self) -> tuple[str, str]:
+        """The words with a blank before and after each, as they are and in one case."""
+        tokens = [self.example.tokens[i] for i in self.words.tolist()]
+        page = f" {' '.join(tokens)} "
+        return page, page.casefold()
 
     def _tokens(self, original: Original, start: int, end: int, where: str) -> Span:
         first = int(np.searchsorted(original.chars[self.words, 1], start, "right"))

@@ -24,13 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from nq.formats import fields
-from nq.formats.fields import Record, RecordError, get
-from nq.formats.limits import LIMITS, RecordLimits
+from nq.formats.fields import Record, RecordError, example_id, get, optional_text
+from nq.formats.limits import LIMITS
+from nq.formats.natural_questions import candidate_index, gold, yes_no
 from nq.records import Annotation, Candidate, Example, IntArray, Span
 
-NAME = "TyDi QA"
-MARK = "document_plaintext"
+TEXT = "document_plaintext"
 START, END = "plaintext_start_byte", "plaintext_end_byte"
 OPEN, CLOSE = "<P>", "</P>"
 # One class for each character: l Latin, d digit, w other letter, k Katakana, s a script without
@@ -69,39 +68,37 @@ def split(text: str) -> Iterator[tuple[int, int]]:
     return (match.span() for match in TOKEN.finditer("".join(map(_character_class, text))))
 
 
-def decode(record: Record, limits: RecordLimits = LIMITS) -> Example:
+def decode(record: Record) -> Example:
     """Returns the example in a record of TyDi QA.
 
     Raises:
         RecordError: A field is missing, of the wrong type, or out of range.
     """
-    limits.check(characters=len(get(record, MARK, str)))
-    text = _Text(record[MARK])
+    LIMITS.check(characters=len(get(record, TEXT, str)))
+    text = _Text(record[TEXT])
     passages = [
         text.char_span(item, f"passage_answer_candidates[{i}]")
         for i, item in enumerate(get(record, "passage_answer_candidates", list))
     ]
-    tokens, char_spans, candidates = _tokenize(text.text, passages, limits)
+    tokens, char_spans, candidates = _tokenize(text.text, passages)
 
     def annotation(item: Any, where: str) -> Annotation:
         passage = get(item, "passage_answer", dict, where=where)
-        index = fields.candidate_index(passage, len(candidates), f"{where}.passage_answer")
+        index = candidate_index(passage, len(candidates), f"{where}.passage_answer")
         minimal = get(item, "minimal_answer", dict, where=where)
         short = _minimal_answer(minimal, text, char_spans, f"{where}.minimal_answer")
         long = None if index is None else candidates[index].span
-        return Annotation(
-            long, index, () if short is None else (short,), fields.yes_no(item, where)
-        )
+        return Annotation(long, index, () if short is None else (short,), yes_no(item, where))
 
     return Example(
-        example_id=fields.example_id(record),
+        example_id=example_id(record),
         question=get(record, "question_text", str),
         tokens=tokens,
         is_html=(char_spans[:, 0] == char_spans[:, 1]).tolist(),
         candidates=candidates,
-        annotations=fields.gold(record, annotation),
+        annotations=gold(record, annotation),
         token_bytes=text.byte_of_char[char_spans],
-        title=fields.optional_text(record, "document_title"),
+        title=optional_text(record, "document_title"),
     )
 
 
@@ -130,14 +127,13 @@ class _Text:
 
 
 def _tokenize(
-    text: str, passages: Sequence[tuple[int, int]], limits: RecordLimits
+    text: str, passages: Sequence[tuple[int, int]]
 ) -> tuple[list[str], IntArray, list[Candidate]]:
     """Splits a text into words, with tags around its passages.
 
     Args:
         text: The page.
         passages: Start and end character of each passage; passages may be nested.
-        limits: The tokens that a page may have.
 
     Returns:
         The tokens, their ``[n_tokens, 2]`` start and end characters (equal for a tag), and one
@@ -161,8 +157,8 @@ def _tokenize(
         *sorted(tags, key=lambda tag: tag[:3]),
         (len(text), 2, 0, "", 0),
     ]:
-        limits.check(tokens=len(tokens))
-        for start, end in islice(split(text[position:char]), limits.tokens + 1):
+        LIMITS.check(tokens=len(tokens))
+        for start, end in islice(split(text[position:char]), LIMITS.tokens + 1):
             tokens.append(text[position + start : position + end])
             chars.append((position + start, position + end))
         position = char

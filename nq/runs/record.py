@@ -106,7 +106,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     tracked.dataset(name=Path(name).name, path=name, digest=digest)
     tracked.metrics(_metrics(result))
     files = (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)
-    others = (outputs.FORMATS[name].FILE for name in job.formats)
+    others = (outputs.FORMATS[name].file for name in job.formats)
     tracked.artifacts([result.folder / name for name in (*files, *others)])
     _record_report(tracked, result)
 

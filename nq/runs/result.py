@@ -63,7 +63,7 @@ def written_digests(folder: Path, formats: Sequence[str]) -> dict[str, str]:
         folder: of the run.
         formats: names of its output formats.
     """
-    names = [PREDICTIONS, METRICS, DEAD_LETTERS, *(outputs.FORMATS[name].FILE for name in formats)]
+    names = [PREDICTIONS, METRICS, DEAD_LETTERS, *(outputs.FORMATS[name].file for name in formats)]
     return {name: input_files.sha256(folder / name) for name in names}
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import orjson
 
 from nq.config import ServeConfig
-from nq.formats import decoding, pages, passages
+from nq.formats import decoding, documents, questions
 from nq.formats.documents import page_of
 from nq.formats.predictions import encode_prediction
 from nq.inference.scorer import example_scores, feature_rows
@@ -34,8 +34,8 @@ THREADS = 2
 """Threads that parse and decide; more would only compete for Python's lock."""
 READ_PAGE: dict[str, Callable[[str], Page]] = {
     "auto": partial(page_of, name="the page"),
-    "text": pages.page_from_text,
-    "html": pages.page_from_html,
+    "text": documents.page_from_text,
+    "html": documents.page_from_html,
 }
 
 T = TypeVar("T")
@@ -118,7 +118,7 @@ class Answering:
 
     def _decode(self, line: bytes, number: int) -> tuple[Example, Columns]:
         example = decoding.decode_example(line)
-        if example.example_id == passages.NO_ID:
+        if example.example_id == questions.NO_ID:
             example = replace(example, example_id=f"line:{number}")
         return example, self._rows(example)
 

@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from nq.config import ServeConfig
-from nq.formats.pages import page_from_text
+from nq.formats.documents import page_from_text
 from nq.inference import cores
 from nq.inference.instances import InstancePool
 from nq.inference.load import ScorerSpec

@@ -18,6 +18,7 @@ CODES = {YesNo.NONE: -1, YesNo.NO: 0, YesNo.YES: 1}
 TEXT, INTEGER = pa.string(), pa.int64()
 SPAN = dict.fromkeys(("start_token", "end_token", "start_byte", "end_byte"), INTEGER)
 NULL = dict.fromkeys(SPAN, -1)
+TOKEN = {"token": TEXT, "is_html": pa.bool_(), "start_byte": INTEGER, "end_byte": INTEGER}
 
 
 def lists(fields: dict[str, pa.DataType]) -> pa.DataType:
@@ -27,21 +28,7 @@ def lists(fields: dict[str, pa.DataType]) -> pa.DataType:
 SCHEMA = pa.schema(
     {
         "id": TEXT,
-        "document": pa.struct(
-            {
-                "html": TEXT,
-                "title": TEXT,
-                "tokens": lists(
-                    {
-                        "token": TEXT,
-                        "is_html": pa.bool_(),
-                        "start_byte": INTEGER,
-                        "end_byte": INTEGER,
-                    }
-                ),
-                "url": TEXT,
-            }
-        ),
+        "document": pa.struct({"html": TEXT, "title": TEXT, "tokens": lists(TOKEN), "url": TEXT}),
         "question": pa.struct({"text": TEXT, "tokens": pa.list_(TEXT)}),
         "long_answer_candidates": lists({**SPAN, "top_level": pa.bool_()}),
         "annotations": lists(
@@ -73,30 +60,23 @@ def encode_span(example: Example, span: Span) -> Row:
 def row(example: Example) -> Row:
     """Returns an example as a row of the data set."""
     starts, ends = (None, None) if example.token_bytes is None else example.token_bytes.T.tolist()
+    tokens = (list(example.tokens), list(example.is_html), starts, ends)
+    candidates = [
+        {**encode_span(example, c.span), "top_level": c.top_level} for c in example.candidates
+    ]
+    annotations = [_annotation(example, a) for a in example.annotations or ()]
     return {
         "id": str(example.example_id),
         "document": {
             "html": " ".join(example.tokens),
             "title": example.title,
-            "tokens": {
-                "token": list(example.tokens),
-                "is_html": list(example.is_html),
-                "start_byte": starts,
-                "end_byte": ends,
-            },
+            "tokens": dict(zip(TOKEN, tokens, strict=True)),
             "url": "",
         },
         "question": {"text": example.question, "tokens": example.question.split(" ")},
-        "long_answer_candidates": columns(
-            [
-                {**encode_span(example, c.span), "top_level": c.top_level}
-                for c in example.candidates
-            ],
-            (*SPAN, "top_level"),
-        ),
+        "long_answer_candidates": columns(candidates, (*SPAN, "top_level")),
         "annotations": columns(
-            [_annotation(example, a) for a in example.annotations or ()],
-            ("id", "long_answer", "short_answers", "yes_no_answer"),
+            annotations, ("id", "long_answer", "short_answers", "yes_no_answer")
         ),
     }
 
@@ -104,20 +84,18 @@ def row(example: Example) -> Row:
 def _annotation(example: Example, annotation: Annotation) -> Row:
     long = NULL if annotation.long is None else encode_span(example, annotation.long)
     shorts = [{**encode_span(example, span), "text": "…"} for span in annotation.shorts]
+    index = -1 if annotation.candidate is None else annotation.candidate
     return {
         "id": str(2**64 - 1),
-        "long_answer": {
-            **long,
-            "candidate_index": -1 if annotation.candidate is None else annotation.candidate,
-        },
+        "long_answer": {**long, "candidate_index": index},
         "short_answers": columns(shorts, (*SPAN, "text")),
         "yes_no_answer": CODES[annotation.yes_no],
     }
 
 
-def write(path: Path, rows: Sequence[Row], group_rows: int = 5, schema: Any = SCHEMA) -> Path:
+def write(path: Path, rows: Sequence[Row], group_rows: int = 5) -> Path:
     """Writes a parquet file with ``group_rows`` rows in each row group."""
-    table = pa.Table.from_pylist(list(rows), schema=schema)
+    table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
     pq.write_table(table, path, row_group_size=group_rows)
     return path
 

@@ -16,15 +16,13 @@ from nq.records import Original
 
 PIECES = st.lists(
     st.sampled_from(
-        ["Moon", "AT&amp;T", "&copy;", "caf&eacute;", "&#39;s", "&nbsp;", "1 < 2", "&", "a&b"]
-    )
-    | st.sampled_from([" ", "\n", "\r\n", "\t", "<br>", "<b>", "</b>", "<a href='x>y'>", "</a>"])
-    | st.sampled_from(["<p>", "</p>", "<ul><li>", "</ul>", '<i title="a > b">', "</i>", "</ x>"])
-    | st.sampled_from(
-        ["<!-- Moon -->", "<!---->", "<script>Moon<b></script>", "<style>p{}</style>"]
-    )
-    | st.sampled_from(
-        ["<title>Moon &amp; Sun</title>", "\U0001f600", "e\u0301", "<p hidden>Moon</p>"]
+        [
+            *("Moon", "AT&amp;T", "&copy;", "caf&eacute;", "&#39;s", "&nbsp;", "1 < 2", "&", "a&b"),
+            *(" ", "\n", "\r\n", "\t", "<br>", "<b>", "</b>", "<a href='x>y'>", "</a>"),
+            *("<p>", "</p>", "<ul><li>", "</ul>", '<i title="a > b">', "</i>", "</ x>"),
+            *("<!-- Moon -->", "<!---->", "<script>Moon<b></script>", "<style>p{}</style>"),
+            *("<title>Moon &amp; Sun</title>", "\U0001f600", "e\u0301", "<p hidden>Moon</p>"),
+        ]
     ),
     max_size=30,
 ).map("".join)

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import gzip
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import WindowConfig
-from nq.evaluation.evaluate import Evaluation
-from nq.formats import decoding, tydi
+from nq.formats import decoding
 from nq.formats.fields import RecordError
 from nq.formats.pages import page_from_record
-from nq.formats.predictions import byte_span, encode_prediction
+from nq.formats.predictions import byte_span
 from nq.preprocess.contexts import contexts
-from nq.preprocess.features import features, training_features
-from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import DeadLetter, Example, Prediction, Span, YesNo
-from tests import nq_records
-from tests.nq_records import Record, changed, to_line, write_lines
+from nq.records import Example, Span, YesNo
+from tests.nq_records import Record, changed, to_line
 
 SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "native" / "tydiqa-tiny-dev.jsonl.gz"
 LANGUAGES = {
@@ -59,7 +54,6 @@ def record(text: str, passages: list[Record], *annotations: Record) -> Record:
         "document_plaintext": text,
         "document_title": "Title",
         "question_text": "?",
-        "language": "any",
         "passage_answer_candidates": passages,
         "annotations": list(annotations),
     }
@@ -99,56 +93,31 @@ def check_tokens(example: Example, text: str) -> None:
     assert not data[last:].decode().strip()
 
 
-# --- the sample ---------------------------------------------------------------------------
-
-
 @pytest.mark.skipif(not SAMPLE.exists(), reason="needs ../shared/data")
-def test_sample_in_eleven_languages(tmp_path: Path) -> None:
-    records = [json.loads(row) for row in gzip.decompress(SAMPLE.read_bytes()).splitlines()]
-    assert {r["language"] for r in records} == LANGUAGES
-    evaluation, answers = Evaluation(), 0
-    for r, (_, example) in zip(records, decoding.read_records(str(SAMPLE)), strict=True):
-        assert isinstance(example, Example)
-        data = r["document_plaintext"].encode()
-        check_tokens(example, r["document_plaintext"])
-        passages = [(p[START], p[END]) for p in r["passage_answer_candidates"]]
+def test_sample_in_eleven_languages() -> None:
+    lines = gzip.decompress(SAMPLE.read_bytes()).splitlines()
+    assert {json.loads(line)["language"] for line in lines} == LANGUAGES
+    for line in lines:
+        encoded, example = json.loads(line), decoding.decode_example(line)
+        data = encoded["document_plaintext"].encode()
+        check_tokens(example, encoded["document_plaintext"])
+        passages = [(p[START], p[END]) for p in encoded["passage_answer_candidates"]]
         assert [bytes_of(example, c.span) for c in example.candidates] == passages
-        assert all(c.top_level for c in example.candidates)
-        assert example.annotations is not None
-        for encoded, decoded in zip(r["annotations"], example.annotations, strict=True):
-            index = encoded["passage_answer"]["candidate_index"]
-            assert decoded.candidate == (None if index < 0 else index)
+        for gold, decoded in zip(encoded["annotations"], example.annotations or (), strict=True):
+            index = gold["passage_answer"]["candidate_index"]
             assert decoded.long == (None if index < 0 else example.candidates[index].span)
-            assert decoded.yes_no == encoded["yes_no_answer"]
-            minimal = encoded["minimal_answer"]
+            assert decoded.yes_no == gold["yes_no_answer"]
+            minimal = gold["minimal_answer"]
             assert len(decoded.shorts) == (minimal[START] >= 0)
             for span in decoded.shorts:
-                answers += 1
-                start, end = bytes_of(example, span)
-                assert data[start:end].decode() == data[minimal[START] : minimal[END]].decode()
-                assert example.text(span) == data[start:end].decode()
-        gold = example.annotations[-1]
-        prediction = Prediction(r["example_id"], gold.long, 1, gold.shorts, 1, gold.yes_no)
-        evaluation.add(example, encode_prediction(prediction, example.token_bytes))
-    assert answers >= 5
-    assert evaluation.metrics()["long-answer-n"] == len(LANGUAGES)
-
-
-@pytest.mark.skipif(not SAMPLE.exists(), reason="needs ../shared/data")
-def test_words_of_the_sample_are_restored_from_their_bytes() -> None:
-    for raw in gzip.decompress(SAMPLE.read_bytes()).splitlines():
-        encoded = json.loads(raw)
-        example = decoding.decode_example(raw)
-        assert example.token_bytes is not None
+                assert example.text(span) == data[minimal[START] : minimal[END]].decode()
         words = [i for i, html in enumerate(example.is_html) if not html]
         spans = [Span(a, b + 1) for a, b in zip(words[::97], words[2::97], strict=False)]
         encoded["annotations"] = [
             annotation(minimal=dict(zip((START, END), bytes_of(example, span), strict=True)))
             for span in spans
         ]
-        decoded = decode(encoded)
-        assert decoded.annotations is not None
-        assert [a.shorts for a in decoded.annotations] == [(span,) for span in spans]
+        assert [a.shorts for a in decode(encoded).annotations or ()] == [(s,) for s in spans]
 
 
 # --- examples -----------------------------------------------------------------------------
@@ -161,11 +130,8 @@ def test_words_of_the_sample_are_restored_from_their_bytes() -> None:
         ("thai", "เมือง", ["เ", "มื", "อ", "ง"]),
         ("japanese", "タワー", ["タワー"]),
         ("japanese", "1958年", ["1958", "年"]),
-        ("japanese", "完成した", ["完", "成", "し", "た"]),
         ("japanese", "\uff11\uff10\uff19\uff13フィート", ["\uff11\uff10\uff19\uff13", "フィート"]),
-        ("telugu", "50", ["50"]),
         ("telugu", "1875", ["1875"]),
-        ("korean", "1394", ["1394"]),
         ("korean", "大韓民國", ["大", "韓", "民", "國"]),
         ("arabic", "١٩٦٣", ["١٩٦٣"]),
         ("arabic", "وُلِدَ عام", ["وُلِدَ", "عام"]),
@@ -180,8 +146,7 @@ def test_answers_are_whole_words(language: str, answer: str, words: list[str]) -
     text = TEXTS[language]
     example = decode(record(text, [], annotation(minimal=byte_offsets(text, answer))))
     check_tokens(example, text)
-    assert example.annotations is not None
-    (span,) = example.annotations[0].shorts
+    (span,) = (example.annotations or ())[0].shorts
     assert list(example.tokens[span.start : span.end]) == words
     assert example.text(span) == answer
     assert bytes_of(example, span) == tuple(byte_offsets(text, answer).values())
@@ -196,17 +161,14 @@ def test_an_answer_inside_a_word_is_extended_to_the_word() -> None:
 
 def test_passages_become_paragraph_contexts() -> None:
     example = decode(make_record())
-    null, first, second = contexts(example, WindowConfig())
-    assert (null.kind, first.kind, second.kind) == (
-        *("[NoLongAnswer]", "[Paragraph=1]", "[Paragraph=2]"),
-    )
-    assert second.words[:3] == ["高", "さ", "は"]
-    assert example.annotations is not None
-    assert example.annotations[0].long == example.candidates[1].span
-    assert (
-        page_from_record(example).text(example.candidates[0].span)
-        == TEXTS["japanese"].split("\n")[0]
-    )
+    kinds = [context.kind for context in contexts(example, WindowConfig())]
+    assert kinds == ["[NoLongAnswer]", "[Paragraph=1]", "[Paragraph=2]"]
+    assert (example.annotations or ())[0].long == example.candidates[1].span
+    text = page_from_record(example).text(example.candidates[0].span)
+    assert text == TEXTS["japanese"].split("\n")[0]
+    without = decode(changed(make_record(), "annotations", None))
+    assert without.annotations is None  # the split does not depend on the gold
+    assert list(example.tokens) == list(without.tokens)
 
 
 def test_nested_touching_empty_and_equal_passages() -> None:
@@ -230,11 +192,6 @@ def test_a_page_without_words(text: str) -> None:
     assert list(decode(record(text, [])).tokens) == [""]
 
 
-@pytest.mark.parametrize("annotations", [None, [], ...])
-def test_gold_is_optional(annotations: Any) -> None:
-    assert decode(changed(make_record(), "annotations", annotations)).annotations is None
-
-
 # --- bad records --------------------------------------------------------------------------
 
 P, A = "passage_answer_candidates", "annotations.0"
@@ -243,18 +200,14 @@ P, A = "passage_answer_candidates", "annotations.0"
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
-        ("example_id", ..., "missing field 'example_id'"),
         ("document_plaintext", None, "field 'document_plaintext' must be a string, found null"),
-        ("question_text", 5, "field 'question_text' must be a string, found an integer"),
         (P, ..., f"missing field '{P}'"),
-        (P, {}, f"field '{P}' must be an array, found an object"),
         (f"{P}.1", None, f"{P}[1] must be an object, found null"),
         (f"{P}.1.{START}", "5", f"'{P}[1].{START}' must be an integer, found a string"),
         (f"{P}.0.{END}", 999, f"{P}[0] [0, 999) is outside the 103 bytes"),
         (f"{P}.0.{START}", -1, f"{P}[0] [-1, 43) is outside"),
         (f"{P}.1.{END}", 3, f"{P}[1] ends at byte 3, before its start 44"),
         (f"{P}.0.{END}", 4, f"{P}[0]: byte 4 is in the middle of a character"),
-        (f"{A}", 5, "annotations[0] must be an object, found an integer"),
         (f"{A}.passage_answer", ..., "missing field 'annotations[0].passage_answer'"),
         (f"{A}.passage_answer.candidate_index", 2, "is 2, but there are 2 candidates"),
         (f"{A}.minimal_answer", None, "annotations[0].minimal_answer' must be an object"),
@@ -263,17 +216,12 @@ P, A = "passage_answer_candidates", "annotations.0"
         (f"{A}.minimal_answer", {START: 43, END: 44}, "minimal_answer [43, 44) contains no word"),
         (f"{A}.minimal_answer", {START: 3, END: 3}, "minimal_answer [3, 3) contains no word"),
         (f"{A}.minimal_answer", {START: -1, END: 3}, "minimal_answer [-1, 3) is outside"),
-        (f"{A}.yes_no_answer", "MAYBE", "must be YES, NO or NONE"),
     ],
 )
-def test_bad_records_are_dead_letters(path: str, value: Any, expected: str, tmp_path: Path) -> None:
-    file = write_lines(
-        tmp_path / "a.jsonl", [make_record(), changed(make_record(), path, value), make_record()]
-    )
-    first, letter, last = (item for _, item in decoding.read_records(str(file)))
-    assert isinstance(first, Example) and isinstance(last, Example)
-    assert isinstance(letter, DeadLetter)
-    assert expected in letter.reason
+def test_bad_records(path: str, value: Any, expected: str) -> None:
+    with pytest.raises(RecordError) as caught:
+        decode(changed(make_record(), path, value))
+    assert expected in str(caught.value)
 
 
 # --- properties ---------------------------------------------------------------------------
@@ -286,7 +234,6 @@ texts = st.one_of(st.text(chars, max_size=40), st.sampled_from(sorted(TEXTS.valu
 fractions = st.floats(0, 1)
 
 
-@settings(deadline=None, max_examples=200)
 @given(
     text=texts,
     cuts=st.lists(st.tuples(fractions, fractions), max_size=5),
@@ -322,37 +269,3 @@ def test_offsets_become_spans_of_any_text(
     inside = data[minimal[0] : minimal[1]].decode().strip()
     assert inside in data[start:end].decode()
     assert example.text(short).replace(" ", "") == "".join(data[start:end].decode().split())
-
-
-@pytest.fixture(scope="module")
-def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return nq_records.write_vocab(tmp_path_factory.mktemp("vocab"))
-
-
-@settings(deadline=None, max_examples=100)
-@given(data=st.data())
-def test_a_changed_record_is_an_example_or_a_record_error(vocab: Path, data: st.DataObject) -> None:
-    record = copy.deepcopy(make_record())
-    for _ in range(2):
-        path = data.draw(
-            st.sampled_from([f"{P}.0.{START}", f"{P}.1.{END}", f"{A}.minimal_answer.{START}",
-                             f"{A}.minimal_answer.{END}", f"{A}.passage_answer.candidate_index",
-                             "document_plaintext"])
-        )  # fmt: skip
-        value: Any = st.text(max_size=60) if path == "document_plaintext" else st.integers(-2, 110)
-        changed(record, path, data.draw(value))
-    try:
-        example = decode(record)
-    except RecordError as error:
-        assert str(error)
-        return
-    config = WindowConfig(max_seq_length=64, max_query_length=16, doc_stride=16)
-    tokenizer = load_tokenizer(vocab, "ours")
-    assert len(features(example, tokenizer, config)) >= 1
-    training_features(example, tokenizer, config, negatives=1.0, seed=1)
-
-
-def test_the_split_does_not_depend_on_the_gold() -> None:
-    without = decode(changed(make_record(), "annotations", None))
-    assert list(decode(make_record()).tokens) == list(without.tokens)
-    assert list(tydi.split("")) == []

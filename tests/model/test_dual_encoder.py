@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import nq
 from nq.commands import answer, convert, train
 from nq.config import WINDOW_SCOPES, DecisionConfig, ModelConfig, WindowConfig
-from nq.formats.simplified import decode
+from nq.formats.natural_questions import decode_simplified as decode
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation
 from nq.inference.network import Network

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import RankingWeights
-from nq.formats.pages import page_from_text
+from nq.formats.documents import page_from_text
 from nq.postprocess.blocks import Blocks, block_of_token
 from nq.postprocess.bm25 import candidate_bm25
 from nq.postprocess.position_prior import position_features

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from nq.formats import simplified
+from nq.formats.natural_questions import is_tag
 from nq.preprocess.tokenizers.base import MARKERS
 from nq.records import Annotation, Candidate, Example, Span, YesNo
 
@@ -68,7 +68,7 @@ def page(text: str, question: str = "who made the ice", **gold: Any) -> Example:
             the number of the candidate.
     """
     tokens = text.split(" ")
-    is_html = [simplified.is_tag(token) for token in tokens]
+    is_html = [is_tag(token) for token in tokens]
     opened: list[int] = []
     found: list[Candidate] = []
     for i, token in enumerate(tokens):

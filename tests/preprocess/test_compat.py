@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import WindowConfig
-from nq.formats import nq_v1, simplified
+from nq.formats.natural_questions import decode_simplified, decode_v1, is_tag
 from nq.preprocess.features import features, training_features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.preprocess.tokenizers.wordpiece import (
@@ -44,7 +44,7 @@ RUNS = read("features.jsonl")
 def as_v1(record: dict[str, Any]) -> dict[str, Any]:
     """The record in the v1.0 dialect, which alone the original reads."""
     tokens = record["document_text"].split(" ")
-    items = [{"token": token, "html_token": simplified.is_tag(token)} for token in tokens]
+    items = [{"token": token, "html_token": is_tag(token)} for token in tokens]
     return {**record, "document_tokens": items}
 
 
@@ -73,7 +73,7 @@ def test_features_are_those_of_the_originals(run: dict[str, Any]) -> None:
     tokenizer = load_tokenizer(GOLDEN, config.compat)
     record = PAGES[run["page"]]
     example = (
-        nq_v1.decode(as_v1(record)) if config.compat == "bert-joint" else simplified.decode(record)
+        decode_v1(as_v1(record)) if config.compat == "bert-joint" else decode_simplified(record)
     )
     if run["training"]:
         made = training_features(example, tokenizer, config, negatives=1.0, seed=1)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from nq.formats.pages import page_from_text
+from nq.formats.documents import page_from_text
 from nq.reader import make_answer
 from nq.records import Alternative, Answer, Page, Prediction, Span, YesNo
 from nq.report.answer import MAX_LINES, render, to_dict

@@ -1,0 +1,223 @@
+"""The three layouts of Natural Questions, which share candidates and annotations.
+
+| layout                              | page                                               |
+|-------------------------------------|----------------------------------------------------|
+| NQ v1.0, the official downloads     | ``document_tokens``: words with bytes and HTML flag|
+| simplified NQ, of Kaggle            | ``document_text``: words joined by single spaces   |
+| Hugging Face's natural_questions    | ``document``: NQ v1.0 with objects of lists        |
+
+A row of Hugging Face has ``id``, ``document{title, tokens{token[], is_html[], start_byte[],
+end_byte[]}}``, ``question{text}``, ``long_answer_candidates{start_token[], …}`` and
+``annotations{long_answer[{…}], short_answers[{start_token[], …}], yes_no_answer[]}``, where
+``yes_no_answer`` is 0 for NO, 1 for YES, -1 for none. Newer exports write lists of objects
+instead of objects of lists; both are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nq.formats.fields import Record, RecordError, check_type, example_id, get, optional_text
+from nq.formats.limits import LIMITS
+from nq.records import Annotation, Candidate, Example, IntArray, Span, YesNo
+
+TOKENS, TEXT, DOCUMENT = "document_tokens", "document_text", "document"
+CANDIDATES, ANNOTATIONS = "long_answer_candidates", "annotations"
+MAX_SHOWN_CHARS = 40
+_YES_NO = {-1: YesNo.NONE, 0: YesNo.NO, 1: YesNo.YES}
+
+
+def decode_v1(record: Record) -> Example:
+    """Returns the example in a record of NQ v1.0."""
+    tokens = _tokens(get(record, TOKENS, list), "html_token", TOKENS)
+    if "question_text" in record or "question_tokens" not in record:
+        question = get(record, "question_text", str)
+    else:  # some exports omit the text
+        words = enumerate(get(record, "question_tokens", list))
+        question = " ".join(check_type(word, f"question_tokens[{i}]", str) for i, word in words)
+    return _example(record, question, *tokens)
+
+
+def decode_simplified(record: Record) -> Example:
+    """Returns the example in a record of simplified NQ."""
+    text = get(record, TEXT, str)
+    LIMITS.check(characters=len(text), tokens=text.count(" ") + 1)
+    tokens = text.split(" ")
+    question = get(record, "question_text", str)
+    return _example(record, question, tokens, [is_tag(token) for token in tokens], None)
+
+
+def decode_row(record: Record) -> Example:
+    """Returns the example in a row of Hugging Face."""
+    document = get(record, DOCUMENT, dict)
+    where = f"{DOCUMENT}.tokens"
+    items = _objects(get(document, "tokens", dict, list, where=DOCUMENT), where)
+    annotations = record.get(ANNOTATIONS)
+    as_v1 = {
+        "example_id": example_id(record, "id"),
+        "document_title": document.get("title"),
+        CANDIDATES: _objects(get(record, CANDIDATES, dict, list), CANDIDATES),
+        ANNOTATIONS: [] if annotations is None else _row_annotations(annotations),
+    }
+    question = get(get(record, "question", dict), "text", str, where="question")
+    return _example(as_v1, question, *_tokens(items, "is_html", where))
+
+
+def is_tag(token: str) -> bool:
+    """Returns whether a token as a whole is an HTML tag, that is, matches ``<[^>]*>``.
+
+    >>> [is_tag(t) for t in ("<P>", "</Td>", '<Th_colspan="2">', "<3", "a<b>", "<a>b>")]
+    [True, True, True, False, False, False]
+    """
+    return token[:1] == "<" and token.find(">") == len(token) - 1
+
+
+def _example(
+    record: Record,
+    question: str,
+    tokens: list[str],
+    is_html: list[bool],
+    token_bytes: IntArray | None,
+) -> Example:
+    candidates = []
+    for i, item in enumerate(get(record, CANDIDATES, list)):
+        where = f"{CANDIDATES}[{i}]"
+        block = _span(item, len(tokens), where, may_be_empty=True)
+        if block is None:
+            raise RecordError(f"{where} has no span: its start and end are -1")
+        candidates.append(Candidate(block, get(item, "top_level", bool, where=where, default=True)))
+
+    def annotation(item: Any, where: str) -> Annotation:
+        answer = get(item, "long_answer", dict, where=where)
+        long = _span(answer, len(tokens), f"{where}.long_answer")
+        shorts = [
+            _span(short, len(tokens), f"{where}.short_answers[{i}]")
+            for i, short in enumerate(get(item, "short_answers", list, where=where))
+        ]
+        index = candidate_index(answer, len(candidates), f"{where}.long_answer")
+        return Annotation(
+            long, index if long else None, tuple(filter(None, shorts)), yes_no(item, where)
+        )
+
+    return Example(
+        example_id=example_id(record),
+        question=question,
+        tokens=tokens,
+        is_html=is_html,
+        candidates=tuple(candidates),
+        annotations=gold(record, annotation),
+        token_bytes=token_bytes,
+        title=optional_text(record, "document_title"),
+    )
+
+
+def gold(record: Record, decode: Callable[[Any, str], Annotation]) -> tuple[Annotation, ...] | None:
+    """Returns the gold of every annotator, ``None`` if the record has no annotations.
+
+    ``decode`` returns the annotation in an item, given the item and its path.
+    """
+    if record.get(ANNOTATIONS) in (None, []):
+        return None
+    items = get(record, ANNOTATIONS, list)
+    return tuple(decode(item, f"{ANNOTATIONS}[{i}]") for i, item in enumerate(items))
+
+
+def candidate_index(answer: Any, n_candidates: int, where: str) -> int | None:
+    """Returns the index of a long answer's candidate, ``None`` if it is -1 or absent."""
+    index: int = get(answer, "candidate_index", int, where=where, default=-1)
+    if not -1 <= index < n_candidates:
+        raise RecordError(
+            f"{where}.candidate_index is {index}, but there are {n_candidates} candidates"
+        )
+    return index if index >= 0 else None
+
+
+def yes_no(item: Any, where: str) -> YesNo:
+    """Returns the yes/no answer of an annotation, ``YesNo.NONE`` if it is absent."""
+    value: str = get(item, "yes_no_answer", str, where=where, default=YesNo.NONE.value)
+    if value.upper() not in YesNo.__members__:
+        shown = value[:MAX_SHOWN_CHARS]
+        raise RecordError(f"{where}.yes_no_answer must be YES, NO or NONE, found {shown!r}")
+    return YesNo(value.upper())
+
+
+def _column(items: list[Any], name: str, kind: type, where: str) -> list[Any]:
+    """Returns the field ``name``, of type ``kind``, of every item."""
+    try:
+        values = [item[name] for item in items]
+        if set(map(type, values)) <= {kind}:
+            return values
+    except (KeyError, TypeError):
+        pass  # get() below raises an error that names the item
+    return [get(item, name, kind, where=f"{where}[{i}]") for i, item in enumerate(items)]
+
+
+def _tokens(
+    items: list[Any], html_name: str, where: str
+) -> tuple[list[str], list[bool], IntArray | None]:
+    """Returns the tokens, their HTML flags, and ``[n_tokens, 2]`` their bytes if they have some.
+
+    The few words that have spaces lose them.
+    """
+    words, is_html = _column(items, "token", str, where), _column(items, html_name, bool, where)
+    tokens = [
+        word if html else word.replace(" ", "") for word, html in zip(words, is_html, strict=True)
+    ]
+    if all(item.get("start_byte") is None for item in items):
+        return tokens, is_html, None
+    byte_columns = [_column(items, name, int, where) for name in ("start_byte", "end_byte")]
+    try:
+        return tokens, is_html, np.array(byte_columns, np.int64).T
+    except OverflowError as error:
+        raise RecordError(f"{where}: a byte offset is beyond 64 bits") from error
+
+
+def _span(record: Any, n_tokens: int, where: str, *, may_be_empty: bool = False) -> Span | None:
+    """Returns the token span of ``record``, ``None`` if its start and end are -1."""
+    start: int = get(record, "start_token", int, where=where)
+    end: int = get(record, "end_token", int, where=where)
+    if start == -1 and end == -1:
+        return None
+    if end < start:
+        raise RecordError(f"{where} ends at token {end}, before its start {start}")
+    if start < 0 or start >= n_tokens or end > n_tokens:
+        raise RecordError(f"{where} [{start}, {end}) is outside the {n_tokens} tokens")
+    if start == end and not may_be_empty:
+        raise RecordError(f"{where} [{start}, {end}) is empty")
+    return Span(start, end)
+
+
+def _objects(value: Any, where: str) -> list[Any]:
+    """Returns an object of lists as a list of objects; a list that is null is omitted.
+
+    >>> _objects({"start": [1, 2], "end": [3, 4], "text": None}, "spans")
+    [{'start': 1, 'end': 3}, {'start': 2, 'end': 4}]
+    """
+    if type(check_type(value, where, dict, list)) is list:
+        return list(value)
+    columns = {name: column for name, column in value.items() if column is not None}
+    for name, column in columns.items():
+        check_type(column, f"{where}.{name}", list)
+    if len({len(column) for column in columns.values()}) > 1:
+        lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
+        raise RecordError(f"{where} has columns of different lengths: {lengths}")
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _row_annotations(value: Any) -> list[dict[str, Any]]:
+    """Returns the annotations of a row of Hugging Face in the layout of NQ v1.0."""
+    annotations = []
+    for i, row in enumerate(_objects(value, ANNOTATIONS)):
+        where = f"{ANNOTATIONS}[{i}]"
+        code = get(row, "yes_no_answer", int, str, where=where, default=-1)
+        if type(code) is int and code not in _YES_NO:
+            raise RecordError(f"{where}.yes_no_answer must be 0 (NO), 1 (YES) or -1, found {code}")
+        shorts = _objects(
+            get(row, "short_answers", dict, list, where=where), f"{where}.short_answers"
+        )
+        answer = _YES_NO[code].value if type(code) is int else code
+        annotations.append({**row, "short_answers": shorts, "yes_no_answer": answer})
+    return annotations

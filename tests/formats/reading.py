@@ -1,0 +1,28 @@
+"""Reads files of records for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from nq.formats import decoding, inputs
+from nq.records import DeadLetter, Example
+
+
+def records(path: Path, **options: Any) -> list[tuple[int, Example | DeadLetter]]:
+    """Returns the lines and the records of a file, which is checked first."""
+    inputs.check_files([str(path)])
+    return [(source.line, item) for source, item in decoding.read_records(str(path), **options)]
+
+
+def items(path: Path, **options: Any) -> list[Example | DeadLetter]:
+    return [item for _, item in records(path, **options)]
+
+
+def ids(path: Path, **options: Any) -> list[int | str]:
+    return [i.example_id for i in items(path, **options) if isinstance(i, Example)]
+
+
+def reasons(path: Path, **options: Any) -> list[str]:
+    """Returns the reason of each record, empty for a good one."""
+    return [i.reason if isinstance(i, DeadLetter) else "" for i in items(path, **options)]

@@ -1,0 +1,274 @@
+"""Tests of the three layouts of Natural Questions, and of every kind of bad record."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.config import COMPAT_MODES, WindowConfig
+from nq.formats.decoding import decode_example
+from nq.formats.fields import RecordError
+from nq.preprocess.features import features, training_features
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.records import Example, Span, YesNo
+from tests import nq_records
+from tests.formats import reading
+from tests.formats.hugging_face_rows import row
+from tests.nq_records import Record, changed, to_line
+
+NATIVE = Path(__file__).parents[3] / "shared" / "data" / "native"
+LAYOUTS = [nq_records.simplified, nq_records.v1]
+each_layout = pytest.mark.parametrize("make", LAYOUTS)
+Make = Callable[..., Record]
+
+
+def hugging_face(**options: Any) -> Record:
+    return row(decode_example(to_line(nq_records.v1(**options))))
+
+
+def reason(record: object) -> str:
+    with pytest.raises(RecordError) as caught:
+        decode_example(record if isinstance(record, bytes) else to_line(record))
+    return str(caught.value)
+
+
+# --- valid records ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [*LAYOUTS, hugging_face])
+def test_every_field_is_read(make: Make) -> None:
+    example = decode_example(to_line(make(number=-5, words=3)))
+    assert (example.example_id, example.title) == (-5, "Moon")
+    assert example.question == "who first walked on the moon"
+    assert " ".join(example.tokens) == (
+        "<H1> Moon </H1> <P> the moon landing <Table> cell </Table> </P>"
+    )
+    is_tag = [token[0] == "<" for token in example.tokens]
+    assert list(example.is_html) == is_tag
+    assert [(c.span, c.top_level) for c in example.candidates] == [
+        (Span(3, 11), True),
+        (Span(7, 10), False),
+    ]
+    first, second = example.annotations or ()
+    assert (first.long, first.candidate, first.shorts) == (Span(3, 11), 0, (Span(5, 7),))
+    assert (second.long, second.candidate, second.shorts) == (None, None, ())
+    assert second.yes_no is YesNo.NONE
+    assert (example.token_bytes is None) == (make is nq_records.simplified)
+    if example.token_bytes is not None:
+        assert example.token_bytes[:2].tolist() == [[0, 4], [5, 9]]
+        assert example.token_bytes.dtype == np.int64
+
+
+def test_simplified_text_is_split_at_single_spaces_only() -> None:
+    record = nq_records.simplified() | {"document_text": "<P> a  b\u00a0c\u202fd\te <3 </P>"}
+    record |= {"long_answer_candidates": [], "annotations": None, "document_tokens": None}
+    example = decode_example(to_line(record))
+    assert example.tokens == ["<P>", "a", "", "b\u00a0c\u202fd\te", "<3", "</P>"]
+    assert example.is_html == [True, False, False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        *((i, i) for i in (0, -(2**63), 2**63 - 1)),
+        ("-1220107454853145579", -1220107454853145579),
+        *((i, i) for i in ("q1", "007", "1_000", " 12", "-0", "٣", "9" * 5000)),
+    ],
+)
+def test_ids_are_read_without_loss(written: int | str, expected: int | str) -> None:
+    record = nq_records.simplified() | {"example_id": written}
+    assert decode_example(to_line(record)).example_id == expected
+
+
+@each_layout
+def test_fields_may_be_absent(make: Make) -> None:
+    nothing: tuple[Any, ...] = (None, [], ...)
+    for gold in nothing:
+        record = changed(make(), "annotations", gold)
+        assert decode_example(to_line(record)).annotations is None
+    record = make()
+    del record["document_title"], record["long_answer_candidates"][1]["top_level"]
+    del record["annotations"][0]["yes_no_answer"]
+    del record["annotations"][0]["long_answer"]["candidate_index"]
+    record["annotations"][1]["yes_no_answer"] = "yes"
+    if make is nq_records.v1:
+        del record["question_text"]
+        for token in record["document_tokens"]:
+            del token["start_byte"], token["end_byte"]
+    example = decode_example(to_line(record))
+    assert (example.question, example.title) == ("who first walked on the moon", "")
+    assert example.candidates[1].top_level and example.token_bytes is None
+    assert [a.yes_no for a in example.annotations or ()] == [YesNo.NONE, YesNo.YES]
+    assert [a.candidate for a in example.annotations or ()] == [None, None]
+
+
+@pytest.mark.skipif(not NATIVE.exists(), reason="needs ../shared/data")
+def test_published_files_are_read() -> None:
+    for path in NATIVE.glob("*.jsonl*"):
+        examples = reading.items(path)
+        assert examples
+        assert all(isinstance(item, Example) and item.candidates for item in examples)
+
+
+# --- bad records --------------------------------------------------------------------------
+
+
+C, A, T, OUTSIDE = (
+    *("long_answer_candidates", "annotations", "document_tokens", "is outside the 11 tokens"),
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b"hello", "not JSON: unexpected character, expected a JSON value at character 1"),
+        (b'{"example_id": NaN}', "not JSON"),
+        (b'{"example_id": 1} {}', "not JSON: unexpected content"),
+        (b'{"question_text": "\\ud800"}', "not JSON: no low surrogate"),
+        (b"[" * 5000, "too large: more than 1024 levels of nested JSON"),
+        (b'{"question_text": "caf\xe9"}', "not UTF-8: byte 23 of the line is 0xe9"),
+        (b"[]", "expected a JSON object, found an array"),
+        (b"{}", "no document: expected a field 'document_tokens' (NQ v1.0) or 'document_text'"),
+    ],
+)
+def test_lines_without_a_record(line: bytes, expected: str) -> None:
+    assert expected in reason(line)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        ("example_id", ..., "missing field 'example_id'"),
+        ("example_id", 2**70, "found a number that is no 64-bit integer"),
+        ("example_id", True, "field 'example_id' must be an integer or a string, found a boolean"),
+        ("example_id", "", "field 'example_id' is empty"),
+        ("question_text", None, "field 'question_text' must be a string, found null"),
+        (C, ..., f"missing field '{C}'"),
+        (C, {}, f"field '{C}' must be an array, found an object"),
+        (f"{C}.0", 3, f"{C}[0] must be an object, found an integer"),
+        (f"{C}.1.start_token", ..., f"missing field '{C}[1].start_token'"),
+        (f"{C}.0.start_token", "3", "must be an integer, found a string"),
+        (f"{C}.0.end_token", 12, f"{C}[0] [3, 12) {OUTSIDE}"),
+        (f"{C}.0.start_token", -2, "[-2, 11) is outside the 11 tokens"),
+        (f"{C}.0.end_token", 2, "ends at token 2, before its start 3"),
+        (f"{C}.0", {"start_token": -1, "end_token": -1}, f"{C}[0] has no span"),
+        (f"{C}.0.top_level", 1, "top_level' must be a boolean, found an integer"),
+        ("annotations", 0, "field 'annotations' must be an array, found an integer"),
+        (f"{A}.1", None, f"{A}[1] must be an object, found null"),
+        (f"{A}.0.long_answer", ..., f"missing field '{A}[0].long_answer'"),
+        (f"{A}.0.long_answer.end_token", 99, f"{A}[0].long_answer [3, 99) is outside"),
+        (f"{A}.0.long_answer.candidate_index", 2, "is 2, but there are 2 candidates"),
+        (f"{A}.0.long_answer.candidate_index", -2, "candidate_index is -2"),
+        (f"{A}.0.short_answers", ..., f"missing field '{A}[0].short_answers'"),
+        (f"{A}.0.short_answers.0.start_token", 8, f"{A}[0].short_answers[0] ends at token 7"),
+        (f"{A}.0.yes_no_answer", "MAYBE" * 10**5, "must be YES, NO or NONE, found 'MAYBE"),
+        (T, "a b", f"field '{T}' must be an array, found a string"),
+        (f"{T}.1", "Moon", f"{T}[1] must be an object, found a string"),
+        (f"{T}.1.token", ..., f"missing field '{T}[1].token'"),
+        (f"{T}.1.html_token", "false", "must be a boolean, found a string"),
+        (f"{T}.1.start_byte", ..., f"missing field '{T}[1].start_byte'"),
+        (f"{T}.1.end_byte", 2**63, "beyond 64 bits"),
+    ],
+)
+@each_layout
+def test_bad_fields(make: Make, path: str, value: object, expected: str) -> None:
+    if not path.startswith(T) or make is nq_records.v1:
+        text = reason(changed(make(words=3), path, value))
+        assert expected in text and len(text) < 200
+
+
+# --- any record ---------------------------------------------------------------------------
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**65), 2**65)
+    | st.integers(-3, 80)
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["", " ", "YES", "\ud800", "<P>", "\u2028"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+nudges = st.integers(-9, 9).map(complex)
+fractions = st.floats(0, 1, exclude_max=True)
+CONFIG = WindowConfig(max_seq_length=64, max_query_length=16, doc_stride=16)
+
+
+def nodes(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields every (container, key) of a JSON value; of long lists only the ends."""
+    keys = list(value) if isinstance(value, dict) else range(len(value))
+    for key in keys if len(keys) < 10 else [*keys[:3], *keys[-3:]]:
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from nodes(value[key])
+
+
+def change(container: Any, key: Any, value: Any) -> None:
+    """Deletes (...), nudges (a complex number) or replaces one field."""
+    if value is ...:
+        del container[key]
+    elif not isinstance(value, complex):
+        container[key] = value
+    elif type(container[key]) is int:
+        container[key] += int(value.real)
+    elif type(container[key]) in (str, list):
+        container[key] = container[key][int(value.real) :] * 2
+    elif type(container[key]) is bool:
+        container[key] = not container[key]
+
+
+@given(
+    make=st.sampled_from([*LAYOUTS, hugging_face]),
+    changes=st.lists(
+        st.tuples(fractions, st.just(...) | nudges | anything), min_size=1, max_size=3
+    ),
+    compat=st.sampled_from(COMPAT_MODES),
+)
+def test_a_changed_record_is_an_example_or_a_record_error(
+    vocab: Path, make: Make, changes: list[tuple[float, Any]], compat: str
+) -> None:
+    record = copy.deepcopy(make(words=40))
+    for fraction, value in changes:
+        fields = list(nodes(record))
+        if fields:
+            change(*fields[int(fraction * len(fields))], value)
+    try:
+        example = decode_example(to_line(record))
+    except RecordError as error:
+        assert str(error)
+        return
+    check_ranges(example)
+    tokenizer = load_tokenizer(vocab, compat)
+    config = WindowConfig(**CONFIG.to_dict() | {"compat": compat})
+    assert len(features(example, tokenizer, config)) >= 1
+    training_features(example, tokenizer, config, negatives=1.0, seed=1)
+
+
+def check_ranges(example: Example) -> None:
+    n = len(example.tokens)
+    spans = [c.span for c in example.candidates]
+    for annotation in example.annotations or ():
+        spans += [s for s in (annotation.long, *annotation.shorts) if s is not None]
+        assert annotation.candidate is None or 0 <= annotation.candidate < len(example.candidates)
+    assert all(0 <= span.start <= span.end <= n and span.start < n for span in spans)
+    assert {type(token) for token in example.tokens} <= {str}
+    assert {type(html) for html in example.is_html} <= {bool} and len(example.is_html) == n
+    assert example.token_bytes is None or example.token_bytes.shape == (n, 2)
+    assert type(example.question) is type(example.title) is str
+    assert type(example.example_id) in (int, str)
+
+
+@given(line=st.binary() | st.text().map(str.encode) | anything.map(to_line))
+def test_any_line_is_an_example_or_a_record_error(line: bytes) -> None:
+    with pytest.raises(RecordError):
+        decode_example(line)

@@ -1,0 +1,436 @@
+"""Tests questions of one's own: SQuAD, MRQA and CSV files, contexts, pages in a folder, gold."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.config import WindowConfig
+from nq.errors import Error
+from nq.formats import decoding, inputs
+from nq.formats.fields import RecordError
+from nq.formats.limits import LIMITS
+from nq.formats.predictions import char_span
+from nq.formats.questions import PageFolder, list_pages
+from nq.preprocess.request import Request
+from nq.records import Example, Original, Span, YesNo
+from tests.formats import own_data
+from tests.formats.own_data import CONTEXT, placed
+from tests.formats.reading import ids, items, reasons, records
+from tests.nq_records import write_lines
+
+ROW = "7{0}When was it built?{0}It was built in 1889.{0}1889"
+HTML = "<title>The Tower</title><p>Built in <b>1889</b> by\r\nEiffel &amp; Co.</p>"
+
+
+def write(path: Path, text: str) -> Path:
+    data = text.encode("utf-8", "surrogateescape")
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def shorts(example: Example) -> list[str]:
+    return [example.text(span) for a in example.annotations or () for span in a.shorts]
+
+
+# --- SQuAD and MRQA -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["dev.json", "dev.json.gz", "any name"])
+@pytest.mark.parametrize("style", [{}, {"indent": 2}, {"separators": (",", ":")}])
+def test_a_squad_file_is_known_by_its_fields(
+    name: str, style: dict[str, Any], tmp_path: Path
+) -> None:
+    path = write(tmp_path / name, "\ufeff" + json.dumps(own_data.squad(), **style))
+    first, _, last = items(path)
+    assert isinstance(first, Example) and isinstance(last, Example)
+    assert ids(path) == ["q1", "q2", "q3"]
+    assert (first.title, first.answers, last.answers) == ("Skerry Point", ("1986",), ())
+    assert [a.long for a in last.annotations or ()] == [None]
+    assert [decoding.count_records(str(path), limit) for limit in (None, 2)] == [3, 2]
+
+
+def test_an_mrqa_file_is_known_by_its_fields(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "dev.jsonl.gz", own_data.mrqa())
+    first, second, _ = items(path)
+    assert isinstance(first, Example) and isinstance(second, Example)
+    assert (first.answers, second.answers) == (("Tom Hale", "Hale"), None)
+    assert shorts(first) == ["Tom Hale", "Hale"]
+    without_header = write_lines(tmp_path / "x", own_data.mrqa()[1:])
+    assert ids(without_header) == ids(path) == ["m1", "m2", "m3"]
+
+
+@pytest.mark.parametrize("make", ["squad", "mrqa", "csv"])
+def test_shares_and_limits_are_those_of_the_questions(make: str, tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    if make == "squad":
+        own_data.write_squad(path)
+    elif make == "mrqa":
+        write_lines(path, own_data.mrqa())
+    else:
+        write(path, "id,question,context\n" + "".join(f'{i},who,"a\nb"\n' for i in range(3)))
+    everything = ids(path)
+    assert len(everything) == 3
+    assert {*ids(path, share=(0, 2)), *ids(path, share=(1, 2))} == {*everything}
+    assert ids(path, limit=2) == everything[:2]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda data: data[0].pop("paragraphs"), "missing field 'data[0].paragraphs'"),
+        (lambda data: data.append(7), "data[1] must be an object, found an integer"),
+        (lambda data: data[0]["paragraphs"][0].pop("qas"), "missing field 'data[0].paragraphs[0]"),
+        (lambda data: data[0]["paragraphs"][0]["qas"].append("x"), "qas[3] must be an object"),
+        (lambda data: data[0]["paragraphs"][0]["qas"][0].pop("question"), "missing field 'quest"),
+    ],
+)
+def test_a_damaged_part_of_a_squad_file_is_a_bad_record(
+    change: Callable[[Any], object], reason: str, tmp_path: Path
+) -> None:
+    document = own_data.squad()
+    change(document["data"])
+    (found,) = filter(None, reasons(write(tmp_path / "a.json", json.dumps(document))))
+    assert reason in found
+
+
+def test_a_squad_file_that_is_cut_off_or_too_large_is_one_bad_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = json.dumps(own_data.squad())
+    path = write(tmp_path / "a.json", text[:-20])
+    assert reasons(path)[0].startswith("not JSON: ")
+    path.write_bytes(gzip.compress(text.encode())[:-12])
+    assert reasons(path)[0].startswith("the compressed file is cut off or damaged")
+    write(path, text)
+    monkeypatch.setattr(LIMITS, "document_values", 5)
+    assert reasons(path)[0].endswith("JSON values in a SQuAD file, the limit is 5")
+    monkeypatch.setattr(LIMITS, "document_bytes", 300)
+    assert reasons(path) == ["too large: 301 bytes of a SQuAD file, the limit is 300"]
+
+
+def test_bad_lines_of_mrqa(tmp_path: Path) -> None:
+    good = own_data.mrqa()
+    spans, wrong = ([{"text": "Tom", "char_spans": spans}] for spans in ([[1]], [[0, 2]]))
+    questions = [
+        [{"question": "who", "detected_answers": spans}],
+        [{"question": "who", "answers": ["Tom"], "detected_answers": wrong}],
+    ]
+    bad = [{"context": "x"}, *({"context": CONTEXT, "qas": qas} for qas in questions)]
+    path = write_lines(tmp_path / "a", [*good[:2], b"{bad", *bad])
+    assert len(ids(path)) == 2
+    found = [reason for reason in reasons(path) if reason]
+    assert found[0].startswith("line 3: not JSON")
+    assert found[1] == "missing field 'line 4.qas'"
+    assert found[2] == "detected_answers[0].char_spans has 1 numbers, expected first and last"
+    assert found[3].startswith("the context lacks an answer: answers[0] is 'Tom', but at char")
+
+
+# --- CSV ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_csv_of_any_kind(separator: str, end: str, tmp_path: Path) -> None:
+    header = separator.join(["\ufeffID", " Question", '"Context"', "answer "])
+    (example,) = items(write(tmp_path / "x", header + end + ROW.format(separator) + end + end))
+    assert isinstance(example, Example)
+    assert (example.example_id, example.question) == (7, "When was it built?")
+    assert example.answers == ("1889",)
+
+
+def test_the_text_of_a_cell_is_kept(tmp_path: Path) -> None:
+    context = 'He said: "so",\r\nand\tleft; caf\u00e9 \U0001f600.\n\nThe end'
+    quoted = context.replace('"', '""')
+    path = write(tmp_path / "a.csv.gz", f'question,context\nwho,"{quoted}"\nwhat,"x"\n')
+    (first, example), (second, _) = records(path)
+    assert isinstance(example, Example) and example.original is not None
+    assert example.original.plain == context
+    assert (first, second) == (2, 6)  # lines of the file, for an editor
+    assert example.example_id == "a.csv.gz:2"
+    assert inputs.is_official(str(path)) is False
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("who", "found 1 cells, expected 2 as in the first row"),
+        ('who,"a"b', "not CSV: ',' expected after '\"'"),
+        (",a", "field 'question' is empty"),
+        ("who,", "field 'context' has no words"),
+        ("who,caf\udce9", "not UTF-8; convert the file"),
+    ],
+)
+def test_a_bad_row_does_not_cost_the_others(row: str, reason: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", f"question,context\n{row}\nwho,good\n")
+    bad, good = reasons(path)
+    assert reason in bad and "\n" not in bad and not good
+
+
+def test_a_quote_that_is_not_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.csv", 'question,context\nwho,good\nwho,"' + "x\n" * 1000)
+    assert reasons(path) == ["", "not CSV: unexpected end of data; check the quotes"]
+    monkeypatch.setattr(LIMITS, "bytes", 500)
+    _, reason = reasons(path)
+    assert reason.endswith("the rest is not read (is a quote not closed?)")
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("q,context", "found the columns q, context; expected 'question' and 'context', or"),
+        ("", "found the columns (none); expected"),
+        ("question,context,context", "found two columns 'context'"),
+        (",".join(f"c{i}" for i in range(99)), "c7, …; expected 'question'"),
+    ],
+)
+def test_missing_columns_are_an_error_of_the_file(
+    header: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=r"a\.csv") as caught:
+        items(write(tmp_path / "a.csv", f"{header}\n1,2\n"))
+    assert message in str(caught.value)
+
+
+# --- contexts and gold --------------------------------------------------------------------
+
+TEXT = st.lists(
+    st.sampled_from(
+        [
+            *("Moon", "caf", "e\u0301", "\U0001f469\u200d\U0001f680", "\U0001f600", "full-time"),
+            *("didn't", '"so"', "U.S.", "L.\r\nFrank", "1,642", "\x00", "\u00a0", "\u2029"),
+            *(" ", "\t", "\n", "\r\n", "\r", "\r\n\r\n", "\n \n", "\ud83d", "日本", "(", ")."),
+        ]
+    )
+    | st.text(max_size=4),
+    min_size=1,
+    max_size=30,
+).map("".join)
+
+
+def decode(pages: PageFolder | None = None, **fields: Any) -> Example:
+    page = {} if pages or "page" in fields else {"context": CONTEXT}
+    return decoding.decode_record({"id": 1, "question": "who"} | page | fields, pages)
+
+
+def original(example: Example) -> Original:
+    assert example.original is not None
+    return example.original
+
+
+@given(TEXT, st.data())
+def test_places_are_those_of_the_text_in_the_context(text: str, data: st.DataObject) -> None:
+    if not re.search(r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]", text):
+        with pytest.raises(RecordError, match="field 'context' has no words"):
+            decode(context=text)
+        return
+    example = decode(context=text)
+    words = [i for i, is_tag in enumerate(example.is_html) if not is_tag]
+    chars = original(example).chars[words]
+    assert (chars[:, 0] < chars[:, 1]).all() and (chars[:-1, 1] <= chars[1:, 0]).all()
+    between = re.sub(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]", "", text)
+    assert "".join(text[a:b] for a, b in chars) == between
+    assert (original(example).chars[example.is_html] == -1).all()
+    first, last = sorted(data.draw(st.sampled_from(words)) for _ in range(2))
+    span = Span(first, last + 1)
+    start, end = char_span(span, original(example)).values()
+    assert text[start:end] == example.text(span) != ""
+    # an answer that is given with this place is the same span, whatever its text
+    answer = {"text": text[start:end], "answer_start": start}
+    assert shorts(decode(context=text, answers=[answer])) == [text[start:end]]
+
+
+@given(st.lists(st.sampled_from(["a", "A", "b", "Ab"]), min_size=1, max_size=9), st.data())
+def test_an_answer_without_a_place_is_looked_for_everywhere(
+    page: list[str], data: st.DataObject
+) -> None:
+    wanted = data.draw(st.lists(st.sampled_from(["a", "A", "b"]), min_size=1, max_size=3))
+    n = len(wanted)
+    parts = [page[i : i + n] for i in range(len(page) - n + 1)]
+    same = [part for part in parts if part == wanted]
+    any_case = [p for p in parts if [w.lower() for w in p] == [w.lower() for w in wanted]]
+    example = decode(context=" ".join(page), answer=" ".join(wanted))
+    expected = [" ".join(part) for part in same or any_case]
+    assert not expected or shorts(example) == expected
+
+
+def test_a_context_is_a_page_of_paragraphs() -> None:
+    example = decode(title="Skerry", answers=[placed("Tom Hale")])
+    assert (example.example_id, example.title, len(example.candidates)) == (1, "Skerry", 2)
+    assert [example.tokens[c.span.start] for c in example.candidates] == ["<P>", "<P>"]
+    (answer,) = example.annotations or ()
+    assert (answer.candidate, answer.long) == (1, example.candidates[1].span)
+    assert example.text(example.candidates[1].span).startswith("Its last keeper,\tTom Hale,")
+
+
+@pytest.mark.parametrize(
+    ("gold", "texts", "found"),
+    [
+        ({"answers": [placed("1986"), placed("4 May 1874")]}, 2, ["1986", "4 May 1874"]),
+        ({"answers": [placed("1986"), placed("1986")]}, 1, ["1986", "1986"]),
+        ({"answers": {"text": ["1986"], "answer_start": [CONTEXT.index("1986")]}}, 1, ["1986"]),
+        ({"answers": {"text": [], "answer_start": []}}, 0, []),
+        ({"answers": ["Ada Brenn", "Brenn, Ada"]}, 2, ["Ada Brenn"]),
+        ({"answer": "ada brenn"}, 1, ["Ada Brenn"]),
+        ({"answer": "it"}, 1, ["it"]),  # the one in the same case
+        ({"answer": 1986}, 1, ["1986"]),
+        ({"answer": "838"}, 1, ["1838"]),  # extended to the whole word
+        ({"answer": "1986", "answer_start": str(CONTEXT.index("1986"))}, 1, ["1986"]),
+        ({"answers": '["1986", "Dunmore"]'}, 2, ["1986", "Dunmore"]),  # a cell of CSV
+        ({"is_impossible": True, "answers": [placed("1986")]}, 0, []),
+        ({"is_impossible": "True"}, 0, []),
+    ],
+)
+def test_gold_is_read_as_text(gold: dict[str, Any], texts: int, found: list[str]) -> None:
+    example = decode(**gold)
+    assert len(example.answers or ()) == texts
+    assert shorts(example) == found
+    assert example.annotations
+
+
+@pytest.mark.parametrize("gold", [{}, {"answer": ""}, {"answers": None}, {"is_impossible": False}])
+def test_gold_is_optional(gold: dict[str, Any]) -> None:
+    assert (decode(**gold).answers, decode(**gold).annotations) == (None, None)
+    example = decode(**gold | {"answers": ["Paris", "London"]})  # not in the context
+    assert (example.answers, example.annotations) == (("Paris", "London"), None)
+
+
+def test_many_answers_that_are_nearly_in_a_page_do_not_take_hours() -> None:
+    answers = [f"moon moon {i}" for i in range(2000)]
+    example = decode(context="moon " * 50_000, answers=["moon", *answers])
+    assert len(shorts(example)) == 100  # of those places enough are kept
+
+
+def test_yes_and_no_are_no_places() -> None:
+    (answer,) = decode(context="No, it is not.", answer="no").annotations or ()
+    assert (answer.yes_no, answer.shorts, answer.candidate) == (YesNo.NO, (), 0)
+    (answer,) = decode(answer="Yes").annotations or ()
+    assert (answer.yes_no, answer.candidate) == (YesNo.YES, None)  # of two paragraphs
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"answers": [placed("Tom Hale", 3)]}, "lacks an answer: answers[0] is 'Tom Hale', but"),
+        ({"answers": [placed("1986", 10**6)]}, "there is ''; correct the place, or leave it out"),
+        ({"answers": [{"text": "1986", "answer_start": -4}]}, "the context lacks an answer"),
+        ({"answers": [{"text": " ", "answer_start": 3}]}, "there is no word at characters [3, 4)"),
+        ({"answers": [{"text": "x", "answer_start": 1.5}]}, "answer_start must be an integer"),
+        ({"answers": [{"answer_start": 1}]}, "answers[0].text must be"),
+        ({"answers": {"text": ["a"], "answer_start": []}}, "1 texts, but 0 answer_starts"),
+        ({"context": " \n"}, "field 'context' has no words"),
+        ({"context": 7}, "field 'context' must be a string, found an integer"),
+        ({"question": None}, "field 'question' must be a string, found null"),
+        ({"qas": []}, "found several questions in a line ('qas', MRQA)"),
+        ({"page": "tower"}, "expected a field 'context', or --pages FOLDER and a field 'page'"),
+    ],
+)
+def test_a_bad_record_has_a_reason(fields: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RecordError) as caught:
+        decode(**fields)
+    assert reason in str(caught.value) and "\n" not in str(caught.value)
+
+
+# --- pages in a folder --------------------------------------------------------------------
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> PageFolder:
+    folder = tmp_path / "pages"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "tower.html").write_text(HTML, newline="")
+    (folder / "Rain.txt").write_text("It rains.\n\nOften.")
+    (folder / "sub" / "twice.txt").write_text("One.")
+    (folder / "sub" / "twice.htm").write_text("<p>Two.")
+    (folder / "empty.txt").write_text(" ")
+    (folder / "notes.pdf").write_text("%PDF-1.7")
+    (folder / "wrong.txt").write_bytes(b"%PDF-1.7")
+    return list_pages(folder)
+
+
+@pytest.mark.parametrize("name", ["tower.html", "tower", " ./tower.html"])
+def test_a_page_is_named_with_or_without_its_suffix(name: str, pages: PageFolder) -> None:
+    example = decode(pages, page=name, answer="Eiffel & Co.")
+    assert (example.title, example.answers) == ("The Tower", ("Eiffel & Co.",))
+    (answer,) = example.annotations or ()
+    assert example.text(answer.shorts[0]) == "Eiffel & Co."
+    assert example.text(example.candidates[0].span) == "Built in 1889 by Eiffel & Co."
+    place = original(example).place(answer.shorts[0])
+    assert place is not None and HTML[slice(*place)] == "Eiffel &amp; Co."
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({}, "missing field 'page'"),
+        ({"page": " "}, "field 'page' is empty"),
+        ({"page": "moon"}, "page 'moon' is none of the 6 pages in"),
+        ({"page": "../pages/tower.html"}, "is none of the 6 pages in"),
+        ({"page": "/etc/hosts"}, "is none of the 6 pages in"),
+        ({"page": "sub/twice"}, "may be twice.htm or twice.txt: give the name with its suffix"),
+        ({"page": "empty"}, "empty.txt has no text"),
+        ({"page": "wrong"}, "wrong.txt is a PDF document"),
+        ({"page": "tower", "answers": [{"text": "1889", "answer_start": 3}]}, "no plain text"),
+    ],
+)
+def test_a_question_without_its_page_has_a_reason(
+    fields: dict[str, Any], reason: str, pages: PageFolder
+) -> None:
+    with pytest.raises(RecordError) as caught:
+        decode(pages, **fields)
+    assert reason in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_another_column_may_name_the_page(tmp_path: Path, pages: PageFolder) -> None:
+    path = write(tmp_path / "a.csv", "Question;Source File\nwhen;tower.html\n")
+    (example,) = inputs.read_examples(path, pages=list_pages(pages.folder, "Source File"))
+    assert example.title == "The Tower"
+
+
+def test_a_folder_must_have_pages(tmp_path: Path) -> None:
+    with pytest.raises(Error, match="is no folder: give the folder of the pages with --pages"):
+        list_pages(tmp_path / "nowhere")
+    (tmp_path / ".hidden.txt").write_text("x")
+    with pytest.raises(Error, match=r"has no pages: expected files that end in .txt"):
+        list_pages(tmp_path)
+
+
+def test_pages_that_no_question_names_are_mentioned(
+    tmp_path: Path, pages: PageFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    named = [{"question": "a", "page": name} for name in ("tower", "Rain.txt", "moon")]
+    path = write_lines(tmp_path / "a.jsonl", [*named, b"{bad"])
+    with caplog.at_level(logging.WARNING):
+        inputs.mention_unnamed_pages([str(path)], pages)
+        inputs.mention_unnamed_pages([str(path)], None)
+    (message,) = caplog.messages
+    assert message.startswith("no question names 4 of the 6 pages, such as ")
+
+
+def test_equal_requests_have_equal_pages(tmp_path: Path, pages: PageFolder) -> None:
+    path = write_lines(tmp_path / "a.jsonl", [{"question": "a", "page": "tower"}])
+
+    def request(listed: PageFolder | None) -> Request:
+        return Request((str(path),), "", WindowConfig(), tokenizer_sha256="x", pages=listed)
+
+    first = request(pages)
+    assert len(first.page_digests) == 6
+    moved = Path(pages.folder).rename(tmp_path / "moved")
+    again = request(list_pages(moved))
+    assert first.key == again.key
+    assert len({request(None).key, again.key, request(list_pages(moved, "x")).key}) == 3
+    (moved / "tower.html").write_text("<p>Other")
+    os.utime(moved / "tower.html", ns=(1, 1))
+    assert request(list_pages(moved)).key != again.key
+    with pytest.raises(Error, match=r"tower.html has changed since this command began"):
+        again.check_unchanged()

@@ -1,0 +1,232 @@
+"""Tests of parquet files of Hugging Face: round trips, shares, bad rows and files."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from nq.formats import decoding, input_files
+from nq.formats.limits import LIMITS
+from nq.records import DeadLetter, Example
+from tests import nq_records
+from tests.formats.hugging_face_rows import SCHEMA, Row, assert_equal, row, write
+from tests.formats.reading import items, reasons
+from tests.nq_records import changed, to_line, write_lines
+from tests.preprocess.synthetic_examples import any_words, pages
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+N_ROWS = 23
+
+
+def make_row(number: int = 7) -> Row:
+    return row(decoding.decode_example(to_line(nq_records.v1(number, words=3))))
+
+
+def examples(path: Path, **options: Any) -> list[Example]:
+    return [item for item in items(path, **options) if isinstance(item, Example)]
+
+
+@pytest.fixture(scope="module")
+def parquet_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rows")
+    return write(folder / "a.parquet", [make_row(i) for i in range(N_ROWS)])
+
+
+@given(st.lists(pages(any_words.filter(lambda w: " " not in w)), max_size=3), st.booleans())
+def test_examples_are_restored_from_their_rows(expected: list[Example], with_bytes: bool) -> None:
+    for page in expected:
+        assume(page.tokens)
+        for a in page.annotations or ():
+            assume(a.long is None or a.long.start < a.long.end)
+    if with_bytes:
+        expected = [
+            replace(p, token_bytes=np.arange(2 * len(p.tokens)).reshape(-1, 2)) for p in expected
+        ]
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder) / "a", [row(page) for page in expected], group_rows=2)
+        for actual, example in zip(items(path), expected, strict=True):
+            assert isinstance(actual, Example)
+            assert_equal(actual, example)
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data")
+@pytest.mark.parametrize("name", ["native/v1.0-dev-full-1.jsonl.gz", "dev/nq-dev.jsonl.gz"])
+def test_real_examples_are_restored(name: str, tmp_path: Path) -> None:
+    expected = examples(SHARED / name, limit=20)
+    path = write(tmp_path / "a.parquet", [row(example) for example in expected])
+    for actual, example in zip(examples(path), expected, strict=True):
+        assert_equal(actual, example)
+
+
+def test_lists_of_objects_and_json_lines_are_read(tmp_path: Path) -> None:
+    record = make_row()
+    (expected,) = examples(write(tmp_path / "a.parquet", [record]))
+    transposed = copy.deepcopy(record)
+    for holder, name in (
+        (transposed["document"], "tokens"),
+        (transposed, "long_answer_candidates"),
+        (transposed, "annotations"),
+    ):
+        value = holder[name]
+        holder[name] = [dict(zip(value, v, strict=True)) for v in zip(*value.values(), strict=True)]
+    pq.write_table(pa.Table.from_pylist([transposed]), tmp_path / "b.parquet")
+    lines = write_lines(tmp_path / "c.jsonl.gz", [record, transposed])
+    for actual in (*examples(tmp_path / "b.parquet"), *examples(lines)):
+        assert_equal(actual, expected)
+
+
+def test_parquet_is_detected_by_its_first_bytes(parquet_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(parquet_file.read_bytes())
+    write_lines(tmp_path / "b.parquet", [nq_records.simplified(99)])
+    files = input_files.find_files([str(tmp_path), f"{parquet_file.parent}/*.parquet"])
+    numbers = [e.example_id for f in files for e in examples(Path(f))]
+    assert numbers == [*range(N_ROWS), 99, *range(N_ROWS)]
+    assert [decoding.count_records(f) for f in files] == [N_ROWS, 1, N_ROWS]
+    (tmp_path / "c.parquet").touch()
+    assert items(write(tmp_path / "d.parquet", [])) == items(tmp_path / "c.parquet") == []
+
+
+@pytest.mark.parametrize("limit", [None, 0, 5, 12, 99])
+@pytest.mark.parametrize("n", [1, 3, 7])
+def test_shares_and_limit_cover_every_row_once(
+    parquet_file: Path, n: int, limit: int | None
+) -> None:
+    numbers = list(range(N_ROWS))[:limit]
+    for i in range(n):
+        records = list(decoding.read_records(str(parquet_file), 3, (i, n), limit))
+        assert [e.example_id for _, e in records if isinstance(e, Example)] == numbers[i::n]
+        assert [source.line for source, _ in records] == [k + 1 for k in numbers[i::n]]
+    assert decoding.count_records(str(parquet_file), limit) == len(numbers)
+
+
+def test_columns_may_be_absent_or_null(tmp_path: Path) -> None:
+    bare = make_row()
+    del bare["annotations"], bare["document"]["title"], bare["long_answer_candidates"]["top_level"]
+    for name in ("start_byte", "end_byte"):
+        del bare["document"]["tokens"][name]
+    for i, record in enumerate((bare, bare | {"annotations": None, "id": 7})):
+        path = tmp_path / f"{i}.parquet"
+        pq.write_table(pa.Table.from_pylist([record]), path)
+        (example,) = examples(path)
+        assert (example.example_id, example.title, example.annotations) == (7, "", None)
+        assert example.token_bytes is None
+        assert all(candidate.top_level for candidate in example.candidates)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        ("id", None, "field 'id' must be an integer or a string, found null"),
+        ("document", None, "field 'document' must be an object, found null"),
+        ("document.tokens", None, "'document.tokens' must be an object or an array, found null"),
+        ("document.tokens.token", None, "missing field 'document.tokens[0].token'"),
+        ("document.tokens.token.1", None, "'document.tokens[1].token' must be a string"),
+        ("document.tokens.is_html", [True], "columns of different lengths: token 11, is_html 1"),
+        ("document.tokens.end_byte", None, "missing field 'document.tokens[0].end_byte'"),
+        ("question", None, "field 'question' must be an object, found null"),
+        ("long_answer_candidates", None, "must be an object or an array, found null"),
+        ("long_answer_candidates.end_token", [11], "start_token 2, end_token 1, top_level 2"),
+        ("annotations.yes_no_answer.0", 2, "must be 0 (NO), 1 (YES) or -1, found 2"),
+        ("annotations.long_answer.0", None, "annotations[0].long_answer' must be an object"),
+        ("annotations.short_answers.0", None, "annotations[0].short_answers' must be an object"),
+        ("annotations.short_answers.0.start_token", [9], "ends at token 7, before its start 9"),
+    ],
+)
+def test_bad_rows_are_dead_letters(tmp_path: Path, path: str, value: Any, expected: str) -> None:
+    bad = changed(make_row(8), path, value)
+    first, letter, last = items(write(tmp_path / "a.parquet", [make_row(1), bad, make_row(3)]))
+    assert isinstance(first, Example) and isinstance(last, Example)
+    assert isinstance(letter, DeadLetter)
+    assert expected in letter.reason and letter.source.line == 2
+    assert letter.record.startswith("{")
+
+
+def test_text_that_is_not_utf8_is_a_dead_letter(tmp_path: Path) -> None:
+    table = pa.Table.from_pylist([make_row(1), make_row(2), make_row(3)], schema=SCHEMA)
+    spelled = pa.array([b"1", b"caf\xe9", b"3"], pa.binary()).view(pa.string())
+    pq.write_table(table.set_column(0, "id", spelled), tmp_path / "a.parquet")
+    first, letter, last = reasons(tmp_path / "a.parquet")
+    assert first == last == "" and "not UTF-8" in letter
+
+
+def test_only_the_rows_of_a_damaged_row_group_are_lost(parquet_file: Path, tmp_path: Path) -> None:
+    data = bytearray(parquet_file.read_bytes())
+    chunk = pq.ParquetFile(parquet_file).metadata.row_group(1).column(0)
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    data[start : start + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
+    path = tmp_path / "a.parquet"
+    path.write_bytes(data)
+    for n in (1, 3):
+        records = [x for i in range(n) for x in decoding.read_records(str(path), share=(i, n))]
+        bad = sorted(source.line for source, item in records if isinstance(item, DeadLetter))
+        assert sorted(source.line for source, _ in records) == list(range(1, N_ROWS + 1))
+        assert bad == [6, 7, 8, 9, 10]
+    assert "row group 1 of the parquet file is damaged" in reasons(path)[5]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([{"text": "a", "label": 1}], "found the columns text, label, and no column id or"),
+        ([{"id": "1", "document": "x"}], "no column question.text or document.tokens.token"),
+        ([changed(make_row(), "document.tokens.is_html", ...)], "no column document.tokens.is_h"),
+    ],
+)
+def test_a_file_without_a_column_is_refused(rows: list[Row], expected: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    with pytest.raises(ValueError, match=r"a\.parquet: found") as caught:
+        items(path)
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize("kept", [4, 8, 0.5, 0.99, -1])
+def test_a_truncated_file_is_refused(kept: float, parquet_file: Path, tmp_path: Path) -> None:
+    data = parquet_file.read_bytes()
+    (tmp_path / "a").write_bytes(data[: int(kept * len(data)) if 0 < kept < 1 else int(kept)])
+    with pytest.raises(ValueError, match="is cut off or damaged"):
+        items(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "unit"),
+    [("bytes", 2000, "bytes"), ("values", 400, "JSON values"), ("tokens", 60, "tokens")],
+)
+def test_rows_have_limits(
+    tmp_path: Path, limit: str, value: int, unit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = [decoding.decode_example(to_line(nq_records.v1(i, words=50 * i))) for i in (1, 0, 2)]
+    path = write(tmp_path / "a.parquet", [row(page) for page in pages])
+    monkeypatch.setattr(LIMITS, limit, value)
+    first, second, third = reasons(path)
+    assert first == second == ""
+    assert third.endswith(f" {unit}, the limit is {value}")
+
+
+def test_equal_values_are_counted_before_they_are_expanded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, n = pa.Table.from_pylist([make_row(1)]), 1 << 20
+    lists = pa.ListArray.from_arrays([0, n], pa.repeat(pa.scalar(True), n))
+    document = table["document"].combine_chunks()
+    fields = {field.name: document.field(field.name) for field in document.type}
+    tokens = fields["tokens"]
+    parts = {field.name: tokens.field(field.name) for field in tokens.type} | {"is_html": lists}
+    fields["tokens"] = pa.StructArray.from_arrays(list(parts.values()), list(parts))
+    hostile = pa.StructArray.from_arrays(list(fields.values()), list(fields))
+    path = tmp_path / "a.parquet"
+    index = table.schema.get_field_index("document")
+    pq.write_table(table.set_column(index, "document", hostile), path)
+    monkeypatch.setattr(LIMITS, "values", n - 1)
+    # Counted after Arrow had expanded the row, the values of all columns would be in the sum.
+    assert reasons(path) == [f"too large: {n} JSON values, the limit is {n - 1}"]
