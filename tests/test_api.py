@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-import io
 import json
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +14,6 @@ from typing import Any
 import pytest
 
 import nq
-from nq.commands.main import console
 from nq.report.answer import to_dict
 from nq.runs.result import PREDICTIONS
 
@@ -44,12 +41,6 @@ def page() -> nq.Page:
 def reader() -> Iterator[nq.Reader]:
     """The bundled model; one window in a batch, since the pages of these tests have one."""
     with nq.load(batch_size=1) as reader:
-        yield reader
-
-
-@pytest.fixture(scope="module")
-def tiny_reader(tiny_model: Path) -> Iterator[nq.Reader]:
-    with nq.load(tiny_model, profile="baseline") as reader:
         yield reader
 
 
@@ -106,47 +97,6 @@ def test_questions_about_a_page_are_answered(reader: nq.Reader, page: nq.Page) -
         assert len(answer.alternatives) == 1  # the page has two blocks
 
 
-@pytest.mark.slow
-def test_answers_are_those_of_the_command(
-    page: nq.Page,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    path = tmp_path / "page.html"
-    path.write_text(HTML, encoding="utf-8")
-    with nq.load() as reader:
-        answers = [to_dict(reader.ask(question, nq.read_page(path))) for question in ANSWERS]
-        assert answers == [to_dict(reader.ask(question, page)) for question in ANSWERS]
-    first, *_ = ANSWERS
-    assert console(["ask", first, str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == answers[0]
-    questions = "".join(f"{question}\n" for question in ANSWERS).encode()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(questions)))
-    assert console(["ask", "--interactive", str(path), "--json"]) == 0
-    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == answers
-
-
-def test_the_model_is_a_keras_model(reader: nq.Reader) -> None:
-    import numpy as np
-
-    rows = np.ones((2, 16), np.int32)
-    logits = reader.model({"input_ids": rows, "input_mask": rows, "segment_ids": rows})
-    shapes = {name: tuple(value.shape) for name, value in logits.items()}
-    assert shapes == {"start_logits": (2, 16), "end_logits": (2, 16), "type_logits": (2, 5)}
-
-
-def test_a_rule_without_probabilities_gives_answers_without_them(
-    tiny_model: Path, page: nq.Page
-) -> None:
-    decision = nq.DecisionConfig(rule="bert-joint")
-    with nq.load(tiny_model, profile="baseline", decision=decision) as reader:
-        answer = reader.ask("who designed the lighthouse", page)
-        assert answer.short
-        assert (answer.long_probability, answer.short_probability) == (None, None)
-        assert answer.alternatives == ()
-
-
 # --- runs ---------------------------------------------------------------------------------
 
 
@@ -181,27 +131,6 @@ def test_the_bundled_model_has_its_known_quality(sample_run: nq.Result) -> None:
 
 
 @pytest.mark.slow
-def test_predictions_of_the_bundled_model_are_those_of_its_run(sample_run: nq.Result) -> None:
-    with nq.load() as reader:
-        check_predictions(reader, sample_run, [nq.bundled_sample()])
-
-
-@pytest.mark.slow
-def test_the_command_prints_the_result_of_the_run(
-    sample_run: nq.Result, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["--root", str(sample_run.folder.parent), "--no-track", "--json"]
-    assert console(["answer", *arguments]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    expected = sample_run.to_dict()
-    measured = ("time", "windows_per_s", "peak_memory_bytes", "run_bytes", "windows_bytes")
-    for name in (*measured, "started_at", "ended_at", "speed_comparable"):
-        assert printed.pop(name)
-        expected.pop(name, None)
-    assert printed == expected
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["baseline", "mixed+prune+rescore"])
 def test_predictions_are_those_of_a_run(profile: str, tiny_model: Path, tmp_path: Path) -> None:
     files = [nq.bundled_sample()]
@@ -209,12 +138,6 @@ def test_predictions_are_those_of_a_run(profile: str, tiny_model: Path, tmp_path
     with nq.load(tiny_model, profile=profile, batch_size=16) as reader:
         check_predictions(reader, result, files)
     assert nq.evaluate(files, result.folder / PREDICTIONS) == result.metrics
-
-
-@pytest.mark.slow
-def test_the_evaluation_of_the_files_gives_the_metrics_of_the_run(sample_run: nq.Result) -> None:
-    metrics = nq.evaluate([nq.bundled_sample()], sample_run.folder / PREDICTIONS)
-    assert metrics == sample_run.metrics
 
 
 # --- threads and life cycle ---------------------------------------------------------------
@@ -233,56 +156,6 @@ def test_threads_get_the_answers_of_a_single_thread(reader: nq.Reader, page: nq.
 
     with ThreadPoolExecutor(THREADS) as pool:
         assert list(pool.map(ask, range(THREADS))) == [expected] * THREADS
-
-
-@pytest.mark.slow
-def test_threads_may_predict_and_ask_at_once(tiny_reader: nq.Reader, page: nq.Page) -> None:
-    examples = list(nq.read_examples(nq.bundled_sample()))[:6]
-    expected = list(tiny_reader.predict(examples))
-    answer = to_dict(tiny_reader.ask("who", page))
-
-    def work(number: int) -> bool:
-        if number % 2:
-            return list(tiny_reader.predict(iter(examples))) == expected
-        return all(to_dict(tiny_reader.ask("who", page)) == answer for _ in range(4))
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        assert all(pool.map(work, range(THREADS)))
-
-
-@pytest.mark.slow
-def test_readers_of_different_profiles_may_be_used_at_once(
-    reader: nq.Reader, page: nq.Page
-) -> None:
-    profiles = ("baseline", "mixed+grappler", "grappler+frozen")
-    readers = [reader, *(nq.load(profile=profile, batch_size=1) for profile in profiles)]
-
-    def ask(one: nq.Reader) -> list[dict[str, Any]]:
-        return [to_dict(one.ask(question, page)) for question in ANSWERS]
-
-    expected = [ask(one) for one in readers]
-    for answers in expected:
-        assert [answer["answer"] for answer in answers] == list(ANSWERS.values())
-    probabilities = [[answer["short_probability"] for answer in answers] for answers in expected]
-    assert probabilities[1] == pytest.approx(probabilities[0], abs=1e-5)
-    assert probabilities[2] != pytest.approx(probabilities[0], abs=1e-5)  # bfloat16
-    assert probabilities[3] == pytest.approx(probabilities[0], abs=1e-5)
-    with ThreadPoolExecutor(len(readers)) as pool:
-        for _ in range(2):
-            assert list(pool.map(ask, readers)) == expected
-    for one in readers[1:]:
-        one.close()
-
-
-@pytest.mark.slow
-def test_readers_may_be_loaded_in_several_threads(tiny_model: Path, page: nq.Page) -> None:
-    def load_and_ask(profile: str) -> str:
-        with nq.load(tiny_model, profile=profile) as reader:
-            return str(reader.ask("who", page))
-
-    profiles = ["baseline", "grappler", "baseline", "grappler"]
-    with ThreadPoolExecutor(4) as pool:
-        assert len(set(pool.map(load_and_ask, profiles))) == 1
 
 
 def test_a_closed_reader_says_so(tiny_model: Path, page: nq.Page) -> None:

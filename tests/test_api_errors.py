@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import nq
-from nq import extras
 
 HTML = """<!doctype html><title>Skerry Point</title><h1>Skerry Point lighthouse</h1>
 <p>The lighthouse stands on a rock off the northern coast. It was designed by the engineer
@@ -163,37 +162,6 @@ def test_missing_files_and_folders(
 ) -> None:
     with pytest.raises(OSError, match=message):
         use(tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("rule", ["bert-joint", "kisialiou"])
-def test_a_profile_that_the_decision_rule_does_not_support(rule: str, tmp_path: Path) -> None:
-    decision = nq.DecisionConfig(rule=rule)
-    message = f"decision {rule} has no decision margin: remove prune from the profile"
-    with pytest.raises(nq.Error, match=message):
-        nq.load(profile="prune", decision=decision)
-    with pytest.raises(nq.Error, match=message):
-        nq.run(nq.Job(SAMPLE, profile="prune", decision=decision, root=tmp_path))
-    assert not list(tmp_path.iterdir())
-
-
-def test_windows_that_the_model_cannot_read(tiny_model: Path, tmp_path: Path) -> None:
-    windows = nq.WindowConfig(max_seq_length=64, doc_stride=8, max_query_length=8)
-    with pytest.raises(ValueError, match="32"):
-        nq.load(tiny_model, windows=windows)
-    with pytest.raises(ValueError, match="32"):
-        nq.run(nq.Job(SAMPLE, tiny_model, windows=windows, root=tmp_path, limit=1))
-
-
-def test_a_profile_to_compare_with_is_checked_before_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = nq.Job(SAMPLE, against="prune", decision=nq.DecisionConfig("bert-joint"), root=tmp_path)
-    with pytest.raises(nq.Error, match="decision bert-joint has no decision margin"):
-        nq.run(job)
-    monkeypatch.setitem(extras.EXTRAS, "onnx", ("no_such_package",))
-    with pytest.raises(nq.Error, match=r"no_such_package is not installed: run pip .*\[onnx\]"):
-        nq.run(nq.Job(SAMPLE, against="onnx", root=tmp_path))
     assert not list(tmp_path.iterdir())
 
 

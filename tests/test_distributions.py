@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 import nq
-from nq.model.folder import load_settings, weights_digest
 from nq.model.registry import DISTRIBUTIONS
 
 ROOT = Path(__file__).parents[1]
@@ -107,21 +106,6 @@ def test_a_distribution_registers_its_package(name: str) -> None:
 
 def installed_folder(name: str) -> Path:
     return ROOT / "models" / name / f"nq_model_{name}"
-
-
-def test_small_has_a_decision_for_what_the_ranker_ranks() -> None:
-    ranker = installed_folder("ranker")
-    decision = load_settings(nq.bundled_model()).cascades[weights_digest(ranker)]
-    assert decision.weights.ranker > 0
-    assert decision.ranker == load_settings(ranker).decision
-
-
-def test_base_has_a_decision_for_what_small_ranks() -> None:
-    settings, small = load_settings(installed_folder("base")), nq.bundled_model()
-    assert settings.windows.window_scope == "block"
-    decision = settings.cascades[weights_digest(small)]
-    assert decision.weights.ranker > 0
-    assert decision.ranker == load_settings(small).decision
 
 
 @pytest.mark.slow

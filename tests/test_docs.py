@@ -23,7 +23,7 @@ import pytest
 import nq
 from nq.commands import main as console
 from nq.formats import decoding, outputs, questions
-from nq.inference.profile import BASELINE, BASELINE_HELP, GRAPPLER_ON, OPTIMIZATIONS
+from nq.inference.profile import OPTIMIZATIONS
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
@@ -37,7 +37,6 @@ PAGES = {
     )
 }
 README = PAGES["README.md"]
-ALL_PAGES = "\n".join(PAGES.values())
 MAX_README_LINES = 150
 OPTIONS_OF_OTHERS = {
     "--backend-store-uri",
@@ -124,17 +123,6 @@ def test_every_command_is_documented(name: str) -> None:
 def test_every_optimization_is_documented(name: str) -> None:
     for page in (README, PAGES["docs/profiles.md"]):
         assert f"| `{name}` | {OPTIMIZATIONS[name].help} |" in page
-
-
-def test_baseline_is_documented() -> None:
-    assert f"| `{BASELINE}` | {BASELINE_HELP} |" in README
-
-
-def test_graph_rewrites_are_documented() -> None:
-    match = re.search(r"`grappler` enables ([^.]*)\.", PAGES["docs/profiles.md"])
-    assert match
-    names = re.split(r",\s+|\s+and\s+", match[1])
-    assert names == [name for name, on in GRAPPLER_ON.items() if on]
 
 
 def test_every_input_and_output_format_is_documented() -> None:

@@ -95,18 +95,6 @@ def command(args):
     threading.Event().wait()
 run(command)
 """
-FINISHED = """
-import contextlib, io
-from nq.commands.main import main
-atexit.register(wait)
-with contextlib.redirect_stdout(io.StringIO()):
-    code = main(["--version"])
-sys.exit(code)
-"""
-IGNORED = """
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-run(lambda args: wait())
-"""
 
 
 @contextlib.contextmanager
@@ -160,20 +148,6 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
             time.sleep(0.2)
         _, stderr = process.communicate()
         assert (process.returncode, stderr) == (130, "nq: interrupted\n")
-
-
-def test_a_process_whose_command_has_ended_ends_without_a_word() -> None:
-    with running(FINISHED) as process:
-        process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=PATIENCE_S)
-        assert (process.returncode, stderr) == (-signal.SIGINT, "")
-
-
-def test_an_ignored_signal_stays_ignored() -> None:
-    with running(SHORT + IGNORED) as process:
-        process.send_signal(signal.SIGINT)
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(1.5)
 
 
 def test_handlers_are_as_before_after_a_command_without_interruption(

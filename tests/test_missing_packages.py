@@ -61,41 +61,6 @@ def test_beam_mlflow_and_matplotlib_are_not_needed(tiny_model: Path, tmp_path: P
         assert without.read_bytes() == expected.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("packages", "code", "message"),
-    [
-        ("openvino", "nq.load(profile='openvino')", "run pip install 'nq-pipeline[openvino]'"),
-        ("nncf", "nq.load(profile='openvino+int8')", "run pip install 'nq-pipeline[openvino]'"),
-        ("onnxruntime", "nq.load(profile='onnx')", "run pip install 'nq-pipeline[onnx]'"),
-        ("tensorflow", "nq.load()", "pip install 'nq-pipeline[cpu]'"),
-        pytest.param(
-            "apache_beam",
-            "nq.run(nq.Job([nq.bundled_sample()], workers=2, root='runs'))",
-            "run pip install 'nq-pipeline[beam]'",
-            marks=pytest.mark.slow,
-        ),
-        (
-            "apache_beam",
-            "import nq.beam as b; b.MakeWindows",
-            "pip install 'nq-pipeline[beam]'",
-        ),
-        (
-            "tensorflow",
-            "nq.run(nq.Job([nq.bundled_sample()], root='runs'))",
-            "pip install 'nq-pipeline[cpu]'",
-        ),
-    ],
-)
-def test_a_missing_package_is_an_error_that_names_the_extra(
-    packages: str, code: str, message: str, tmp_path: Path
-) -> None:
-    handled = f"import nq\ntry:\n    {code}\nexcept nq.Error as error:\n    print(error)"
-    done = run_without(packages, handled, tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert len(done.stdout.splitlines()) == 1
-    assert message in done.stdout
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("packages", "arguments", "message"),

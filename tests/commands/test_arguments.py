@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -11,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from nq.commands import arguments
-from nq.commands.main import COMMANDS, console, module_of
-from nq.commands.terminal import UsageError
-from nq.config import DecisionConfig, Settings, TrackingConfig, TrainConfig, WindowConfig
-from nq.inference.profile import AUTO, DEFAULT_PROFILE, OPTIMIZATIONS, Profile
+from nq.commands.main import COMMANDS, console
+from nq.config import Settings, TrainConfig, WindowConfig
+from nq.inference.profile import AUTO, Profile
 from nq.model.folder import ModelSettings, save_settings
 
 OURS = [command for command in COMMANDS if command != "eval"]
@@ -75,26 +73,6 @@ def test_compatibility_mode_decides_the_length_unless_told_otherwise(
     assert arguments.window_settings(args, tmp_path).max_seq_length == length
 
 
-def test_some_fields_only() -> None:
-    def add(parser: argparse.ArgumentParser) -> None:
-        arguments.add_settings(parser, TrainConfig, only=("seed", "epochs"), exclude=("epochs",))
-
-    assert vars(parse(add)) == {"seed": None}
-
-
-def test_settings_within_settings_have_no_option() -> None:
-    args = parse(lambda parser: arguments.add_settings(parser, DecisionConfig))
-    assert set(vars(args)) == {f.name for f in fields(DecisionConfig)} - {"weights"}
-
-
-def test_refused_settings_are_usage_errors() -> None:
-    def add(parser: argparse.ArgumentParser) -> None:
-        arguments.add_settings(parser, WindowConfig)
-
-    with pytest.raises(UsageError, match="doc_stride must be at least 1, got 0"):
-        arguments.settings(WindowConfig, parse(add, "--doc-stride", "0"))
-
-
 # --- types --------------------------------------------------------------------------------
 
 
@@ -133,34 +111,7 @@ def test_other_texts_are_refused(kind: Callable[[str], object], text: str, messa
         kind(text)
 
 
-def test_auto_is_a_profile_only_where_a_run_may_choose() -> None:
-    def add_auto(parser: argparse.ArgumentParser) -> None:
-        arguments.add_profile(parser, auto=True)
-
-    assert parse(add_auto, "--profile", AUTO).profile == AUTO
-    assert parse(add_auto).profile == Profile.parse(DEFAULT_PROFILE)
-    with pytest.raises(argparse.ArgumentError, match="unknown optimization 'auto'"):
-        parse(arguments.add_profile, "--profile", AUTO)
-
-
-def test_tracking_can_be_configured_and_disabled() -> None:
-    args = parse(arguments.add_tracking, "--tracking-uri", "http://x", "--experiment", "e")
-    assert arguments.tracking_config(args) == TrackingConfig("http://x", "e")
-    assert arguments.tracking_config(parse(arguments.add_tracking, "--no-track")) is None
-
-
 # --- commands -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("command", OURS)
-def test_every_command_has_the_common_options(command: str) -> None:
-    parser = importlib.import_module(module_of(command)).parser()
-    assert parser.prog == f"nq {command}"
-    text = parser.format_help()
-    for option in ("--json", "--verbose", "--help"):
-        assert option in text or (command, option) == ("completion", "--json")
-    if "--profile" in text:
-        assert all(name in text for name in OPTIMIZATIONS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from nq.commands.ask import main
-from tests import nq_records
 
 PAGE = """<!doctype html><title>Skerry Point</title><nav><p>Home</p></nav>
 <h1>Skerry Point lighthouse</h1>
@@ -132,15 +131,6 @@ def test_pages_of_standard_input(
     assert "Traceback" not in err
 
 
-def test_records(tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = nq_records.write_lines(
-        tmp_path / "some.jsonl", [nq_records.v1(7), nq_records.simplified(8, 20)]
-    )
-    arguments = ["why", str(path), "--record", "2", "--model", str(tiny_model)]
-    assert main([*arguments, "--json", "--profile", "baseline"]) == 0
-    assert json.loads(capsys.readouterr().out)["question"] == "why"
-
-
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
@@ -210,19 +200,3 @@ def test_closed_standard_input(
     monkeypatch.setattr(sys, "stdin", None)
     assert main([str(page) if argument == "PAGE" else argument for argument in arguments]) == 2
     assert "standard input is closed; give a question and a file" in capsys.readouterr().err
-
-
-def test_unread_blocks_are_a_warning(
-    page: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["why", str(page), "--max-contexts", "2", "--model", str(tiny_model)]
-    assert main([*arguments, "--profile", "baseline"]) == 0
-    err = capsys.readouterr().err
-    assert err.startswith("nq: warning: the last 1 blocks of the page are not read")
-
-
-def test_a_folder_without_a_model(
-    page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["why", str(page), "--model", str(tmp_path)]) == 1
-    assert capsys.readouterr().err.startswith("nq: error: no ")

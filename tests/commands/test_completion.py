@@ -55,9 +55,3 @@ def test_bash_completes(
     )
     assert set(done.stdout.split()) == expected
     assert not done.stderr
-
-
-@pytest.mark.parametrize("shell", ["zsh", "fish", "tcsh", "powershell"])
-def test_other_shells_have_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert console(["completion", shell]) == 0
-    assert "answer" in capsys.readouterr().out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shutil
@@ -15,11 +14,8 @@ import tensorflow as tf
 from tokenizers import Tokenizer as Library
 from tokenizers import models, pre_tokenizers
 
-from nq.commands import answer, convert
-from nq.config import StorageConfig
+from nq.commands import convert
 from nq.model import joint
-from nq.model.checkpoint import TYPE_HEAD
-from nq.model.convert import convert as convert_model
 from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
 from tests import tiny_models
@@ -30,7 +26,6 @@ from tests.model.test_tensorflow_checkpoints import (
     original_names,
     write_tf1,
 )
-from tests.nq_records import simplified, write_lines
 
 ROBERTA, BERT = ["<s>", "<pad>", "</s>", "<unk>"], ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 ROWS = tiny_models.rows((16, 11, 6), 16)
@@ -106,12 +101,6 @@ def test_hugging_faces_folder_is_converted_and_converted_back(
     assert report.lacks_type_head
 
 
-def test_missing_weights_are_not_written(hugging_face: Path, tmp_path: Path) -> None:
-    run(hugging_face, tmp_path / "ours")
-    report = joint.load(tmp_path / "ours").report
-    assert report.missing == ("pooler/kernel", "pooler/bias", *TYPE_HEAD)
-
-
 @pytest.mark.slow
 def test_a_savedmodel_serves_the_same_logits(tf1: Path, tmp_path: Path) -> None:
     assert run(tf1, tmp_path / "saved", "--to", "savedmodel") == 0
@@ -165,30 +154,6 @@ def test_exports_with_relative_biases_take_any_length(tmp_path: Path) -> None:
             np.testing.assert_allclose(onnx[name], expected[name], atol=1e-5)
 
 
-def test_without_its_packages_onnx_is_one_line(
-    tf1: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    find_spec, absent = importlib.util.find_spec, ("onnx", "tf2onnx")
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda n, *a: None if n in absent else find_spec(n, *a)
-    )
-    assert run(tf1, tmp_path / "onnx", "--to", "onnx") == 1
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert lines == [
-        "nq: error: onnx and tf2onnx are not installed: run pip install 'nq-pipeline[onnx]'"
-    ]
-    assert not (tmp_path / "onnx").exists()
-
-
-def test_a_target_that_is_not_empty_is_not_changed(
-    tf1: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(tf1, tf1) == 1
-    assert "is not empty: choose a new folder" in capsys.readouterr().err
-    (tmp_path / "empty").mkdir()
-    assert run(tf1, tmp_path / "empty") == 0
-
-
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -215,57 +180,6 @@ def test_storage_that_a_format_cannot_have_is_wrong_usage(
     assert not (tmp_path / "x").exists()
 
 
-def test_compact_is_a_kind_of_storage(tf1: Path, tmp_path: Path) -> None:
-    assert run(tf1, tmp_path / "one", "--compact") == 0
-    assert run(tf1, tmp_path / "other", "--store", "compact") == 0
-    one, other = (tmp_path / name / "model.safetensors" for name in ("one", "other"))
-    assert one.read_bytes() == other.read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"to": "torch"}, "unknown format 'torch'; known are nq, hf, savedmodel, onnx"),
-        (
-            {"to": "hf", "storage": StorageConfig("int8")},
-            "store is int8, which the format hf cannot",
-        ),
-    ],
-)
-def test_wrong_arguments_are_value_errors(
-    tf1: Path, tmp_path: Path, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        convert_model(tf1, tmp_path / "converted", **options)
-    assert not (tmp_path / "converted").exists()
-
-
-@pytest.mark.parametrize(("more", "less"), [(2, 0), (0, 64)])
-def test_a_vocabulary_of_another_length_is_refused(
-    tf1: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: int, less: int
-) -> None:
-    rows = (tf1 / "vocab-nq.txt").read_text(encoding="utf-8").splitlines()
-    rows = [*rows[: len(rows) - less], *(f"more{i}" for i in range(more))]
-    (tf1 / "vocab-nq.txt").write_text("\n".join(rows), encoding="utf-8")
-    assert run(tf1, tmp_path / "ours") == 1
-    message = capsys.readouterr().err
-    n = len(tiny_models.VOCABULARY)
-    assert f"vocab.txt has {len(rows)} pieces, config.json says vocab_size {n}: expected" in message
-    assert not (tmp_path / "ours").exists()
-
-
-def test_padded_word_embeddings_are_logged(
-    tf1: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = (tf1 / "vocab-nq.txt").read_text(encoding="utf-8").splitlines()
-    (tf1 / "vocab-nq.txt").write_text("\n".join(rows[:-1]), encoding="utf-8")
-    assert run(tf1, tmp_path / "ours") == 0
-    assert (
-        f"has {len(rows) - 1} pieces, the word embeddings {len(rows)} rows"
-        in capsys.readouterr().err
-    )
-
-
 def test_a_pickle_is_never_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "pickled"
     folder.mkdir()
@@ -275,33 +189,6 @@ def test_a_pickle_is_never_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[
     message = capsys.readouterr().err.strip()
     assert "pytorch_model.bin is a pickle, which is never loaded: convert it where" in message
     assert "\n" not in message
-
-
-def answer_with(folder: Path, tmp_path: Path) -> int:
-    data = write_lines(tmp_path / "data.jsonl", [simplified(1), simplified(2)])
-    sizes = "--max-seq-length 14 --max-query-length 6 --doc-stride 4 --batch-size 4"
-    paths = ["--model", str(folder), "--data", str(data), "--output", str(tmp_path / "run")]
-    return answer.main([*paths, *sizes.split(), "--no-track", "--json"])
-
-
-@pytest.mark.slow
-def test_googles_folder_is_a_model(
-    tf1: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = answer_with(tf1, tmp_path)
-    captured = capsys.readouterr()
-    assert (code, json.loads(captured.out)["examples"]) == (0, 2), captured.err
-    assert "not in the checkpoint" not in captured.err
-
-
-@pytest.mark.slow
-def test_hugging_faces_folders_are_models(
-    hugging_face: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = answer_with(hugging_face, tmp_path)
-    captured = capsys.readouterr()
-    assert (code, json.loads(captured.out)["examples"]) == (0, 2), captured.err
-    assert "no head for types in the checkpoint: null is decided by [CLS] alone" in captured.err
 
 
 @pytest.mark.slow

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nq.bundle import bundled_model
 from nq.commands.main import console
 from nq.evaluation.text_match import score
-from nq.formats.inputs import read_examples
 from nq.formats.tfrecord_file import read_records
 from tests.formats import own_data
 from tests.nq_records import write_lines
 
-ROOT = Path(__file__).parents[2]
-MODEL = str(bundled_model())
 PARAGRAPH = "The <b>Eiffel</b> Tower was built in 1889 by Eiffel &amp; Co."
 HTML = f"<title>Tower</title>\r\n<p>{PARAGRAPH}</p>"
-SMALL = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
 
 
 @pytest.fixture
@@ -150,57 +144,6 @@ def test_beam_and_the_plain_loop_make_the_same_windows(
 
 
 @pytest.mark.slow
-def test_training_and_tuning_on_a_squad_file(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    questions = [own_data.QUESTIONS[i % 3] | {"id": f"{i}"} for i in range(9)]
-    questions += [question | {"id": f"x{question['id']}"} for question in questions]
-    data = own_data.write_squad(tmp_path / "own.json", *questions, {"id": "bad"})
-    model = str(tmp_path / "model")
-    command = ["train", "--data", str(data), "--init", str(tiny_model), "--output", model]
-    command += ["--no-track", "--epochs", "1", "--negatives", "0", "--batch-size", "4"]
-    assert console([*command, *SMALL]) == 0
-    out = capsys.readouterr().out
-    assert "1 bad record is in " in out and "missing field 'question'" in out
-    assert console(["tune", "--data", str(data), "--model", model, "--json"]) == 0
-    streams = capsys.readouterr()
-    odd = json.loads(streams.out)["odd_examples"]
-    assert 4 < odd < 13  # of the 9 ids that are numbers 4 are odd; the others are divided too
-    assert "1 bad record" in streams.err
-
-
-@pytest.mark.slow
-def test_no_good_record_ends_every_command_before_a_model_is_loaded(tmp_path: Path) -> None:
-    data = write_lines(tmp_path / "own.jsonl", [{"question": "who"}, {"question": "why"}])
-    files = ["--data", str(data)]
-    commands = [
-        ["answer", *files, "--root", str(tmp_path / "runs")],
-        ["preprocess", *files, "--output", str(tmp_path / "windows")],
-        ["train", *files, "--init", MODEL, "--output", str(tmp_path / "model"), *SMALL],
-        ["tune", *files, "--model", MODEL],
-    ]
-    code = (
-        "import sys\n"
-        "from nq.commands.main import console\n"
-        f"codes = [console(command) for command in {commands!r}]\n"
-        "print(codes, [name for name in ('tensorflow', 'keras') if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout == "[1, 1, 1, 1] []\n", done.stderr
-    lines = done.stderr.splitlines()
-    assert len(lines) == len(commands)
-    for line in lines:
-        assert line.startswith("nq: error: all 2 records are bad; the first: ")
-        assert "line 1: the question has no page: expected a field 'context', or --pages" in line
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "text"), [("a.txt", own_data.CONTEXT), ("a.html", HTML)])
 def test_ask_tells_where_answers_are_in_the_file(
     name: str, text: str, tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
@@ -214,50 +157,3 @@ def test_ask_tells_where_answers_are_in_the_file(
     assert found
     for there in found:
         assert there in text and there[0] != " " and there.startswith(("The ", "Its "))
-
-
-def test_ask_takes_a_record_of_every_format(
-    squad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from nq.formats.pages import read_page
-
-    page = read_page(squad, "q2")
-    assert page.example.example_id == "q2"
-    csv = tmp_path / "own.csv"
-    csv.write_text("id,question,context\n7,who,Tom did.\n8,who,Ada did.\n")
-    assert read_page(csv, 8).example.tokens == ["<P>", "Ada", "did", ".", "</P>"]
-    assert read_page(csv).example.tokens[1] == "Tom"
-    (tmp_path / "table.csv").write_text("year,name\n1889,Tower\n")
-    assert "Tower" in read_page(tmp_path / "table.csv").example.tokens  # a page of text
-
-
-def test_windows_are_those_of_the_model(
-    squad: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["preprocess", "--data", str(squad), "--output"]
-
-    def windows(name: str, *options: str) -> Any:
-        assert console([*command, str(tmp_path / name), *options]) == 0
-        return load(tmp_path / name / "manifest.json")["request"]["windows"]
-
-    model = ["--model", str(tiny_model)]
-    assert windows("model", *model)["max_seq_length"] == 32
-    changed = windows("changed", *model, "--max-seq-length", "40")
-    assert (changed["max_seq_length"], changed["doc_stride"]) == (40, 8)
-    tokenizer = windows("tokenizer", "--tokenizer", str(tiny_model))
-    assert (tokenizer["max_seq_length"], tokenizer["doc_stride"]) == (512, 128)
-
-
-def test_pages_that_cannot_be_used(
-    squad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["answer", "--data", str(squad)]
-    assert console([*command, "--pages", str(tmp_path / "nowhere")]) == 1
-    assert capsys.readouterr().err.startswith(f"nq: error: {tmp_path}/nowhere is no folder")
-    assert console([*command, "--page-column", "x"]) == 2
-    assert "--page-column needs --pages" in capsys.readouterr().err
-
-
-def test_the_api_takes_pages(with_pages: list[str]) -> None:
-    examples = list(read_examples(with_pages[1], pages=with_pages[3], skip_bad=True))
-    assert [example.title for example in examples] == ["Tower", ""]

@@ -7,7 +7,6 @@ import shlex
 
 import pytest
 
-from nq import __version__
 from nq.commands.main import COMMANDS, console, module_of
 from nq.commands.parser import Parser
 
@@ -31,12 +30,6 @@ def test_examples_in_the_help_are_valid(command: str) -> None:
         assert own[1] == command
         arguments = own[2 : own.index(">")] if ">" in own else own[2:]
         parser.parse_known_args(arguments)
-
-
-@pytest.mark.parametrize("command", OURS)
-def test_every_command_prints_the_version(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert console([command, "--version"]) == 0
-    assert capsys.readouterr().out == f"{__version__}\n"
 
 
 @pytest.mark.parametrize(

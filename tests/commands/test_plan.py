@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from nq.commands.plan import TYPES, WINDOWS_PER_QUESTION, main
-from nq.planning.devices import VALUE_BYTES
+from nq.commands.plan import WINDOWS_PER_QUESTION, main
 
 V100S = ["--model", "bert-large", "--batch", "32", "--length", "512", "--devices", "v100", "v100:8"]
 TINY_DEVICE = """
@@ -46,10 +45,6 @@ def failed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[in
     return code, err
 
 
-def test_types_are_those_that_are_planned() -> None:
-    assert list(TYPES) == list(VALUE_BYTES)
-
-
 def test_the_table_ranks_and_concludes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*V100S, "--type", "float16", "--windows", "1000000"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -74,16 +69,6 @@ def test_json_has_every_strategy_with_its_figures(capsys: pytest.CaptureFixture[
     assert rows == sorted(rows, key=lambda row: (not row["fits"], row["batch_s"] or 0))
     reasons = [row for row in rows if not row["fits"]]
     assert all(row["reason"] and row["batch_s"] is None for row in reasons)
-
-
-def test_own_devices_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "devices.toml"
-    path.write_text(TINY_DEVICE, encoding="utf-8")
-    arguments = ["--batch", "4", "--length", "128", "--devices", f"{path}:2"]
-    values = planned(arguments, capsys)
-    assert values["model"] == "bundled"
-    assert {row["group"] for row in values["plans"]} == {"card", "2 x card"}
-    assert all(row["cost"] is None for row in values["plans"])
 
 
 def test_a_model_that_fits_nowhere_is_told_for_each_strategy(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from nq.beam.runner import WORKER_PIDS
 from nq.commands.preprocess import main
 from nq.formats.tfrecord_file import read_records
 from nq.preprocess.store import COMPLETED, UNFINISHED
@@ -23,8 +21,6 @@ from tests.terminal_output import without_progress
 ROOT = Path(__file__).parents[2]
 SMALL = ("--max-seq-length", "48", "--max-query-length", "12", "--doc-stride", "16")
 GOOD, BROKEN = 1000, 200
-WORKER_END_S = 20
-"""Beam's own workers end after a minute."""
 CANDIDATES = "long_answer_candidates"
 KINDS = (  # ten ways to be broken, and how the reason begins
     (b'{"example_id": 1, "question_text": "wh', "not JSON"),
@@ -133,44 +129,6 @@ def test_killed_and_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_interrupted(tmp_path: Path, workers: int) -> None:
-    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:  # a shell's background job ignores interruptions, and so do its children
-        process = started(tmp_path, workers)
-    finally:
-        signal.signal(signal.SIGINT, ours)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    stdout, stderr = process.communicate()
-    assert (process.returncode, stdout, stderr) == (130, "", "nq: interrupted\n")
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_workers_end_with_a_killed_command(tmp_path: Path) -> None:
-    process = started(tmp_path, workers=2)
-    (pids_file,) = (tmp_path / "out").glob(f"*/{WORKER_PIDS}")
-    pids = list(map(int, pids_file.read_text().split()))
-    assert len(pids) == 2
-    assert all(map(is_running, pids))
-    process.kill()
-    process.communicate()
-    deadline = time.monotonic() + WORKER_END_S
-    while any(map(is_running, pids)):
-        assert time.monotonic() < deadline, "workers outlive the command"
-        time.sleep(0.1)
-
-
-def is_running(pid: int) -> bool:
-    """Returns whether a process exists and has not ended."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
 def test_standard_input_and_pipes(tmp_path: Path, workers: int) -> None:
     data = write_lines(tmp_path / "a.jsonl.gz", [*(simplified(i) for i in range(20)), b"bad"])
     nq_records.write_vocab(tmp_path)
@@ -222,28 +180,6 @@ def command(tmp_path: Path) -> list[str]:
     return ["--data", str(data), "--tokenizer", str(vocab), "--output", out, *SMALL]
 
 
-def test_options_for_beam_are_passed_on(
-    command: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*command, "--runner", "DirectRunner", "--direct_num_workers=2", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert (result["examples"], len(result["shards"])) == (4, 1)
-
-
-def test_unread_blocks_are_reported(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*command, "--max-contexts", "1"]) == 0  # the null context alone
-    assert "\n4 blocks of 4 pages are beyond --max-contexts and were not read\n" in (
-        capsys.readouterr().out
-    )
-    assert main([*command, "--max-contexts", "1", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert (result["unread_blocks"], result["truncated_pages"]) == (4, 4)
-    assert result["reused"]
-    assert main([*command, "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert (result["unread_blocks"], result["truncated_pages"]) == (0, 0)
-
-
 def test_without_beam(
     command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,14 +192,6 @@ def test_without_beam(
         assert not Path(command[5]).exists()
     assert main([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["examples"] == 4
-
-
-def test_training(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--training", "--negatives", "0", "--limit", "2"]
-    assert main([*command, *arguments]) == 0
-    stdout = capsys.readouterr().out
-    assert stdout.startswith("2 examples, ")
-    assert "0 dead letters\nmade in " in stdout
 
 
 @pytest.mark.parametrize(
@@ -307,15 +235,3 @@ def test_an_error_of_the_user_is_one_line(
     assert stdout == ""
     assert stderr.startswith(f"nq: error: {expected}")
     assert stderr.count("\n") == 1
-
-
-def test_help_needs_nothing_heavy() -> None:
-    code = (
-        "import sys; from nq.preprocess.__main__ import main; main(['preprocess', '--help']); "
-        "print(sorted({'apache_beam', 'numpy', 'tensorflow', 'tokenizers'} & set(sys.modules)))"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert found.stdout.startswith("usage: nq preprocess")
-    assert found.stdout.splitlines()[-1] == "[]"

@@ -107,22 +107,6 @@ def test_a_line_is_present_only_where_there_is_something_to_report(
     assert line not in summary(RESULT).split("\n")
 
 
-def test_repeated_records_are_not_called_pruned() -> None:
-    assert "pruned" not in summary(replace(RESULT, read_windows=15))
-
-
-def test_a_rescoring_phase_is_listed_with_its_seconds() -> None:
-    time = {**RESULT.time, "rescore_s": 0.5}
-    assert "   rescore 0.5   " in summary(replace(RESULT, time=time))
-
-
-def test_control_characters_of_data_are_visible() -> None:
-    row = Row("who\x1b]0;title\x07\n", "a\x9b31m\u202eb", True)
-    first, *_ = summary(replace(RESULT, rows=(row,))).split("\n")
-    assert first.startswith(r"who\u001b]0;title\u0007\u000a ")
-    assert r"right  a\u009b31m\u202eb" in first
-
-
 @pytest.fixture(autouse=True)
 def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")

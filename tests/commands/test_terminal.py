@@ -39,17 +39,6 @@ def run_raising(error: BaseException, *argv: str) -> int:
 # --- exit codes ---------------------------------------------------------------------------
 
 
-def test_refused_settings_are_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    def command(args: argparse.Namespace) -> int:
-        arguments.settings(WindowConfig, args)
-        return 0
-
-    assert terminal.run(command, parser(), ["--doc-stride", "0"]) == 2
-    message = "doc_stride must be at least 1, got 0"
-    expected = f"nq test: error: {message}; nq test --help explains the options\n"
-    assert capsys.readouterr().err == expected
-
-
 @pytest.mark.parametrize(
     ("error", "line"),
     [
@@ -84,32 +73,9 @@ def test_verbose_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None
     assert stderr.endswith("nq: error: bad\n")
 
 
-def test_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_raising(KeyboardInterrupt()) == 130
-    assert capsys.readouterr().err == "nq: interrupted\n"
-
-
 def test_other_errors_are_raised() -> None:
     with pytest.raises(KeyError):
         run_raising(KeyError("x"))
-
-
-@pytest.mark.parametrize(("argv", "code"), [(["--help"], 0), (["--nothing"], 2), ([], 7)])
-@pytest.mark.usefixtures("capsys")
-def test_codes_are_returned(argv: list[str], code: int) -> None:
-    assert terminal.run(lambda args: 7, parser(), argv) == code
-
-
-def test_unknown_options_are_passed_on() -> None:
-    seen: list[str] = []
-
-    def command(args: argparse.Namespace) -> int:
-        seen.extend(args.unknown)
-        return 0
-
-    argv = ["--runner", "X", "--json", "--n=2"]
-    assert terminal.run(command, parser(), argv, pass_on=True) == 0
-    assert seen == ["--runner", "X", "--n=2"]
 
 
 def test_a_closed_pipe_ends_the_command_quietly() -> None:
@@ -147,16 +113,6 @@ def test_closed_streams_do_not_get_the_output_of_others(tmp_path: Path, closed: 
 
 
 # --- output -------------------------------------------------------------------------------
-
-
-def test_results_are_one_json_object_or_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    result = {"examples": 3, "micro_f1": 0.123456789, "name": "ü"}
-    terminal.print_result(result, as_json=True)
-    terminal.print_result(result, as_json=False)
-    first, *others = capsys.readouterr().out.splitlines()
-    assert json.loads(first) == result
-    assert others == ["examples  3", "micro_f1  0.1235", "name      ü"]
-    terminal.print_result({}, as_json=False)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

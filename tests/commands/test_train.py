@@ -19,8 +19,7 @@ from nq.commands.main import console
 from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.tracking.store import absolute
-from nq.training.job import LOSS, Curves
-from nq.training.train import FINAL_STEPS, REPORT_EVERY, TrainingProgress
+from nq.training.train import FINAL_STEPS
 from tests import tiny_models
 from tests.preprocess.synthetic_examples import write_rows
 from tests.training.test_teacher import ROWS
@@ -74,60 +73,6 @@ def runs(store: str) -> list[mlflow.entities.Run]:
     client = MlflowClient(absolute(store))
     experiment = client.get_experiment_by_name("nq")
     return list(client.search_runs([experiment.experiment_id]))
-
-
-@pytest.mark.slow
-def test_a_killed_training_is_resumed_in_its_run(tiny_model: Path, tmp_path: Path) -> None:
-    arguments = ["--data", str(bundled_sample()), "--init", str(tiny_model), "--output", "trained"]
-    recipe = ["--epochs", "30", "--batch-size", "8", "--save-every", "30", "--limit", "20"]
-    command = [sys.executable, "-m", "nq", "train", *arguments, *SIZES, *recipe]
-    with subprocess.Popen([*command, "--json"], cwd=tmp_path, stderr=subprocess.PIPE) as killed:
-        assert killed.stderr is not None
-        for line in killed.stderr:
-            if line.startswith(b"nq: step 50 "):
-                break
-        killed.kill()
-    assert killed.returncode == -signal.SIGKILL
-    store = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    assert [run.info.status for run in runs(store)] == ["RUNNING"]
-    done = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, check=True)
-    steps = json.loads(done.stdout)["steps"]
-    assert steps > 60
-    assert [run.info.status for run in runs(store)] == ["FINISHED"]
-    assert list(curve(store)) == list(range(1, steps + 1))
-    assert not list((tmp_path / "trained" / "training").glob("*.mlflow_run"))
-
-
-@pytest.mark.slow
-def test_other_content_under_the_same_name_is_another_run(
-    tiny_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    records = bundled_sample().read_text(encoding="utf-8").splitlines(keepends=True)
-    arguments = ["--data", "data.jsonl", "--init", str(tiny_model), "--output", "trained", "--json"]
-    store = f"sqlite:///{tmp_path / 'runs.db'}"
-    recipe = ["--epochs", "20", "--batch-size", "8", "--tracking-uri", store]
-    command = ["train", *arguments, *SIZES, *recipe]
-    report = TrainingProgress.__call__
-
-    def interrupted(self: TrainingProgress, losses: Curves, total: int) -> None:
-        report(self, losses, total)
-        if len(losses[LOSS]) == REPORT_EVERY:
-            raise KeyboardInterrupt
-
-    Path("data.jsonl").write_text("".join(records[:20]), encoding="utf-8")
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainingProgress, "__call__", interrupted)
-        assert console(command) == 130
-    capsys.readouterr()
-    Path("data.jsonl").write_text("".join(records[20:]), encoding="utf-8")
-    assert console(command) == 0
-    steps = json.loads(capsys.readouterr().out)["steps"]
-    assert sorted(run.info.status for run in runs(store)) == ["FINISHED", "KILLED"]
-    assert list(curve(store)) == list(range(1, steps + 1))
 
 
 @pytest.fixture
@@ -301,81 +246,3 @@ def test_the_best_weights_on_held_out_questions_are_kept(
     assert list(curve(f"sqlite:///{tmp_path}/mlflow.db", name="dev/long_f1")) == list(figures)
     name = "model.safetensors"
     assert Path("out", name).read_bytes() == Path("whole", name).read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["--evaluate-every", "5"], 2, "--evaluate-every needs --dev"),
-        (["--dev", "data.jsonl", "--evaluate-every", "0"], 2, "must be at least 1, got 0"),
-        (["--dev", "missing.jsonl"], 1, "no file matches missing.jsonl"),
-        (["--dev", "without.jsonl"], 1, "no annotations in without.jsonl: give annotated"),
-        (["--dev", "out/x.jsonl"], 1, "no file matches out/x.jsonl"),
-        (["--dev", "named.jsonl"], 1, "no annotations in named.jsonl: give annotated"),
-        (["--dev", "named.jsonl", "--pages", "pages", "--batch-size", "99"], 1, "one batch of 99"),
-    ],
-)
-def test_held_out_questions_that_measure_nothing_are_one_line(
-    arguments: list[str],
-    code: int,
-    message: str,
-    tiny_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    record = json.loads(bundled_sample().read_text(encoding="utf-8").splitlines()[0])
-    Path("data.jsonl").write_text(json.dumps(record), encoding="utf-8")
-    Path("pages").mkdir()
-    Path("pages", "tower.txt").write_text("The tower was first lit in 1889.", encoding="utf-8")
-    named = {"question": "when was it lit", "page": "tower", "answers": ["1889"]}
-    Path("named.jsonl").write_text(json.dumps(named), encoding="utf-8")
-    del record["annotations"]
-    Path("without.jsonl").write_text(json.dumps(record), encoding="utf-8")
-    recipe = ["--data", "data.jsonl", "--init", str(tiny_model), "--output", "out", "--no-track"]
-    recipe += ["--negatives", "1", "--batch-size", "2"]
-    assert console(["train", *recipe, *SIZES, *arguments]) == code
-    lines = capsys.readouterr().err.splitlines()
-    assert message in lines[-1]
-    assert not Path("out", "model.safetensors").exists()
-
-
-@pytest.mark.parametrize("negatives", ["0", "1"])  # a page without annotation is no negative
-def test_an_input_without_training_windows_is_one_line(
-    negatives: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record = json.loads(bundled_sample().read_text(encoding="utf-8").splitlines()[0])
-    del record["annotations"]
-    data = tmp_path / "without.jsonl"
-    data.write_text(json.dumps(record), encoding="utf-8")
-    arguments = [
-        "--data",
-        str(data),
-        "--init",
-        str(tiny_model),
-        "--output",
-        str(tmp_path / "trained"),
-    ]
-    sizes = ["--max-seq-length", "32", "--max-query-length", "8", "--negatives", negatives]
-    assert console(["train", *arguments, *sizes]) == 1
-    assert "annotations" in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ("--limit=0", "--limit: must be at least 1, got 0"),
-        ("--limit=-3", "--limit: must be at least 1, got -3"),
-        ("--workers=-1", "--workers: must be at least 1, got -1"),
-        ("--epochs=inf", "epochs must be in (0, inf), got inf"),
-        ("--learning-rate=inf", "learning_rate must be in (0, inf), got inf"),
-        ("--dropout=1", "dropout must be in [0, 1), got 1.0"),
-    ],
-)
-def test_values_out_of_range_are_usage_errors(
-    option: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folders = ["--data", "some.jsonl", "--init", "model", "--output", str(tmp_path / "trained")]
-    assert console(["train", *folders, option]) == 2
-    assert message in capsys.readouterr().err

@@ -36,7 +36,6 @@ FOREIGN = (
     "training/1-training_state.npz",
     "kaggle.csv",
 )
-SIZES = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
 
 Command = Callable[[str], int]
 WRITERS: dict[str, Command] = {
@@ -109,26 +108,6 @@ def test_a_folder_that_another_command_wrote_is_refused(
     assert tree(tmp_path) == before
 
 
-def test_refusals_import_nothing_heavy(tmp_path: Path) -> None:
-    """Runs every command on a folder of others in one process, which must not load TensorFlow."""
-    out = write_all(tmp_path / "out", FOREIGN)
-    code = (
-        "import sys\n"
-        "from tests.commands.test_user_files import OTHERS, WRITERS\n"
-        "codes = [command(sys.argv[1]) for command in WRITERS.values()]\n"
-        "heavy = {'tensorflow', 'keras', 'apache_beam', 'mlflow'} & sys.modules.keys()\n"
-        "print(codes, sorted(heavy))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(out)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout == f"{[1] * len(WRITERS)} []\n", done.stderr
-
-
 @pytest.mark.slow
 def test_files_of_others_survive_every_run(tiny_model: Path, tmp_path: Path) -> None:
     out, cache = tmp_path / "out", tmp_path / "cache"
@@ -151,17 +130,6 @@ def test_files_of_others_survive_every_run(tiny_model: Path, tmp_path: Path) -> 
     left = {name for name, content in tree(out).items() if content is not None}
     assert {name for name in left if Path(name).name != MARK} == set(foreign)
     assert not cache.exists()
-
-
-@pytest.mark.slow
-def test_every_file_of_a_run_is_known_as_ours(tiny_model: Path, tmp_path: Path) -> None:
-    command = ["answer", "--data", SAMPLE, "--model", str(tiny_model), "--limit", "2"]
-    command += ["--root", str(tmp_path / "runs"), "--no-track", "--json", "--keep-scores"]
-    assert console([*command, "--formats", "kaggle,nbest,squad"]) == 0
-    (run,) = (path for path in (tmp_path / "runs").iterdir() if "windows" not in path.name)
-    assert console(["report", str(run), "--json"]) == 0
-    assert console(["clean", str(tmp_path / "runs"), "--runs"]) == 0
-    assert not any((tmp_path / "runs").iterdir())
 
 
 # --- inputs in the output folder ----------------------------------------------------------------
@@ -203,36 +171,6 @@ def test_an_input_that_would_be_overwritten_is_refused(
     assert tree(tmp_path) == before
 
 
-def test_a_training_does_not_overwrite_its_start(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
-    (tmp_path / "link").symlink_to(model)
-    (tmp_path / "hard").mkdir()
-    with hold(tmp_path / "hard", TRAINING):
-        for path in model.iterdir():
-            os.link(path, tmp_path / "hard" / path.name)
-    before = tree(tmp_path)
-    for init, out, message in (
-        ("model", "model", "is the output folder"),
-        ("link", "model", "is the output folder"),
-        ("model", "link", "is the output folder"),
-        ("model", "hard", ", which would be written"),
-    ):
-        folders = ["--init", str(tmp_path / init), "--output", str(tmp_path / out)]
-        check_error(console(["train", "--data", SAMPLE, *folders, *SIZES]), capsys, message)
-    assert tree(tmp_path) == before
-
-
-def test_a_model_is_not_converted_onto_itself(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
-    before = tree(tmp_path)
-    check_error(console(["convert", str(model), str(model)]), capsys, "is not empty: choose a new")
-    assert tree(tmp_path) == before
-
-
 def test_a_tuned_decision_is_not_written_over_an_input_or_through_a_link(
     tiny_model: Path,
     tmp_path: Path,
@@ -255,16 +193,6 @@ def test_a_tuned_decision_is_not_written_over_an_input_or_through_a_link(
 
 
 # --- what cannot be written ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("command", [*WRITERS.values(), *OTHERS.values()], ids=[*WRITERS, *OTHERS])
-@pytest.mark.parametrize("below", ["", "/below/it"])
-def test_a_dangling_link_is_one_line(
-    command: Command, below: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "out").symlink_to("nowhere")
-    check_error(command(f"{tmp_path}/out{below}"), capsys, f"{tmp_path}/out is a link")
-    assert tree(tmp_path) == {"out": "nowhere"}
 
 
 @contextlib.contextmanager
@@ -302,43 +230,6 @@ def test_a_read_only_folder_is_one_line_before_the_work(
     with without_privileges():
         code = command(f"{read_only}/out{below}")
     check_error(code, capsys, f"{read_only} cannot be written: give another folder, or allow it")
-
-
-def test_a_read_only_model_is_not_tuned(
-    read_only: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        monkeypatch.chdir(name)
-        Path(name).chmod(0o777)
-        with without_privileges():
-            code = console(["tune", "--data", SAMPLE, "--model", f"{read_only}/model"])
-    check_error(code, capsys, "model cannot be written: give another folder, or allow it")
-
-
-def test_what_is_in_the_place_of_an_output_is_reported_before_the_work(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    for kind, name, command in (
-        (RUN, "dead_letters.jsonl", "answer --output"),
-        (RUN, "predictions.json.tmp", "answer --output"),
-        (WINDOWS, "dead_letters.jsonl", "preprocess"),
-        (TRAINING, "model.safetensors", "train"),
-    ):
-        with hold(out, kind):
-            (out / name).mkdir()
-        message = f"{out / name} is a folder, expected a file: remove it"
-        check_error(WRITERS[command](str(out)), capsys, message)
-        shutil.rmtree(out)
-
-
-def test_a_card_that_cannot_be_read_is_reported_before_the_training(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["--output", str(tmp_path / "out"), "--card", str(tmp_path / "nowhere.md")]
-    code = console(["train", "--data", SAMPLE, "--init", MODEL, *options])
-    check_error(code, capsys, "nowhere.md: No such file or directory")
-    assert not (tmp_path / "out").exists()
 
 
 # --- characters that a locale lacks -------------------------------------------------------------

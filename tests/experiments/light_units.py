@@ -9,21 +9,7 @@ from typing import Any
 
 from experiments import units
 from experiments.compression import speed
-from experiments.concurrency import MEMORY, Loaded, Task
 from experiments.workloads import Workload
-
-MODEL_MB = 100.0
-
-
-def concurrency(task: Task) -> tuple[Loaded, units.Work]:
-    """Stands in for ``experiments.concurrency.load``: each model takes 100 MB."""
-    wanted = 1 if task.shared else task.count
-    models = min(wanted, max(1, int(task.budget_mb // MODEL_MB)))
-
-    def work(command: str) -> Any:
-        return models * MODEL_MB if command == MEMORY else (0.25, 0.125)
-
-    return Loaded(task.count if models == wanted else models, units.thread_cores()), work
 
 
 def scaling(workload: Workload) -> tuple[list[list[int]], units.Work]:
@@ -40,16 +26,6 @@ def dispatch(task: tuple[Workload, tuple[int, ...]]) -> tuple[None, units.Work]:
         return length * 1e-5
 
     return None, work
-
-
-def failing(task: object) -> tuple[None, units.Work]:
-    """Fails when it is loaded."""
-    raise ValueError(f"no\nmodel {task}")
-
-
-def ending(task: object) -> tuple[None, units.Work]:
-    """Ends its process at the first command."""
-    return None, sys.exit
 
 
 def environment(names: list[str]) -> tuple[Any, units.Work]:

@@ -10,10 +10,11 @@ import pytest
 import nq
 from experiments.benchmark import main
 
+pytestmark = pytest.mark.extended
+
 PAGES = 3
 
 
-@pytest.mark.slow
 def test_all_figures_are_measured(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,33 +6,12 @@ import sys
 from pathlib import Path
 
 from experiments import cluster_scaling
-from experiments.cluster_scaling import FEW, MANY, MOST, Measurement, Workers
+from experiments.cluster_scaling import Workers
 from experiments.flink import processes
 from experiments.flink.cluster import Cluster
 from experiments.flink.programs import Ports, Program
 
 HOLD = "import sys, time; block = bytearray(int(sys.argv[1])); print(flush=True); time.sleep(60)"
-
-
-def run(workers: int, questions: int, total_s: float, peak_mb: int = 0) -> dict[str, object]:
-    return vars(Measurement(workers, questions, total_s, 10, 1.0, 2.0, 0.1, peak_mb * 2**20))
-
-
-def test_the_figures() -> None:
-    runs = [run(0, FEW, 20.0), run(0, MANY, 120.0), run(1, FEW, 30.0), run(1, MANY, 140.0)]
-    two = [run(2, FEW, 32.0, 1000), run(2, MANY, 92.0, 1010), run(2, MOST, 150.0, 1050)]
-    later = [run(0, MANY, 118.0), run(0, MANY, 300.0)]
-    result = {"runs": [*runs, *two, *later]}
-    rows = dict(
-        line.strip("| ").split(" | ") for line in cluster_scaling.table(result).splitlines()[2:]
-    )
-    count = MANY - FEW
-    assert rows[f"local run, one core: {count} questions after the first {FEW}"] == "100.0 s"
-    assert rows["two TaskManagers against one"] == "1.83x"
-    assert rows["one TaskManager against the local run"] == "+10.0%"
-    peak = rows[f"peak memory of a worker, {FEW} / {MOST} questions"]
-    assert peak == "1000 / 1050 MiB (1.05x)"
-    assert cluster_scaling.warm(result, 2) == (60.0, count)
 
 
 def test_the_peak_memory_is_that_of_new_workers(tmp_path: Path) -> None:

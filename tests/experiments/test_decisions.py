@@ -13,6 +13,8 @@ from experiments import decisions, table_sources
 from nq.config import DECISION_RULES
 from nq.model.folder import load_settings
 
+pytestmark = pytest.mark.extended
+
 FILES = [nq.bundled_sample()]
 
 
@@ -25,7 +27,6 @@ def compare(
     return rows
 
 
-@pytest.mark.slow
 def test_each_rule_has_the_metrics_of_its_own_run(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -36,16 +37,3 @@ def test_each_rule_has_the_metrics_of_its_own_run(
         decision = replace(own, rule=str(row.pop("decision")))
         result = nq.run(nq.Job(FILES, tiny_model, decision=decision, root=tmp_path))
         assert row == {name: result.metrics[name] for name in row}
-
-
-def test_data_without_gold_is_an_error(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = FILES[0].read_text(encoding="utf-8").splitlines()[:2]
-    records = [json.loads(line) for line in lines]
-    for record in records:
-        del record["annotations"]
-    path = tmp_path / "without.jsonl"
-    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
-    assert decisions.main(["--data", str(path), "--model", str(tiny_model), "--half", "all"]) == 1
-    assert "the half 'all' of the examples has no annotations" in capsys.readouterr().err

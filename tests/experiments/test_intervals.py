@@ -12,14 +12,11 @@ from hypothesis import strategies as st
 
 from experiments.intervals import (
     CONFIRMED,
-    DROPPED,
     REFUTED,
     UNDECIDED,
     Interval,
     interval,
-    kept,
     overall,
-    ratios,
     rotated,
     verdict,
 )
@@ -42,19 +39,6 @@ def test_the_interval_is_that_of_all_possible_resamples(values: tuple[float, ...
     found = interval(values)
     assert found.median == statistics.median(values)
     assert (found.low, found.high) == pytest.approx((low, high))
-
-
-@given(st.lists(NUMBERS, min_size=2, max_size=10))
-def test_the_interval_is_within_the_values_and_around_their_median(values: list[float]) -> None:
-    found = interval(values)
-    ordered = [min(values), found.low, found.median, found.high, max(values)]
-    assert ordered == pytest.approx(sorted(ordered))  # the ends are interpolated, thus rounded
-    assert interval(values) == found
-
-
-def test_one_round_decides_nothing() -> None:
-    assert verdict(interval([5.0]), above=1) == UNDECIDED
-    assert str(interval([5.0])) == "5.00"
 
 
 @given(NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
@@ -81,10 +65,3 @@ def test_one_row_refutes_and_all_confirm(verdicts: list[str]) -> None:
     elif all(text == CONFIRMED for text in verdicts):
         expected = CONFIRMED
     assert overall(verdicts) == overall([*verdicts, "source only"]) == expected
-
-
-def test_ratios_are_those_of_the_rounds_that_count() -> None:
-    assert DROPPED == 2
-    assert ratios([9, 9, 2, 6], [1, 1, 1, 2]) == [2, 3]
-    assert ratios([4.0], [2.0]) == [2]
-    assert list(kept([1, 2])) == [2]

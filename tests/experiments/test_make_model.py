@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,11 @@ from experiments import make_model
 from experiments.recipes import RECIPES, REVIEWS, WIKI, Pair, Part, Recipe, Stage
 from nq.bundle import bundled_sample
 from nq.commands.train import parser as train_parser
-from nq.config import BLOCK, RankingWeights, StorageConfig, WindowConfig
+from nq.config import BLOCK, RankingWeights, WindowConfig
 from nq.model.folder import load_config, load_settings, weights_digest
 from tests import nq_records
+
+pytestmark = pytest.mark.extended
 
 SOURCES = (*WIKI, *REVIEWS)
 WINDOWS = WindowConfig(max_seq_length=32, max_query_length=8, window_scope=BLOCK)
@@ -56,16 +57,6 @@ def test_the_other_model_of_a_pair_is_made_first() -> None:
     ]
 
 
-def test_a_stage_has_the_records_of_its_parts() -> None:
-    stage = Stage("x", (Part(("nq", "boolq"), distractors=1), Part(REVIEWS, sample=5)), "")
-    chosen = list(stage.records(records(70)))
-    assert Counter(r["source"] in REVIEWS for r in chosen) == {False: 20, True: 5}
-    assert len({r["example_id"] for r in chosen}) == 25
-    assert chosen == list(stage.records(records(70)))
-    assert len(list(Part(REVIEWS, sample=99).records(records(70)))) == 20
-
-
-@pytest.mark.slow
 def test_a_recipe_makes_a_tuned_model_and_resumes(
     tiny_model: Path,
     tmp_path: Path,
@@ -109,23 +100,3 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
     assert load_settings(base).windows == WINDOWS
     assert load_settings(small).cascades[weights_digest(ranker)].read_blocks == 2
     assert load_settings(base).cascades[weights_digest(small)].read_blocks == 2
-
-
-def test_the_mean_of_one_model_is_that_model(tiny_model: Path, tmp_path: Path) -> None:
-    make_model.mean([tiny_model], tmp_path / "mean", StorageConfig("float32"))
-    expected = load_file(tiny_model / "model.safetensors")
-    for name, values in load_file(tmp_path / "mean" / "model.safetensors").items():
-        np.testing.assert_array_equal(values, expected[name])
-
-
-@pytest.mark.parametrize("missing", ["train", "dev"])
-def test_data_without_files_are_one_line(
-    missing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for folder in {"train", "dev"} - {missing}:
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "a.jsonl.gz").write_bytes(b"")
-    assert make_model.main(["--data", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
-    err = capsys.readouterr().err
-    assert f"has no {missing}/*.jsonl.gz" in err and err.count("\n") == 1
-    assert not (tmp_path / "out").exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -95,17 +94,4 @@ def test_what_cannot_be_packaged_changes_nothing(
     assert run(model, distribution, *options) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert problem in line
-    assert content(distribution) == before
-
-
-def test_a_model_without_heads_is_not_packaged(
-    model: Path, distribution: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    encoder = Path(shutil.copytree(model, tmp_path / "encoder"))
-    network = joint.build(WIDE)
-    skip = [weight.path for weight in network.weights if weight.path.startswith("type_output")]
-    checkpoint.save_weights(encoder, network, WIDE, skip=skip)
-    before = content(distribution)
-    assert run(encoder, distribution) == 1
-    assert "lacks type_output/kernel: train the model first" in capsys.readouterr().err
     assert content(distribution) == before

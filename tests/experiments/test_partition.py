@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import os
 import signal
 from collections.abc import Iterator, Sequence
 from multiprocessing.shared_memory import SharedMemory
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from experiments import units, workloads
-from experiments.intervals import CONFIRMED, NOT_TESTABLE, REFUTED
-from experiments.partition import __main__ as command
+from experiments.intervals import NOT_TESTABLE, REFUTED
 from experiments.partition import (
     group,
-    limits,
-    measure,
     perceptron,
     perceptron_ways,
-    planner,
-    predict,
     report,
-    sharding,
     stages,
     tensor,
 )
-from experiments.partition.group import Block, Bounce, Seat, slices
+from experiments.partition.group import Block, Seat
 from experiments.partition.perceptron_ways import Steps
 from experiments.partition.rows import ALL, FORWARD, INSTANCES, ONE, PIPELINE, TENSOR, TRAINING
 from experiments.partition.stages import LOGITS, Alone, Run
@@ -43,32 +33,11 @@ from nq.model import joint
 from tests import tiny_models
 from tests.experiments import partition_units
 
+pytestmark = pytest.mark.extended
+
 FOUR = dataclasses.replace(tiny_models.SHAPE, num_hidden_layers=4)
 TINY = Workload("tiny", "tensorflow", 16, batch=5)
 CLOSE = 1e-5
-
-
-@given(st.integers(0, 20), st.integers(1, 40), st.integers(1, 50))
-def test_slices_cover_the_rows_in_order(first: int, rows: int, count: int) -> None:
-    parts = slices(first, first + rows, count)
-    assert [i for part in parts for i in range(part.start, part.stop)] == [
-        *range(first, first + rows)
-    ]
-    sizes = [part.stop - part.start for part in parts]
-    assert len(parts) == min(rows, count) and max(sizes) - min(sizes) <= 1
-
-
-def test_arrays_of_a_block_are_apart_and_seen_by_name() -> None:
-    shapes: group.Shapes = {"a": ((3,), "float32"), "b": ((2, 2), "int32"), "c": ((1,), "float64")}
-    block = Block(shapes)
-    arrays = block.arrays()
-    for number, values in enumerate(arrays.values(), 1):
-        values[:] = number
-    others = Block(shapes, block.name).arrays()
-    assert [values.sum() for values in others.values()] == [3, 8, 3]
-    block.unlink()
-    with pytest.raises(FileNotFoundError):
-        Block(shapes, block.name)
 
 
 def _is_there(name: str) -> bool:
@@ -77,45 +46,6 @@ def _is_there(name: str) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-CHAIN: group.Shapes = {"total": ((3,), "int64")}
-
-
-def test_a_chain_of_processes_shares_arrays() -> None:
-    (core, *_) = os.sched_getaffinity(0)
-    with group.started(partition_units.chain, [1, 20, 300], [[core]] * 3, CHAIN) as running:
-        name = running.block
-        assert running.loaded == [0, 1, 2] and _is_there(name)
-        running.ask("add")
-        assert running.arrays["total"].tolist() == [1, 21, 321]
-        latencies = running.ask(Bounce(3))
-        assert latencies[0] > 0
-    assert not _is_there(name)
-
-
-@pytest.mark.parametrize("killed", [0, 1, 2])
-def test_a_killed_process_is_one_error_and_leaves_no_memory(killed: int) -> None:
-    (core, *_) = os.sched_getaffinity(0)
-    names = []
-    message = rf"^process {killed + 1} of 3: the process was killed, .*$"
-    with (
-        pytest.raises(Error, match=message),
-        group.started(partition_units.chain, [1, 20, 300], [[core]] * 3, CHAIN) as running,
-    ):
-        names.append(running.block)
-        os.kill(running.members[killed].process.pid or 0, signal.SIGKILL)
-        running.ask("add")
-    assert not _is_there(*names)
-
-
-def test_a_failing_process_says_why_in_one_line() -> None:
-    (core, *_) = os.sched_getaffinity(0)
-    with (
-        pytest.raises(Error, match=r"^process 1 of 2: ValueError: no such command$"),
-        group.started(partition_units.chain, [1, 2], [[core]] * 2, CHAIN) as running,
-    ):
-        running.ask("fail")
 
 
 def computed(
@@ -163,17 +93,6 @@ def test_every_cut_keeps_the_logits(shape: Any) -> None:
             assert drift < CLOSE, (cuts, micro_batches)
 
 
-def test_a_cut_that_the_model_lacks_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^a model of 2 layers cannot be cut into 3 stages: .*"):
-        limits.even_cuts(tiny_models.SHAPE, 3)
-    for cut in (0, 2):
-        with pytest.raises(
-            ValueError, match=rf"2 layers cannot be cut before layer {cut}: .* 1 to 1$"
-        ):
-            stages.stage_model(tiny_models.model(), [cut], 0)
-
-
-@pytest.mark.slow
 def test_two_real_stages_have_the_logits_of_the_unsplit_model() -> None:
     each = units.shares(os.sched_getaffinity(0), 2)
     model = joint.build(TINY.config, TINY.length)
@@ -250,35 +169,6 @@ def test_every_way_trains_the_perceptron_as_keras_does(network: group.Group) -> 
         assert np.abs(network.arrays["logits"] - expected).max() < CLOSE
 
 
-@given(st.sampled_from([1, 2, 3, 6]), st.integers(1, 4), st.integers(1, 3))
-def test_each_device_has_whole_heads(devices: int, heads: int, rows: int) -> None:
-    count, size = devices * heads, 5
-    named = [[f"{part}{head}" for head in range(count) for _ in range(size)] for part in "qkv"]
-    columns = np.asarray([[name for part in named for name in part]] * rows)
-    permuted = sharding.by_device(columns, devices)
-    for device, own in enumerate(np.split(permuted[-1], devices)):
-        mine = range(device * heads, (device + 1) * heads)
-        assert own.tolist() == [
-            f"{part}{head}" for part in "qkv" for head in mine for _ in range(size)
-        ]
-
-
-@pytest.mark.parametrize(
-    ("changes", "devices", "message"),
-    [
-        ({}, 3, "2 attention heads cannot be divided among 3 devices"),
-        ({"intermediate_size": 15}, 2, "15 units of the intermediate layer cannot be divided"),
-        ({"relative_attention_num_buckets": 8}, 2, "attention biases by distance"),
-    ],
-)
-def test_a_model_that_cannot_be_divided_is_refused(
-    changes: dict[str, Any], devices: int, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        limits.check_devices(dataclasses.replace(tiny_models.SHAPE, **changes), devices)
-
-
-@pytest.mark.slow
 def test_two_host_devices_of_jax_have_the_logits_of_tensorflow() -> None:
     rows = tiny_models.rows([12, 16, 9], 16)
     model = tiny_models.model()
@@ -290,18 +180,6 @@ def test_two_host_devices_of_jax_have_the_logits_of_tensorflow() -> None:
             logits, count = unit.ask(devices)
             assert stages.drift(logits, expected) < CLOSE
             assert count == all_reduces
-
-
-@pytest.mark.slow
-def test_a_real_cell_in_jax() -> None:
-    rows = measure.tensor_rows(TINY, sorted(os.sched_getaffinity(0)), 2, rounds=2)
-    assert [row["way"] for row in rows] == [ONE, ALL, INSTANCES, TENSOR]
-    split = rows[-1]
-    assert split["all_reduces"] == 4 and 0 < split["drift"] < CLOSE
-    assert split["predicted_s"] > 0
-    # two devices in a ring: each all-reduce moves twice the activations
-    assert split["moved_bytes"] == 4 * 2 * (4 * 5 * 16 * 8)
-    assert all(len(row["seconds"]) == 2 and min(row["seconds"]) > 0 for row in rows)
 
 
 def row(way: str, seconds: float, part: str = "encoder", **more: Any) -> Any:
@@ -348,61 +226,3 @@ def test_verdicts_by_hand() -> None:
     assert report.same_logits(rows).startswith(REFUTED)
     assert report.all_reduces(rows).startswith(REFUTED)
     assert [text.split(":")[0] for _, text in report.claims(rows[4:6])].count(NOT_TESTABLE) == 12
-
-
-def test_predictions_follow_the_equations() -> None:
-    one = predict.pipeline([2.0, 3.0], 4, latency_s=0.5)
-    assert one.predicted_s == 2 + 3 + 3 * 3 + 0.5
-    assert one.predicted_bubble == pytest.approx(1 - 4 * 5 / (2 * 14))
-    assert predict.perceptron(PIPELINE, [8.0, 12.0], 4, 0.5) == dataclasses.replace(
-        one, predicted_s=one.predicted_s + 0.5
-    )
-    assert predict.perceptron(TENSOR, [2.0, 3.0], 1, 0.5) == predict.Prediction(3.5)
-    assert predict.perceptron(INSTANCES, [2.0, 3.0], 1, 0.5) == predict.Prediction(3.0)
-    assert predict.perceptron(ONE, [2.0], 1, 0.5) == predict.Prediction()
-    assert predict.tensor_s(8.0, 2, layers=3, all_reduce_s=0.1) == pytest.approx(4.6)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--shapes", "tiny", "--stages", "3"], "a model of 2 layers cannot be cut into 3 stages"),
-        (["--shapes", "base", "--stages", "5"], "12 attention heads cannot be divided among 5"),
-        (["--batch-size", "8"], "a batch of 8 windows cannot be divided into 16 micro-batches"),
-    ],
-)
-def test_options_that_do_not_fit_are_one_line(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert command.main([*options, "--output", str(tmp_path / "out"), "--no-track"]) == 1
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_planner_has_rows_for_up_to_16_devices() -> None:
-    rows = planner.rows()
-    assert {row["k"] for row in rows} >= {1, 16}
-    assert all(row["planned_s"] > 0 and not row["seconds"] for row in rows)
-    assert "| planner | bert-large | 512 |" in report.table(rows)
-
-
-@pytest.mark.slow
-def test_a_study_goes_on_where_it_stopped(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    argv = ["--quick", "--rounds", "2", "--no-track", "--output", str(tmp_path)]
-    assert command.main([*argv, "--parts", "perceptron", "--json"]) == 0
-    first = json.loads(capsys.readouterr().out)["rows"]
-    assert {row["way"] for row in first} == {ONE, ALL, INSTANCES, PIPELINE, TENSOR}
-    assert max(row["drift"] for row in first if row["drift"] is not None) < CLOSE
-    assert command.main([*argv, "--parts", "perceptron", "encoder", "planner"]) == 0
-    text = capsys.readouterr().out
-    assert f"| logits of split models: within 1e-5 of the unsplit one's | {CONFIRMED}:" in text
-    second = json.loads((tmp_path / "partition.json").read_text("utf-8"))["rows"]
-    assert second[: len(first)] == first
-    assert {row["part"] for row in second} == {"perceptron", "encoder", "planner"}
-    pipelines = [r for r in second if (r["part"], r["way"]) == ("encoder", PIPELINE)]
-    assert [r["m"] for r in pipelines] == [1, 2, 8]
-    assert all(-0.01 <= report.bubble(r) < 1 and r["predicted_s"] > 0 for r in pipelines)
-    assert (tmp_path / "partition.png").stat().st_size > 1000

@@ -66,13 +66,3 @@ def test_the_weights_of_the_prior_are_those_of_the_features(
     result = json.loads(capsys.readouterr().out)
     weights = result["Table"], result["List"], result["position"]
     assert weights == (PRIOR_WEIGHTS.table, PRIOR_WEIGHTS.list, PRIOR_WEIGHTS.position)
-
-
-def test_features_without_answers_are_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write_features(tmp_path / "f.tfrecord", [(["[CLS]", "a", "[SEP]", "b"], 0)])
-    vocab = tmp_path / "vocab.txt"
-    vocab.write_text("\n".join(PIECES) + "\n", encoding="utf-8")
-    assert positions.main([str(path), "--vocab", str(vocab)]) == 1
-    assert "no answer" in capsys.readouterr().err

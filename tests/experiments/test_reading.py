@@ -12,6 +12,8 @@ import nq
 from experiments import reading
 from nq.records import Annotation, Candidate, Example, Span, WindowScores, YesNo
 
+pytestmark = pytest.mark.extended
+
 WORDS = ["alpha", "beta", "gamma", "delta", "the", "epsilon", "zeta"]
 GOLD, OTHER = Span(0, 4), Span(4, 7)
 
@@ -51,20 +53,6 @@ def test_the_best_span_in_the_gold_block_is_compared_with_all_gold_texts() -> No
     assert reading.read(of_two, half_right, 30) == reading.Reading(False, 0.5, True)
 
 
-def test_a_span_across_blocks_is_in_none() -> None:
-    assert reading.read(example(SHORT), scores((3, 5, 9.0)), 30) == reading.Reading(
-        False, 0.0, False
-    )
-
-
-def test_gold_that_most_annotators_do_not_give_is_not_measured() -> None:
-    null = annotation(None)
-    assert reading.read(example(SHORT, *[null] * 4), scores((1, 2, 1.0)), 30) is None
-    only_long = example(SHORT, annotation(GOLD), *[null] * 3)
-    assert reading.read(only_long, scores((1, 2, 1.0)), 30) == reading.Reading(None, 0.0, True)
-
-
-@pytest.mark.slow
 def test_the_command_prints_the_shares(
     tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

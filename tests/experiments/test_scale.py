@@ -20,10 +20,11 @@ from experiments.scale.predict import (
     WORKER_STAGES,
     Corpus,
     predicted,
-    price,
 )
 from nq.beam.shares import shares
 from nq.bundle import bundled_sample
+
+pytestmark = pytest.mark.extended
 
 COSTS = {CHECK: 0.001, START: 20.0, SKIP: 0.002, MERGE: 0.0005}
 COSTS |= dict(zip(WORKER_STAGES, (0.01, 0.02, 4.0, 0.03, 0.001), strict=True))
@@ -52,15 +53,6 @@ def test_the_prediction_is_near_a_simulation_of_all_shares(
     assert expected <= seconds * (1.26 if enough else 1.51)
 
 
-def test_the_bottleneck_moves_from_the_model_to_the_submitting_machine() -> None:
-    corpus = Corpus("large", 1_000_000, 1_000)
-    few, many = predicted(COSTS, corpus, 8), predicted(COSTS, corpus, 100_000)
-    assert (few.bottleneck, many.bottleneck) == ("model", CHECK)
-    assert few.seconds == pytest.approx(20 + 1500 + 1_000_000 * 4.061 / 8)
-    assert price(few, 8, 0.1) == pytest.approx(few.seconds / 3600 * 9 * 0.1)
-
-
-@pytest.mark.slow
 def test_each_stage_of_a_real_job_is_measured(
     tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,18 +64,3 @@ def test_each_stage_of_a_real_job_is_measured(
     assert all(seconds > 0 for seconds in result["costs"].values())
     text = report.table(result)
     assert text.count("| NQ train | 307,373 |") == len(report.WORKERS)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--data", "nowhere.jsonl"], "nowhere.jsonl"),
-        (["--data", str(bundled_sample()), "--model", "./nowhere"], "no model in nowhere"),
-    ],
-)
-def test_bad_input_is_one_line(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command.main(options) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line

@@ -11,6 +11,8 @@ import nq
 from experiments.serving.__main__ import TARGETS, main, table
 from experiments.serving.load import repeated, short_pages
 
+pytestmark = pytest.mark.extended
+
 
 def test_short_pages_are_the_first_blocks_of_real_pages() -> None:
     bodies = short_pages([str(nq.bundled_sample())])
@@ -24,7 +26,6 @@ def test_short_pages_are_the_first_blocks_of_real_pages() -> None:
     ]
 
 
-@pytest.mark.slow
 def test_the_command_measures_a_server(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -41,12 +42,3 @@ def test_the_command_measures_a_server(
     assert figures["memory_ratio"] == pytest.approx(figures["last_mb"] / figures["first_mb"])
     text = table(figures)
     assert text.count("at least") + text.count("at most") == len(TARGETS)
-
-
-def test_a_server_that_does_not_start_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--model", str(tmp_path)]) == 1
-    out, err = capsys.readouterr()
-    assert not out
-    assert err.startswith("nq: error: the server has not started: nq: error: no ")

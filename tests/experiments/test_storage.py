@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import nq
 from experiments import storage
 from nq.config import STORES
 
+pytestmark = pytest.mark.extended
 
-@pytest.mark.slow
+
 def test_fewer_bits_take_less_and_drift_more(
     tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -25,12 +25,3 @@ def test_fewer_bits_take_less_and_drift_more(
     assert stores["float32"]["max_drift"] == 0.0 == stores["float32"]["changed_share"]
     assert 0 < stores["float16"]["mean_drift"] < stores["int8"]["mean_drift"]
     assert stores["float16"]["bytes"] < stores["float32"]["bytes"]
-
-
-def test_drift_counts_pieces_only() -> None:
-    rows = {"input_mask": np.array([[1, 1, 0], [1, 1, 1]])}
-    expected = {name: np.array([[0.0, 1, 9], [3, 0, 0]]) for name in storage.SPANS}
-    logits = {**expected, "end_logits": np.array([[2.0, 1, 5], [3, 0, 0]])}
-    figures = storage.drift(logits, expected, rows)
-    assert figures["max_drift"] == 2 and figures["mean_drift"] == pytest.approx(0.2)
-    assert figures["changed_share"] == 0.5

@@ -14,6 +14,8 @@ import nq
 from experiments.string_match import main, normalized
 from nq.config import DecisionConfig
 
+pytestmark = pytest.mark.extended
+
 N = 4
 
 
@@ -31,7 +33,6 @@ def answer(tiny_model: Path, folder: Path, records: list[dict[str, Any]]) -> Pat
     return nq.run(nq.Job([data], tiny_model, decision=decision, output=folder / "run")).folder
 
 
-@pytest.mark.slow
 def test_an_answer_matches_its_own_text_and_no_other(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -52,16 +53,6 @@ def test_an_answer_matches_its_own_text_and_no_other(
     result = json.loads(capsys.readouterr().out)
     assert (result["questions"], result["matched"], result["share"]) == (N, 1, 1 / N)
     assert result["answered_in_short"] == sum(map(bool, answers))
-
-
-@pytest.mark.slow
-def test_data_without_answers_give_a_one_line_error(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (record,) = sample_records(1)
-    run = answer(tiny_model, tmp_path, [record, {**record, "example_id": 1, "answers": "text"}])
-    assert main([str(run)]) == 1
-    assert "has 'answers'" in capsys.readouterr().err.splitlines()[-1]
 
 
 @given(st.text())

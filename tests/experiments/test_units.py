@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import units
-from experiments.workloads import ENGINE_PACKAGES, SHAPES, Model, Workload, missing, rows
-from nq.errors import Error
+from experiments.workloads import ENGINE_PACKAGES, Model, Workload, missing
 from tests.experiments import light_units
 
 
@@ -36,40 +35,6 @@ def test_a_unit_starts_with_its_cores_and_its_environment() -> None:
     assert (cores, heavy) == ([[first]], [])
     assert sorted(os.sched_getaffinity(0)) == before
     assert os.environ.get("TF_NUM_INTRAOP_THREADS") != "3"
-
-
-def test_a_unit_that_fails_says_why_in_one_line() -> None:
-    with (
-        units.started(light_units.failing, "x") as unit,
-        pytest.raises(Error, match=r"^ValueError: no model x$"),
-    ):
-        unit.receive()
-
-
-def test_a_unit_that_ends_is_an_error() -> None:
-    with units.started(light_units.ending, None) as unit:
-        unit.receive()
-        with pytest.raises(Error, match="the process ended with exit code 3"):
-            unit.ask(3)
-
-
-def test_the_shapes_have_the_weights_that_the_studies_name() -> None:
-    def weights(name: str) -> int:
-        config = SHAPES[name]
-        hidden, inner = config.hidden_size, config.intermediate_size
-        layer = 4 * hidden * (hidden + 1) + 2 * hidden * inner + hidden + inner + 4 * hidden
-        return config.num_hidden_layers * layer + config.vocab_size * config.table_width
-
-    assert round(weights("rembert") / 1e6) == 574
-    assert SHAPES["rembert-8"].num_hidden_layers == 8
-    bundled = SHAPES["bundled"]
-    assert (bundled.num_hidden_layers, bundled.hidden_size) == (6, 384)
-
-
-def test_windows_are_full_and_of_the_vocabulary() -> None:
-    batch = rows(Workload("tiny", "tensorflow", 16, batch=3))
-    assert {column.shape for column in batch.values()} == {(3, 16)}
-    assert batch["input_mask"].all() and batch["input_ids"].max() < SHAPES["tiny"].vocab_size
 
 
 # torch after TensorFlow in one process may crash; the study has one engine in each process

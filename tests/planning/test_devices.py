@@ -43,13 +43,6 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert group.name == "4 x Card"
 
 
-def test_a_count_replaces_that_of_the_file(tmp_path: Path) -> None:
-    path = written(tmp_path, GOOD | {"count": "4"})
-    assert [group.count for group in devices.find(f"{path}:2")] == [2]
-    (plain,) = devices.find(str(written(tmp_path, GOOD)))
-    assert (plain.count, plain.device.name, plain.device.price_per_hour) == (1, "gpu", None)
-
-
 def test_known_devices_have_sources_and_are_sound() -> None:
     known = devices.known()
     assert list(known) == ["v100", "a100", "h100", "xeon"]
@@ -90,12 +83,6 @@ def test_absurd_values_are_refused(key: str, value: str, message: str, tmp_path:
     assert "\n" not in str(error.value)
 
 
-def test_missing_values_are_named(tmp_path: Path) -> None:
-    path = written(tmp_path, {k: v for k, v in GOOD.items() if k != "sustained"})
-    with pytest.raises(ValueError, match=r"\[gpu\] has no sustained: expected memory_gb, "):
-        devices.load(path)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -130,9 +117,3 @@ def test_unknown_names_are_refused(text: str, message: str) -> None:
         devices.find(text)
     assert message in str(error.value)
     assert len(str(error.value)) < 300
-
-
-@pytest.mark.parametrize("text", ["v100:0", "v100:-1", "v100:65"])
-def test_absurd_counts_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"v100 has the count .*: expected 1 to 64"):
-        devices.find(text)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from nq.config import ModelConfig
-from nq.errors import Error
 from nq.inference.cores import available
 from nq.planning import here
 
@@ -47,13 +46,6 @@ def test_a_container_may_limit_the_memory(text: str, expected: int | None, tmp_p
     assert here.memory_bytes(tmp_path / "none") == total
 
 
-@pytest.mark.slow
-def test_layers_that_do_not_fit_are_an_error() -> None:
-    wide = ModelConfig(hidden_size=1 << 20, num_attention_heads=2, intermediate_size=1 << 22)
-    with pytest.raises(Error, match=r"the speed of this machine cannot be measured: .*memory"):
-        here.on_cores(wide, 1, 16, available()[:1])
-
-
 @pytest.mark.extended
 def test_the_process_uses_no_other_core_and_one_thread_for_each() -> None:
     """The cores are set before any thread of TensorFlow starts."""
@@ -75,12 +67,3 @@ def test_the_process_uses_no_other_core_and_one_thread_for_each() -> None:
         check=True,
     )
     assert json.loads(done.stdout.splitlines()[-1]) == [1, [core]]
-
-
-def test_all_layers_of_a_small_model_are_measured_and_two_of_a_large_one() -> None:
-    large = ModelConfig(
-        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
-    )
-    assert here.measured_layers(SMALL, 2, 16) == SMALL.num_hidden_layers
-    assert here.measured_layers(large, 8, 512) == here.LEAST_LAYERS
-    assert here.LEAST_LAYERS < here.measured_layers(large, 1, 512) < large.num_hidden_layers

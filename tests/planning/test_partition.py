@@ -59,10 +59,3 @@ def test_the_programme_is_as_good_as_the_best_of_all_partitions(
     if found:
         assert found.stages in allowed
         assert found.bottleneck_s == best == bottleneck(found.stages, layers, sends)
-
-
-def test_without_limits_copies_of_the_whole_are_the_best() -> None:
-    found = partition([2.0, 1.0, 3.0], [0.5, 0.5], devices=4)
-    assert found is not None
-    assert found.stages == (Stage(0, 3, 4),)
-    assert found.bottleneck_s == 1.5

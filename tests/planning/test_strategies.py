@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import ModelConfig
-from nq.errors import Error
 from nq.planning import strategies
 from nq.planning.collectives import Link
 from nq.planning.costs import Costs, Workload, units
 from nq.planning.devices import Device, Group
 from nq.planning.models import SHAPES
-from nq.planning.partition import Stage
 from nq.planning.pipeline import pipeline_seconds
 from nq.planning.strategies import (
     DATA,
@@ -77,15 +74,6 @@ def test_heads_that_cannot_be_divided_are_the_reason() -> None:
     )
 
 
-@pytest.mark.parametrize(("count", "names"), [(1, ALL - {REPLICATED}), (2, ALL - {REPLICATED})])
-def test_few_devices_have_fewer_strategies(count: int, names: set[str]) -> None:
-    rows = planned(Workload(LARGE, 8, 128), count)
-    assert set(rows) == names
-    assert not rows[TENSOR_PIPELINE].fits
-    assert rows[SINGLE].fits
-    assert rows[PIPELINE].fits == (count > 1)
-
-
 def test_the_time_of_a_pipeline_is_the_equation() -> None:
     work = Workload(LARGE, 64, 512)
     plan = planned(work, 4)[PIPELINE]
@@ -119,37 +107,9 @@ def test_no_plan_is_faster_than_all_devices_without_waiting(
         assert ends[-1] == n_units
 
 
-def test_a_type_without_a_figure_is_refused() -> None:
-    with pytest.raises(Error, match="device has no FLOP/s for int8: choose --type float32 or"):
-        planned(Workload(LARGE, 1, 128, "int8"), 2)
-
-
 def test_parts_of_one_machine_come_with_the_command() -> None:
     group = Group(DEVICE.divided(4), 4, DEVICE, threads=2)
     rows = {row.strategy: row for row in strategies.plans(Workload(LARGE, 32, 128), group)}
     assert rows[DATA].command == "nq answer --instances 4 --threads 2"
     assert rows[SINGLE].memory_bytes > rows[PIPELINE].memory_bytes
     assert rows[SINGLE].batch_s == pytest.approx(rows[DATA].batch_s, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("batch", 0, "batch is 0: expected a whole number from 1"),
-        ("length", 0, "length is 0: expected a whole number from 1"),
-        ("length", 513, "513 is beyond the model's 512 positions"),
-        ("windows", 0, "windows is 0: expected a whole number from 1"),
-    ],
-)
-def test_absurd_workloads_are_refused(name: str, value: Any, message: str) -> None:
-    values: dict[str, Any] = {"batch": 8, "length": 128, name: value}
-    with pytest.raises(ValueError, match=message):
-        Workload(LARGE, **values)
-
-
-def test_stages_of_a_whole_model_are_one() -> None:
-    rows = planned(Workload(LARGE, 8, 128), 2)
-    assert rows[SINGLE].stages == (Stage(0, 26),)
-    assert rows[DATA].stages == (Stage(0, 26, 2),)
-    assert rows[TENSOR].stages == (Stage(0, 26),)
-    assert rows[TENSOR].tensor == rows[TENSOR].devices == 2

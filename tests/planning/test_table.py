@@ -38,20 +38,6 @@ def test_the_conclusion_depends_on_what_fits(batch: int, memory_gb: int, expecte
     assert expected in concluded(Workload(LARGE, batch, 512), 8, device)
 
 
-def test_copies_on_this_machine_come_with_the_command() -> None:
-    work, group = Workload(LARGE, 8, 512), Group(V100.divided(2), 2, V100, threads=1)
-    conclusion = table.conclusion(work, strategies.plans(work, group))
-    assert "split only a model that does not fit" in conclusion
-    assert conclusion.endswith("Copies: nq answer --instances 2 --threads 1.")
-
-
-def test_hours_and_dollars_need_a_number_of_windows() -> None:
-    work = Workload(LARGE, 8, 512)
-    plans = strategies.plans(work, Group(V100, 2, V100))
-    assert "hours" not in table.table("bert-large", work, plans)
-    assert "hours" in table.table("bert-large", replace(work, windows=9), plans)
-
-
 def test_json_has_no_infinite_numbers() -> None:
     work = Workload(LARGE, 8, 512)
     plans = strategies.plans(work, Group(V100, 1, V100))

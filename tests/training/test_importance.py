@@ -13,7 +13,6 @@ from scipy.special import log_softmax
 from nq.config import ModelConfig, PruningConfig
 from nq.model.pruning import Importance, prune_weights, pruned_shape, select
 from nq.records import FloatArray, IntArray
-from nq.training import importance as importance_module
 from nq.training.importance import BATCH_SIZE, importance
 from nq.training.windows import TrainingWindows
 from tests import tiny_models
@@ -129,23 +128,6 @@ def test_the_importance_is_a_sum_over_windows_whatever_their_batches() -> None:
     np.testing.assert_allclose(whole.layers, one.layers + other.layers, rtol=1e-4, atol=1e-5)
 
 
-def test_the_importance_of_layers_needs_several_and_may_be_left_out() -> None:
-    model, windows = tiny_models.model(), some_windows(3)
-    assert not importance(model, tiny_models.SHAPE, windows, of_layers=False).layers.any()
-    shape = dataclasses.replace(tiny_models.SHAPE, num_hidden_layers=1)
-    single = importance(tiny_models.model(shape=shape), shape, windows)
-    assert single.layers.tolist() == [0.0] and single.heads.any()
-
-
-def test_the_windows_of_layers_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    windows, model = some_windows(11), tiny_models.model()
-    chosen = TrainingWindows(*(getattr(windows, f.name)[::3] for f in dataclasses.fields(windows)))
-    expected = importance(model, tiny_models.SHAPE, chosen).layers
-    monkeypatch.setattr(importance_module, "LAYER_WINDOWS", 4)
-    actual = importance(model, tiny_models.SHAPE, windows).layers
-    np.testing.assert_allclose(actual, expected, rtol=1e-5)
-
-
 @pytest.mark.parametrize("shape", [WIDE, RELATIVE], ids=["plain", "relative"])
 def test_what_has_no_effect_is_found_and_removed_without_one(shape: ModelConfig) -> None:
     """Half of the units and a head of each layer enter nothing; one layer is the identity."""
@@ -176,11 +158,3 @@ def test_what_has_no_effect_is_found_and_removed_without_one(shape: ModelConfig)
         pruned_shape(shape, PruningConfig(heads=2)), prune_weights(weights, shape, other)
     )
     assert max(np.abs(fewer[name] - whole[name]).max() for name in whole) > 1e-3
-
-
-def test_gradients_that_are_not_finite_are_an_error() -> None:
-    model = tiny_models.model()
-    kernel = model.get_layer("layer_0_output").kernel
-    kernel.assign(np.full(kernel.shape, np.nan))
-    with pytest.raises(ArithmeticError, match="the gradients of the loss are not finite"):
-        importance(model, tiny_models.SHAPE, some_windows(2))

@@ -18,11 +18,11 @@ import pytest
 
 from nq.config import TrainConfig
 from nq.model import joint
-from nq.records import Features, FloatArray, IntArray, Source
+from nq.records import FloatArray, IntArray
 from nq.training.job import LOSS, Curves
 from nq.training.loop import TrainingState, fit, identity
-from nq.training.optimizer import LayerwiseAdamW, WarmupThenDecay, compile_for_training
-from nq.training.windows import LENGTH_STEP, TrainingWindows, read_columns
+from nq.training.optimizer import WarmupThenDecay, compile_for_training
+from nq.training.windows import TrainingWindows
 from tests import tiny_models
 
 ROOT = Path(__file__).parents[2]
@@ -102,17 +102,6 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[keras.Model
     return model, folder
 
 
-@pytest.mark.slow
-def test_it_overfits_64_windows(uninterrupted: tuple[keras.Model, Path]) -> None:
-    inputs, targets = WINDOWS.batch(np.arange(64))
-    losses = []
-    for name, logits in uninterrupted[0](inputs).items():
-        assert np.asarray(logits).argmax(axis=-1).tolist() == targets[name].tolist()
-        loss = keras.losses.sparse_categorical_crossentropy(targets[name], logits, from_logits=True)
-        losses.append(np.mean(loss))
-    assert np.mean(losses) < 0.1
-
-
 def train_until_killed(folder: Path) -> None:
     """Trains in a process of its own until SIGKILL."""
 
@@ -146,17 +135,6 @@ def test_a_killed_training_resumes_to_the_same_weights(
         "training_state.json",
         f"{STEPS}-training_state.npz",
     }
-
-
-@pytest.mark.slow
-def test_a_finished_training_is_not_repeated(uninterrupted: tuple[keras.Model, Path]) -> None:
-    model, steps = untrained(), list[int]()
-    losses = train(
-        model, WINDOWS, CONFIG, uninterrupted[1], lambda losses, _: steps.append(len(losses[LOSS]))
-    )
-    assert not steps and len(losses) == STEPS
-    for actual, expected in zip(weights(model), weights(uninterrupted[0]), strict=True):
-        np.testing.assert_array_equal(actual, expected)
 
 
 class BatchReadError(Exception):
@@ -199,21 +177,6 @@ def test_half_precision_trains_float32_weights(precision: str, tmp_path: Path) -
         assert new.dtype == np.float32 and not np.array_equal(old, new)
     scaled = isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
     assert scaled == (precision == "float16")
-
-
-# --- errors
-
-
-def test_fewer_windows_than_a_batch_are_refused(tmp_path: Path) -> None:
-    config = dataclasses.replace(CONFIG, batch_size=65)
-    with pytest.raises(ValueError, match="64 training windows do not fill one batch of 65"):
-        train(untrained(), WINDOWS, config, tmp_path)
-
-
-def test_windows_beyond_the_position_table_are_refused(tmp_path: Path) -> None:
-    wide = dataclasses.replace(WINDOWS, input_ids=np.pad(WINDOWS.input_ids, ((0, 0), (0, 20))))
-    with pytest.raises(ValueError, match="36 is beyond the model's 32 positions"):
-        train(untrained(), wide, CONFIG, tmp_path)
 
 
 # --- learning rate and weight decay
@@ -264,18 +227,6 @@ def test_lower_layers_have_lower_learning_rates() -> None:
         np.testing.assert_allclose(change, factor * CONFIG.learning_rate, rtol=0.01)
 
 
-def test_the_rate_without_a_factor_is_that_of_adamw() -> None:
-    models = [untrained(), untrained()]
-    for model, layer_decay in zip(models, (1.0, 1 - 1e-9), strict=True):
-        compile_for_training(model, dataclasses.replace(CONFIG, layer_decay=layer_decay), STEPS)
-        for step in range(3):
-            model.train_on_batch(*WINDOWS.batch(np.arange(16) + 16 * step))
-    kinds = [type(model.optimizer) for model in models]
-    assert kinds == [keras.optimizers.AdamW, LayerwiseAdamW]
-    for one, other in zip(*map(weights, models), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-
-
 @pytest.mark.parametrize("frozen", [0, 1, 2])
 def test_frozen_layers_and_embeddings_keep_their_weights(frozen: int, tmp_path: Path) -> None:
     config = dataclasses.replace(CONFIG, epochs=1, frozen_layers=frozen, layer_decay=0.9)
@@ -289,12 +240,6 @@ def test_frozen_layers_and_embeddings_keep_their_weights(frozen: int, tmp_path: 
     assert kept == set().union(*expected[: frozen + 1 if frozen else 0])
 
 
-def test_more_frozen_layers_than_the_model_has_are_refused(tmp_path: Path) -> None:
-    config = dataclasses.replace(CONFIG, frozen_layers=2)
-    with pytest.raises(ValueError, match="frozen_layers 2 is beyond the model's 1 layers"):
-        train(untrained(), WINDOWS, config, tmp_path)
-
-
 # --- windows
 
 
@@ -304,48 +249,3 @@ def test_the_digest_differs_for_any_other_windows() -> None:
         for f in dataclasses.fields(WINDOWS)
     ]
     assert len({windows.digest() for windows in (WINDOWS, *others)}) == 1 + len(others)
-
-
-def test_a_batch_holds_the_columns_cut_to_the_longest_window() -> None:
-    wide = {
-        name: np.pad(value, ((0, 0), (0, 200))) if value.ndim == 2 else value
-        for name, value in columns().items()
-    }
-    windows = TrainingWindows.from_columns(wide)
-    assert windows.input_ids.dtype == np.uint16 and len(windows) == 64
-    rows = np.array([5, 3, 8])
-    inputs, targets = windows.batch(rows)
-    for name, value in inputs.items():
-        assert value.dtype == np.int32 and value.shape == (3, LENGTH_STEP)
-        np.testing.assert_array_equal(value, wide[name][rows, :LENGTH_STEP])
-    for name, column in (
-        ("start_logits", "start_positions"),
-        ("end_logits", "end_positions"),
-        ("type_logits", "answer_types"),
-    ):
-        assert targets[name].tolist() == wide[column][rows].tolist()
-
-
-def test_windows_are_read_from_tfrecords(tmp_path: Path) -> None:
-    expected = columns(9)
-    paths = []
-    for i, part in enumerate((slice(0, 4), slice(4, 9))):
-        some: dict[str, Any] = {name: value[part] for name, value in expected.items()}
-        n = len(some["input_ids"])
-        features = Features(
-            7,
-            **some,
-            token_map=np.zeros((n, LENGTH), int),
-            windows=np.arange(n),
-            n_windows=n,
-        )
-        paths.append(
-            tiny_models.write_shard(tmp_path / f"{i}.tfrecord", [(Source(0, "f", 1), features)])
-        )
-    columns_read = read_columns(paths, LENGTH)
-    assert columns_read.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(columns_read[name].reshape(value.shape), value)
-    assert TrainingWindows.from_columns(columns_read).digest() == (
-        TrainingWindows.from_columns(expected).digest()
-    )

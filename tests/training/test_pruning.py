@@ -5,12 +5,9 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from nq.config import TrainConfig, WindowConfig
-from nq.formats.inputs import read_examples
-from nq.preprocess.features import training_features
+from nq.config import WindowConfig
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.training.pruning import training_windows
@@ -48,23 +45,6 @@ def test_each_file_has_its_share(files: list[str], tokenizer: Tokenizer) -> None
         for start in starts
     ]
     assert sum(shares) == 20 and abs(shares[0] - shares[1]) <= 5
-
-
-def test_they_are_the_windows_of_a_training(
-    files: list[str], tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
-) -> None:
-    recipe = TrainConfig()
-    expected = [
-        training_features(example, tokenizer, WINDOWS, recipe.negatives, recipe.seed)
-        for example in read_examples(files[0])
-    ]
-    with caplog.at_level(logging.WARNING):
-        windows = training_windows(files[:1], tokenizer, WINDOWS)
-    ids = np.concatenate([features.input_ids for features in expected])
-    np.testing.assert_array_equal(windows.input_ids, ids)
-    starts = np.concatenate([features.start_positions for features in expected])
-    np.testing.assert_array_equal(windows.start_positions, starts)
-    assert caplog.messages == [f"training windows of the data: {len(ids)}, fewer than 512"]
 
 
 @pytest.mark.parametrize("compat", ["ours", "bert-joint"])

@@ -15,7 +15,6 @@ from safetensors.numpy import load_file, save_file
 from scipy.special import log_softmax
 
 from nq.config import DistillationConfig, ModelConfig, WindowConfig
-from nq.errors import Error
 from nq.inference.profile import Profile
 from nq.model import checkpoint, joint
 from nq.model.folder import ModelSettings
@@ -153,21 +152,6 @@ def test_a_separator_that_the_teacher_lacks_has_no_probability(
         np.testing.assert_array_equal(np.delete(values, second), getattr(same, name))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("profile", [None, "int8+openvino"])
-def test_the_profile_is_one_of_those_of_answers(
-    profile: str | None, mpnet: Path, student: Tokenizer, tmp_path: Path
-) -> None:
-    exact = taught(make(mpnet, student), WINDOWS, tmp_path / "one" / "teacher")
-    teacher = make(mpnet, student, profile)
-    assert profile is not None or str(teacher.profile) == "buckets+openvino"
-    other = taught(teacher, WINDOWS, tmp_path / "other" / "teacher")
-    tolerance = 0.05 if profile else 2e-3
-    for name in ("start_logits", "end_logits", "type_logits"):
-        one, two = (np.exp(getattr(x, name).astype(float)) for x in (exact, other))
-        np.testing.assert_allclose(one, two, atol=tolerance)
-
-
 # --- what is kept
 
 
@@ -300,25 +284,6 @@ def test_profiles_that_do_not_compute_all_windows_are_refused(
     reason = f"is for answers, not for a teacher: leave out {which}"
     with pytest.raises(ValueError, match=reason):
         make(mpnet, student, profile)
-
-
-def test_a_profile_whose_packages_are_missing_is_refused(
-    mpnet: Path, student: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert str(make(mpnet, student, None).profile) == "grappler+buckets"
-    with pytest.raises(
-        Error, match=r"openvino .* not installed: run pip install 'nq-pipeline\[openvino\]'"
-    ):
-        make(mpnet, student, "openvino")
-
-
-def test_other_pieces_are_refused(mpnet: Path, tmp_path: Path) -> None:
-    rows = [*tiny_models.VOCABULARY, "bridge"]
-    student = load_tokenizer(write_rows(tmp_path / "vocab.txt", rows))
-    reason = "cut text into the pieces of the student: .* 'bridge' is in one only; choose a teacher"
-    with pytest.raises(ValueError, match=reason):
-        make(mpnet, student)
 
 
 def without(folder: Path, source: Path, *names: str) -> Path:

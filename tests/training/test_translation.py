@@ -23,7 +23,7 @@ from nq.preprocess.tokenizers.wordpiece import read_vocab
 from nq.records import Example, Features
 from nq.training.translation import Translation
 from nq.training.windows import TrainingWindows
-from tests.preprocess.synthetic_examples import bert_rows, few, page, pages, write_rows
+from tests.preprocess.synthetic_examples import bert_rows, few, pages, write_rows
 
 SMALL = WindowConfig(max_seq_length=24, doc_stride=5, max_query_length=6, max_contexts=6)
 ALL = slice(None)
@@ -96,12 +96,6 @@ def test_windows_between_bert_and_mpnet(
     check(example, one, other, settings_for(one))
 
 
-def test_text_that_spells_special_pieces(pair: tuple[Tokenizer, Tokenizer]) -> None:
-    question = "who [SEP] </s> ice"
-    example = page("<P> [SEP] </s> <s> [CLS] [UNK] [MASK] [unused5] ice </P>", question)
-    check(example, *pair, settings_for(pair[0]))
-
-
 def test_real_vocabularies(tmp_path: Path) -> None:
     rows = list(read_vocab(bundled_model() / "vocab.txt"))
     bert, mpnet = load_tokenizer(bundled_model()), tokenizer(tmp_path / "x", mpnet_rows(rows))
@@ -109,19 +103,6 @@ def test_real_vocabularies(tmp_path: Path) -> None:
     for example in list(read_examples(bundled_sample()))[::8]:
         check(example, bert, mpnet, config)
         check(example, mpnet, bert, config)
-
-
-def test_some_windows_only(pair: tuple[Tokenizer, Tokenizer]) -> None:
-    windows = windows_of(training_features(page(f"<P> {'ice ' * 99}</P>"), pair[0], SMALL, 1.0, 0))
-    translation, some = Translation.between(*pair), np.array([5, 0, 2])
-    every = translation.rows(windows, ALL, 25)
-    for name, rows in translation.rows(windows, some, 25).items():
-        np.testing.assert_array_equal(rows, every[name][some])
-    values = np.random.default_rng(0).random((len(windows), 25))
-    np.testing.assert_array_equal(
-        translation.back(windows, some, values[some], -1),
-        translation.back(windows, ALL, values, -1)[some],
-    )
 
 
 def spiece(folder: Path, name: str) -> Tokenizer:
