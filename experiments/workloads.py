@@ -131,7 +131,7 @@ def _network(workload: Workload, seed: int, policy: str = "float32") -> Any:
     from nq.model.runtime import import_tensorflow
 
     import_tensorflow()
-    from nq.inference.network import Network
+    from nq.inference.engine import Network
     from nq.model import joint
 
     return Network(workload.config, joint.build(workload.config, dtype=policy, seed=seed))
@@ -146,7 +146,7 @@ def _graph(workload: Workload, seed: int) -> Callable[[], Step]:
     from nq.inference.batches import Shape
     from nq.inference.engine import Computation
     from nq.inference.engines.tensorflow import Engine, grappler_options
-    from nq.inference.top_k import TopK
+    from nq.inference.reduction import TopK
 
     batch = rows(workload)
     with grappler_options(profile.changes.grappler):

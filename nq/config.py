@@ -375,7 +375,7 @@ class CascadeWeights(RankingWeights):
     """Weights of the decision of a cascade: the evidence is the second model's.
 
     With the default that evidence counts alone. If the second model is a dual encoder, the two
-    models change places (``nq.postprocess.cascade``).
+    models change places (``nq.postprocess.ranking``).
     """
 
     BLOCK_FEATURES: ClassVar[tuple[str, ...]] = (*RankingWeights.BLOCK_FEATURES, "ranker")

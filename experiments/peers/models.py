@@ -126,7 +126,7 @@ def _nq(task: Task, variant: str) -> tuple[str, Run]:
     from nq.config import DecisionConfig
     from nq.inference.load import ScorerSpec, load_predictor
     from nq.inference.profile import Profile
-    from nq.inference.top_k import TopK
+    from nq.inference.reduction import TopK
     from nq.model.spec import ModelSpec
 
     model = ModelSpec(task.model, task.windows, DecisionConfig())

@@ -21,11 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from nq.config import CascadeDecision
+from nq.config import CascadeDecision, DecisionConfig
 from nq.inference.prune import tokens_in_windows
 from nq.inference.scorer import (
     COLUMNS,
-    Counters,
     Progress,
     Rows,
     Scorer,
@@ -37,7 +36,7 @@ from nq.inference.scorer import (
     window_scores,
 )
 from nq.postprocess.blocks import Blocks
-from nq.postprocess.cascade import RankedBlock, rank_blocks
+from nq.postprocess.evidence import gather_evidence
 from nq.records import (
     READ,
     READ_BLOCKS,
@@ -111,7 +110,11 @@ class CascadeScorer(ScorerWrapper):
         for page, (selection, _) in zip(pages, selected, strict=True):
             start, end = end, end + len(selection.windows)
             tables.append(_joined(page, {n: x[start:end] for n, x in read.items()}, selection))
-        self._count(time.perf_counter() - started, before)
+        done, total = self.second.counters - before, self.counters
+        total.compile_s += done.compile_s
+        total.warmup_s += done.warmup_s
+        total.reader_s += time.perf_counter() - started - done.compile_s - done.warmup_s
+        total.float32_windows += done.float32_windows
         return concatenate(tables)
 
     def _select(self, example: Example, page: Columns) -> tuple[Selection, Columns]:
@@ -133,20 +136,42 @@ class CascadeScorer(ScorerWrapper):
         selection = select(example, window_scores(page), rows["token_map"], self.decision, blocks)
         return selection, {name: column[selection.windows] for name, column in rows.items()}
 
-    def _count(self, seconds: float, before: Counters) -> None:
-        """Adds what the second model has done to the counters.
 
-        Args:
-            seconds: of the call, the choice of the windows included.
-            before: its counters when it began.
-        """
-        after, total = self.second.counters, self.counters
-        compile_s = after.compile_s - before.compile_s
-        warmup_s = after.warmup_s - before.warmup_s
-        total.compile_s += compile_s
-        total.warmup_s += warmup_s
-        total.reader_s += seconds - compile_s - warmup_s
-        total.float32_windows += after.float32_windows - before.float32_windows
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedBlock:
+    """A block of a page in the order of the first model.
+
+    Args:
+        candidate: its candidate index.
+        starts: first document tokens of its spans, the span with the highest evidence first.
+    """
+
+    candidate: int
+    starts: IntArray
+
+
+def rank_blocks(
+    example: Example, scores: WindowScores, decision: DecisionConfig, blocks: Blocks, limit: int
+) -> list[RankedBlock]:
+    """Returns the best blocks of a page, at most ``limit``, the best one first.
+
+    Blocks without evidence come last, by their prior utility.
+
+    Args:
+        example: question and page.
+        scores: of all windows of the first model.
+        decision: of the first model.
+        blocks: of the page.
+        limit: number of blocks.
+    """
+    evidence = gather_evidence(example, scores, decision.max_answer_length, blocks)
+    utility = np.full(len(blocks.candidates), -np.inf)
+    utility[evidence.rows(blocks)] = evidence.utility(decision.weights)
+    order = np.lexsort((-blocks.prior(decision.weights), -utility))[:limit]
+    highest = evidence.evidence.max(axis=0, initial=-np.inf)
+    pairs = np.argsort(-highest, kind="stable")
+    block, start = evidence.blocks[evidence.pair_block[pairs]], evidence.pairs.start_doc[pairs]
+    return [RankedBlock(c, start[block == c]) for c in blocks.candidates[order].tolist()]
 
 
 def select(
@@ -253,7 +278,9 @@ def _joined(page: Columns, read: Columns, selection: Selection) -> Columns:
 def _stacked(*columns: Any, fill: int) -> Any:
     """Returns the rows of some columns, as wide as the widest; short windows have few positions."""
     width = max(column.shape[1] for column in columns)
-    missing = [((0, 0), (0, width - column.shape[1])) for column in columns]
     return np.concatenate(
-        [np.pad(x, n, constant_values=fill) for x, n in zip(columns, missing, strict=True)]
+        [
+            np.pad(column, ((0, 0), (0, width - column.shape[1])), constant_values=fill)
+            for column in columns
+        ]
     )

@@ -16,7 +16,6 @@ import logging
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -26,6 +25,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from logging.handlers import QueueHandler
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from types import SimpleNamespace
 from typing import Any, Self
@@ -79,12 +79,12 @@ class InstancePool:
         self._idle: queue.SimpleQueue[_Instance] = queue.SimpleQueue()
         self._threads = ThreadPoolExecutor(instances, "nq-instance")
         self._instances: list[_Instance] = []
+        spec = replace(spec, threads=threads)
         try:
             for number, own in enumerate(self.cores, 1):
                 name = f"instance {number} of {instances} ({cores.shown(own)})"
-                instance = _Instance(name, own, replace(spec, threads=threads), self._log_once)
-                self._instances.append(instance)
-            first, *_ = [instance.load() for instance in self._instances]
+                self._instances.append(_Instance(name, own, spec, self._log_once))
+            first, *_ = [instance.answer() for instance in self._instances]
         except BaseException:
             self.close()
             raise
@@ -98,28 +98,31 @@ class InstancePool:
     def submit(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Future[Columns]:
-        """Returns a future of what ``scores`` returns.
-
-        Args:
-            rows, examples: see ``Scorer.scores``.
-            progress: receives completed windows, in a thread of the pool.
-        """
+        """Returns a future of what ``scores`` returns; ``progress`` runs in another thread."""
         return self._threads.submit(self.scores, rows, examples, progress)
 
     def scores(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Columns:
         """See ``Scorer.scores``; one instance computes them."""
+        reported = 0
+
+        def report(completed: int) -> None:  # a second process completes the same windows again
+            nonlocal reported
+            progress(max(0, completed - reported))
+            reported = max(completed, reported)
+
         instance = self._idle.get()
         try:
-            columns, done = instance.scores(rows, examples, progress)
+            columns, done = instance.answer((rows, examples), report)
         finally:
             self._idle.put(instance)
         with self._lock:
             for name, value in vars(done).items():
                 share = value / len(self.cores) if name.endswith("_s") else value
                 setattr(self.counters, name, getattr(self.counters, name) + share)
-        return columns
+        result: Columns = columns
+        return result
 
     def close(self) -> None:
         """Ends the instances; what they have not scored fails."""
@@ -148,14 +151,7 @@ class InstancePool:
 
 
 class _Instance:
-    """A process that scores what one thread at a time sends it.
-
-    Args:
-        name: for messages.
-        own_cores: on which it runs.
-        spec: of its scorer.
-        on_log: receives its log records.
-    """
+    """A process that answers what one thread at a time sends it."""
 
     def __init__(
         self,
@@ -165,15 +161,13 @@ class _Instance:
         on_log: Callable[[logging.LogRecord], None],
     ) -> None:
         self.name, self.cores, self._spec, self._on_log = name, own_cores, spec, on_log
-        self._process: subprocess.Popen[bytes]
-        self._connection: Connection[Any, Any]
         self._lock, self._is_closed = threading.Lock(), False
         self._start()
 
     def _start(self) -> None:
         """Starts a process, which loads the model."""
-        ours, theirs = socket.socketpair()
-        self._connection = Connection(ours.detach())
+        self._connection, theirs = Pipe()
+        self._loaded: Any = None
         variables = thread_environment(self._spec.threads or 1)
         before = os.sched_getaffinity(0)
         with self._lock, theirs:
@@ -195,42 +189,52 @@ class _Instance:
         with contextlib.suppress(OSError):  # it has died already
             self._connection.send((self._spec, logging.getLogger("nq").getEffectiveLevel()))
 
-    def load(self) -> tuple[str, str, int, int]:
-        """Waits for the model; returns device, precision, batch size and part batches."""
-        loaded: tuple[str, str, int, int]
+    def answer(self, message: Any = None, report: Progress = no_progress) -> Any:
+        """Returns the answer to a message; a process that dies is started again and asked again.
+
+        Args:
+            message: rows and examples, whose scores and counters are the answer; ``None`` for
+                device, precision, batch size and part batches, once the model is loaded.
+            report: receives the number of completed windows of the message.
+        """
         try:
-            loaded = self._receive()
+            return self._answer(message, report)
         except InstanceDiedError as error:
-            self._mention(error)
+            if self._is_closed:
+                raise
+            log.warning("%s: it is started again", error)
             self._start()
-            loaded = self._receive()
-        return loaded
+            return self._answer(message, report)
 
-    def scores(
-        self, rows: Rows, examples: Sequence[Example], progress: Progress
-    ) -> tuple[Columns, Counters]:
-        """Returns the scores, see ``Scorer.scores``, and what was done for them."""
-        reported = 0
+    def _answer(self, message: Any, report: Progress) -> Any:
+        if self._loaded is not None and self._process.poll() is not None:
+            self._start()
+        if self._loaded is None:
+            self._loaded = self._receive()
+        if message is None:
+            return self._loaded
+        with contextlib.suppress(OSError):
+            self._connection.send(message)
+        return self._receive(report)
 
-        def report(completed: int) -> None:  # a second process completes the same windows again
-            nonlocal reported
-            progress(max(0, completed - reported))
-            reported = max(completed, reported)
-
-        def score() -> tuple[Columns, Counters]:
-            if self._process.poll() is not None:
-                self._start()
-                self._receive()
-            with contextlib.suppress(OSError):
-                self._connection.send((rows, examples))
-            result: tuple[Columns, Counters] = self._receive(report)
-            return result
-
+    def _receive(self, report: Progress = no_progress) -> Any:
+        """Returns the answer of the process, or raises the exception that is the answer."""
         try:
-            return score()
-        except InstanceDiedError as error:
-            self._mention(error)
-            return score()
+            while isinstance(answer := self._connection.recv(), int | logging.LogRecord):
+                if isinstance(answer, int):
+                    report(answer)
+                else:
+                    self._on_log(answer)
+        except (EOFError, OSError) as error:
+            self._process.kill()  # it may only have broken the connection
+            code = self._process.wait()
+            end = f"ended with exit code {code}"
+            if code < 0:
+                end = f"was killed by {signal.Signals(-code).name}"
+            raise InstanceDiedError(f"{self.name} {end}") from error
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def terminate(self) -> None:
         """Makes the process end."""
@@ -246,41 +250,9 @@ class _Instance:
             self._process.kill()
             self._process.wait()
 
-    def _mention(self, death: InstanceDiedError) -> None:
-        """Logs that the process is started again; raises the error if the pool is closed."""
-        if self._is_closed:
-            raise death
-        log.warning("%s: it is started again", death)
-
-    def _receive(self, report: Progress = no_progress) -> Any:
-        """Returns the answer of the process, or raises the exception that is the answer."""
-        try:
-            while isinstance(answer := self._connection.recv(), int | logging.LogRecord):
-                if isinstance(answer, int):
-                    report(answer)
-                else:
-                    self._on_log(answer)
-        except (EOFError, OSError) as error:
-            raise InstanceDiedError(f"{self.name} {self._ending()}") from error
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def _ending(self) -> str:
-        """Returns how the process ended, in words; ends it if it only broke the connection."""
-        self._process.kill()
-        code = self._process.wait()
-        if code < 0:
-            return f"was killed by {signal.Signals(-code).name}"
-        return f"ended with exit code {code}"
-
 
 def run_instance(number: int) -> None:
-    """Loads a scorer and scores what the pool sends; the main function of an instance.
-
-    Args:
-        number: of an open socket.
-    """
+    """Loads a scorer and scores what the pool sends through the open socket ``number``."""
     for signals in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signals, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt, OSError):

@@ -18,7 +18,6 @@ from nq.model.spec import ModelSpec
 from nq.postprocess.decision import RULES, check_rule
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import Example, Features
 
 if TYPE_CHECKING:
     from nq.inference.predictor import Predictor
@@ -87,12 +86,10 @@ def _load_scorer(spec: ScorerSpec) -> Scorer:
     if second is None or decision is None:
         return scorer
     tokenizer = load_tokenizer(second.folder, second.windows.compat)
-
-    def second_features(example: Example) -> Features:
-        return features(example, tokenizer, second.windows)
-
     predictor = load_predictor(replace(spec, model=second))
-    return CascadeScorer(scorer, predictor, second_features, decision)
+    return CascadeScorer(
+        scorer, predictor, lambda example: features(example, tokenizer, second.windows), decision
+    )
 
 
 def load_predictor(spec: ScorerSpec, reduction: Reduction | None = None) -> Predictor:
@@ -101,17 +98,13 @@ def load_predictor(spec: ScorerSpec, reduction: Reduction | None = None) -> Pred
     Args:
         spec: of the scorer.
         reduction: what leaves the device; by default what the decision needs.
-
-    Raises:
-        FileNotFoundError, ValueError, Error: as ``load_scorer``.
     """
     import_tensorflow()
     from nq.inference.batches import Shape
-    from nq.inference.engine import Computation
+    from nq.inference.engine import Computation, load_network
     from nq.inference.engines.tensorflow import device
-    from nq.inference.network import load_network
     from nq.inference.predictor import Predictor
-    from nq.inference.top_k import TopK
+    from nq.inference.reduction import TopK
 
     model, profile = spec.model, spec.profile
     rule, plain = RULES[model.own_decision.rule], replace(spec, profile=Profile())

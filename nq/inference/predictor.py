@@ -20,9 +20,8 @@ import tensorflow as tf
 from nq.errors import Error
 from nq.inference import batches
 from nq.inference.batches import Batch, Shape
-from nq.inference.engine import Computation, Engine, Step, make_engine
+from nq.inference.engine import Computation, Step, make_engine
 from nq.inference.engines.tensorflow import grappler_options
-from nq.inference.profile import Profile
 from nq.inference.scorer import COLUMNS, PART_BATCHES, Counters, Progress, Rows, no_progress
 from nq.records import Columns, Example, IntArray
 from nq.text import truncate
@@ -47,16 +46,13 @@ class Predictor:
     def __init__(
         self, computation: Computation, shape: Shape, float32: Callable[[], Predictor] | None = None
     ) -> None:
-        engine = make_engine(computation)
+        self._engine = make_engine(computation)
+        self.precision, self.device = self._engine.precision, self._engine.device
         self.profile, self.network, self.shape = computation.profile, computation.network, shape
-        self.precision, self.device, self.batch_size = (
-            engine.precision,
-            engine.device,
-            shape.batch_size,
-        )
-        self.counters = Counters()
+        self.batch_size, self.counters = shape.batch_size, Counters()
         self._columns = computation.reduction.columns
-        self._steps = _Steps(engine, self.profile, self.counters)
+        self._steps: dict[Shape, Step] = {}
+        self._warm: set[Shape] = set()
         self._make_float32 = float32
         self._float32: Predictor | None = None
         self._max_batch_size = sys.maxsize
@@ -66,8 +62,11 @@ class Predictor:
     ) -> Columns:
         """See ``Scorer.scores``; the examples are not used."""
         computed: list[tuple[IntArray, Sequence[Any]]] = []
+        plan = batches.in_order(len(rows["input_mask"]), self.shape)
+        if self.profile.changes.buckets:
+            plan = batches.by_length(rows["input_mask"].sum(axis=1), self.shape)
         with grappler_options(self.profile.changes.grappler):
-            for batch in self._plan(rows["input_mask"]):
+            for batch in plan:
                 computed.append((batch.rows, self._checked(batch, rows)))
                 progress(len(batch.rows))
         order = np.argsort(np.concatenate([numbers for numbers, _ in computed]))
@@ -76,11 +75,6 @@ class Predictor:
             name: np.concatenate(column)[order]
             for name, column in zip(self._columns, columns, strict=True)
         }
-
-    def _plan(self, input_mask: IntArray) -> list[Batch]:
-        if self.profile.changes.buckets:
-            return batches.by_length(input_mask.sum(axis=1), self.shape)
-        return batches.in_order(len(input_mask), self.shape)
 
     def _checked(self, batch: Batch, rows: Rows) -> Sequence[Any]:
         """Returns the scores of a batch, computed again in float32 if a logit is not finite."""
@@ -113,9 +107,12 @@ class Predictor:
             ]
             return [np.concatenate(column) for column in zip(*parts, strict=True)]
         try:
-            step, is_first = self._steps.get(shape)
+            if shape not in self._steps:
+                started = time.perf_counter()
+                self._steps[shape] = self._compile(shape)
+                self.counters.compile_s += time.perf_counter() - started
             started = time.perf_counter()
-            columns = step({n: _padded(rows[n][batch.rows], shape) for n in COLUMNS})
+            columns = self._steps[shape]({n: _padded(rows[n][batch.rows], shape) for n in COLUMNS})
         except tf.errors.ResourceExhaustedError as error:
             if shape.batch_size == 1:
                 raise Error("the device has too little memory for a single window") from error
@@ -126,37 +123,17 @@ class Predictor:
                 self._max_batch_size,
             )
             return self._run(batch, rows)
-        if is_first:
-            self._steps.warm.add(shape)
+        if shape not in self._warm:
+            self._warm.add(shape)
             self.counters.warmup_s += time.perf_counter() - started
             self.counters.warmup_windows += len(batch.rows)
         self.counters.computed_windows += len(batch.rows)
         return [column[: len(batch.rows)] for column in columns]
 
-
-class _Steps:
-    """The compiled steps by shape."""
-
-    def __init__(self, engine: Engine, profile: Profile, counters: Counters) -> None:
-        self.engine, self.profile, self.counters = engine, profile, counters
-        self.warm: set[Shape] = set()
-        self._compiled: dict[Shape, Step] = {}
-
-    def get(self, shape: Shape) -> tuple[Step, bool]:
-        """Returns the step for a shape, and whether it has not run a batch yet.
-
-        A new shape is compiled; XLA compiles at the first call, so it is called once.
-        """
-        if shape not in self._compiled:
-            started = time.perf_counter()
-            self._compiled[shape] = self._compile(shape)
-            self.counters.compile_s += time.perf_counter() - started
-        return self._compiled[shape], shape not in self.warm
-
     def _compile(self, shape: Shape) -> Step:
         try:
-            step = self.engine.compiled(shape)
-            if self.profile.changes.jit_compile:
+            step = self._engine.compiled(shape)
+            if self.profile.changes.jit_compile:  # XLA compiles at the first call
                 empty = (shape.batch_size, shape.length)
                 step({name: np.zeros(empty, np.int32) for name in COLUMNS})
         except (Error, MemoryError, tf.errors.ResourceExhaustedError):

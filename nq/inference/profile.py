@@ -28,6 +28,10 @@ AUTO = "auto"
 """In place of a profile: the fastest one here that keeps the answers."""
 COMPUTE_TYPE = {"CPU": "bfloat16", "GPU": "float16"}
 THESIS = ("mixed", "xla", "grappler")
+TENSORFLOW, OPENVINO, ONNX = "tensorflow", "openvino", "onnx"
+ENGINE_EXTRAS = (OPENVINO, ONNX)
+"""Engines whose packages an extra of the same name installs."""
+BASELINE_HELP = "graph mode in float32, no compiler, TensorFlow's graph rewrites disabled"
 
 GRAPPLER_OFF = {"disable_meta_optimizer": True}
 GRAPPLER_ON = {
@@ -42,13 +46,6 @@ GRAPPLER_ON = {
     "remapping": True,
     "shape_optimization": True,
 }
-
-
-TENSORFLOW, OPENVINO, ONNX = "tensorflow", "openvino", "onnx"
-ENGINE_EXTRAS = (OPENVINO, ONNX)
-"""Engines whose packages an extra of the same name installs."""
-ALIASES = {"refine": "prune", "recheck": "rescore"}
-"""Earlier names of optimizations, which are still accepted."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +87,10 @@ class Optimization:
 
 
 def _other_engine(title: str) -> dict[str, str]:
+    effects = {"xla": "compiler", "grappler": "graph rewrites", "frozen": "freezing"}
     return {
-        name: f"{title} runs the model, so that TensorFlow's {what} would have no effect"
-        for name, what in (
-            ("xla", "compiler"),
-            ("grappler", "graph rewrites"),
-            ("frozen", "freezing"),
-        )
+        name: f"{title} runs the model, so that TensorFlow's {effect} would have no effect"
+        for name, effect in effects.items()
     }
 
 
@@ -168,7 +162,6 @@ OPTIMIZATIONS = {
         ),
     )
 }
-BASELINE_HELP = "graph mode in float32, no compiler, TensorFlow's graph rewrites disabled"
 
 
 @dataclass(frozen=True)
@@ -177,8 +170,6 @@ class Profile:
 
     >>> str(Profile.parse("xla+mixed"))
     'mixed+xla'
-    >>> str(Profile.parse("mixed+refine+recheck"))
-    'mixed+prune+rescore'
     """
 
     names: frozenset[str] = frozenset()
@@ -191,7 +182,7 @@ class Profile:
             ValueError: a name is unknown or repeated, or names cannot be combined; the text has
                 the valid names, or the reason.
         """
-        parts = [ALIASES.get(part.strip(), part.strip()) for part in text.split("+")]
+        parts = [part.strip() for part in text.split("+")]
         if parts == [BASELINE]:
             return cls()
         valid = f"valid are {BASELINE}, or {', '.join(OPTIMIZATIONS)} joined by '+'"
@@ -203,8 +194,7 @@ class Profile:
                 raise ValueError(f"profile {text!r}: unknown optimization {part!r}{like}; {valid}")
             if parts.count(part) > 1:
                 raise ValueError(f"profile {text!r}: {part!r} is named twice; {valid}")
-        impossible = _impossible(frozenset(parts))
-        if impossible:
+        if impossible := _impossible(frozenset(parts)):
             raise ValueError(f"profile {text!r}: {impossible}")
         return cls(frozenset(parts))
 

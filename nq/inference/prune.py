@@ -78,19 +78,14 @@ class PruningScorer(ScorerWrapper):
             window on its own, as ``Predictor`` does.
         decision: the decision that the scores are for.
         careful: the levels, the least careful first.
-        part_factor: see ``PART_FACTOR``.
     """
 
     def __init__(
-        self,
-        inner: Scorer,
-        decision: DecisionConfig,
-        careful: Sequence[Level] = levels(),
-        part_factor: int = PART_FACTOR,
+        self, inner: Scorer, decision: DecisionConfig, careful: Sequence[Level] = levels()
     ) -> None:
         super().__init__(inner)
         self.decision, self.careful = decision, careful
-        self.part_batches = part_factor * inner.part_batches
+        self.part_batches = PART_FACTOR * inner.part_batches
 
     def scores(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
@@ -118,21 +113,18 @@ def pruned_scores(
     decision: DecisionConfig,
     careful: Sequence[Level] = levels(),
 ) -> Columns:
-    """Returns the scores of the windows of some pages, most of them not computed.
+    """Returns the columns ``SCORE_COLUMNS`` and ``READ`` of all N windows, most not computed.
 
     Args:
         compute: returns the columns ``SCORE_COLUMNS`` of the windows with these ascending numbers.
         token_map: ``[N, L]`` of all windows.
-        examples: the pages.
+        examples: question and page of each slice.
         pages: the windows of each page.
         decision: the decision that the scores are for.
         careful: the levels, the least careful first.
-
-    Returns:
-        The columns ``SCORE_COLUMNS`` and ``READ`` of all N windows.
     """
     plans = [
-        PagePlan(example, token_map[page], decision, careful)
+        _PagePlan(example, token_map[page], decision, careful)
         for example, page in zip(examples, pages, strict=True)
     ]
     table: Columns = {READ: np.zeros(len(token_map), np.bool_)}
@@ -152,15 +144,8 @@ def pruned_scores(
         table[READ][windows] = True
 
 
-class PagePlan:
-    """Chooses the windows of one page to compute next.
-
-    Args:
-        example: question and page.
-        token_map: ``[W, L]`` of its windows.
-        decision: the decision that the scores are for.
-        careful: the levels, the least careful first.
-    """
+class _PagePlan:
+    """Chooses the windows of one page, with ``token_map`` ``[W, L]``, to compute next."""
 
     def __init__(
         self,
@@ -172,9 +157,8 @@ class PagePlan:
         self.example, self.decision = example, decision
         self.blocks = Blocks.of(example)
         self._levels, self._done = list(careful), False
-        tokens = tokens_in_windows(token_map)
+        tokens, weights = tokens_in_windows(token_map), decision.weights
         self._contains = _blocks_in_windows(tokens, self.blocks)
-        weights = decision.weights
         bounds = self.blocks.prior(weights) + weights.max_evidence
         self._bound = np.where(self._contains, bounds, -np.inf).max(axis=1, initial=-np.inf)
         first = covering_windows(tokens)
@@ -183,8 +167,7 @@ class PagePlan:
     def next_windows(self, columns: Columns) -> IntArray:
         """Returns the numbers of the windows to compute next; none if the page is done.
 
-        Args:
-            columns: of the windows of this page, ``READ`` and the scores computed so far.
+        The columns have ``READ`` and the scores of this page that are computed so far.
         """
         nothing, computed = np.empty(0, np.int64), columns[READ]
         if self._done:

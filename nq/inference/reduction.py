@@ -1,11 +1,14 @@
-"""What of the logits of a batch leaves the device."""
+"""What of the logits of a batch leaves the device: the top k positions, or all logits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
 from keras import ops
+
+from nq.records import SCORE_COLUMNS
 
 LOGITS = ("start_logits", "end_logits", "type_logits")
 
@@ -30,11 +33,7 @@ class Reduction(Protocol):
 
 @dataclass(frozen=True)
 class AllLogits:
-    """Keeps all logits; those of starts and ends are padded with 0 to one length.
-
-    Args:
-        length: at least that of the longest batch.
-    """
+    """Keeps all logits; those of starts and ends are padded with 0 to ``length`` positions."""
 
     columns: ClassVar[tuple[str, ...]] = LOGITS
     length: int
@@ -44,3 +43,51 @@ class AllLogits:
         missing = [[0, 0], [0, self.length - token_map.shape[1]]]
         start, end = (ops.pad(logits[name], missing) for name in LOGITS[:2])
         return start, end, logits["type_logits"]
+
+
+@dataclass(frozen=True)
+class TopK:
+    """Reduces the logits of a batch to the columns of ``WindowScores``.
+
+    Args:
+        k: number of positions kept for the start and for the end.
+        text_only: keep only positions of document text; else any but [CLS], as the original.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = SCORE_COLUMNS
+    k: int
+    text_only: bool
+
+    def __call__(self, logits: dict[str, Any], token_map: Any) -> tuple[Any, ...]:
+        """See ``Reduction``."""
+        start, end = logits["start_logits"], logits["end_logits"]
+        length = token_map.shape[1]
+        allowed = token_map >= 0 if self.text_only else ops.arange(length) > 0
+        k = min(self.k, length)
+        return (
+            *top_positions(start, allowed, token_map, k),
+            *top_positions(end, allowed, token_map, k),
+            ops.stack([start[:, 0], end[:, 0]], axis=1),
+            logits["type_logits"],
+        )
+
+
+def top_positions(logits: Any, allowed: Any, token_map: Any, k: int) -> tuple[Any, Any, Any]:
+    """Returns the k best allowed positions of each row as document token, position and logit.
+
+    Where fewer are allowed, the document token of the others is -1. Of equal logits the earlier
+    position comes first.
+
+    Args:
+        logits: ``[B, L]``.
+        allowed: bool ``[L]`` or ``[B, L]``.
+        token_map: int ``[B, L]``.
+        k: at most ``L``.
+
+    Returns:
+        Three tensors ``[B, k]``.
+    """
+    lowest = float(np.finfo(np.float32).min)
+    value, pos = ops.top_k(ops.where(allowed, logits, lowest), k)
+    doc = ops.take_along_axis(token_map, pos, axis=1)
+    return ops.where(value > lowest, doc, -1), pos, value

@@ -39,7 +39,7 @@ class RescoringScorer(ScorerWrapper):
     """Scores examples, and those with a close decision again by an exact scorer.
 
     Args:
-        inner: the scorer of the profile.
+        inner: the scorer of ``profile``.
         exact: makes the exact scorer; it is called when the first decision is close.
         profile: of ``inner``.
         decision: the decision that the scores are for.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from nq.records import (
     Scores,
     WindowScores,
 )
-
-if TYPE_CHECKING:
-    from nq.inference.network import Network
 
 Rows = Mapping[str, IntArray]
 """Columns of windows: those of ``COLUMNS``, each int32 ``[B, L]``, and keys of the windows."""
@@ -76,11 +73,9 @@ class Scorer(Protocol):
     """Scores the windows of whole examples.
 
     Attributes:
-        network: the model that is run; ``None`` where other processes run it.
+        network: the ``Network`` that is run; ``None`` where other processes run it.
         counters: of this scorer and those that it wraps.
         precision: compute type of the matrix products.
-        device: ``CPU`` or ``GPU``.
-        batch_size: windows in a batch.
         part_batches: batches that one call should have at least, for efficiency.
     """
 
@@ -91,7 +86,7 @@ class Scorer(Protocol):
     part_batches: int
 
     @property
-    def network(self) -> Network | None: ...
+    def network(self) -> Any: ...
 
     def scores(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
@@ -111,11 +106,7 @@ class Scorer(Protocol):
 
 
 class ScorerWrapper:
-    """Base of scorers that wrap another scorer, whose attributes they have.
-
-    Args:
-        inner: the wrapped scorer.
-    """
+    """Base of scorers that wrap another scorer, whose attributes they have."""
 
     def __init__(self, inner: Scorer) -> None:
         self.inner, self.network, self.counters = inner, inner.network, inner.counters
@@ -170,34 +161,20 @@ def concatenate(parts: Sequence[Columns]) -> Columns:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Whole examples whose windows are scored in one call.
-
-    Args:
-        examples: in the order of the input.
-        rows: all their windows.
-    """
+    """Whole examples, in the order of the input, whose windows are scored in one call."""
 
     examples: Sequence[Example]
     rows: Columns
 
     def scored(self, columns: Columns) -> Iterator[tuple[Example, Scores]]:
-        """Yields each example with its scores.
-
-        Args:
-            columns: what a scorer returned for the part.
-        """
+        """Yields each example with its scores, from what a scorer returned for the part."""
         pages = example_slices({**self.rows, **columns})
         for example, page in zip(self.examples, pages, strict=True):
             yield example, example_scores(columns, page)
 
 
 def parts(windows: Iterator[tuple[Example, Columns]], scorer: Scorer) -> Iterator[Part]:
-    """Yields examples as parts with as many windows as a scorer should have at least.
-
-    Args:
-        windows: each example with the rows of its windows.
-        scorer: will score them.
-    """
+    """Yields examples, given with the rows of their windows, as parts that a scorer should have."""
     enough = scorer.part_batches * scorer.batch_size
     examples: list[Example] = []
     tables: list[Columns] = []
@@ -216,12 +193,6 @@ def parts(windows: Iterator[tuple[Example, Columns]], scorer: Scorer) -> Iterato
 def score_examples(
     scorer: Scorer, windows: Iterator[tuple[Example, Columns]], progress: Progress = no_progress
 ) -> Iterator[tuple[Example, Scores]]:
-    """Yields each example with the scores of its windows, computed several examples at a time.
-
-    Args:
-        scorer: computes the scores.
-        windows: each example with the rows of its windows.
-        progress: receives completed windows.
-    """
+    """Yields each example with the scores of its windows, computed several examples at a time."""
     for part in parts(windows, scorer):
         yield from part.scored(scorer.scores(part.rows, part.examples, progress))

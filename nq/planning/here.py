@@ -153,11 +153,10 @@ def encoder_flop_per_s(config: ModelConfig, kind: str, windows: int, length: int
     import numpy as np
 
     from nq.inference.batches import Shape
-    from nq.inference.engine import Computation
+    from nq.inference.engine import Computation, Network
     from nq.inference.engines.tensorflow import Engine, device, grappler_options
-    from nq.inference.network import Network
+    from nq.inference.reduction import TopK
     from nq.inference.scorer import COLUMNS
-    from nq.inference.top_k import TopK
     from nq.model import joint
 
     if device() != "CPU":

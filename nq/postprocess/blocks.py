@@ -32,12 +32,7 @@ class Blocks:
 
     @classmethod
     def of(cls, example: Example, min_blocks: int = MIN_BLOCKS) -> Blocks:
-        """Returns the blocks of an example's page.
-
-        Args:
-            example: question and page.
-            min_blocks: see ``position_features``.
-        """
+        """Returns the blocks of an example's page; for ``min_blocks`` see ``position_features``."""
         of_token = block_of_token(example)
         candidates = np.unique(of_token[(of_token >= 0) & ~np.array(example.is_html, np.bool_)])
         types = [example.block_type(example.candidates[i].span) for i in candidates]

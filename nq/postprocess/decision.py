@@ -146,11 +146,7 @@ def containing_block(example: Example, span: Span) -> Span | None:
 
 
 def check_rule(rule: str, needs_margin: Sequence[str]) -> None:
-    """Checks that a rule computes the decision margin, if optimizations need it.
-
-    Args:
-        rule: name of the rule.
-        needs_margin: names of the optimizations that need the margin.
+    """Checks that a rule computes the decision margin if the named optimizations need it.
 
     Raises:
         Error: the rule does not compute it.
@@ -176,11 +172,7 @@ def check_cascade_rule(rule: str) -> None:
 
 
 def decide(example: Example, scores: Scores, config: DecisionConfig) -> RankedPrediction:
-    """Returns the decision for one example by the configured rule.
-
-    Raises:
-        Error: the scores are those of a cascade, and the rule is not for them.
-    """
+    """Returns the decision for one example by the configured rule."""
     if isinstance(scores, WindowScores):
         return RULES[config.rule].decide(example, scores, config)
     check_cascade_rule(config.rule)

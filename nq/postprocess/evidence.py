@@ -28,9 +28,7 @@ from nq.postprocess.spans import Pairs, pairs
 from nq.records import AnswerType, Example, FloatArray, IntArray, WindowScores
 
 TYPES = (AnswerType.SHORT, AnswerType.LONG, AnswerType.YES, AnswerType.NO)
-"""Answer types of hypotheses; SHORT comes first."""
-_WITHOUT_YES_NO = TYPES[:2]
-_YES_NO = TYPES[2:]
+"""Answer types of hypotheses: SHORT and LONG come first, YES and NO last."""
 IMPOSSIBLE = -1000.0
 """A type whose logits are below this is none that the model gives, as short answers are none of a
 dual encoder."""
@@ -114,6 +112,10 @@ class Evidence:
     pair_block: IntArray
     evidence: FloatArray
 
+    def rows(self, blocks: Blocks) -> IntArray:
+        """Returns the index of each of its blocks among those of the page."""
+        return np.searchsorted(blocks.candidates, self.blocks)
+
     @property
     def hypotheses(self) -> Hypotheses:
         """The hypotheses with the blocks as choices."""
@@ -152,13 +154,9 @@ class Evidence:
 def gather_evidence(
     example: Example, scores: WindowScores, max_pieces: int, blocks: Blocks | None = None
 ) -> Evidence:
-    """Returns the evidence in all windows of an example, by block.
+    """Returns the evidence in all windows of an example, by block of the page.
 
-    Args:
-        example: question and page.
-        scores: of all windows of the example.
-        max_pieces: maximum length of a short answer.
-        blocks: of the page, if they are known already.
+    A short answer has at most ``max_pieces``. The blocks may be given.
     """
     blocks = blocks or Blocks.of(example)
     all_pairs = pairs(scores)
@@ -180,8 +178,8 @@ def only_ranks(scores: WindowScores) -> bool:
 def _pair_evidence(kept: Pairs, scores: WindowScores, max_pieces: int) -> FloatArray:
     """Returns ``[K, P]`` the evidence of each pair; -inf for a short answer that is too long."""
     logits = scores.type_logits.astype(np.float64)
-    gives_yes_no = logits.any() and np.any(logits[:, _YES_NO] > IMPOSSIBLE)
-    types = TYPES if gives_yes_no else _WITHOUT_YES_NO
+    gives_yes_no = logits.any() and np.any(logits[:, TYPES[2:]] > IMPOSSIBLE)
+    types = TYPES if gives_yes_no else TYPES[:2]
     gain = logits[:, types] - logits[:, [AnswerType.UNKNOWN]]
     gain[gain < IMPOSSIBLE] = -np.inf
     evidence = kept.score + gain[kept.window].T

@@ -27,7 +27,6 @@ IMPOSSIBLE = -1e6
 MIN_EVIDENCE_WEIGHT = 1e-3
 """More evidence is never a reason against a choice."""
 MAX_EVIDENCE_PERCENTILE = 99.9
-ANNOTATORS_NEEDED = 2
 OPTION_WEIGHTS = ("short_evidence", "short_length", "no_short", "yes", "no")
 
 
@@ -107,7 +106,7 @@ def right_options(example: Example, options: Options) -> IntArray:
 
 def _annotators_needed(example: Example) -> int:
     """Returns how many annotators make an answer: two, or the only one."""
-    return min(ANNOTATORS_NEEDED, len(example.annotations or ())) or 1
+    return 2 if len(example.annotations or ()) > 1 else 1
 
 
 def fit(

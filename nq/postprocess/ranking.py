@@ -10,23 +10,36 @@ The evidence of the model (``nq.postprocess.evidence``), the lexical overlap of 
 The most probable block is the long answer, its most probable option but the last one the short
 answer. Both probabilities are calibrated (Platt 1999; yes and no apart from other short answers)
 and compared with thresholds of their own.
+
+With two models (``CascadeScores``) the evidence is that of the second one, for the blocks that it
+read; the others are no answers. The ranker's block score is one more feature of a block,
+
+    log P(block) = evidence of the second model + ranker * block score + prior features + constant,
+
+a weighted sum of the log odds of both models, as scores of retrievers and readers are interpolated
+in BERTserini (Yang et al. 2019). The short answers within a block are the second model's alone. A
+second model that is a dual encoder has no short answers: it ranks the best blocks again, as the
+second stage of Nogueira and Cho (2019, https://arxiv.org/abs/1901.04085). Both models then change
+places in the sum: the evidence and the short answers are those of the first model, and the block
+score is the second one's.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.special import softmax
 
-from nq.config import DecisionConfig
+from nq.config import CascadeDecision, DecisionConfig
+from nq.errors import Error
 from nq.postprocess.blocks import Blocks
-from nq.postprocess.cascade import cascade_evidence
-from nq.postprocess.evidence import Evidence, gather_evidence
+from nq.postprocess.evidence import Evidence, gather_evidence, only_ranks
 from nq.records import (
     Alternative,
     AnswerType,
+    CascadeScores,
     Example,
     FloatArray,
     Prediction,
@@ -39,13 +52,7 @@ from nq.records import (
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The blocks of one example ranked by probability.
-
-    Args:
-        example: question and page.
-        evidence: of all windows of the example.
-        config: weights and thresholds.
-    """
+    """The blocks of one example ranked by probability, from the evidence of all its windows."""
 
     example: Example
     evidence: Evidence
@@ -102,20 +109,35 @@ class Ranking:
 def rank(
     example: Example, scores: Scores, config: DecisionConfig, blocks: Blocks | None = None
 ) -> Ranking:
-    """Returns the ranking of an example's blocks.
-
-    Args:
-        example: question and page.
-        scores: of all windows of the example, or those of a cascade.
-        config: weights and thresholds.
-        blocks: of the page, if they are known already.
-    """
+    """Returns the ranking of an example's blocks, which may be given, from all its scores."""
     blocks = blocks or Blocks.of(example)
     if isinstance(scores, WindowScores):
         evidence = gather_evidence(example, scores, config.max_answer_length, blocks)
     else:
-        evidence = cascade_evidence(example, scores, config, blocks)
+        evidence = _cascade_evidence(example, scores, config, blocks)
     return Ranking(example, evidence, config)
+
+
+def _cascade_evidence(
+    example: Example, scores: CascadeScores, config: DecisionConfig, blocks: Blocks
+) -> Evidence:
+    """Returns the evidence of one model for the blocks read, with the block scores of the other.
+
+    A block for which the other model has no evidence has the lowest of its block scores.
+    """
+    if not isinstance(config, CascadeDecision):
+        raise Error("these are the scores of two models: give the decision of both")
+    answering, ranking = scores.second, scores.ranker
+    if only_ranks(scores.second):
+        answering, ranking = ranking, answering
+    read = blocks.only(scores.read)
+    evidence = gather_evidence(example, answering, config.max_answer_length, read)
+    other = gather_evidence(example, ranking, config.ranker.max_answer_length, blocks)
+    other_scores = other.hypotheses.scores(config.ranker.weights.evidence)
+    block_scores = np.full(len(blocks.candidates), other_scores.min(initial=0.0))
+    block_scores[other.rows(blocks)] = other_scores
+    features = np.column_stack([evidence.features, block_scores[evidence.rows(blocks)]])
+    return replace(evidence, features=features)
 
 
 def calibrated(probability: float, scale: float, shift: float) -> float:

@@ -22,12 +22,11 @@ from nq.formats import decoding
 from nq.formats.predictions import encode_prediction
 from nq.formats.questions import PageFolder
 from nq.inference.batches import Shape
-from nq.inference.engine import Computation
-from nq.inference.network import Network
+from nq.inference.engine import Computation, Network
 from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile
+from nq.inference.reduction import TopK
 from nq.inference.scorer import feature_rows, score_examples
-from nq.inference.top_k import TopK
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer

@@ -86,7 +86,7 @@ def _train(
     import numpy as np
     from tqdm import tqdm
 
-    from nq.inference.network import Network
+    from nq.inference.engine import Network
     from nq.model import checkpoint, joint
     from nq.training.held_out import BEST_WEIGHTS, Evaluations, HeldOutQuestions
     from nq.training.loop import STATE_FOLDER, TrainingState, fit, identity

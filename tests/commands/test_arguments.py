@@ -85,7 +85,7 @@ def test_compatibility_mode_decides_the_length_unless_told_otherwise(
         (arguments.share, "1", 1.0),
         (arguments.share, "0.25", 0.25),
         (arguments.profile, "xla+mixed", Profile.parse("mixed+xla")),
-        (arguments.profile, "mixed+refine+recheck", Profile.parse("mixed+prune+rescore")),
+        (arguments.profile, "rescore+mixed", Profile.parse("mixed+rescore")),
     ],
 )
 def test_texts_are_read_as_values(kind: Callable[[str], object], text: str, value: object) -> None:

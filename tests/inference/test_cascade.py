@@ -21,6 +21,7 @@ from nq.inference.cascade import (
     Selection,
     blocks_in_windows,
     max_context_windows,
+    rank_blocks,
     select,
 )
 from nq.inference.profile import Profile
@@ -37,7 +38,6 @@ from nq.inference.scorer import (
     window_scores,
 )
 from nq.postprocess.blocks import Blocks
-from nq.postprocess.cascade import rank_blocks
 from nq.preprocess.windows import windows
 from nq.records import (
     READ,

@@ -17,12 +17,11 @@ from nq.config import ModelConfig
 from nq.errors import Error
 from nq.inference import predictor as predictor_module
 from nq.inference.batches import Shape, by_length
-from nq.inference.engine import Computation, Engine, Step, make_engine
-from nq.inference.network import Network
+from nq.inference.engine import Computation, Engine, Network, Step, make_engine
 from nq.inference.predictor import Predictor
 from nq.inference.profile import OPENVINO, THESIS, Profile, ProfileNotInForceError, profiles
+from nq.inference.reduction import TopK
 from nq.inference.scorer import Rows, example_slices, window_scores
-from nq.inference.top_k import TopK
 from nq.model.joint import INPUTS
 from nq.records import SCORE_COLUMNS, Columns, Features, FloatArray, Source, WindowScores
 from tests import tiny_models

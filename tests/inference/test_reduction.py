@@ -1,52 +1,100 @@
-"""Tests of the reductions: all logits, under profiles that batch and compute in different ways."""
+"""Tests of what leaves the device: the top k positions against a stable sort, and all logits."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nq.inference.batches import Shape
-from nq.inference.engine import Computation
-from nq.inference.network import Network
+from nq.inference.engine import Computation, Network
 from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile
-from nq.inference.reduction import LOGITS, AllLogits
+from nq.inference.reduction import LOGITS, AllLogits, TopK, top_positions
 from nq.model.joint import INPUTS
 from tests import tiny_models
 from tests.inference.tiny_predictors import item_rows, items
 
-LENGTH = 256
-SHAPE = dataclasses.replace(tiny_models.SHAPE, max_position_embeddings=LENGTH)
-ROWS = item_rows(
-    [
-        (source, tiny_models.features(i, 6, LENGTH, pieces=pieces))
-        for i, ((source, _), pieces) in enumerate(
-            zip(items(1, 1, 1), (LENGTH, 200, 30), strict=True)
-        )
-    ]
-)
+K = 5
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[Any, Any, Any]:
+    """Logits with many ties, which positions are allowed, and their document tokens."""
+    seed = draw(st.integers(0, 2**32 - 1))
+    values = np.random.default_rng(seed)
+    logits = values.integers(-3, 3, (3, 12)).astype(np.float32) * draw(st.sampled_from([1, 0.1]))
+    allowed = values.random((3, 12)) < draw(st.floats(0, 1))
+    return logits + 0, allowed, values.integers(0, 99, (3, 12)).astype(np.int32)
+
+
+SIGNATURE = [tf.TensorSpec((3, 12), kind) for kind in (tf.float32, tf.bool, tf.int32)]
+COMPILED = {
+    jit: tf.function(
+        lambda logits, allowed, doc: top_positions(logits, allowed, doc, K),
+        input_signature=SIGNATURE,
+        jit_compile=jit,
+    )
+    for jit in (False, True)
+}
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["graph", "xla"])
+@given(tables())
+def test_top_positions_are_those_of_a_stable_sort(jit: bool, table: tuple[Any, Any, Any]) -> None:
+    logits, allowed, token_map = table
+    doc, pos, value = (np.asarray(column) for column in COMPILED[jit](*table))
+    for row in range(3):
+        order = np.argsort(-logits[row], kind="stable")
+        top = order[allowed[row][order]][:K]
+        n = len(top)
+        assert pos[row, :n].tolist() == top.tolist()
+        np.testing.assert_array_equal(value[row, :n], logits[row, top])
+        assert doc[row].tolist() == token_map[row, top].tolist() + [-1] * (K - n)
+        assert np.isfinite(value[row]).all()
 
 
 @pytest.mark.parametrize(
-    "profile",
-    [
-        "baseline",
-        "grappler+buckets",
-        "xla+frozen",
-        pytest.param("buckets+onnx", marks=pytest.mark.slow),
-    ],
+    ("text_only", "positions", "doc"), [(True, [3, 2], [8, 7]), (False, [1, 3], [-1, 8])]
 )
+def test_only_text_or_all_positions_but_cls_are_allowed(
+    text_only: bool, positions: list[int], doc: list[int]
+) -> None:
+    values = [9.0, 5.0, 1.0, 2.0]
+    logits = {name: tf.constant([values]) for name in ("start_logits", "end_logits")}
+    types = tf.constant([[1.0, 2.0, 3.0, 4.0, 5.0]])
+    token_map = tf.constant([[-1, -1, 7, 8]])
+    columns = TopK(2, text_only)({**logits, "type_logits": types}, token_map)
+    start_doc, start_pos, start, end_doc, end_pos, end, cls, type_logits = map(np.asarray, columns)
+    assert start_pos.tolist() == end_pos.tolist() == [positions]
+    assert start_doc.tolist() == end_doc.tolist() == [doc]
+    assert start.tolist() == end.tolist() == [[values[position] for position in positions]]
+    assert cls.tolist() == [[9.0, 9.0]] and type_logits.tolist() == types.numpy().tolist()
+    columns = TopK(20, text_only)({**logits, "type_logits": types}, token_map)
+    assert [column.shape[1] for column in columns] == [4] * 6 + [2, 5]
+
+
+LENGTH = 256
+SHAPE = dataclasses.replace(tiny_models.SHAPE, max_position_embeddings=LENGTH)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["grappler+buckets", "xla+frozen", "buckets+onnx"])
 def test_all_logits_are_those_of_the_model(profile: str) -> None:
+    sources = [source for source, _ in items(1, 1, 1)]
+    features = [tiny_models.features(n, 6, LENGTH, pieces=p) for n, p in enumerate((256, 200, 30))]
+    rows = item_rows(list(zip(sources, features, strict=True)))
     network = Network(SHAPE, tiny_models.model(shape=SHAPE))
     computation = Computation(network, Profile.parse(profile), AllLogits(LENGTH))
-    columns = Predictor(computation, Shape(4, LENGTH)).scores(ROWS)
+    columns = Predictor(computation, Shape(4, LENGTH)).scores(rows)
     assert tuple(columns) == LOGITS
-    expected = network.model({name: ROWS[name] for name in INPUTS})
-    pieces = ROWS["input_mask"] > 0
+    expected = network.model({name: rows[name] for name in INPUTS})
+    pieces = rows["input_mask"] > 0
     for name in LOGITS:
-        actual, wanted = columns[name], np.asarray(expected[name])
-        assert actual.shape == wanted.shape
         kept = slice(None) if name == "type_logits" else pieces
-        np.testing.assert_allclose(actual[kept], wanted[kept], atol=1e-5)
+        np.testing.assert_allclose(columns[name][kept], np.asarray(expected[name])[kept], atol=1e-5)

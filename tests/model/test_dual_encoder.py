@@ -20,12 +20,11 @@ from nq.commands import answer, convert, train
 from nq.config import WINDOW_SCOPES, DecisionConfig, ModelConfig, WindowConfig
 from nq.formats.natural_questions import decode_simplified as decode
 from nq.inference.batches import Shape
-from nq.inference.engine import Computation
-from nq.inference.network import Network
+from nq.inference.engine import Computation, Network
 from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile
+from nq.inference.reduction import TopK
 from nq.inference.scorer import feature_rows
-from nq.inference.top_k import TopK
 from nq.model import checkpoint, joint
 from nq.model.dual_encoder import ABSENT, MIDDLE, SCALE, KnownMarkers
 from nq.model.encoder import Layers, encoder

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, RankingWeights
 from nq.errors import Error
+from nq.inference.cascade import rank_blocks
 from nq.postprocess.blocks import Blocks
-from nq.postprocess.cascade import rank_blocks
 from nq.postprocess.decision import decide
 from nq.postprocess.evidence import IMPOSSIBLE
 from nq.postprocess.fit import block_choices

@@ -87,7 +87,7 @@ def test_chunks_load_the_tokenizer_once(job: Job, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("nq.preprocess.request.load_tokenizer", load)
     requests = replace(job, chunk_bytes=1).requests()
     keys = [request.key for request in requests]
-    assert (keys, folders) == ([request.key for request in requests], [str(job.model)])
+    assert (keys, folders) == ([request.key for request in requests], [str(job.model.folder)])
     separate = [replace(request, tokenizer_sha256="") for request in requests]
     assert keys == [request.key for request in separate]
     assert [r.description for r in requests] == [r.description for r in separate]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from nq import processor
 from nq.inference.batches import Shape
-from nq.inference.engine import Computation, Step
-from nq.inference.engines.exported import with_reduction
+from nq.inference.engine import Computation, Step, quiet, with_reduction
 from nq.inference.profile import ONNX, ProfileNotInForceError
 from nq.inference.scorer import Rows
 from nq.model.convert import export
@@ -66,17 +64,13 @@ class Engine:
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
         quantized = path.with_name("int8.onnx")
-        before = logging.root.manager.disable
-        logging.disable(logging.WARNING)  # it recommends a step that is unnecessary here
-        try:
+        with quiet():  # it recommends a step that is unnecessary here
             quantize_dynamic(
                 str(path),
                 str(quantized),
                 weight_type=QuantType.QInt8,
                 reduce_range=processor.saturates_int8_products(),
             )
-        finally:
-            logging.disable(before)
         operations = {node.op_type for node in onnx.load(str(quantized)).graph.node}
         if not operations & set(IN_8_BITS):
             raise ProfileNotInForceError(

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import io
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,7 @@ import tensorflow as tf
 from nq import processor
 from nq.errors import Error
 from nq.inference.batches import Shape
-from nq.inference.engine import Computation, Step
-from nq.inference.engines.exported import with_reduction
+from nq.inference.engine import Computation, Step, quiet, with_reduction
 from nq.inference.profile import ProfileNotInForceError
 from nq.inference.scorer import Rows
 
@@ -55,7 +53,11 @@ class Engine:
 
     def compiled(self, shape: Shape) -> Step:
         """See ``nq.inference.engine.Engine.compiled``."""
-        model = self._model().clone()
+        if self._converted is None:
+            model = converted(self.computation.network.model)
+            split_products(model)
+            self._converted = self.quantized(model) if self.precision == "int8" else model
+        model = self._converted.clone()
         if shape.full:
             set_input(model, "input_mask", np.ones((shape.batch_size, shape.length), np.int32))
         names = [node.any_name for node in model.inputs]
@@ -67,7 +69,11 @@ class Engine:
         }
         compiled = self._core.compile_model(model, "CPU", options)
         self._check_in_force(compiled)
-        self._check_threads(compiled)
+        threads = thread_options(self.computation.threads)
+        actual = {name: compiled.get_property(name) for name in threads}
+        if actual != threads and not self._has_warned:
+            self._has_warned = True
+            log.warning("OpenVINO ignores its threads: found %s, expected %s", actual, threads)
         outputs = {name: compiled.output(name) for name in OUTPUTS}
 
         def logits(rows: Rows) -> dict[str, Any]:
@@ -76,16 +82,8 @@ class Engine:
 
         return with_reduction(logits, self.computation.reduction, shape)
 
-    def _model(self) -> Any:
-        """Returns the converted network, quantized if the profile has int8."""
-        if self._converted is None:
-            model = converted(self.computation.network.model)
-            split_products(model)
-            self._converted = self._quantize(model) if self.precision == "int8" else model
-        return self._converted
-
-    def _quantize(self, model: Any) -> Any:
-        """Quantizes after training, calibrated on real windows without their padding.
+    def quantized(self, model: Any) -> Any:
+        """Quantizes a model after training, calibrated on real windows without their padding.
 
         The products that lose most precision keep their type: those after gelu, whose outliers
         stretch the scale, and the heads. They make up two fifths of the drift and a fifth of the
@@ -97,7 +95,7 @@ class Engine:
             {name: rows[name][i : i + 1, :n] for name in names}
             for i, n in enumerate(rows["input_mask"].sum(axis=1).tolist())
         ]
-        with _quiet():
+        with quiet(), contextlib.redirect_stdout(io.StringIO()):  # NNCF reports every step
             import nncf
             from nncf.quantization.advanced_parameters import AdvancedQuantizationParameters
 
@@ -118,11 +116,9 @@ class Engine:
         OpenVINO runs the small heads in bfloat16 or 8 bits too.
         """
         expected = RUNTIME[self.precision]
-        types = set()
-        for node in compiled.get_runtime_model().get_ordered_ops():
-            info = node.get_rt_info()
-            if info["layerType"].value in PRODUCTS:
-                types.add(info["runtimePrecision"].value)
+        nodes = [node.get_rt_info() for node in compiled.get_runtime_model().get_ordered_ops()]
+        products = [node for node in nodes if node["layerType"].value in PRODUCTS]
+        types = {node["runtimePrecision"].value for node in products}
         if not types & expected:
             raise ProfileNotInForceError(
                 self.computation.profile,
@@ -130,14 +126,6 @@ class Engine:
                 sorted(types),
                 " or ".join(sorted(expected)),
             )
-
-    def _check_threads(self, compiled: Any) -> None:
-        """Logs once if OpenVINO has other threads than those that it was told to have."""
-        expected = thread_options(self.computation.threads)
-        actual = {name: compiled.get_property(name) for name in expected}
-        if actual != expected and not self._has_warned:
-            self._has_warned = True
-            log.warning("OpenVINO ignores its threads: found %s, expected %s", actual, expected)
 
 
 def thread_options(threads: int | None) -> dict[str, Any]:
@@ -206,15 +194,3 @@ def split_products(model: Any) -> None:
             for target in output.get_target_inputs():
                 target.replace_source_output(product.output(0))
     model.validate_nodes_and_infer_types()
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppresses the log of NNCF, which reports every step."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        logging.disable(before)

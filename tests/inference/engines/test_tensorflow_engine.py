@@ -11,9 +11,8 @@ import pytest
 import tensorflow as tf
 
 from nq.inference.batches import Shape
-from nq.inference.engine import Computation
+from nq.inference.engine import Computation, Network
 from nq.inference.engines.tensorflow import Engine, check_in_force, grappler_options
-from nq.inference.network import Network
 from nq.inference.profile import (
     GRAPPLER_OFF,
     GRAPPLER_ON,
@@ -22,11 +21,10 @@ from nq.inference.profile import (
     ProfileNotInForceError,
     profiles,
 )
+from nq.inference.reduction import TopK
 from nq.inference.scorer import COLUMNS
-from nq.inference.top_k import TopK
 from tests import tiny_models
 
-each_profile = pytest.mark.parametrize("profile", profiles(THESIS), ids=str)
 OPTIONS = tf.config.optimizer
 
 
@@ -36,9 +34,6 @@ def unchanged_options() -> Iterator[None]:
     before = OPTIONS.get_experimental_options()
     yield
     assert OPTIONS.get_experimental_options() == before
-
-
-# --- steps in force
 
 
 def traced_step(half: str, jit: bool) -> Any:
@@ -54,55 +49,32 @@ def traced_step(half: str, jit: bool) -> Any:
     return traced.get_concrete_function()
 
 
-@each_profile
-def test_a_step_that_is_what_the_profile_requires_is_in_force(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", profiles(THESIS), ids=str)
+def test_only_a_step_that_is_what_the_profile_requires_is_in_force(profile: Profile) -> None:
     precision, jit = profile.precision("CPU"), profile.changes.jit_compile
+    step = traced_step(precision, jit)
     with grappler_options(profile.changes.grappler):
-        check_in_force(profile, traced_step(precision, jit), precision)
-
-
-@each_profile
-def test_a_step_of_another_precision_is_not_in_force(profile: Profile) -> None:
-    precision, jit = profile.precision("CPU"), profile.changes.jit_compile
-    with grappler_options(profile.changes.grappler):
+        check_in_force(profile, step, precision)
         for other in {"float32", "bfloat16", "float16"} - {precision}:
             with pytest.raises(ProfileNotInForceError, match="types of the matrix products"):
                 check_in_force(profile, traced_step(other, jit), precision)
+        with pytest.raises(ProfileNotInForceError, match=f"by XLA: {not jit}, expected {jit}"):
+            check_in_force(profile, traced_step(precision, not jit), precision)
+    with pytest.raises(ProfileNotInForceError, match="Grappler"):
+        check_in_force(profile, step, precision)
 
 
-@each_profile
-def test_a_step_compiled_otherwise_is_not_in_force(profile: Profile) -> None:
-    precision, jit = profile.precision("CPU"), profile.changes.jit_compile
-    traced = traced_step(precision, not jit)
-    with (
-        grappler_options(profile.changes.grappler),
-        pytest.raises(ProfileNotInForceError, match=f"compiled by XLA: {not jit}, expected {jit}"),
-    ):
-        check_in_force(profile, traced, precision)
-
-
-@pytest.mark.parametrize(
-    ("name", "changed"),
-    [("baseline", {"disable_meta_optimizer": False})]
-    + [("grappler", {option: not on}) for option, on in GRAPPLER_ON.items()],
-)
-def test_another_option_of_grappler_is_not_in_force(name: str, changed: dict[str, bool]) -> None:
-    profile = Profile.parse(name)
-    traced = traced_step("float32", False)
-    with grappler_options(profile.changes.grappler):
-        OPTIONS.set_experimental_options(changed)
-        with pytest.raises(ProfileNotInForceError, match=f"Grappler's {next(iter(changed))}"):
-            check_in_force(profile, traced, "float32")
-
-
-def test_without_its_options_no_profile_is_in_force() -> None:
-    for name in ("baseline", "grappler"):
-        with pytest.raises(ProfileNotInForceError, match=f"profile {name} is not in force"):
-            check_in_force(Profile.parse(name), traced_step("float32", False), "float32")
+def test_another_option_of_grappler_is_not_in_force() -> None:
+    profile, traced = Profile.parse("grappler"), traced_step("float32", False)
+    for option, on in GRAPPLER_ON.items():
+        with grappler_options(profile.changes.grappler):
+            OPTIONS.set_experimental_options({option: not on})
+            with pytest.raises(ProfileNotInForceError, match=f"Grappler's {option}"):
+                check_in_force(profile, traced, "float32")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", ["frozen", "mixed+frozen", "frozen+xla", "mixed+grappler+frozen"])
+@pytest.mark.parametrize("names", ["mixed+frozen", "frozen+xla", "mixed+grappler+frozen"])
 def test_weights_are_constants_only_under_frozen(names: str) -> None:
     frozen = Profile.parse(names)
     variable = Profile(frozen.names - {"frozen"})
@@ -116,34 +88,19 @@ def test_weights_are_constants_only_under_frozen(names: str) -> None:
                 check_in_force(other, traced, engine.precision)
 
 
-# --- the options of Grappler
-
-
-@pytest.mark.parametrize("options", [GRAPPLER_OFF, GRAPPLER_ON], ids=["off", "on"])
-def test_options_are_set_in_the_block(options: dict[str, bool]) -> None:
-    with grappler_options(options):
-        assert options.items() <= OPTIONS.get_experimental_options().items()
-
-
-def test_options_of_an_outer_block_are_restored() -> None:
+def test_options_are_set_in_the_block_and_restored_after_it() -> None:
     OPTIONS.set_experimental_options({"remapping": False, "debug_stripper": True})
     try:
         before = OPTIONS.get_experimental_options()
-        with grappler_options(GRAPPLER_ON):
-            assert OPTIONS.get_experimental_options()["remapping"] is True
+        with pytest.raises(KeyError), grappler_options(GRAPPLER_ON):
+            assert GRAPPLER_ON.items() <= OPTIONS.get_experimental_options().items()
             with grappler_options(GRAPPLER_OFF):
-                assert OPTIONS.get_experimental_options()["disable_meta_optimizer"] is True
+                assert GRAPPLER_OFF.items() <= OPTIONS.get_experimental_options().items()
             assert OPTIONS.get_experimental_options()["disable_meta_optimizer"] is False
+            raise KeyError
         assert OPTIONS.get_experimental_options() == before
     finally:
         OPTIONS.set_experimental_options({"remapping": None, "debug_stripper": None})
-
-
-def test_options_are_restored_after_an_exception() -> None:
-    before = OPTIONS.get_experimental_options()
-    with pytest.raises(KeyError), grappler_options(GRAPPLER_ON):
-        raise KeyError
-    assert OPTIONS.get_experimental_options() == before
 
 
 def test_another_thread_waits_until_the_block_ends() -> None:
