@@ -8,9 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import orjson
+
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument, is_count
+from nq.formats.natural_questions import decode_simplified
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.inference.scorer import Scorer, concatenate, feature_rows, score_examples
@@ -46,13 +49,10 @@ class Reader:
     """
 
     def __init__(self, spec: ScorerSpec) -> None:
-        self.profile, self.windows, self.decision = (
-            spec.profile,
-            spec.model.windows,
-            spec.model.decision,
-        )
+        model, self.profile = spec.model, spec.profile
+        self.windows, self.decision = model.windows, model.decision
         self._lock = threading.RLock()
-        self._tokenizer: Tokenizer = load_tokenizer(spec.model.folder, self.windows.compat)
+        self._tokenizer: Tokenizer = load_tokenizer(model.folder, self.windows.compat)
         self._scorer: Scorer | None = load_scorer(spec)
 
     @property
@@ -144,7 +144,7 @@ class Reader:
 
 
 def answer_of(question: str, page: Page, decision: RankedPrediction, top: int) -> Answer:
-    """Returns a decision in words, with at most ``top`` alternatives."""
+    """Returns a decision in words; see ``make_answer``."""
     n_best = decision.alternatives(top + 1) or ()
     return make_answer(question, page, decision.prediction, n_best, top)
 
@@ -154,17 +154,24 @@ def make_answer(
 ) -> Answer:
     """Returns a prediction in words, with at most ``top`` alternatives.
 
-    Args:
-        question: the question.
-        page: the page.
-        prediction: the decision.
-        n_best: the most probable blocks and answers, best first, that of the prediction included;
-            empty for a decision rule without probabilities.
-        top: number of alternatives.
+    The n-best list has the most probable blocks and answers, best first, that of the prediction
+    included; it is empty for a decision rule without probabilities.
     """
-    given = _given(prediction, n_best)
+    given = next(
+        (
+            other
+            for other in n_best
+            if prediction.long == other.long
+            or (prediction.shorts and prediction.shorts == other.shorts)
+        ),
+        n_best[0] if prediction.yes_no is not YesNo.NONE and n_best else None,
+    )
     others = [other for other in n_best if other is not given][:top]
     others.sort(key=lambda other: -other.short_probability)
+    alternatives = tuple(
+        Answer(question, page, o.long, o.shorts, o.yes_no, o.long_probability, o.short_probability)
+        for o in others
+    )
     return Answer(
         question,
         page,
@@ -173,28 +180,8 @@ def make_answer(
         prediction.yes_no,
         given.long_probability if given else None,
         given.short_probability if given else None,
-        tuple(
-            Answer(
-                question,
-                page,
-                other.long,
-                other.shorts,
-                other.yes_no,
-                other.long_probability,
-                other.short_probability,
-            )
-            for other in others
-        ),
+        alternatives,
     )
-
-
-def _given(prediction: Prediction, n_best: Sequence[Alternative]) -> Alternative | None:
-    """Returns the entry of the n-best list that the prediction gives, wholly or in part."""
-    for other in n_best:
-        same_short = prediction.shorts and prediction.shorts == other.shorts
-        if prediction.long == other.long or same_short:
-            return other
-    return n_best[0] if prediction.yes_no is not YesNo.NONE and n_best else None
 
 
 def _check_page(page: Page) -> None:
@@ -232,21 +219,16 @@ def load(
     """
     profile = Profile.of(profile)
     check_argument(is_count(batch_size), "batch_size", batch_size, "a whole number from 1 on")
-    found = find_model(model, windows, decision, second_model, read_blocks)
-    spec = checked_scorer(found, profile, batch_size)
-    reader = Reader(spec)
-    mention_decision(found)
+    spec = find_model(model, windows, decision, second_model, read_blocks)
+    reader = Reader(checked_scorer(spec, profile, batch_size))
+    mention_decision(spec)
     return reader
 
 
 def checked_scorer(model: ModelSpec, profile: Profile, batch_size: int) -> ScorerSpec:
-    """Returns the description of a scorer for questions in memory.
+    """Returns the description of a scorer for questions in memory, after all cheap checks.
 
-    Where the profile has ``int8``, it has windows of the bundled sample.
-
-    Raises:
-        FileNotFoundError, ValueError: a model is missing or damaged.
-        Error: a package is not installed, or the profile does not fit the decision rule.
+    Where the profile has ``int8``, it is calibrated on windows of the bundled sample.
     """
     check_rule(model.decision.rule, profile.needs_margin)
     if model.second is not None:
@@ -260,8 +242,7 @@ def checked_scorer(model: ModelSpec, profile: Profile, batch_size: int) -> Score
 
 
 def _sample_windows(model: ModelSpec) -> Columns:
-    from nq.formats import inputs
-
     tokenizer = load_tokenizer(model.folder, model.windows.compat)
-    sample = inputs.read_examples(bundled_sample())
-    return concatenate([feature_rows(features(e, tokenizer, model.windows)) for e in sample])
+    records = map(orjson.loads, bundled_sample().read_bytes().splitlines())
+    sample = [features(decode_simplified(one), tokenizer, model.windows) for one in records]
+    return concatenate([feature_rows(windows) for windows in sample])

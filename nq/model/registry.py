@@ -60,9 +60,7 @@ def model_folder(model: str | Path | None = None) -> Path:
 def named_model(model: str) -> Path:
     """Returns the folder of the bundled or an installed model, whatever the working directory has.
 
-    Raises:
-        FileNotFoundError: there is no model of this name.
-        Error: the model is not installed, or not as it should be.
+    It raises the errors of ``model_folder``.
     """
     if model == BUNDLED:
         return bundled_model()

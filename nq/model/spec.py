@@ -1,4 +1,4 @@
-"""The record of a model that is found and not loaded yet, alone or with a second model.
+"""A model that is found and not loaded yet, alone or with a second model.
 
 The first model ranks the blocks of a page, and the second one reads the best. The second model has
 windows of its own, except that both models read the same blocks. The decision was fitted to both by
@@ -8,6 +8,7 @@ one's weights.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from dataclasses import dataclass, replace
@@ -79,11 +80,13 @@ class ModelSpec:
         """
         for model in self.models:
             check(model.folder)
-        if self.second is not None and _same_weights(self.folder, self.second.folder):
-            raise ValueError(
-                f"the second model {self.second.folder} has the weights of the model itself: give "
-                "another model"
-            )
+        if self.second is not None:
+            sizes = [[f.stat().st_size for f in weight_files(m.folder)] for m in self.models]
+            if sizes[0] == sizes[1] and len({weights_digest(m.folder) for m in self.models}) == 1:
+                raise ValueError(
+                    f"the second model {self.second.folder} has the weights of the model itself: "
+                    "give another model"
+                )
         for model in self.models:
             check_length(load_config(model.folder), model.windows.max_seq_length)
 
@@ -167,8 +170,9 @@ def _decision_of_both(
     """Returns the decision of two models, made from ``decision`` if that is of one model."""
     if decision is None:
         settings = load_settings(second)
-        alone = ranker if _only_ranks(second) else settings.decision
-        decision = _tuned(first, settings) or alone
+        with contextlib.suppress(OSError, ValueError):  # the check of the models reports it
+            decision = settings.cascades.get(weights_digest(first)) if settings.cascades else None
+        decision = decision or (ranker if _only_ranks(second) else settings.decision)
     if isinstance(decision, CascadeDecision):
         return decision
     weights = CascadeWeights(**decision.weights.to_dict())
@@ -176,24 +180,11 @@ def _decision_of_both(
     return CascadeDecision(**{**vars(decision), "weights": weights, "ranker": ranker})
 
 
-def _tuned(first: Path, settings: ModelSettings) -> CascadeDecision | None:
-    """Returns the decision that was tuned for both models, from the settings of the second."""
-    try:
-        return settings.cascades.get(weights_digest(first)) if settings.cascades else None
-    except (OSError, ValueError):  # the check of the models reports it
-        return None
-
-
 def _only_ranks(folder: Path) -> bool:
     try:
         return load_config(folder).is_dual_encoder
     except (OSError, ValueError):  # the check of the models reports it
         return False
-
-
-def _same_weights(folder: Path, other: Path) -> bool:
-    sizes = [[file.stat().st_size for file in weight_files(one)] for one in (folder, other)]
-    return sizes[0] == sizes[1] and weights_digest(folder) == weights_digest(other)
 
 
 def mention_decision(model: ModelSpec) -> None:

@@ -20,39 +20,31 @@ def windows(draw: st.DrawFn) -> tuple[IntArray, Shape]:
     return np.array(draw(st.lists(lengths, max_size=200)), np.int64), shape
 
 
-def assert_every_row_once(batches: list[Batch], n: int) -> None:
-    rows = [row for batch in batches for row in batch.rows.tolist()]
-    assert sorted(rows) == list(range(n))
-    assert all(0 < len(batch.rows) <= batch.shape.batch_size for batch in batches)
+def numbers(batches: list[Batch]) -> list[int]:
+    return [row for batch in batches for row in batch.rows.tolist()]
 
 
 @given(st.integers(0, 200), SHAPES)
 def test_batches_in_order_have_one_shape_and_the_rows_in_order(n: int, shape: Shape) -> None:
     batches = in_order(n, shape)
-    assert_every_row_once(batches, n)
-    assert [row for batch in batches for row in batch.rows.tolist()] == list(range(n))
-    assert {batch.shape for batch in batches} <= {shape}
+    assert numbers(batches) == list(range(n))
+    assert all(0 < len(b.rows) <= shape.batch_size and b.shape == shape for b in batches)
 
 
 @given(windows())
-def test_every_window_fits_into_its_batch_by_length(some: tuple[IntArray, Shape]) -> None:
+def test_batches_by_length_are_full_of_similar_size_and_fit_their_windows(
+    some: tuple[IntArray, Shape],
+) -> None:
     n_pieces, shape = some
     batches = by_length(n_pieces, shape)
-    assert_every_row_once(batches, len(n_pieces))
-    for batch in batches:
-        assert n_pieces[batch.rows].max() <= batch.shape.length <= shape.length
-        assert batch.shape.full == bool((n_pieces[batch.rows] == batch.shape.length).all())
-
-
-@given(windows())
-def test_batches_by_length_are_full_and_of_similar_size(some: tuple[IntArray, Shape]) -> None:
-    n_pieces, shape = some
-    batches = by_length(n_pieces, shape)
+    assert sorted(numbers(batches)) == list(range(len(n_pieces)))
+    assert all(len(batch.rows) == batch.shape.batch_size for batch in batches[:-1])
     most = max(shape.batch_size * shape.length, MIN_PIECES)
     for batch in batches:
-        pieces = batch.shape.batch_size * batch.shape.length
-        assert most - batch.shape.length < pieces <= most
-    assert all(len(batch.rows) == batch.shape.batch_size for batch in batches[:-1])
+        assert 0 < len(batch.rows) <= batch.shape.batch_size
+        assert n_pieces[batch.rows].max() <= batch.shape.length <= shape.length
+        assert batch.shape.full == bool((n_pieces[batch.rows] == batch.shape.length).all())
+        assert most - batch.shape.length < batch.shape.batch_size * batch.shape.length <= most
     lengths = [batch.shape.length for batch in batches]
     assert lengths == sorted(lengths, reverse=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.config import CascadeDecision, CascadeWeights
+from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, RankingWeights
 from nq.formats.fields import RecordError
 from nq.inference.cascade import (
     WINDOWS_PER_BLOCK,
@@ -38,6 +37,7 @@ from nq.inference.scorer import (
     window_scores,
 )
 from nq.postprocess.blocks import Blocks
+from nq.postprocess.ranking import rank
 from nq.preprocess.windows import windows
 from nq.records import (
     READ,
@@ -59,9 +59,9 @@ from tests.inference.table_scorer import (
     pages,
     random_scores,
 )
+from tests.postprocess import synthetic_pages
 
 READER_LENGTH = 20
-ALL = 1000
 
 
 @dataclass(eq=False)
@@ -217,6 +217,23 @@ def test_blocks_are_read_if_they_are_among_the_best_or_all_their_words_are(two: 
         assert read & present.keys() == expected
 
 
+@given(st.integers(0, 2**32 - 1))
+def test_the_best_blocks_are_those_of_the_ranking_and_then_the_others(seed: int) -> None:
+    example, scores = synthetic_pages.page(seed)
+    blocks = Blocks.of(example)
+    decision = DecisionConfig(weights=RankingWeights(evidence=0.25, bm25=0.1))
+    ranking = rank(example, scores, decision, blocks)
+    expected = ranking.evidence.blocks[np.argsort(-ranking.utility, kind="stable")].tolist()
+    ranked = rank_blocks(example, scores, decision, blocks, 1000)
+    assert [block.candidate for block in ranked][: len(expected)] == expected
+    assert sorted(block.candidate for block in ranked) == blocks.candidates.tolist()
+    for number, block in enumerate(ranked):
+        assert bool(len(block.starts)) == (number < len(expected))
+        assert set(blocks.of_token[block.starts].tolist()) <= {block.candidate}
+    first = [block.candidate for block in rank_blocks(example, scores, decision, blocks, 2)]
+    assert first == [block.candidate for block in ranked][:2]
+
+
 # --- scores
 
 
@@ -240,11 +257,6 @@ def test_a_cascade_has_the_scores_of_both_models(two: TwoModels) -> None:
     assert columns[SECOND_WINDOW][is_reader].tolist() == numbers.tolist()
     assert sum(completed) == len(two.pages.rows["numbers"])
     assert scorer.second.counters.computed_windows == len(rows)
-
-
-@given(two_models())
-def test_the_windows_of_each_example_are_numbered_and_named(two: TwoModels) -> None:
-    columns = two.scorer().scores(two.pages.rows, two.pages.examples)
     for n, page in enumerate(two.pages.slices):
         keys = columns["example_keys"] == (0, n)
         ids = columns["window_ids"][keys.all(axis=1)]
@@ -252,16 +264,6 @@ def test_the_windows_of_each_example_are_numbered_and_named(two: TwoModels) -> N
         assert ids.tolist() == [[i, total] for i in range(total)]
 
 
-@given(two_models())
-def test_a_reader_of_all_blocks_reads_all_windows(two: TwoModels) -> None:
-    two = replace(two, decision=replace(two.decision, read_blocks=ALL))
-    columns = two.scorer().scores(two.pages.rows, two.pages.examples)
-    for name in SCORE_COLUMNS:
-        actual = columns[name][reader_rows(columns)]
-        np.testing.assert_array_equal(actual, getattr(two.table, name), name)
-
-
-@settings(max_examples=40)
 @given(two_models(5), st.integers(1, 40))
 def test_scores_do_not_depend_on_the_number_of_examples_in_a_call(
     two: TwoModels, batch_size: int
@@ -330,62 +332,38 @@ def test_close_decisions_are_those_of_an_exact_cascade(two: TwoModels, margin: f
 # --- pages that are read otherwise
 
 
+TOKEN_MAP = np.array([[-1, -1, 1, 2, 3, 4, *[-1] * (LENGTH - 6)]])
+EXAMPLE = Example(7, "who", ["<P>", "a", "b", "c", "d"], [True] + [False] * 4, ())
+NUMBERS = np.zeros((1, LENGTH), int)
+ROWS = {"token_map": TOKEN_MAP, "window_ids": np.array([[0, 1]]), "numbers": NUMBERS}
+
+
 def test_a_page_that_the_reader_cannot_read_has_no_evidence(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    token_map = np.array([[-1, -1, 1, 2, 3, 4, *[-1] * (LENGTH - 6)]])
-    example = Example(7, "who", ["<P>", "a", "b", "c", "d"], [True] + [False] * 4, ())
-    rows = {
-        "token_map": token_map,
-        "window_ids": np.array([[0, 1]]),
-        "numbers": np.zeros((1, 1), int),
-    }
-
     def too_long(example: Example) -> Features:
         raise RecordError("windows 9000: expected at most 8192")
 
-    inner = TableScorer(random_scores(token_map, 1))
+    inner = TableScorer(random_scores(TOKEN_MAP, 1))
     scorer = CascadeScorer(inner, ReaderScorer(inner.table), too_long, CascadeDecision())
-    with caplog.at_level(logging.WARNING):
-        columns = scorer.scores(rows, [example])
+    columns = scorer.scores(ROWS, [EXAMPLE])
     assert "the second model cannot read example 7: windows 9000" in caplog.text
     scores = example_scores(columns)
     assert isinstance(scores, CascadeScores)
     assert (len(scores.ranker), len(scores.second), len(scores.read)) == (1, 0, 0)
 
 
-@settings(max_examples=5)
-@given(two_models(3))
-def test_pages_with_few_blocks_are_mentioned_once(two: TwoModels) -> None:
-    two = replace(two, decision=replace(two.decision, read_blocks=ALL))
-    scorer, lines = two.scorer(), list[str]()
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-    log = logging.getLogger("nq.inference.cascade")
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    for _ in range(2):
-        scorer.scores(two.pages.rows, two.pages.examples)
-    log.removeHandler(handler)
-    assert len(lines) == 1
-    assert "than --read-blocks (1000): the second model reads all windows" in lines[0]
-
-
 @pytest.mark.parametrize("short", [0, 1])
 def test_windows_shorter_than_the_number_of_positions_are_filled_up(short: int) -> None:
     """A window has no more best positions than pieces."""
-    token_map = np.array([[-1, -1, 1, 2, 3, 4, *[-1] * (LENGTH - 6)]])
-    example = Example(7, "who", ["<P>", "a", "b", "c", "d"], [True] + [False] * 4, ())
-    tables: list[Any] = [random_scores(token_map, seed) for seed in (1, 2)]
+    tables: list[Any] = [random_scores(TOKEN_MAP, seed) for seed in (1, 2)]
     narrow = {n: getattr(tables[short], n)[:, :2] for n in SCORE_COLUMNS[:6]}
     tables[short] = replace(tables[short], **narrow)
-    numbers = np.zeros((1, LENGTH), int)
-    features = Features(7, numbers, numbers, numbers, token_map, np.arange(1), 1)
-    rows = {"token_map": token_map, "window_ids": np.array([[0, 1]]), "numbers": numbers}
+    features = Features(7, NUMBERS, NUMBERS, NUMBERS, TOKEN_MAP, np.arange(1), 1)
     scorer = CascadeScorer(
         TableScorer(tables[0]), ReaderScorer(tables[1]), lambda _: features, CascadeDecision()
     )
-    columns = scorer.scores(rows, [example])
+    columns = scorer.scores(ROWS, [EXAMPLE])
     assert columns["start_doc"].shape == columns["end_logit"].shape == (2, 4)
     assert columns["start_doc"][short, 2:].tolist() == [-1, -1]
     assert columns["start_doc"][1 - short].tolist() == tables[1 - short].start_doc[0].tolist()

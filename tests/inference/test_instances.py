@@ -26,20 +26,17 @@ from nq.preprocess.features import features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
 
-BATCH, PAGES = 2, 3
-OPTIMIZED = "prune+buckets+openvino"
-
 
 @pytest.fixture(scope="module")
 def spec(tiny_model: Path) -> ScorerSpec:
-    return ScorerSpec(find_model(tiny_model), Profile(), BATCH)
+    return ScorerSpec(find_model(tiny_model), Profile.parse("prune+buckets+openvino"), 2)
 
 
 @pytest.fixture(scope="module")
 def some_parts(spec: ScorerSpec) -> list[Part]:
     """Parts of one example each."""
     tokenizer = load_tokenizer(spec.model.folder, spec.model.windows.compat)
-    examples = islice(inputs.read_examples(bundled_sample()), PAGES)
+    examples = islice(inputs.read_examples(bundled_sample()), 3)
     pages = ((e, feature_rows(features(e, tokenizer, spec.model.windows))) for e in examples)
     return [Part([example], rows) for example, rows in pages]
 
@@ -62,7 +59,6 @@ def processes() -> list[psutil.Process]:
 def test_instances_compute_the_bytes_of_one_process_on_cores_of_their_own(
     spec: ScorerSpec, some_parts: list[Part], caplog: pytest.LogCaptureFixture
 ) -> None:
-    spec = replace(spec, profile=Profile.parse(OPTIMIZED))
     scorer = load_scorer(replace(spec, threads=1))
     expected = [scorer.scores(part.rows, part.examples) for part in some_parts]
     count = min(2, len(cores.available()))
@@ -99,24 +95,21 @@ def test_a_dead_instance_comes_back_and_what_kills_two_fails(
         if len(completed) == 1:
             kill(windows)
 
-    with InstancePool(spec, 1, 1) as pool:
+    with InstancePool(replace(spec, profile=Profile()), 1, 1) as pool:
         expected = pool.scores(part.rows, part.examples)
         bad = {name: column for name, column in part.rows.items() if name != "input_ids"}
         with pytest.raises(KeyError, match="input_ids"):
             pool.scores(bad, part.examples)
-        for _ in range(2):
-            completed: list[int] = []
-            assert_same_bytes([pool.scores(part.rows, part.examples, kill_once)], [expected])
-            assert sum(completed) == n_windows(part)
+        completed: list[int] = []
+        assert_same_bytes([pool.scores(part.rows, part.examples, kill_once)], [expected])
+        assert sum(completed) == n_windows(part)
         fatal = pool.submit(part.rows, part.examples, kill)
         waiting = [pool.submit(one.rows, one.examples) for one in (part, *others)]
         assert waiting[-1].cancel()
         with pytest.raises(InstanceDiedError, match=r"instance 1 of 1 \(core \d+\) was killed by"):
             fatal.result()
         assert_same_bytes([waiting[0].result()], [expected])
-        kill(0)
-        assert_same_bytes([pool.scores(part.rows, part.examples)], [expected])
-    assert len(caplog.records) in (3, 4)  # the last one may be noticed before it is used
+    assert len(caplog.records) >= 2
     assert caplog.records[0].getMessage().endswith("was killed by SIGKILL: it is started again")
 
 
@@ -129,21 +122,11 @@ def test_a_model_that_cannot_be_loaded_is_the_error_of_the_one_process(
     assert not processes()
 
 
-def test_threads_without_cores_of_their_own_are_a_warning(
-    caplog: pytest.LogCaptureFixture,
+def test_numbers_that_are_left_open_fit_the_cores(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    total = len(cores.available())
-    cores.warn_if_too_few(total, 1)
-    assert not caplog.records
-    cores.warn_if_too_few(total + 1, 2)
-    (record,) = caplog.records
-    assert record.getMessage().startswith(f"{total + 1} instances of 2 threads on {total} core")
-
-
-@pytest.mark.parametrize(
-    ("instances", "threads", "expected"),
-    [
-        (None, None, (None, None)),
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    for instances, threads, expected in (
         (None, 3, (None, 3)),
         ("auto", None, (8, 1)),
         ("auto", 3, (2, 3)),
@@ -151,16 +134,12 @@ def test_threads_without_cores_of_their_own_are_a_warning(
         (2, None, (2, 4)),
         (9, None, (9, 1)),
         (3, 3, (3, 3)),
-    ],
-)
-def test_numbers_that_are_left_open_fit_the_cores(
-    monkeypatch: pytest.MonkeyPatch,
-    instances: int | str | None,
-    threads: int | None,
-    expected: tuple[int | None, int | None],
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
-    assert cores.resolved(instances, threads) == expected
+    ):
+        assert cores.resolved(instances, threads) == expected
+    cores.warn_if_too_few(8, 1)
+    assert not caplog.records
+    cores.warn_if_too_few(9, 2)
+    assert caplog.records[0].getMessage().startswith("9 instances of 2 threads on 8 cores")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +150,6 @@ def test_numbers_that_are_left_open_fit_the_cores(
         (FloatingPointError("not finite"), FloatingPointError),
         (UnicodeDecodeError("utf-8", b"", 0, 1, "bad"), UnicodeError),
         (tf.errors.InternalError(None, None, "broken"), Exception),
-        (MemoryError(), MemoryError),
     ],
 )
 def test_an_exception_keeps_its_text_and_its_nearest_known_class(

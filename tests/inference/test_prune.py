@@ -64,16 +64,12 @@ def blocks_in_windows(example: Example, token_map: IntArray) -> list[set[int]]:
     return [{int(of_token[t]) for t in row.tolist() if t >= 0} - {-1} for row in token_map]
 
 
-# --- windows of the first pass
-
-
 @given(pages(1, 1))
 def test_covering_windows_contain_all_text(some: Pages) -> None:
     contains = tokens_in_windows(some.rows["token_map"])
     chosen = covering_windows(contains)
     assert len(chosen) >= min(1, len(contains))
     assert chosen.tolist() == sorted(set(chosen.tolist()))
-    assert set(chosen) <= set(range(len(contains)))
     np.testing.assert_array_equal(contains[chosen].any(axis=0), contains.any(axis=0))
     assert len(chosen) <= 1 or contains[chosen].any(axis=1).all()
 
@@ -89,33 +85,21 @@ def test_covering_windows_are_as_far_apart_as_the_overlap_allows(n_pieces: int, 
 
 
 def test_covering_windows_of_contexts_out_of_order_and_of_windows_without_text() -> None:
-    def row(*tokens: int) -> list[int]:
-        return [*tokens, *[-1] * (4 - len(tokens))]
+    def covering(*rows: Any) -> list[int]:
+        token_map = np.array([[*row, *[-1] * (4 - len(row))] for row in rows]).reshape(-1, 4)
+        return [*map(int, covering_windows(tokens_in_windows(token_map)))]
 
-    def covering(token_map: Any) -> list[int]:
-        return [*map(int, covering_windows(tokens_in_windows(np.array(token_map))))]
-
-    out_of_order = [row(6, 7, 8, 9), row(8, 9, 0, 1), row(0, 1, 2, 3), row(2, 3, 4, 5)]
-    assert covering(out_of_order) == [0, 2, 3]
-    assert covering([row(0, 1, 2, 3), row(4, 5, 6, 7), row()]) == [0, 1]
-    assert covering(np.full((3, 4), -1)) == [0]
-    assert covering(np.empty((0, 4), int)) == []
-
-
-# --- the windows that are computed
+    assert covering((6, 7, 8, 9), (8, 9, 0, 1), (0, 1, 2, 3), (2, 3, 4, 5)) == [0, 2, 3]
+    assert covering((0, 1, 2, 3), (4, 5, 6, 7), ()) == [0, 1]
+    assert covering((), (), ()) == [0]
 
 
 @given(pages())
-def test_every_window_is_computed_at_most_once(some: Pages) -> None:
-    _, computed, inner = prune_pages(some)
+def test_each_page_alone_has_the_scores_of_its_computed_windows_and_no_others(some: Pages) -> None:
+    columns, computed, inner = prune_pages(some)
     assert all(len(call) and call == sorted(call) for call in inner.calls)
     assert sorted(np.concatenate(inner.calls).tolist()) == computed.tolist()
-    assert inner.counters.computed_windows == len(computed) <= len(some.rows["numbers"])
-
-
-@given(pages())
-def test_computed_windows_keep_their_scores_and_the_others_have_none(some: Pages) -> None:
-    columns, computed, _ = prune_pages(some)
+    assert inner.counters.computed_windows == len(computed)
     for name in SCORE_COLUMNS:
         expected = getattr(some.table, name)
         np.testing.assert_array_equal(columns[name][computed], expected[computed], name)
@@ -123,6 +107,10 @@ def test_computed_windows_keep_their_scores_and_the_others_have_none(some: Pages
     others = np.flatnonzero(~columns[READ])
     assert (columns["start_doc"][others] == -1).all() and (columns["end_doc"][others] == -1).all()
     assert len(pairs(window_scores(columns, others))) == 0
+    for example, page in zip(some.examples, some.slices, strict=True):
+        single = replace(some, examples=[example], slices=[page], rows=some.rows_of(page))
+        for name, column in prune_pages(single)[0].items():
+            np.testing.assert_array_equal(column, columns[name][page], name)
 
 
 @given(pages(), st.one_of(st.floats(0, 10), st.just(math.inf)))
@@ -154,16 +142,6 @@ def test_windows_that_may_change_the_answer_are_computed(some: Pages, near: floa
                 assert all(bound[block] < best - level.far for block in inside)
 
 
-@given(pages())
-def test_pages_are_pruned_independently(some: Pages) -> None:
-    together, _, _ = prune_pages(some)
-    for example, page in zip(some.examples, some.slices, strict=True):
-        single = replace(some, examples=[example], slices=[page], rows=some.rows_of(page))
-        columns, _, _ = prune_pages(single)
-        for name, column in columns.items():
-            np.testing.assert_array_equal(column, together[name][page], name)
-
-
 def test_a_page_with_a_clear_decision_is_not_computed_further() -> None:
     n = 40
     token_map = np.arange(n * 4).reshape(n, 4)
@@ -179,11 +157,8 @@ def test_a_page_with_a_clear_decision_is_not_computed_further() -> None:
     weights = RankingWeights(evidence=0.5, position=-3.0, max_evidence=10.0)
     decision = DecisionConfig(weights=weights, long_threshold=0.5, short_threshold=0.1)
     numbers = np.arange(n)
-    rows = {
-        "token_map": doc,
-        "window_ids": np.column_stack([numbers, np.full(n, n)]),
-        "numbers": numbers[:, None],
-    }
+    ids = np.column_stack([numbers, np.full(n, n)])
+    rows = {"token_map": doc, "window_ids": ids, "numbers": numbers[:, None]}
     columns, computed, _ = prune_pages(Pages([example], [slice(0, n)], rows, scores, decision))
     assert computed.tolist() == [0, 1, 2, n - 1]  # the first blocks of their types
     pruned = decide(example, window_scores(columns, numbers), decision).prediction
@@ -191,18 +166,16 @@ def test_a_page_with_a_clear_decision_is_not_computed_further() -> None:
     assert (pruned.long, pruned.shorts, pruned.yes_no) == (whole.long, whole.shorts, whole.yes_no)
 
 
-# --- runs under profiles with prune
+# --- runs
 
 QUESTIONS = 6
 
 
-def make_job(model: Path, folder: Path, profile: str, **options: Any) -> Job:
+def make_job(model: Path, folder: Path, **options: Any) -> Job:
     settings = load_settings(model)
     weights = RankingWeights(bm25=3.0, max_evidence=2.0)
     return Job(
-        [bundled_sample()],
-        model,
-        profile,
+        *([bundled_sample()], model, "prune"),
         replace(settings.windows, doc_stride=4),
         replace(settings.decision, weights=weights),
         output=folder,
@@ -216,22 +189,12 @@ def predictions(result: Result) -> Any:
 
 
 @pytest.mark.slow
-def test_windows_of_two_workers_have_the_predictions_of_one(
+def test_a_run_an_interrupted_one_and_a_reader_have_the_same_predictions(
     tiny_model: Path, tmp_path: Path
 ) -> None:
-    one = run(make_job(tiny_model, tmp_path / "one", "prune+buckets", batch_size=8))
-    assert 0 < one.read_windows < one.windows
-    two = run(make_job(tiny_model, tmp_path / "two", "prune+buckets", batch_size=8, workers=2))
-    assert predictions(two) == predictions(one)
-    assert two.read_windows == one.read_windows
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_continues_to_the_same_predictions(
-    tiny_model: Path, tmp_path: Path
-) -> None:
-    undisturbed = run(make_job(tiny_model, tmp_path / "undisturbed", "prune", batch_size=1))
-    job = make_job(tiny_model, tmp_path / "interrupted", "prune", batch_size=1)
+    undisturbed = run(make_job(tiny_model, tmp_path / "undisturbed", batch_size=1, workers=2))
+    assert 0 < undisturbed.read_windows < undisturbed.windows
+    job = make_job(tiny_model, tmp_path / "interrupted", batch_size=1)
     completed: list[int] = []
 
     def interrupt(windows: int, total: int) -> None:
@@ -244,31 +207,24 @@ def test_an_interrupted_run_continues_to_the_same_predictions(
     resumed = run(job)
     assert 0 < resumed.resumed_windows < resumed.windows
     assert resumed.read_windows < undisturbed.read_windows
-    assert predictions(resumed) == predictions(undisturbed)
-
-
-@pytest.mark.slow
-def test_a_reader_has_the_predictions_of_a_run(tiny_model: Path, tmp_path: Path) -> None:
-    job = make_job(tiny_model, tmp_path, "prune")
-    expected = predictions(run(job))
+    expected = predictions(undisturbed)
+    assert predictions(resumed) == expected and len(expected) == QUESTIONS
     examples = islice(inputs.read_examples(job.files[0]), QUESTIONS)
     with reader.load(
         tiny_model, profile="prune", windows=job.model.windows, decision=job.model.decision
     ) as loaded:
-        actual = [encode_prediction(prediction) for prediction in loaded.predict(examples)]
-    assert len(actual) == len(expected) == QUESTIONS
-    for prediction, other in zip(actual, expected, strict=True):
-        for name in ("long_answer_score", "short_answers_score"):
-            assert prediction.pop(name) == pytest.approx(other.pop(name), abs=1e-4)
-        assert prediction == other
+        for prediction, other in zip(loaded.predict(examples), expected, strict=True):
+            actual = encode_prediction(prediction)
+            for name in ("long_answer_score", "short_answers_score"):
+                assert actual.pop(name) == pytest.approx(other.pop(name), abs=1e-4)
+            assert actual == other
 
 
 def test_a_rule_without_a_decision_margin_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    job = make_job(tiny_model, tmp_path, "prune")
-    decision = replace(job.model.decision, rule="bert-joint")
-    job = replace(job, model=replace(job.model, decision=decision))
-    message = "decision bert-joint has no decision margin: remove prune from the profile"
-    with pytest.raises(Error, match=message):
-        run(job)
-    with pytest.raises(Error, match=message):
-        reader.load(tiny_model, profile="prune", windows=job.model.windows, decision=decision)
+    decision = DecisionConfig(rule="bert-joint")
+    for profile in ("prune", "mixed+rescore"):
+        message = f"decision bert-joint has no decision margin: remove {profile.split('+')[-1]}"
+        with pytest.raises(Error, match=message):
+            run(Job([bundled_sample()], tiny_model, profile, decision=decision, output=tmp_path))
+        with pytest.raises(Error, match=message):
+            reader.load(tiny_model, profile=profile, decision=decision)

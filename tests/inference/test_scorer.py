@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import DecisionConfig
-from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile
 from nq.inference.prune import PruningScorer
 from nq.inference.rescore import RescoringScorer
@@ -30,10 +29,9 @@ from nq.postprocess.margin import decision_margin
 from nq.postprocess.ranking import rank
 from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, WindowScores
 from tests import tiny_models
-from tests.inference.table_scorer import K, Pages, TableScorer, make_pages, pages, random_scores
+from tests.inference.table_scorer import Pages, TableScorer, make_pages, pages, random_scores
 from tests.inference.tiny_predictors import LENGTH, item_rows, items, new_predictor
 
-MIXED = Profile.parse("mixed+rescore")
 Wrap = Callable[[Scorer, Pages], Scorer]
 
 
@@ -42,10 +40,16 @@ def exact_table(some: Pages) -> WindowScores:
     return random_scores(some.rows["token_map"], seed=12345)
 
 
-def rescoring(inner: Scorer, some: Pages, margin: float = math.inf) -> RescoringScorer:
+def rescoring(
+    inner: Scorer,
+    some: Pages,
+    margin: float = math.inf,
+    make_exact: Callable[[], Scorer] | None = None,
+) -> RescoringScorer:
     """Returns a scorer around ``inner`` that rescores decisions with smaller margins."""
-    exact = TableScorer(exact_table(some))
-    return RescoringScorer(inner, lambda: exact, MIXED, some.decision, {"mixed": margin})
+    exact = make_exact or (lambda: TableScorer(exact_table(some)))
+    profile = Profile.parse("mixed+rescore")
+    return RescoringScorer(inner, exact, profile, some.decision, {"mixed": margin})
 
 
 def pruning(inner: Scorer, some: Pages) -> PruningScorer:
@@ -55,39 +59,49 @@ def pruning(inner: Scorer, some: Pages) -> PruningScorer:
 WRAPPERS: dict[str, Wrap] = {
     "none": lambda inner, some: inner,
     "prune": pruning,
-    "rescore all": rescoring,
     "rescore some": lambda inner, some: rescoring(inner, some, 1.0),
-    "rescore none": lambda inner, some: rescoring(inner, some, 0.0),
     "prune, rescore": lambda inner, some: rescoring(pruning(inner, some), some, 1.0),
     "rescore twice": lambda inner, some: rescoring(rescoring(inner, some), some, 1.0),
 }
 each_wrapper = pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS.keys())
 
 
-def assert_same(actual: Columns, expected: Columns) -> None:
-    assert actual.keys() == expected.keys()
-    for name, column in actual.items():
-        np.testing.assert_array_equal(column, expected[name], name)
-
-
-# --- closed composition
+def windows_of(some: Pages) -> Iterator[tuple[Example, Columns]]:
+    for example, page in zip(some.examples, some.slices, strict=True):
+        yield example, some.rows_of(page)
 
 
 @each_wrapper
-@settings(max_examples=40)
-@given(pages())
-def test_a_wrapped_scorer_has_the_columns_of_a_scorer(wrap: Wrap, some: Pages) -> None:
-    inner = TableScorer(some.table)
+@given(pages(1, 6), st.integers(1, 40), st.randoms())
+def test_a_wrapped_scorer_has_the_columns_of_a_scorer_in_any_order_and_calls_of_any_size(
+    wrap: Wrap, some: Pages, batch_size: int, random: Any
+) -> None:
     completed: list[int] = []
-    columns = wrap(inner, some).scores(some.rows, some.examples, completed.append)
-    assert columns.keys() - {READ, RESCORED} == set(SCORE_COLUMNS)
+    inner = TableScorer(some.table)
+    expected = wrap(inner, some).scores(some.rows, some.examples, completed.append)
     n = len(some.rows["numbers"])
-    for name in SCORE_COLUMNS:
-        expected = getattr(some.table, name)
-        assert columns[name].dtype == expected.dtype and columns[name].shape == expected.shape
-    for name in columns.keys() & {READ, RESCORED}:
-        assert columns[name].dtype == np.bool_ and columns[name].shape == (n,)
     assert sum(completed) == n
+    assert expected.keys() - {READ, RESCORED} == set(SCORE_COLUMNS)
+    for name in SCORE_COLUMNS:
+        column = getattr(some.table, name)
+        assert expected[name].dtype == column.dtype and expected[name].shape == column.shape
+    for name in expected.keys() & {READ, RESCORED}:
+        assert expected[name].dtype == np.bool_ and expected[name].shape == (n,)
+    order = random.sample(range(len(some.slices)), len(some.slices))
+    rows = concatenate([some.rows_of(some.slices[i]) for i in order])
+    scorer = wrap(TableScorer(some.table), some)
+    columns = scorer.scores(rows, [some.examples[i] for i in order])
+    for name, column in columns.items():
+        of_pages = [expected[name][some.slices[i]] for i in order]
+        np.testing.assert_array_equal(column, np.concatenate(of_pages), name)
+    completed.clear()
+    scorer = wrap(TableScorer(some.table, batch_size), some)
+    scored = list(score_examples(scorer, windows_of(some), completed.append))
+    assert [example for example, _ in scored] == list(some.examples)
+    assert sum(completed) == n
+    for (_, actual), page in zip(scored, some.slices, strict=True):
+        for name in SCORE_COLUMNS:
+            np.testing.assert_array_equal(getattr(actual, name), expected[name][page], name)
 
 
 @each_wrapper
@@ -95,37 +109,28 @@ def test_a_wrapped_scorer_has_the_attributes_of_a_scorer(wrap: Wrap) -> None:
     some = make_pages([1, 2], 1, False, DecisionConfig())
     inner = TableScorer(some.table, network=object(), precision="bfloat16", device="GPU")
     scorer = wrap(inner, some)
-    for name in ("network", "counters"):
+    for name in ("network", "counters", "precision", "device", "batch_size"):
         assert getattr(scorer, name) is getattr(inner, name)
-    for name in ("precision", "device", "batch_size"):
-        assert getattr(scorer, name) == getattr(inner, name)
     assert scorer.part_batches >= inner.part_batches
-
-
-@pytest.mark.slow
-@each_wrapper
-@settings(max_examples=40)
-@given(pages(2, 4), st.randoms())
-def test_the_order_of_examples_is_that_of_the_rows(wrap: Wrap, some: Pages, random: Any) -> None:
-    expected = wrap(TableScorer(some.table), some).scores(some.rows, some.examples)
-    order = random.sample(range(len(some.slices)), len(some.slices))
-    rows = concatenate([some.rows_of(some.slices[i]) for i in order])
-    scorer = wrap(TableScorer(some.table), some)
-    columns = scorer.scores(rows, [some.examples[i] for i in order])
-    pages = [{n: x[some.slices[i]] for n, x in expected.items()} for i in order]
-    assert_same(columns, concatenate(pages))
 
 
 @given(pages(), st.floats(0, 5))
 def test_rescored_windows_have_the_exact_scores_and_the_others_those_of_the_inner_scorer(
     some: Pages, margin: float
 ) -> None:
-    inner = TableScorer(some.table)
-    columns = rescoring(inner, some, margin).scores(some.rows, some.examples)
-    exact = exact_table(some)
+    made: list[TableScorer] = []
+
+    def make_exact() -> TableScorer:
+        made.append(TableScorer(exact_table(some)))
+        return made[-1]
+
+    scorer = rescoring(TableScorer(some.table), some, margin, make_exact)
+    for _ in range(2):
+        columns = scorer.scores(some.rows, some.examples)
+    assert len(made) == columns[RESCORED].any()
     for name in SCORE_COLUMNS:
         rescored = columns[RESCORED].reshape(-1, *[1] * (columns[name].ndim - 1))
-        expected = np.where(rescored, getattr(exact, name), getattr(some.table, name))
+        expected = np.where(rescored, getattr(exact_table(some), name), getattr(some.table, name))
         np.testing.assert_array_equal(columns[name], expected, name)
     weights = some.decision.weights
     close = margin * max(weights.evidence, weights.short_evidence)
@@ -136,7 +141,6 @@ def test_rescored_windows_have_the_exact_scores_and_the_others_those_of_the_inne
 
 
 @pytest.mark.parametrize("inner", [WRAPPERS["none"], WRAPPERS["prune"]], ids=["none", "prune"])
-@settings(max_examples=60)
 @given(pages())
 def test_rescoring_everything_decides_as_the_exact_scorer(inner: Wrap, some: Pages) -> None:
     scorer = rescoring(inner(TableScorer(some.table), some), some)
@@ -147,54 +151,8 @@ def test_rescoring_everything_decides_as_the_exact_scorer(inner: Wrap, some: Pag
         if not columns[RESCORED][page].any():  # without evidence the margin is infinite
             assert len(rank(example, actual, some.decision).evidence.blocks) == 0
             continue
-        for name in SCORE_COLUMNS:
-            np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name))
         decision = decide(example, actual, some.decision)
         assert decision.prediction == decide(example, expected, some.decision).prediction
-
-
-@given(pages())
-def test_the_exact_scorer_is_made_once_and_only_for_a_close_decision(some: Pages) -> None:
-    made: list[TableScorer] = []
-
-    def make_exact() -> TableScorer:
-        made.append(TableScorer(exact_table(some)))
-        return made[-1]
-
-    for margin, expected in ((0.0, 0), (math.inf, 1)):
-        made.clear()
-        scorer = RescoringScorer(
-            TableScorer(some.table), make_exact, MIXED, some.decision, {"mixed": margin}
-        )
-        for _ in range(2):
-            columns = scorer.scores(some.rows, some.examples)
-        assert len(made) == (expected if columns[RESCORED].any() else 0)
-
-
-# --- several examples in one call
-
-
-def windows_of(some: Pages) -> Iterator[tuple[Example, Columns]]:
-    for example, page in zip(some.examples, some.slices, strict=True):
-        yield example, some.rows_of(page)
-
-
-@pytest.mark.slow
-@each_wrapper
-@settings(max_examples=40)
-@given(pages(1, 6), st.integers(1, 40))
-def test_scores_do_not_depend_on_the_number_of_examples_in_a_call(
-    wrap: Wrap, some: Pages, batch_size: int
-) -> None:
-    expected = wrap(TableScorer(some.table), some).scores(some.rows, some.examples)
-    scorer = wrap(TableScorer(some.table, batch_size), some)
-    completed: list[int] = []
-    scored = list(score_examples(scorer, windows_of(some), completed.append))
-    assert [example for example, _ in scored] == list(some.examples)
-    assert sum(completed) == len(some.rows["numbers"])
-    for (_, actual), page in zip(scored, some.slices, strict=True):
-        for name in SCORE_COLUMNS:
-            np.testing.assert_array_equal(getattr(actual, name), expected[name][page], name)
 
 
 @given(pages(1, 6), st.integers(1, 40), st.integers(1, 3))
@@ -228,18 +186,12 @@ def test_examples_are_read_only_when_they_are_needed() -> None:
     assert [next(scored)[0].example_id for _ in range(2)] == [0, 1] and read == [0, 1]
     assert next(scored)[0].example_id == 2 and read == [0, 1, 2, 3]
     assert len(list(scored)) == 3
-
-
-def test_no_examples_have_no_scores() -> None:
-    table = random_scores(np.full((1, 14), -1), seed=1)
     assert list(score_examples(TableScorer(table), iter(()))) == []
 
 
-@pytest.mark.parametrize("part_batches", [1, 2, 100])
-def test_the_predictor_has_equal_scores_in_calls_of_any_size(
-    predictor: Predictor, part_batches: int
-) -> None:
-    all_items = items(3, 1, 9, 2, 5)
+@pytest.mark.parametrize("part_batches", [1, 2])
+def test_the_predictor_has_equal_scores_in_calls_of_any_size(part_batches: int) -> None:
+    all_items, predictor = items(3, 1, 9, 2, 5), new_predictor()
     expected = predictor.scores(item_rows(all_items))
     windows = (
         (Example(source.line, "who", ["w"], [False], ()), item_rows([(source, features)]))
@@ -253,12 +205,12 @@ def test_the_predictor_has_equal_scores_in_calls_of_any_size(
         np.testing.assert_allclose(actual, expected[name], atol=1e-6)
 
 
-@pytest.fixture(scope="module")
-def predictor() -> Predictor:
-    return new_predictor()
-
-
-# --- rows
+@given(st.lists(st.integers(1, 9), max_size=6))
+def test_slices_are_the_windows_of_each_example(n_windows: list[int]) -> None:
+    ids = [(window, n) for n in n_windows for window in range(n)]
+    slices = example_slices({"window_ids": np.array(ids, np.int32).reshape(-1, 2)})
+    assert [page.stop - page.start for page in slices] == n_windows
+    assert [page.start for page in slices] == np.cumsum([0, *n_windows])[:-1].tolist()
 
 
 def test_feature_rows_have_the_windows_of_one_example_with_their_numbers() -> None:
@@ -268,20 +220,3 @@ def test_feature_rows_have_the_windows_of_one_example_with_their_numbers() -> No
     for name in COLUMNS:
         np.testing.assert_array_equal(rows[name], getattr(features, name))
     assert rows["window_ids"].tolist() == [[0, 3], [1, 3], [2, 3]]
-
-
-@given(st.lists(st.integers(1, 9), max_size=6))
-def test_slices_are_the_windows_of_each_example(n_windows: list[int]) -> None:
-    ids = [(window, n) for n in n_windows for window in range(n)]
-    slices = example_slices({"window_ids": np.array(ids, np.int32).reshape(-1, 2)})
-    assert [page.stop - page.start for page in slices] == n_windows
-    assert [page.start for page in slices] == np.cumsum([0, *n_windows])[:-1].tolist()
-
-
-def test_window_scores_are_those_of_the_selected_rows() -> None:
-    table = random_scores(np.full((4, 14), -1), seed=1)
-    columns = {name: getattr(table, name) for name in SCORE_COLUMNS}
-    assert len(window_scores(columns)) == 4
-    scores = window_scores({**columns, READ: np.ones(4, np.bool_)}, slice(1, 3))
-    assert scores.start_pos.shape == (2, K)
-    np.testing.assert_array_equal(scores.type_logits, table.type_logits[1:3])

@@ -14,7 +14,7 @@ from nq.formats.documents import page_from_text
 from nq.postprocess.blocks import Blocks, block_of_token
 from nq.postprocess.bm25 import candidate_bm25
 from nq.postprocess.position_prior import position_features
-from nq.records import Candidate, Example, Span
+from nq.records import Example
 from tests.postprocess import slow_evidence, synthetic_pages
 
 seeds = st.integers(0, 2**32 - 1)
@@ -29,20 +29,15 @@ def with_tags(seed: int) -> Example:
 
 
 @given(seeds)
-def test_each_token_belongs_to_the_first_top_level_candidate_around_it(seed: int) -> None:
-    example = with_tags(seed)
-    of_token = block_of_token(example).tolist()
-    assert of_token == [slow_evidence.block_of(example, t) for t in range(len(example.tokens))]
-
-
-@given(seeds)
-def test_blocks_are_those_with_a_word(seed: int) -> None:
+def test_blocks_are_the_first_top_level_candidates_with_a_word(seed: int) -> None:
     example = with_tags(seed)
     blocks, of_token = Blocks.of(example), block_of_token(example)
+    slow = [slow_evidence.block_of(example, t) for t in range(len(example.tokens))]
+    assert of_token.tolist() == slow
     words = ~np.array(example.is_html)
     with_words = sorted({int(block) for block in of_token[words] if block >= 0})
     assert blocks.candidates.tolist() == with_words
-    expected = [block if block in with_words else -1 for block in of_token.tolist()]
+    expected = [block if block in with_words else -1 for block in slow]
     assert blocks.of_token.tolist() == expected
 
 
@@ -60,17 +55,6 @@ def test_features_are_bm25_and_position_in_the_order_of_the_weights(
     weights = RankingWeights(bm25=2.0, table=-3.0, list=5.0, position=-7.0, evidence=11.0)
     expected = 2 * scores - 3 * positions[:, 0] + 5 * positions[:, 1] - 7 * positions[:, 2]
     assert blocks.prior(weights).tolist() == pytest.approx(expected.tolist())
-
-
-@pytest.mark.parametrize(("min_blocks", "counted"), [(2, True), (3, False)])
-def test_fewer_blocks_than_the_minimum_have_no_position_features(
-    min_blocks: int, counted: bool
-) -> None:
-    tokens = ["<P>", "who", "<Table>", "wrote"]
-    candidates = [Candidate(Span(0, 2), True), Candidate(Span(2, 4), True)]
-    example = Example(1, "who", tokens, [True, False, True, False], candidates)
-    features = Blocks.of(example, min_blocks).features
-    assert features[:, 1].tolist() == ([0.0, 1.0] if counted else [0.0, 0.0])
 
 
 def test_notes_references_and_footers_are_no_blocks() -> None:

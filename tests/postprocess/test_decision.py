@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import DECISION_RULES, DecisionConfig
@@ -18,7 +18,6 @@ from nq.records import Candidate, Example, Prediction, Span
 from tests.postprocess import synthetic_pages
 
 seeds = st.integers(0, 2**32 - 1)
-two_hundred_examples = settings(max_examples=200)
 each_rule = pytest.mark.parametrize("rule", RULES)
 
 
@@ -113,17 +112,10 @@ def kisialiou_2020_04(example: Example, logits: synthetic_pages.Logits) -> Predi
     return Prediction(example.example_id, *port_long(example, spans), tuple(shorts), mean)
 
 
-@two_hundred_examples
 @given(seeds, st.booleans())
-def test_bert_joint_decides_as_the_original(seed: int, ties: bool) -> None:
+def test_the_rules_of_the_originals_decide_as_slow_versions(seed: int, ties: bool) -> None:
     example, logits = synthetic_pages.example(seed), synthetic_pages.logits(seed, ties)
     assert predict("bert-joint", example, logits) == bert_joint(example, logits)
-
-
-@two_hundred_examples
-@given(seeds, st.booleans())
-def test_kisialiou_decides_as_the_2020_port(seed: int, ties: bool) -> None:
-    example, logits = synthetic_pages.example(seed), synthetic_pages.logits(seed, ties)
     assert predict("kisialiou", example, logits) == kisialiou(example, logits)
     earlier = kisialiou_2020_04(example, logits)
     assert predict("kisialiou-2020-04", example, logits) == earlier
@@ -183,14 +175,6 @@ def test_bert_joint_counts_positions_outside_of_the_text_among_its_top_ten(
 def test_kisialiou_pairs_the_top_five_positions_of_a_window(n_better: int, answered: bool) -> None:
     logits = one_window({i + 10: 30.0 + i for i in range(n_better)} | {3: 20.0}, {5: 20.0})
     assert (Span(2, 5) in predict("kisialiou", PAGE, logits).shorts) == answered
-    assert predict("bert-joint", PAGE, logits).shorts == (Span(2, 5),)
-
-
-def test_only_bert_joint_gives_answers_with_scores_below_zero() -> None:
-    logits = one_window({3: -0.5}, {5: -0.5})
-    answer = predict("bert-joint", PAGE, logits)
-    assert (answer.shorts, answer.short_score) == ((Span(2, 5),), -1.0)
-    assert predict("kisialiou", PAGE, logits) == Prediction(1, None, -10_000.0, (), -10_000.0)
 
 
 @pytest.mark.parametrize(
@@ -212,17 +196,10 @@ def test_answers_have_at_most_30_pieces() -> None:
         assert Span(0, 31) not in predict(rule, PAGE, one_window({1: 20.0}, {31: 20.0})).shorts
 
 
-def test_a_span_outside_of_all_top_level_blocks_has_no_long_answer() -> None:
-    nested = Example(1, "who", PAGE.tokens, PAGE.is_html, PAGE.candidates[:1])
-    answer = predict("bert-joint", nested, one_window({3: 9.0}, {4: 9.0}))
-    assert (answer.long, answer.shorts) == (None, (Span(2, 4),))
-
-
 # --- properties of all rules
 
 
 @each_rule
-@settings(max_examples=60)
 @given(seeds, st.booleans(), st.floats(-20, 20), st.floats(-20, 20))
 def test_every_example_has_a_prediction_that_the_evaluation_accepts(
     rule: str, seed: int, ties: bool, long_threshold: float, short_threshold: float
@@ -259,32 +236,18 @@ def test_an_example_without_candidates_has_no_long_answer(rule: str) -> None:
     assert prediction.example_id == "no candidates" and prediction.long is None
 
 
-def test_every_rule_of_the_settings_has_an_entry() -> None:
-    assert tuple(RULES) == DECISION_RULES
-
-
-# --- n-best lists and the decision margin
-
-
 @pytest.mark.parametrize(("rule", "ranks"), [(name, name == "default") for name in RULES])
-def test_only_the_default_rule_has_a_ranking_and_alternatives(rule: str, ranks: bool) -> None:
+def test_only_the_default_rule_has_a_ranking_and_a_margin(rule: str, ranks: bool) -> None:
     logits = one_window({3: 9.0, 15: 8.0}, {5: 9.0, 16: 8.0})
     scores = synthetic_pages.window_scores(logits, RULES[rule].k, RULES[rule].text_only)
     decision = decide(PAGE, scores, DecisionConfig(rule))
-    alternatives = decision.alternatives(2)
-    assert RULES[rule].ranks is ranks
-    assert (decision.ranking is not None) is (alternatives is not None) is ranks
+    assert RULES[rule].ranks is ranks and rule in DECISION_RULES
+    check_rule(rule, ())
     if decision.ranking is not None:
         assert decision.prediction == decision.ranking.prediction()
-        assert alternatives == decision.ranking.alternatives(2) and len(alternatives or ()) == 2
-
-
-@each_rule
-def test_optimizations_that_need_the_margin_are_refused_without_it(rule: str) -> None:
-    check_rule(rule, ())
-    if rule == "default":
+        assert decision.alternatives(2) == decision.ranking.alternatives(2)
         check_rule(rule, ("prune", "rescore"))
         return
-    message = f"decision {rule} has no decision margin: remove prune and rescore from the profile"
-    with pytest.raises(Error, match=message):
+    assert not ranks and decision.alternatives(2) is None
+    with pytest.raises(Error, match="no decision margin: remove prune and rescore from the pro"):
         check_rule(rule, ("prune", "rescore"))

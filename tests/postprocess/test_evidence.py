@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -83,16 +82,6 @@ def test_options_have_a_log_length_and_a_mark_for_each_type(seed: int) -> None:
         assert probabilities.sum() == pytest.approx(1.0)
 
 
-@given(seeds)
-def test_a_model_without_a_type_head_has_neither_yes_nor_no(seed: int) -> None:
-    example, scores = synthetic_pages.page(seed)
-    scores = dataclasses.replace(scores, type_logits=0 * scores.type_logits)
-    evidence = gather_evidence(example, scores, MAX_PIECES)
-    for row in range(len(evidence.blocks)):
-        kinds = set(evidence.options(row).types.tolist())
-        assert kinds <= {AnswerType.SHORT, AnswerType.LONG}
-
-
 @given(seeds, st.floats(0.01, 3))
 def test_the_slope_is_the_derivative_of_the_score(seed: int, weight: float) -> None:
     draw = np.random.default_rng(seed)
@@ -111,11 +100,3 @@ def test_an_example_without_windows_has_no_evidence() -> None:
     evidence = gather_evidence(synthetic_pages.example(1), scores, MAX_PIECES)
     assert len(evidence.blocks) == 0
     assert len(evidence.utility(RankingWeights())) == 0
-
-
-def test_given_blocks_are_used_instead_of_those_of_the_page() -> None:
-    example, scores = synthetic_pages.page(5)
-    blocks = Blocks.of(example)
-    assert len(gather_evidence(example, scores, MAX_PIECES, blocks).blocks) > 0
-    none = dataclasses.replace(blocks, of_token=np.full_like(blocks.of_token, -1))
-    assert len(gather_evidence(example, scores, MAX_PIECES, none).blocks) == 0

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import RankingWeights
@@ -69,7 +69,6 @@ def label(span: Span | None) -> labels.Span:
     return labels.Span(-1, -1, span.start, span.end) if span else labels.Span()
 
 
-@settings(max_examples=200)
 @given(seeds)
 def test_right_choices_are_those_that_the_evaluation_counts_as_right(seed: int) -> None:
     example, (_, scores) = annotated(seed), synthetic_pages.page(seed, ties=True)
@@ -132,11 +131,8 @@ def test_fitting_recovers_the_weights_of_sampled_data() -> None:
         assert getattr(fitted, name) == pytest.approx(getattr(truth, name), abs=0.1), name
 
 
-def test_without_choice_sets_the_weights_are_the_priors() -> None:
-    assert fit([], []) == PRIOR_WEIGHTS
-
-
 def test_the_largest_expected_evidence_is_rarely_exceeded() -> None:
+    assert fit([], []) == PRIOR_WEIGHTS
     choice_sets = sampled(BLOCK_WEIGHTS, RankingWeights(), 500)
     fitted = fit(choice_sets, [])
     scores = [choices.hypotheses.scores(fitted.evidence)[:-1] for choices in choice_sets]

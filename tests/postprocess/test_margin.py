@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import DecisionConfig
@@ -39,7 +39,6 @@ def answer(example: Example, scores: WindowScores, config: DecisionConfig) -> ob
     return prediction.long, prediction.shorts, prediction.yes_no
 
 
-@settings(max_examples=300)
 @given(seeds, seeds, thresholds, thresholds, st.floats(1e-4, 1))
 def test_noise_below_the_margin_keeps_the_answer(
     seed: int, noise_seed: int, long: float, short: float, most: float

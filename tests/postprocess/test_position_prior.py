@@ -33,8 +33,5 @@ def test_excerpts_and_collections_of_one_type_have_no_features() -> None:
     assert features[:, 0].tolist() == [0] * len(paragraphs) + [1, 0]
     np.testing.assert_allclose(features[:3, 2], np.log([1, 2, 3]))
     assert position_features([]).shape == (0, 3)
-
-
-def test_the_number_of_blocks_of_a_whole_page_is_a_parameter() -> None:
     assert position_features(["Paragraph", "Table"], min_blocks=2)[:, 0].tolist() == [0, 1]
     assert not position_features(["Paragraph", "Table"], min_blocks=3).any()

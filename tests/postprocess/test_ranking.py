@@ -1,18 +1,21 @@
-"""Tests of the default decision against the sum over all hypotheses, one by one."""
+"""Tests of the default decision, of one model and of two, against all hypotheses, one by one."""
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.config import DecisionConfig, RankingWeights
+from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, RankingWeights
+from nq.errors import Error
 from nq.postprocess.blocks import Blocks
+from nq.postprocess.decision import decide
+from nq.postprocess.evidence import IMPOSSIBLE
 from nq.postprocess.ranking import calibrated, log_odds, rank
-from nq.records import AnswerType, Candidate, Example, Span, YesNo
+from nq.records import AnswerType, Candidate, CascadeScores, Example, IntArray, Span, YesNo
 from tests.postprocess import synthetic_pages
 from tests.postprocess.slow_evidence import answer_odds, block_odds
 
@@ -42,7 +45,7 @@ def test_probabilities_of_blocks_and_options_are_shares_of_the_odds(
 @given(seeds)
 def test_a_model_without_a_type_head_answers_neither_yes_nor_no(seed: int) -> None:
     example, scores = synthetic_pages.page(seed)
-    scores = dataclasses.replace(scores, type_logits=0 * scores.type_logits)
+    scores = replace(scores, type_logits=0 * scores.type_logits)
     answers = answer_odds(example, scores)
     for alternative in rank(example, scores, DecisionConfig()).alternatives(100):
         block = next(b for b, *_ in answers if example.candidates[b].span == alternative.long)
@@ -53,46 +56,30 @@ def test_a_model_without_a_type_head_answers_neither_yes_nor_no(seed: int) -> No
             assert spans[span] == pytest.approx(max(spans.values()), rel=1e-6)
 
 
-@given(seeds, st.booleans())
-def test_a_short_answer_is_inside_its_block_and_excludes_yes_and_no(seed: int, ties: bool) -> None:
+@given(seeds, st.booleans(), st.floats(0, 1), st.floats(0, 1))
+def test_the_first_alternative_is_the_prediction_if_it_is_probable_enough(
+    seed: int, ties: bool, long: float, short: float
+) -> None:
     example, scores = synthetic_pages.page(seed, ties)
-    for alternative in rank(example, scores, DecisionConfig()).alternatives(100):
+    config = DecisionConfig(long_threshold=long, short_threshold=short)
+    ranking = rank(example, scores, config)
+    alternatives, prediction = ranking.alternatives(100), ranking.prediction()
+    probabilities = [alternative.long_probability for alternative in alternatives]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert alternatives[:2] == ranking.alternatives(2)
+    for alternative in alternatives:
         assert all(alternative.long.contains(span) for span in alternative.shorts)
         yes_no = alternative.yes_no is not YesNo.NONE
         assert not (alternative.shorts and yes_no)
         assert alternative.shorts or yes_no or not scores.type_logits.any()
         assert 0 < alternative.short_probability <= alternative.long_probability < 1
-
-
-@given(seeds, st.integers(1, 4))
-def test_alternatives_are_best_first_and_the_prediction_is_the_first(seed: int, limit: int) -> None:
-    ranking = rank(*synthetic_pages.page(seed), DecisionConfig())
-    alternatives = ranking.alternatives(limit)
-    probabilities = [alternative.long_probability for alternative in alternatives]
-    assert probabilities == sorted(probabilities, reverse=True) and len(alternatives) <= limit
-    assert alternatives == ranking.alternatives(100)[:limit]
-    prediction = ranking.prediction()
-    if alternatives:
-        best = alternatives[0]
-        assert (prediction.long, prediction.shorts) == (best.long, best.shorts)
-        assert prediction.yes_no is best.yes_no
+    for best in alternatives[:1]:
+        given_short = best.short_probability >= short
+        assert prediction.long == (best.long if best.long_probability >= long else None)
+        assert prediction.shorts == (best.shorts if given_short else ())
+        assert prediction.yes_no is (best.yes_no if given_short else YesNo.NONE)
         assert prediction.long_score == best.long_probability
         assert prediction.short_score == best.short_probability
-
-
-@given(seeds, st.floats(0, 1), st.floats(0, 1))
-def test_an_answer_below_its_threshold_is_null_and_keeps_its_score(
-    seed: int, long: float, short: float
-) -> None:
-    example, scores = synthetic_pages.page(seed)
-    free = rank(example, scores, DecisionConfig()).prediction()
-    config = DecisionConfig(long_threshold=long, short_threshold=short)
-    prediction = rank(example, scores, config).prediction()
-    assert prediction.long == (free.long if free.long_score >= long else None)
-    given_short = free.short_score >= short
-    assert prediction.shorts == (free.shorts if given_short else ())
-    assert prediction.yes_no is (free.yes_no if given_short else YesNo.NONE)
-    assert (prediction.long_score, prediction.short_score) == (free.long_score, free.short_score)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +114,7 @@ def test_calibration_is_monotonic_and_gives_probabilities(
     assert 0 <= calibrated(p, scale, shift) <= 1
     assert calibrated(p, scale, shift) <= calibrated(min(1.0, p + 0.1), scale, shift)
     assert calibrated(p, 1.0, 0.0) == pytest.approx(p, abs=1e-8)
+    assert abs(log_odds(round(p))) == pytest.approx(np.log(1e9), rel=1e-6)
 
 
 @given(seeds)
@@ -141,6 +129,84 @@ def test_yes_and_no_are_calibrated_apart_from_other_answers(seed: int) -> None:
         assert after.short_probability == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("p", [0.0, 1.0])
-def test_log_odds_of_certainty_are_finite(p: float) -> None:
-    assert abs(log_odds(p)) == pytest.approx(np.log(1e9), rel=1e-6)
+# --- two models
+
+WEIGHTS = RankingWeights(evidence=0.4, bm25=0.7, table=-0.5, null=1.5, short_evidence=0.8)
+RANKER = DecisionConfig(weights=RankingWeights(evidence=0.25, bm25=0.1))
+CASCADE = CascadeDecision(
+    long_threshold=0.2, weights=CascadeWeights(**WEIGHTS.to_dict()), ranker=RANKER
+)
+
+
+def with_weight(ranker: float) -> CascadeDecision:
+    return replace(CASCADE, weights=CascadeWeights(**WEIGHTS.to_dict(), ranker=ranker))
+
+
+def two_scores(seed: int, step: int = 1) -> tuple[Example, CascadeScores]:
+    """Returns a random page with the scores of two models; the second read each step-th block."""
+    example, ranker = synthetic_pages.page(seed)
+    _, second = synthetic_pages.page(seed + 1)
+    read: IntArray = Blocks.of(example).candidates[::step]
+    return example, CascadeScores(ranker, second, read)
+
+
+@given(seeds)
+def test_without_a_weight_of_the_ranker_a_reader_of_all_blocks_decides_alone(seed: int) -> None:
+    example, scores = two_scores(seed)
+    alone = rank(
+        example, scores.second, replace(DecisionConfig(weights=WEIGHTS), long_threshold=0.2)
+    )
+    both = rank(example, scores, CASCADE)
+    np.testing.assert_array_equal(both.evidence.blocks, alone.evidence.blocks)
+    np.testing.assert_allclose(both.utility, alone.utility, rtol=1e-12)
+    one, other = decide(example, scores, CASCADE).prediction, alone.prediction()
+    assert (one.long, one.shorts, one.yes_no) == (other.long, other.shorts, other.yes_no)
+
+
+@given(seeds, st.integers(1, 3), st.floats(-2, 2))
+def test_the_block_score_of_the_ranker_is_one_more_feature_of_the_blocks_read(
+    seed: int, step: int, weight: float
+) -> None:
+    example, scores = two_scores(seed, step)
+    ranking = rank(example, scores, with_weight(weight))
+    assert set(ranking.evidence.blocks.tolist()) <= set(scores.read.tolist())
+    first = rank(example, scores.ranker, RANKER).evidence
+    block_scores = first.hypotheses.scores(RANKER.weights.evidence)
+    by_block = dict(zip(first.blocks.tolist(), block_scores, strict=True))
+    lowest = min([0.0, *by_block.values()])
+    ranked = [by_block.get(block, lowest) for block in ranking.evidence.blocks.tolist()]
+    without = rank(example, scores, CASCADE).utility
+    np.testing.assert_allclose(ranking.utility, without + weight * np.array(ranked), atol=1e-9)
+
+
+@given(seeds, st.floats(-2, 2))
+def test_a_second_model_that_only_ranks_changes_places_with_the_first(
+    seed: int, weight: float
+) -> None:
+    example, scores = two_scores(seed, 1 + seed % 2)
+    types = np.full_like(scores.second.type_logits, 2 * IMPOSSIBLE)
+    types[:, [AnswerType.UNKNOWN, AnswerType.LONG]] = 0
+    ranks = replace(scores.second, type_logits=types)
+    again = rank(example, replace(scores, second=ranks), with_weight(weight))
+    swapped = CascadeScores(ranks, scores.ranker, scores.read)
+    first = rank(example, swapped, with_weight(weight))
+    np.testing.assert_array_equal(again.utility, first.utility)
+    assert again.prediction() == first.prediction()
+
+
+def test_the_scores_of_a_cascade_need_the_decision_of_both_models() -> None:
+    example, scores = two_scores(1)
+    with pytest.raises(Error, match="give the decision of both"):
+        rank(example, scores, DecisionConfig())
+    with pytest.raises(Error, match="decision kisialiou ranks no blocks for a second model"):
+        decide(example, scores, replace(CASCADE, rule="kisialiou"))
+
+
+@pytest.mark.parametrize(
+    ("ranker", "short", "expected"), [(0.0, 0.1, 0.4), (2.0, 0.1, 0.9), (-2.0, 1.5, 1.5)]
+)
+def test_evidence_of_both_models_changes_the_log_odds(
+    ranker: float, short: float, expected: float
+) -> None:
+    weights = replace(with_weight(ranker).weights, short_evidence=short)
+    assert replace(CASCADE, weights=weights).evidence_weight == pytest.approx(expected)
