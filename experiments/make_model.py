@@ -24,11 +24,10 @@ from nq.commands import arguments, terminal
 from nq.commands import train as nq_train
 from nq.commands import tune as nq_tune
 from nq.config import StorageConfig
-from nq.model.convert import convert
+from nq.model.convert import convert, to_dual_encoder
 from nq.model.folder import copy_model, load_settings, save_settings
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
-from nq.model.sentence_encoder import to_dual_encoder
 from nq.storage import Kind, atomic_write, hold
 
 PROFILE = "mixed+buckets+openvino"

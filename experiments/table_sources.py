@@ -74,7 +74,10 @@ def families(root: Path) -> str:
     """Returns the table of the encoder families of ``nq.model.families``."""
     from nq.model.families import FAMILIES
 
-    rows = ((f"`{name}`", f"`{family.architecture}`") for name, family in FAMILIES.items())
+    rows = (
+        (f"`{name}`", f"`{family.architecture}ForQuestionAnswering`")
+        for name, family in FAMILIES.items()
+    )
     return markdown(("`model_type`", "class in transformers"), *rows)
 
 

@@ -109,7 +109,7 @@ def installed_folder(name: str) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ranker", "base"])
+@pytest.mark.parametrize("name", ["ranker", pytest.param("base", marks=pytest.mark.extended)])
 def test_a_dual_encoder_answers_together_with_small(name: str) -> None:
     with nq.load(installed_folder(name)) as reader:
         predictions = list(reader.predict(nq.read_examples(nq.bundled_sample())))

@@ -119,7 +119,7 @@ def model(
 def stored(tensors: Mapping[str, FloatArray]) -> CheckpointTensors:
     """Returns tensors in memory as those of a checkpoint with Hugging Face's names."""
     shapes = {name: value.shape for name, value in tensors.items()}
-    return CheckpointTensors(BERT, shapes, lambda name, rows: tensors[name][rows])
+    return CheckpointTensors(BERT, shapes, tensors.__getitem__)
 
 
 def rows(n_pieces: Sequence[int], length: int, seed: int = 0) -> dict[str, IntArray]:

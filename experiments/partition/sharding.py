@@ -146,7 +146,9 @@ def program(
     own, mesh = model, _mesh(devices)
     if devices > 1:  # the model of one device, whose weights get their values below
         zeros = keras.initializers.Zeros()
-        own = joint.connect(config, SplitLayers(keras.DTypePolicy("float32"), zeros, None, devices))
+        own = joint.connect(
+            config, SplitLayers(keras.DTypePolicy("float32"), zeros, devices=devices)
+        )
 
     def compute(weights: list[Any], rows: Mapping[str, Any]) -> Any:
         outputs, _ = own.stateless_call(weights, [], dict(rows), training=False)

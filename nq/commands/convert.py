@@ -9,9 +9,14 @@ from pathlib import Path
 from nq.commands import arguments, terminal
 from nq.commands.parser import Parser
 from nq.config import PruningConfig, StorageConfig
-from nq.model.convert import FORMATS, ConversionResult, check_storage, convert
+from nq.model.convert import (
+    FORMATS,
+    ConversionResult,
+    check_storage,
+    convert,
+    to_dual_encoder,
+)
 from nq.model.registry import model_folder
-from nq.model.sentence_encoder import to_dual_encoder
 from nq.text import visible
 
 

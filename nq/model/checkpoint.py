@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,8 @@ from nq.json_files import write_json
 from nq.model import names, quantize, safetensors_file
 from nq.model.families import encode_config, layout_of
 from nq.model.folder import CARD, CONFIG, ModelSettings, save_settings
-from nq.model.names import WORD_EMBEDDINGS, Weight
 from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
-from nq.records import FloatArray
 
 log = logging.getLogger(__name__)
 
@@ -76,9 +74,6 @@ def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
     """Returns ``config`` with a row of word embeddings for each id of the tokenizer.
 
     Only the ids of markers may exceed the vocabulary size of the config.
-
-    Raises:
-        ValueError: the vocabulary is another model's.
     """
     pieces, rows = tokenizer.pieces, config.vocab_size
     files = ", ".join(sorted(tokenizer.files))
@@ -123,55 +118,21 @@ def fill(model: Any, tensors: CheckpointTensors, config: ModelConfig) -> LoadRep
                 variable.assign(value.astype(np.float32))
             continue
         used.update(weight.tensors)
-        rows = tensors.shapes[weight.tensors[0]][0]
-        if path == WORD_EMBEDDINGS and rows < variable.shape[0]:
+        values = [
+            tensors[name].T if weight.transposed else tensors[name] for name in weight.tensors
+        ]
+        value = values[0] if len(values) == 1 else np.concatenate(values, axis=-1)
+        rows, all_rows = len(value), variable.shape[0]
+        if rows < all_rows:  # of word embeddings
             missing.append(f"{path}[{rows}:]")
-        for first, block in _blocks(variable, weight, tensors):
-            _write(variable, block, first)
+            more = np.random.default_rng(0).normal(0, 0.02, (all_rows - rows, *value.shape[1:]))
+            value = np.concatenate([value, more.astype(np.float32)])
+        variable.assign(value.astype(variable.dtype, copy=False))  # ml_dtypes knows bfloat16
     return LoadReport(tuple(missing), tuple(sorted(tensors.shapes.keys() - used)))
 
 
-def _blocks(
-    variable: Any, weight: Weight, tensors: CheckpointTensors
-) -> Iterator[tuple[int, FloatArray]]:
-    """Yields blocks of rows of a weight's value, each with the number of its first row.
-
-    Only word embeddings, the largest weight by far, are more than one block.
-    """
-    if variable.path != WORD_EMBEDDINGS:
-        values = [tensors[name] for name in weight.tensors]
-        values = [value.T for value in values] if weight.transposed else values
-        yield 0, values[0] if len(values) == 1 else np.concatenate(values, axis=-1)
-        return
-    (name,) = weight.tensors
-    yield from tensors.chunks(name)
-    rows, (all_rows, *columns) = tensors.shapes[name][0], variable.shape
-    if rows < all_rows:
-        draw = np.random.default_rng(0)
-        yield rows, draw.normal(0, 0.02, (all_rows - rows, *columns)).astype(np.float32)
-
-
-def _write(variable: Any, rows: FloatArray, first: int) -> None:
-    """Writes rows into a weight, with TensorFlow in place.
-
-    An assignment would allocate the weight once more, and other backends have no other way.
-    """
-    import keras
-
-    values = rows.astype(variable.dtype)  # ml_dtypes adds bfloat16 to numpy
-    if keras.config.backend() != "tensorflow":
-        whole = np.array(variable.numpy())
-        whole[first : first + len(rows)] = values
-        variable.assign(whole)
-        return
-    from tensorflow import raw_ops
-
-    indices = np.arange(first, first + len(rows), dtype=np.int32)
-    raw_ops.ResourceScatterUpdate(resource=variable.value.handle, indices=indices, updates=values)
-
-
 def save(
-    folder: str | Path,
+    folder: Path,
     model: Any,
     config: ModelConfig,
     tokenizer: Tokenizer,
@@ -187,12 +148,11 @@ def save(
         storage: how the weights are stored; by default as float32 in one file.
         skip: paths of weights that are left out.
     """
-    path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
-    save_weights(path, model, config, storage, skip)
-    save_settings(path, settings)
-    save_tokenizer(path, tokenizer)
-    (path / CARD).write_text(card, encoding="utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    save_weights(folder, model, config, storage, skip)
+    save_settings(folder, settings)
+    save_tokenizer(folder, tokenizer)
+    (folder / CARD).write_text(card, encoding="utf-8")
 
 
 def save_weights(

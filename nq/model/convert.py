@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from nq import extras
 from nq.config import ModelConfig, StorageConfig, WindowConfig
+from nq.json_files import read_json_object
+from nq.model.names import WORD_EMBEDDINGS
 from nq.model.runtime import import_tensorflow
+from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
 from nq.storage import CONVERSION, check_writable, hold
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ HF_TOKENIZER_FILES = (
 )
 SAVEDMODEL, ONNX = "tf_saved_model", "onnx"
 """Formats of Keras that ``export`` writes."""
+RANKER_WINDOWS = WindowConfig(max_seq_length=512, doc_stride=448)
+"""Long windows with little overlap: few blocks are cut, and no piece needs the words around it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,11 +59,7 @@ class ConversionResult:
 
 
 def check_storage(to: str, storage: StorageConfig) -> None:
-    """Checks that a format allows how the weights are to be stored.
-
-    Raises:
-        ValueError: it does not.
-    """
+    """Raises ``ValueError`` if weights cannot be stored in this way in a format."""
     default = StorageConfig().to_dict()
     for name, value in storage.to_dict().items():
         if value != default[name] and name not in FORMATS[to].storage:
@@ -70,11 +71,7 @@ def check_storage(to: str, storage: StorageConfig) -> None:
 
 
 def check_head_width(to: str, config: ModelConfig) -> None:
-    """Checks that a format can hold the attention heads of a model.
-
-    Raises:
-        ValueError: heads were pruned, and ``hf`` derives their width from their number.
-    """
+    """Raises ``ValueError`` for pruned heads in ``hf``, whose heads have the usual width."""
     if config.head_size and to == "hf":
         raise ValueError(
             f"{config.num_attention_heads} heads of {config.head_width} columns, which the format "
@@ -101,15 +98,7 @@ def convert(
         storage: how the weights are stored; by default as float32 in one file.
         change: returns the model to write in place of the one that was loaded, such as a pruned
             one; by default nothing changes.
-
-    Raises:
-        FileNotFoundError: a file of the source is missing.
-        OSError: the target cannot be written.
-        ValueError: an argument is wrong, or the source is damaged.
-        Error: a package is not installed.
     """
-    if to not in FORMATS:
-        raise ValueError(f"unknown format {to!r}; known are {', '.join(FORMATS)}")
     storage = storage or StorageConfig()
     check_storage(to, storage)
     if target.exists() and (target.is_file() or any(target.iterdir())):
@@ -117,8 +106,7 @@ def convert(
     check_writable(target)
     path = target.resolve()  # a link to an empty folder stays a link
     check_writable(path.parent)
-    extra = FORMATS[to].extra
-    if extra:
+    if extra := FORMATS[to].extra:
         extras.require(extra)
     from nq.model.folder import check, load_config
 
@@ -160,6 +148,48 @@ def fitting_windows(windows: WindowConfig, config: ModelConfig) -> WindowConfig:
     return dataclasses.replace(windows, max_seq_length=positions, max_query_length=query)
 
 
+def to_dual_encoder(loaded: LoadedModel) -> LoadedModel:
+    """Returns the dual encoder (``nq.model.dual_encoder``) that a sentence encoder makes.
+
+    The markers around each block get the embeddings of [CLS] and [SEP], and all segments that of
+    the first one, so that each text of a window is encoded as it would be by itself.
+    """
+    import numpy as np
+
+    from nq.model import checkpoint, joint
+    from nq.preprocess.tokenizers.load import load_tokenizer
+
+    folder, config = loaded.folder, loaded.config
+    if config.is_dual_encoder:
+        raise ValueError(f"{folder} is a dual encoder already")
+    pooling = folder / "1_Pooling" / "config.json"
+    if pooling.is_file():
+        modes = read_json_object(pooling).items()
+        used = sorted(name for name, value in modes if "_mode_" in name and value is True)
+        if used != ["pooling_mode_mean_tokens"]:
+            raise ValueError(f"{pooling} names {', '.join(used) or 'no mode'}: expected the mean")
+    tokenizer = load_tokenizer(folder)
+    config = checkpoint.with_room_for(config, tokenizer)
+    begins = [tokenizer.marker_id(marker) for marker in BLOCK_MARKERS]
+    contexts = [tokenizer.marker_id(marker) for marker in CONTEXT_MARKERS]
+    if [*begins, *contexts] != [*range(begins[0], contexts[-1] + 1)]:
+        raise ValueError(f"{folder}: the markers of blocks have no ids of their own in a row")
+    ids: dict[str, Any] = {**checkpoint.dual_encoder_ids(tokenizer)}
+    loaded = joint.load(folder, config=dataclasses.replace(config, **ids))
+    lost = [name for name in loaded.report.missing if not name.startswith(WORD_EMBEDDINGS)]
+    if lost:
+        raise ValueError(f"{folder} is no whole encoder, it lacks {', '.join(lost[:3])}")
+    embeddings = loaded.model.get_layer("embeddings")
+    word = embeddings.word.numpy()
+    word[[tokenizer.marker_id("[Q]"), *begins]] = word[tokenizer.cls_id]
+    word[contexts] = word[tokenizer.sep_id]
+    embeddings.word.assign(word)
+    if config.type_vocab_size:
+        first = embeddings.segment.numpy()[:1]
+        embeddings.segment.assign(np.repeat(first, config.type_vocab_size, axis=0))
+    return dataclasses.replace(loaded, windows=RANKER_WINDOWS)
+
+
 def _write_nq(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None:
     from nq.model import checkpoint
     from nq.model.folder import load_settings
@@ -191,11 +221,7 @@ def _write_mlflow(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> 
 def write_hugging_face(
     loaded: LoadedModel, folder: Path, storage: StorageConfig | None = None
 ) -> None:
-    """Writes a folder that ``transformers`` loads, with the encoder and the span head only.
-
-    Raises:
-        ValueError: heads were pruned.
-    """
+    """Writes a folder that ``transformers`` loads, with the encoder and the span head only."""
     from nq.model import checkpoint
     from nq.preprocess.tokenizers.load import load_tokenizer
 

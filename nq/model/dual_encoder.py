@@ -35,27 +35,25 @@ SCALE, MIDDLE = 10.0, 0.5
 SMALLEST_NORM = 1e-6
 
 
-class KnownMarkers(keras.layers.Layer):
+class MarkerLayer(keras.layers.Layer):
+    """Computes values ``[B, L]`` from ids, int ``[B, L]``, by the ids of markers."""
+
+    def __init__(self, config: ModelConfig, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+
+    def compute_output_shape(self, shape: Any, *shapes: Any) -> Any:
+        return shape
+
+
+class KnownMarkers(MarkerLayer):
     """Replaces [UNK] in the place of a marker by a marker.
 
     The vocabulary has no marker for blocks that are no paragraph, table or list, nor for contexts
     beyond the 50th. A block begins with the markers of its context and of its type, so [UNK] behind
     the first or before the second is the other one. Two [UNK] that a window begins with are taken
-    for both.
-
-    Args:
-        config: of a dual encoder.
-
-    Call arguments:
-        ids: int ``[B, L]``.
-
-    Returns:
-        int ``[B, L]``.
+    for both. Takes and returns ids, int ``[B, L]``.
     """
-
-    def __init__(self, config: ModelConfig, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.config = config
 
     def call(self, ids: Any) -> Any:
         config = self.config
@@ -67,30 +65,13 @@ class KnownMarkers(keras.layers.Layer):
         ids = ops.where(begins, config.first_marker_id, ids)
         return ops.where(before, config.last_context_id, ids)
 
-    def compute_output_shape(self, ids_shape: Any) -> Any:
-        return ids_shape
 
-
-class TextNumbers(keras.layers.Layer):
+class TextNumbers(MarkerLayer):
     """Numbers the texts of a window: 0 for the question, larger ones for blocks.
 
     [CLS] has the number -2, padding -1. A text ends with a separator, or before a marker that
-    begins a block.
-
-    Args:
-        config: of a dual encoder.
-
-    Call arguments:
-        ids: int ``[B, L]``.
-        mask: int ``[B, L]``, 1 for pieces and 0 for padding; ``None`` without padding.
-
-    Returns:
-        int32 ``[B, L]``.
+    begins a block. The mask is 1 for pieces and 0 for padding.
     """
-
-    def __init__(self, config: ModelConfig, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.config = config
 
     def call(self, ids: Any, mask: Any = None) -> Any:
         ends = ops.cast(ids == self.config.separator_id, "int32")
@@ -100,30 +81,20 @@ class TextNumbers(keras.layers.Layer):
             numbers = ops.where(ops.cast(mask, "bool"), numbers, -1)
         return ops.where(ops.arange(ops.shape(ids)[1])[None] == 0, -2, numbers)
 
-    def compute_output_shape(self, ids_shape: Any, mask_shape: Any = None) -> Any:
-        return ids_shape
 
-
-class Similarity(keras.layers.Layer):
+class Similarity(MarkerLayer):
     """Computes the logit of each block: ``SCALE`` times the cosine less ``MIDDLE``.
 
-    Args:
-        config: of a dual encoder.
-
     Call arguments:
-        x: ``[B * L, hidden]``, outputs of the encoder.
         ids: int ``[B, L]``.
+        x: ``[B * L, hidden]``, outputs of the encoder.
         numbers: int ``[B, L]`` of ``TextNumbers``.
 
     Returns:
         float32 ``[B, L]``: 0 at [CLS], the logit of a block at its first word, else ``ABSENT``.
     """
 
-    def __init__(self, config: ModelConfig, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.config = config
-
-    def call(self, x: Any, ids: Any, numbers: Any) -> Any:
+    def call(self, ids: Any, x: Any, numbers: Any) -> Any:
         length = ops.shape(ids)[1]
         x = ops.reshape(ops.cast(x, "float32"), (-1, length, x.shape[-1]))
         texts = ops.matmul(ops.cast(same_text(numbers), "float32"), x)
@@ -142,9 +113,6 @@ class Similarity(keras.layers.Layer):
         begins = ops.concatenate([numbers[:, :1] < 0, numbers[:, 1:] > numbers[:, :-1]], axis=1)
         word = ~marker & (ids != self.config.separator_id) & (numbers > 0)
         return word & (begins | _moved(marker))
-
-    def compute_output_shape(self, x_shape: Any, ids_shape: Any, numbers_shape: Any) -> Any:
-        return ids_shape
 
 
 class LongOnly(keras.layers.Layer):

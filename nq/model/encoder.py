@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import keras
@@ -41,19 +41,9 @@ ACTIVATIONS = {"gelu": _gelu, "gelu_new": _gelu_tanh, "relu": ops.relu}
 class Embeddings(keras.layers.Layer):
     """Adds word, position and segment embeddings.
 
-    A segment table of one row is added to every piece; ``segment_ids`` are then ignored.
-
-    Args:
-        config: shape of the encoder.
-        initializer: Keras initializer of the tables.
-
-    Call arguments:
-        input_ids: int ``[B, L]``.
-        segment_ids: int ``[B, L]``.
-        positions: int ``[B, L]``; by default those from the beginning of the window.
-
-    Returns:
-        ``[B * L, config.table_width]``.
+    Ids, segments and positions, by default those from the beginning of the window, are int
+    ``[B, L]``, the result is ``[B * L, config.table_width]``. A segment table of one row is added
+    to every piece; segments are then ignored.
     """
 
     def __init__(self, config: ModelConfig, initializer: Any, **kwargs: Any) -> None:
@@ -103,9 +93,6 @@ class LayerNorm(keras.layers.Layer):
     OpenVINO recognizes this form, with the axis in a tuple, as one operation. It does not recognize
     the form of Keras, x * scale + (beta - mean * scale), which TensorFlow moreover rewrites to a
     kernel with another epsilon if gamma and beta are constants.
-
-    Call arguments:
-        x: ``[N, hidden]``, which is also the shape of the result.
     """
 
     def __init__(self, epsilon: float, **kwargs: Any) -> None:
@@ -126,33 +113,35 @@ class LayerNorm(keras.layers.Layer):
 
 
 class MaskBias(keras.layers.Layer):
-    """Turns a mask into an attention bias: 0 for pieces, half the type's minimum for padding.
+    """Turns a mask, 1 for pieces and 0 for padding, into an attention bias ``[B, 1, 1, L]``.
 
-    A constant such as -1e9 would overflow to -inf in float16 and turn rows of padding into NaN.
-
-    Call arguments:
-        input_mask: int ``[B, L]``, 1 for pieces and 0 for padding.
-
-    Returns:
-        ``[B, 1, 1, L]``.
+    The bias is 0 for pieces and half the type's minimum for padding. A constant such as -1e9 would
+    overflow to -inf in float16 and turn rows of padding into NaN.
     """
 
     def call(self, input_mask: Any) -> Any:
+        return self.bias(input_mask)[:, None, None, :]
+
+    def bias(self, mask: Any) -> Any:
+        """Returns the bias in the shape of the mask."""
         minimum = float(ml_dtypes.finfo(self.compute_dtype).min) / 2
-        bias = (1 - ops.cast(input_mask, self.compute_dtype)) * minimum
-        return bias[:, None, None, :]
+        return (1 - ops.cast(mask, self.compute_dtype)) * minimum
+
+
+class TextBias(MaskBias):
+    """Turns text numbers ``[B, L]`` into a bias ``[B, 1, L, L]`` that masks all other texts."""
+
+    def call(self, numbers: Any) -> Any:
+        return self.bias(same_text(numbers))[:, None]
 
 
 class TextPositions(keras.layers.Layer):
-    """Counts the position of each piece within its text.
+    """Counts the position of each piece within its text, from text numbers int ``[B, L]``.
 
     The sums are integers, because an engine that computes in bfloat16 would round others.
 
     Args:
         length: pieces in a window at most.
-
-    Call arguments:
-        numbers: int ``[B, L]`` of texts, which is also the shape of the result.
     """
 
     def __init__(self, length: int, **kwargs: Any) -> None:
@@ -165,21 +154,6 @@ class TextPositions(keras.layers.Layer):
         return ops.sum(ops.cast(same_text(numbers), "int32") * before, axis=-1)
 
 
-class TextBias(keras.layers.Layer):
-    """Turns text numbers into an attention bias: 0 within a text, half the type's minimum else.
-
-    Call arguments:
-        numbers: int ``[B, L]``.
-
-    Returns:
-        ``[B, 1, L, L]``.
-    """
-
-    def call(self, numbers: Any) -> Any:
-        minimum = float(ml_dtypes.finfo(self.compute_dtype).min) / 2
-        return ((1 - ops.cast(same_text(numbers), self.compute_dtype)) * minimum)[:, None]
-
-
 def same_text(numbers: Any) -> Any:
     """Returns bool ``[B, L, L]``: which pieces are of one text, by their numbers ``[B, L]``."""
     return numbers[:, :, None] == numbers[:, None, :]
@@ -188,26 +162,19 @@ def same_text(numbers: Any) -> Any:
 class RelativeBias(keras.layers.Layer):
     """Computes an attention bias for each head from the distance between two pieces.
 
-    Args:
-        config: shape of the encoder.
-        initializer: Keras initializer of the table.
-
-    Call arguments:
-        ids: int ``[B, L]``, of which only the length is used.
-
-    Returns:
-        ``[1, heads, L, L]``, rows for queries and columns for keys.
+    Only the length of ``ids``, ``[B, L]``, is used. The result is ``[1, heads, L, L]``, with rows
+    for queries and columns for keys.
     """
 
     def __init__(self, config: ModelConfig, initializer: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.config, self.initializer = config, initializer
         buckets = config.relative_attention_num_buckets
+        self.table_shape, self.initializer = (buckets, config.num_attention_heads), initializer
         self.buckets = relative_buckets(config.positions, buckets)
 
     def build(self, shape: Any) -> None:
         self.table = self.add_weight(
-            shape=(self.config.relative_attention_num_buckets, self.config.num_attention_heads),
+            shape=self.table_shape,
             initializer=self.initializer,
             name="bias_table",
             autocast=False,  # the gradient is a sum over all pairs of pieces, in float32
@@ -247,18 +214,9 @@ def relative_buckets(length: int, buckets: int) -> IntArray:
 class SelfAttention(keras.layers.Layer):
     """Computes multi-head attention within each window, before the output projection.
 
-    Args:
-        heads: number of attention heads.
-        dropout: dropout rate of the attention weights.
-        seed: seed of dropout.
-
-    Call arguments:
-        qkv: ``[B * L, 3 * heads * size]``, query, key and value side by side.
-        ids: int ``[B, L]``, of which only the length is used.
-        biases: added to the scores, each broadcast to ``[B, heads, L, L]``.
-
-    Returns:
-        ``[B * L, heads * size]``.
+    ``qkv``, query, key and value side by side, is ``[B * L, 3 * heads * size]``, the result
+    ``[B * L, heads * size]``. Only the length of ``ids``, ``[B, L]``, is used. The biases are added
+    to the scores, each broadcast to ``[B, heads, L, L]``.
     """
 
     def __init__(self, heads: int, dropout: float, seed: int, **kwargs: Any) -> None:
@@ -288,26 +246,24 @@ class SelfAttention(keras.layers.Layer):
 
 @dataclass(frozen=True)
 class Layers:
-    """Creates the layers of a model, or returns those of an existing model by their names.
+    """Creates the layers of a model, or returns existing ones, whose weights are then shared.
 
     Args:
         dtype: Keras dtype policy of layers that are created without one.
         initializer: Keras initializer of embedding tables and kernels.
-        model: existing model whose layers, and so whose weights, are shared.
+        existing: layers by name.
     """
 
     dtype: Any
     initializer: Any
-    model: keras.Model | None = None
+    existing: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, kind: type[keras.layers.Layer], name: str, *args: Any, **kwargs: Any) -> Any:
-        """Returns the layer ``name``."""
-        if self.model is not None:
-            return self.model.get_layer(name)
-        return kind(*args, name=name, **{"dtype": self.dtype, **kwargs})
+        if name not in self.existing:
+            self.existing[name] = kind(*args, name=name, **{"dtype": self.dtype, **kwargs})
+        return self.existing[name]
 
     def dense(self, units: int, name: str, **kwargs: Any) -> Any:
-        """Returns the Dense layer ``name``."""
         return self(keras.layers.Dense, name, units, kernel_initializer=self.initializer, **kwargs)
 
 
@@ -323,11 +279,8 @@ def encoder(
     """Connects the layers of the encoder.
 
     Args:
-        config: shape of the encoder.
         inputs: symbolic ``input_ids``, ``input_mask`` and ``segment_ids``, each int ``[B, L]``.
-        layer: creates the layers.
         dropout: rate of the dropout layers; there are none if it is 0.
-        seed: seed of dropout.
         full: whether no window has padding, so that attention needs no mask.
         texts: symbolic numbers of texts, int ``[B, L]``, of which each is encoded by itself;
             padding has a number of its own. By default all of a window is one text.
@@ -336,59 +289,45 @@ def encoder(
         ``[B * L, hidden]`` in the compute dtype.
     """
 
-    def norm(name: str) -> Any:
-        return layer(LayerNorm, name, config.layer_norm_eps)
+    def norm(name: str, x: Any) -> Any:
+        return layer(LayerNorm, name, config.layer_norm_eps)(x)
 
     def drop(x: Any, offset: int) -> Any:
         if not dropout:
             return x
         return layer(keras.layers.Dropout, f"dropout_{offset}", dropout, seed=seed + offset)(x)
 
-    def layer_set(i: int) -> dict[str, Any]:
-        """Returns the layers that share one set of weights, by their function."""
-        name = f"layer_{i}"
-        return {
-            "qkv": layer.dense(3 * config.attention_width, f"{name}_qkv"),
-            "attention": layer(
-                SelfAttention,
-                f"{name}_attention",
-                config.num_attention_heads,
-                dropout,
-                seed + 10 * i + 5,
-            ),
-            "attention_output": layer.dense(config.hidden_size, f"{name}_attention_output"),
-            "attention_add": layer(keras.layers.Add, f"{name}_attention_add"),
-            "attention_norm": norm(f"{name}_attention_norm"),
-            "intermediate": layer.dense(
-                config.intermediate_size,
-                f"{name}_intermediate",
-                activation=ACTIVATIONS[config.hidden_act],
-            ),
-            "output": layer.dense(config.hidden_size, f"{name}_output"),
-            "output_add": layer(keras.layers.Add, f"{name}_output_add"),
-            "output_norm": norm(f"{name}_output_norm"),
-        }
+    def add(name: str, *x: Any) -> Any:
+        return layer(keras.layers.Add, name)(list(x))
 
-    ids = inputs["input_ids"]
+    ids, places = inputs["input_ids"], [inputs["segment_ids"]]
     if texts is not None:
         biases = [layer(TextBias, "text_bias")(texts)]
+        places.append(layer(TextPositions, "text_positions", config.positions)(texts))
     else:
         biases = [] if full else [layer(MaskBias, "mask_bias")(inputs["input_mask"])]
     if config.relative_attention_num_buckets:
         biases.append(layer(RelativeBias, "relative_bias", config, layer.initializer)(ids))
-    places = [inputs["segment_ids"]]
-    if texts is not None:
-        places.append(layer(TextPositions, "text_positions", config.positions)(texts))
     x = layer(Embeddings, "embeddings", config, layer.initializer)(ids, *places)
-    x = drop(norm("embeddings_norm")(x), 1)
+    x = drop(norm("embeddings_norm", x), 1)
     if config.embedding_size:
         x = layer.dense(config.hidden_size, "embeddings_projection")(x)
-    sets = [layer_set(i) for i in range(config.layer_sets)]
+    heads, activation = config.num_attention_heads, ACTIVATIONS[config.hidden_act]
     for i in range(config.num_hidden_layers):
-        block = sets[config.layer_set(i)]
-        attended = block["attention"](block["qkv"](x), ids, biases)
-        attended = drop(block["attention_output"](attended), 10 * i + 6)
-        x = block["attention_norm"](block["attention_add"]([x, attended]))
-        hidden = drop(block["output"](block["intermediate"](x)), 10 * i + 7)
-        x = block["output_norm"](block["output_add"]([x, hidden]))
+        number = config.layer_set(i)
+        name = f"layer_{number}"
+        qkv = layer.dense(3 * config.attention_width, f"{name}_qkv")(x)
+        attention = layer(
+            SelfAttention, f"{name}_attention", heads, dropout, seed + 10 * number + 5
+        )
+        attended = layer.dense(config.hidden_size, f"{name}_attention_output")(
+            attention(qkv, ids, biases)
+        )
+        x = add(f"{name}_attention_add", x, drop(attended, 10 * i + 6))
+        x = norm(f"{name}_attention_norm", x)
+        inner = layer.dense(
+            config.intermediate_size, f"{name}_intermediate", activation=activation
+        )(x)
+        hidden = layer.dense(config.hidden_size, f"{name}_output")(inner)
+        x = norm(f"{name}_output_norm", add(f"{name}_output_add", x, drop(hidden, 10 * i + 7)))
     return x

@@ -37,7 +37,7 @@ class Family:
     """How one family writes its shape and its weights.
 
     Args:
-        architecture: class of ``transformers`` for question answering.
+        architecture: beginning of the names of its classes in ``transformers``.
         layout: names of its tensors.
         keys: maps each field of ``ModelConfig`` that the family has to its key in
             ``config.json``.
@@ -59,22 +59,19 @@ class Family:
 
 
 FAMILIES: dict[str, Family] = {
-    "bert": Family("BertForQuestionAnswering", names.BERT, fixed=ABSOLUTE),
+    "bert": Family("Bert", names.BERT, fixed=ABSOLUTE),
     "roberta": Family(
-        "RobertaForQuestionAnswering",
+        "Roberta",
         names.ROBERTA,
         defaults={"vocab_size": 50265},
         fixed=ABSOLUTE,
         positions_after_padding=True,
     ),
     "xlm-roberta": Family(
-        "XLMRobertaForQuestionAnswering",
-        names.ROBERTA,
-        fixed=ABSOLUTE,
-        positions_after_padding=True,
+        "XLMRoberta", names.ROBERTA, fixed=ABSOLUTE, positions_after_padding=True
     ),
     "distilbert": Family(
-        "DistilBertForQuestionAnswering",
+        "DistilBert",
         names.DISTILBERT,
         keys={
             "vocab_size": "vocab_size",
@@ -89,7 +86,7 @@ FAMILIES: dict[str, Family] = {
         defaults={"num_hidden_layers": 6, "type_vocab_size": 0},
     ),
     "albert": Family(
-        "AlbertForQuestionAnswering",
+        "Albert",
         names.ALBERT,
         keys=BERT_KEYS | {name: name for name in ("embedding_size", "num_hidden_groups")},
         defaults={
@@ -104,7 +101,7 @@ FAMILIES: dict[str, Family] = {
         fixed={**ABSOLUTE, "inner_group_num": 1},
     ),
     "electra": Family(
-        "ElectraForQuestionAnswering",
+        "Electra",
         names.ELECTRA,
         keys=BERT_KEYS | {"embedding_size": "embedding_size"},
         defaults={
@@ -117,7 +114,7 @@ FAMILIES: dict[str, Family] = {
         projects_equal_width=False,
     ),
     "rembert": Family(
-        "RemBertForQuestionAnswering",
+        "RemBert",
         names.REMBERT,
         keys=BERT_KEYS | {"embedding_size": "input_embedding_size"},
         defaults={
@@ -130,7 +127,7 @@ FAMILIES: dict[str, Family] = {
         },
     ),
     "mpnet": Family(
-        "MPNetForQuestionAnswering",
+        "MPNet",
         names.MPNET,
         keys={
             **{name: key for name, key in BERT_KEYS.items() if name != "type_vocab_size"},
@@ -148,12 +145,7 @@ FAMILIES: dict[str, Family] = {
 
 
 def decode_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Returns the shape that a ``config.json`` of Hugging Face describes.
-
-    Raises:
-        ValueError: the family or one of its variants is not supported, or a value has the wrong
-            type or is out of range.
-    """
+    """Returns the shape that a ``config.json`` of Hugging Face describes."""
     model_type = values.get("model_type", "bert")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None:
@@ -202,21 +194,16 @@ def encode_config(config: ModelConfig) -> dict[str, Any]:
     """
     family = FAMILIES[config.model_type]
     shape = {**config.to_dict(), "embedding_size": config.table_width}
+    head = "Model" if config.is_dual_encoder else "ForQuestionAnswering"
     values: dict[str, Any] = {
         "model_type": config.model_type,
-        "architectures": [_architecture(family, config)],
+        "architectures": [family.architecture + head],
         **{key: shape[name] for name, key in family.keys.items()},
         **{key: shape[name] for name, key in OWN_KEYS.items() if name in shape},
     }
     if family.positions_after_padding:
         values |= {"pad_token_id": config.position_offset - 1, "bos_token_id": 0, "eos_token_id": 2}
     return values
-
-
-def _architecture(family: Family, config: ModelConfig) -> str:
-    if not config.is_dual_encoder:
-        return family.architecture
-    return family.architecture.removesuffix("ForQuestionAnswering") + "Model"
 
 
 def layout_of(config: ModelConfig) -> Layout:

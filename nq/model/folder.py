@@ -64,14 +64,10 @@ class ModelSettings:
 
 
 def load_config(folder: str | Path) -> ModelConfig:
-    """Returns the encoder's shape from ``config.json``, or from Google's ``bert_config.json``.
-
-    Raises:
-        FileNotFoundError: the folder has neither file.
-        ValueError: the file is damaged, or its model is not supported.
-    """
-    path, google = Path(folder) / CONFIG, Path(folder) / TF_CONFIG
-    if not path.is_file() and not google.is_file():
+    """Returns the encoder's shape from ``config.json``, or from Google's ``bert_config.json``."""
+    paths = (Path(folder) / name for name in (CONFIG, TF_CONFIG))
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
         if tf_checkpoint.find_prefix(Path(folder)):
             raise FileNotFoundError(
                 f"no {TF_CONFIG} in {folder} beside the TensorFlow checkpoint: put there the one "
@@ -81,11 +77,9 @@ def load_config(folder: str | Path) -> ModelConfig:
             f"no model in {folder}: expected {CONFIG}, model.safetensors and vocab.txt or "
             f"spiece.model (or {TF_CONFIG}, a TensorFlow checkpoint and its vocabulary)"
         )
-    values = read_json_object(path if path.is_file() else google)
-    if not path.is_file():
-        path = google
-        if values.get("hidden_act") == "gelu":
-            values["hidden_act"] = "gelu_new"  # Google's code approximates it by tanh
+    values = read_json_object(path)
+    if path.name == TF_CONFIG and values.get("hidden_act") == "gelu":
+        values["hidden_act"] = "gelu_new"  # Google's code approximates it by tanh
     try:
         return decode_config(values)
     except ValueError as error:
@@ -93,12 +87,7 @@ def load_config(folder: str | Path) -> ModelConfig:
 
 
 def load_joint_config(folder: str | Path) -> ModelConfig:
-    """Returns the encoder's shape, as ``load_config`` does, of a model that gives answers.
-
-    Raises:
-        FileNotFoundError: the folder has no model.
-        ValueError: the file is damaged, or the model is a dual encoder, which only ranks blocks.
-    """
+    """Returns the encoder's shape, as ``load_config`` does, of a model that gives answers."""
     config = load_config(folder)
     if config.is_dual_encoder:
         raise ValueError(
@@ -109,11 +98,7 @@ def load_joint_config(folder: str | Path) -> ModelConfig:
 
 
 def load_settings(folder: str | Path) -> ModelSettings:
-    """Returns the settings in ``nq.json``, the defaults if there is no such file.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
+    """Returns the settings in ``nq.json``, the defaults if there is no such file."""
     path = Path(folder) / SETTINGS
     if not path.is_file():
         return ModelSettings()
@@ -122,12 +107,13 @@ def load_settings(folder: str | Path) -> ModelSettings:
     cascades, pruning = values.get("cascades", {}), values.get("pruning", [])
     try:
         for name, value in others.items():
-            _check_value(isinstance(value, str) and value != "", name, value, "a model or a folder")
+            is_name = isinstance(value, str) and value != ""
+            check_argument(is_name, name, value, "a model or a folder")
         if len(others) > 1:
             raise ValueError(f"{' and '.join(others)} exclude each other")
-        _check_value(isinstance(cascades, dict), "cascades", cascades, "an object")
+        check_argument(isinstance(cascades, dict), "cascades", cascades, "an object")
         is_pruning = isinstance(pruning, list) and all(isinstance(one, dict) for one in pruning)
-        _check_value(is_pruning, "pruning", pruning, "a list of objects")
+        check_argument(is_pruning, "pruning", pruning, "a list of objects")
         return ModelSettings(
             WindowConfig.from_dict(values.get("windows", {})),
             DecisionConfig.from_dict(values.get("decision", {})),
@@ -137,11 +123,6 @@ def load_settings(folder: str | Path) -> ModelSettings:
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-
-
-def _check_value(is_valid: bool, name: str, value: object, expected: str) -> None:
-    if not is_valid:
-        raise ValueError(f"{name} is {value!r:.80}: expected {expected}")
 
 
 def save_settings(folder: str | Path, settings: ModelSettings) -> None:
@@ -157,13 +138,7 @@ def save_settings(folder: str | Path, settings: ModelSettings) -> None:
 
 
 def weight_files(folder: str | Path) -> list[Path]:
-    """Returns the files that hold a folder's weights, in a fixed order.
-
-    Raises:
-        FileNotFoundError: there are none, or one of several is missing.
-        ValueError: the only weights are a pickle, or it is unclear which of several TensorFlow
-            checkpoints is meant.
-    """
+    """Returns the files that hold a folder's weights, in a fixed order."""
     path = Path(folder)
     if (path / WEIGHTS).is_file():
         return [path / WEIGHTS]
@@ -223,12 +198,7 @@ def weights_digest(folder: str | Path) -> str:
 
 
 def read_tensors(folder: str | Path) -> CheckpointTensors:
-    """Returns the tensors of a folder's weights, by canonical name.
-
-    Raises:
-        FileNotFoundError: a file is missing.
-        ValueError: a file is damaged, or the weights are a pickle.
-    """
+    """Returns the tensors of a folder's weights, by canonical name."""
     files = weight_files(folder)
     if files[0].suffix == ".index":
         return tf_checkpoint.read(files[0].with_suffix(""))
@@ -244,45 +214,9 @@ def check(folder: str | Path, windows: WindowConfig | None = None) -> None:
 
     Args:
         windows: must not be longer than the model's positions.
-
-    Raises:
-        FileNotFoundError: a file is missing.
-        ValueError: a file is damaged, or config and weights do not belong together.
     """
     config = load_config(folder)
     if weight_files(folder)[0].suffix == ".safetensors":
         read_tensors(folder).table(config)
     if windows is not None:
         check_length(config, windows.max_seq_length)
-
-
-def folder_and_settings(
-    model: str | Path | None,
-    windows: WindowConfig | None,
-    decision: DecisionConfig | None,
-    name: str = "model",
-) -> tuple[Path, ModelSettings]:
-    """Returns a model folder and its settings, which the arguments replace.
-
-    Args:
-        model: a model folder, which need not exist, or the name of a model; by default the
-            bundled model.
-        windows: how pages become windows; by default the settings of the folder.
-        decision: how scores become answers; by default the settings of the folder.
-        name: of the argument ``model``, for errors.
-
-    Raises:
-        FileNotFoundError, Error: there is no model of this name (``nq.model.registry``).
-        ValueError: an argument has the wrong type, or the settings of the folder are damaged.
-    """
-    for argument, value, kind, expected in (
-        (name, model, str | Path, "the path of a model folder, or a name"),
-        ("windows", windows, WindowConfig, "nq.WindowConfig(…)"),
-        ("decision", decision, DecisionConfig, "nq.DecisionConfig(…)"),
-    ):
-        check_argument(value is None or isinstance(value, kind), argument, value, expected)
-    folder = registry.model_folder(model)
-    if windows is None or decision is None:
-        own = load_settings(folder)
-        windows, decision = windows or own.windows, decision or own.decision
-    return folder, ModelSettings(windows, decision)

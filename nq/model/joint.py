@@ -53,13 +53,7 @@ def load(
 
     Args:
         tokenizer: the model gets a row of word embeddings for each of its ids.
-        dtype: see ``build``.
         config: shape of the model; by default that of the folder.
-
-    Raises:
-        FileNotFoundError: a file is missing.
-        ValueError: a file is damaged, weights and config do not belong together, or the tokenizer
-            is another model's.
     """
     config, tensors = config or load_config(folder), read_tensors(folder)
     tensors.table(config)  # raises before anything of its size is built
@@ -70,15 +64,7 @@ def load(
 
 
 class Unflatten(keras.layers.Layer):
-    """Restores the dimension of the windows.
-
-    Call arguments:
-        x: ``[B * L, n]``.
-        ids: int ``[B, L]``, of which only the length is used.
-
-    Returns:
-        ``[B, L, n]``.
-    """
+    """Makes ``[B, L, n]`` of ``[B * L, n]`` and of ``ids``, ``[B, L]``, for their length alone."""
 
     def call(self, x: Any, ids: Any) -> Any:
         return ops.reshape(x, (-1, ops.shape(ids)[1], x.shape[-1]))
@@ -109,7 +95,6 @@ def build(
     """Builds a BERT-Joint model for batches of any size.
 
     Args:
-        config: shape of the encoder.
         length: pieces in a window, at most ``config.positions``; ``None`` for any length.
         dtype: Keras dtype policy. With ``mixed_bfloat16`` and ``mixed_float16`` weights are
             float32, with ``bfloat16`` and ``float16`` they have that type too.
@@ -122,9 +107,6 @@ def build(
         A model from ``input_ids``, ``input_mask`` and ``segment_ids`` (int32 ``[B, length]``) to
         ``start_logits`` and ``end_logits`` (``[B, length]``) and ``type_logits`` (``[B, 5]``),
         which are always float32.
-
-    Raises:
-        ValueError: the length exceeds the position table.
     """
     if length:
         check_length(config, length)
@@ -141,7 +123,8 @@ def for_full_windows(model: keras.Model, config: ModelConfig) -> keras.Model:
     It takes ``input_ids`` and ``segment_ids`` and is correct for windows without padding only. The
     mask takes 8 % of the encoder's time.
     """
-    return connect(config, Layers(None, None, model), full=True)
+    existing = {layer.name: layer for layer in model.layers}
+    return connect(config, Layers(None, None, existing), full=True)
 
 
 def connect(
@@ -169,7 +152,7 @@ def connect(
         ids = layer(KnownMarkers, "known_markers", config)(ids)
         texts = layer(TextNumbers, "text_numbers", config)(ids, *mask)
         x = encoder(config, {**inputs, "input_ids": ids}, layer, dropout, seed, full, texts)
-        similarity = layer(Similarity, "similarity", config, dtype="float32")(x, ids, texts)
+        similarity = layer(Similarity, "similarity", config, dtype="float32")(ids, x, texts)
         outputs = {
             name: layer(keras.layers.Identity, name, dtype="float32")(similarity)
             for name in ("start_logits", "end_logits")

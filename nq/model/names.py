@@ -212,42 +212,41 @@ def table(config: ModelConfig, layout: Layout = BERT) -> dict[str, Weight]:
     hidden, width, inner = config.hidden_size, config.table_width, config.intermediate_size
     weights: dict[str, Weight] = {}
 
-    def embeddings(path: str, rows: int, columns: int, module: str) -> None:
-        weights[path] = Weight((rows, columns), (layout.names[module] + layout.table,))
+    def add(path: str, shape: Shape, suffix: str, *modules: str, transposed: bool = False) -> None:
+        layer = "".join(filter(str.isdigit, path))
+        tensors = tuple(layout.names[module].format(i=layer) + suffix for module in modules)
+        weights[path] = Weight(shape, tensors, transposed)
 
-    def linear(path: str, rows: int, columns: int, *modules: str, i: int = 0) -> None:
+    def linear(path: str, rows: int, columns: int, *modules: str) -> None:
         is_head = path in HEADS[1:]
-        suffixes = layout.head if is_head else layout.linear
-        kernels, biases = (
-            tuple(layout.names[module].format(i=i) + suffix for module in modules)
-            for suffix in suffixes
-        )
-        weights[f"{path}/kernel"] = Weight((rows, columns), kernels, layout.transposed or is_head)
-        weights[f"{path}/bias"] = Weight((columns,), biases)
+        kernel, bias = layout.head if is_head else layout.linear
+        transposed = layout.transposed or is_head
+        add(f"{path}/kernel", (rows, columns), kernel, *modules, transposed=transposed)
+        add(f"{path}/bias", (columns,), bias, *modules)
 
-    def norm(path: str, columns: int, module: str, i: int = 0) -> None:
-        for name, suffix in zip(("gamma", "beta"), layout.norm, strict=True):
-            tensor = layout.names[module].format(i=i) + suffix
-            weights[f"{path}/{name}"] = Weight((columns,), (tensor,))
+    def norm(path: str, columns: int, module: str) -> None:
+        for part, suffix in zip(("gamma", "beta"), layout.norm, strict=True):
+            add(f"{path}/{part}", (columns,), suffix, module)
 
-    embeddings(WORD_EMBEDDINGS, config.vocab_size, width, "word")
-    embeddings("embeddings/position_embeddings", config.max_position_embeddings, width, "position")
-    if config.type_vocab_size:
-        embeddings("embeddings/segment_embeddings", config.type_vocab_size, width, "segment")
+    positions, segments = config.max_position_embeddings, config.type_vocab_size
+    add(WORD_EMBEDDINGS, (config.vocab_size, width), layout.table, "word")
+    add("embeddings/position_embeddings", (positions, width), layout.table, "position")
+    if segments:
+        add("embeddings/segment_embeddings", (segments, width), layout.table, "segment")
     norm("embeddings_norm", width, "embeddings_norm")
     if config.embedding_size:
         linear("embeddings_projection", width, hidden, "projection")
-    buckets = config.relative_attention_num_buckets
-    if buckets:
-        embeddings("relative_bias/bias_table", buckets, config.num_attention_heads, "relative_bias")
+    if config.relative_attention_num_buckets:
+        shape = config.relative_attention_num_buckets, config.num_attention_heads
+        add("relative_bias/bias_table", shape, layout.table, "relative_bias")
     for i in range(config.layer_sets):
         attention = config.attention_width
-        linear(f"layer_{i}_qkv", hidden, 3 * attention, "query", "key", "value", i=i)
-        linear(f"layer_{i}_attention_output", attention, hidden, "attention_output", i=i)
-        norm(f"layer_{i}_attention_norm", hidden, "attention_norm", i=i)
-        linear(f"layer_{i}_intermediate", hidden, inner, "intermediate", i=i)
-        linear(f"layer_{i}_output", inner, hidden, "output", i=i)
-        norm(f"layer_{i}_output_norm", hidden, "output_norm", i=i)
+        linear(f"layer_{i}_qkv", hidden, 3 * attention, "query", "key", "value")
+        linear(f"layer_{i}_attention_output", attention, hidden, "attention_output")
+        norm(f"layer_{i}_attention_norm", hidden, "attention_norm")
+        linear(f"layer_{i}_intermediate", hidden, inner, "intermediate")
+        linear(f"layer_{i}_output", inner, hidden, "output")
+        norm(f"layer_{i}_output_norm", hidden, "output_norm")
     if not config.is_dual_encoder:
         linear("pooler", hidden, hidden, "pooler")
         linear("span_output", hidden, 2, "span")

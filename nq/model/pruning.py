@@ -13,7 +13,6 @@ https://arxiv.org/abs/1611.06440 (units). Nothing here computes a model.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,6 @@ from nq.config import ModelConfig, PruningConfig
 from nq.model.shapes import count_weights
 from nq.records import FloatArray, IntArray
 
-LAYER = re.compile(r"layer_(\d+)_(.+)")
 BIAS_TABLE = "relative_bias/bias_table"
 COUNTS = {
     "layers": "num_hidden_layers",
@@ -39,9 +37,9 @@ class Importance:
     """How much the loss depends on each head, each feed-forward unit and each layer.
 
     Args:
-        heads: ``[layers, heads]``, not negative.
-        units: ``[layers, intermediate_size]``, not negative.
-        layers: ``[layers]``, not negative.
+        heads: ``[layers, heads]``, as all of these not negative.
+        units: ``[layers, intermediate_size]``.
+        layers: ``[layers]``.
     """
 
     heads: FloatArray
@@ -76,12 +74,6 @@ class Kept:
 
 def pruned_shape(config: ModelConfig, counts: PruningConfig) -> ModelConfig:
     """Returns the shape of a model after pruning.
-
-    Args:
-        counts: how much is kept.
-
-    Raises:
-        ValueError: the model has less than is to be kept, or no more, or its layers share weights.
 
     >>> pruned_shape(ModelConfig(), PruningConfig(heads=9)).head_width
     64
@@ -138,42 +130,31 @@ def prune_weights(
     weights: Mapping[str, FloatArray], before: ModelConfig, kept: Kept
 ) -> dict[str, FloatArray]:
     """Returns the weights of a pruned model from those of the model before, by their paths."""
-    parts: dict[int, dict[str, FloatArray]] = {}
-    pruned: dict[str, FloatArray] = {}
-    for path, value in weights.items():
-        layer = LAYER.match(path)
-        if layer:
-            parts.setdefault(int(layer[1]), {})[layer[2]] = value
-        else:
-            pruned[path] = value
+    pruned = {path: value for path, value in weights.items() if not path.startswith("layer_")}
     if BIAS_TABLE in pruned:
         pruned[BIAS_TABLE] = pruned[BIAS_TABLE][:, kept.heads[0]]
-    for new, old in enumerate(kept.layers.tolist()):
-        layer_weights = _prune_layer(parts[old], before, kept.heads[new], kept.units[new])
-        pruned |= {f"layer_{new}_{part}": value for part, value in layer_weights.items()}
-    return pruned
+    size = before.num_attention_heads, before.head_width
 
-
-def _prune_layer(
-    parts: Mapping[str, FloatArray], config: ModelConfig, heads: IntArray, units: IntArray
-) -> dict[str, FloatArray]:
-    """Returns the weights of a layer with some of its heads and feed-forward units."""
-
-    def of_heads(value: FloatArray) -> FloatArray:
+    def of_heads(value: FloatArray, heads: IntArray) -> FloatArray:
         """Returns the columns of some heads, of query, key and value alike."""
-        rows, size = value.shape[:-1], (config.num_attention_heads, config.head_width)
+        rows = value.shape[:-1]
         chosen: FloatArray = value.reshape(*rows, -1, *size)[..., heads, :].reshape(*rows, -1)
         return chosen
 
-    return {
-        **parts,
-        "qkv/kernel": of_heads(parts["qkv/kernel"]),
-        "qkv/bias": of_heads(parts["qkv/bias"]),
-        "attention_output/kernel": of_heads(parts["attention_output/kernel"].T).T,
-        "intermediate/kernel": parts["intermediate/kernel"][:, units],
-        "intermediate/bias": parts["intermediate/bias"][units],
-        "output/kernel": parts["output/kernel"][units],
-    }
+    for new, old in enumerate(kept.layers.tolist()):
+        heads, units = kept.heads[new], kept.units[new]
+        prefix = f"layer_{old}_"
+        parts = {p.removeprefix(prefix): x for p, x in weights.items() if p.startswith(prefix)}
+        parts |= {
+            "qkv/kernel": of_heads(parts["qkv/kernel"], heads),
+            "qkv/bias": of_heads(parts["qkv/bias"], heads),
+            "attention_output/kernel": of_heads(parts["attention_output/kernel"].T, heads).T,
+            "intermediate/kernel": parts["intermediate/kernel"][:, units],
+            "intermediate/bias": parts["intermediate/bias"][units],
+            "output/kernel": parts["output/kernel"][units],
+        }
+        pruned |= {f"layer_{new}_{part}": value for part, value in parts.items()}
+    return pruned
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,9 +51,6 @@ def encode(name: str, value: FloatArray, path: str, store: str) -> Mapping[str, 
         value: float32, an output channel or an embedding in each row.
         path: of the weight that the tensor fills.
         store: kind of storage.
-
-    Raises:
-        ValueError: a value is not finite, or beyond the range of the type.
     """
     stored: dict[str, Array] = {}
     if in_8_bits(path, store):
@@ -80,12 +77,8 @@ def encode(name: str, value: FloatArray, path: str, store: str) -> Mapping[str, 
 
 
 def decode(value: Array, *scales: Array) -> FloatArray:
-    """Returns rows of a tensor in 8 bits, ``[rows, columns]``, times their scales as float32.
-
-    Raises:
-        ValueError: a scale is negative or not finite.
-    """
-    values: FloatArray = value.astype(np.float32)
+    """Returns a tensor times its scales, as float32."""
+    values: FloatArray = value.astype(np.float32, copy=False)
     for scale in scales:
         if not (np.isfinite(scale) & (scale >= 0)).all():
             raise ValueError("a scale is negative or not finite")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -15,28 +13,29 @@ from typing import Any
 from nq.errors import Error
 from nq.extras import DISTRIBUTION, install
 
-NOT_A_REASON = re.compile(rb"I\d{4} |WARNING: All log messages before absl::InitializeLog\(\)")
-"""The beginnings of lines that TensorFlow prints at every start."""
 INSTALL = f"{install('cpu')} (or '{DISTRIBUTION}[gpu]' for an NVIDIA GPU)"
 
 
 def import_tensorflow(threads: int | None = None) -> ModuleType:
     """Imports TensorFlow without the lines that it prints at start-up.
 
+    TensorFlow's many objects exist until the process ends, so that garbage collection leaves them
+    out: to examine them again and again takes a second of the import and another at the exit.
+
     Args:
         threads: that compute one operation, in TensorFlow and OpenMP; by default as many as there
             are cores, or as were set before.
-
-    Raises:
-        Error: TensorFlow is not installed, or broken; the message says what to run. Or it runs
-            already with another number of threads.
     """
-    if threads is not None and "tensorflow" not in sys.modules:
+    is_first = "tensorflow" not in sys.modules
+    if threads is not None and is_first:
         os.environ.update(thread_environment(threads))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    collects = is_first and gc.isenabled()
+    if collects:
+        gc.disable()
     try:
-        with suppressed_stderr(), _excluded_from_garbage_collection():
+        with _no_stderr():
             import tensorflow
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
@@ -44,6 +43,10 @@ def import_tensorflow(threads: int | None = None) -> ModuleType:
         raise Error(f"TensorFlow is not installed: {INSTALL}") from error
     except ImportError as error:
         raise Error(f"TensorFlow is broken ({error}): {INSTALL}") from error
+    finally:
+        if collects:
+            gc.freeze()
+            gc.enable()
     if not hasattr(tensorflow, "__version__"):  # an uninstallation can leave an empty folder
         raise Error(f"TensorFlow is not installed: {INSTALL}")
     if threads is not None:
@@ -66,11 +69,7 @@ def thread_environment(threads: int) -> dict[str, str]:
 
 
 def _set_threads(tensorflow: Any, threads: int) -> None:
-    """Sets TensorFlow's threads and reads them back.
-
-    Raises:
-        Error: it has computed with another number already.
-    """
+    """Sets TensorFlow's threads and reads them back."""
     config = tensorflow.config.threading
     with contextlib.suppress(RuntimeError):  # it has started
         config.set_intra_op_parallelism_threads(threads)
@@ -84,48 +83,16 @@ def _set_threads(tensorflow: Any, threads: int) -> None:
 
 
 @contextlib.contextmanager
-def _excluded_from_garbage_collection() -> Iterator[None]:
-    """Excludes all objects that exist at the end of the block from garbage collection.
-
-    TensorFlow's many objects exist until the process ends. To examine them again and again takes a
-    second of the import and another one at the exit.
-    """
-    if "tensorflow" in sys.modules or not gc.isenabled():
-        yield
-        return
-    gc.disable()
+def _no_stderr() -> Iterator[None]:
+    """Discards what the block writes to stderr, from C++ too."""
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    os.close(nothing)
     try:
         yield
     finally:
-        gc.freeze()
-        gc.enable()
-
-
-@contextlib.contextmanager
-def suppressed_stderr() -> Iterator[None]:
-    """Discards what the block writes to stderr, from C++ too, unless it fails.
-
-    After an exception other than an interrupt the output is written to stderr, without the lines in
-    which TensorFlow describes its start.
-    """
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as output:
-        os.dup2(output.fileno(), 2)
-        failed = False
-        try:
-            yield
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            failed = True
-            raise
-        finally:
-            sys.stderr.flush()
-            os.dup2(stderr, 2)
-            os.close(stderr)
-            if failed:
-                output.seek(0)
-                for line in output:
-                    if not NOT_A_REASON.match(line):
-                        os.write(2, line)
+        sys.stderr.flush()
+        os.dup2(stderr, 2)
+        os.close(stderr)

@@ -1,4 +1,4 @@
-"""Weights in safetensors files: tensors are read one by one, or by rows, and written whole.
+"""Weights in safetensors files: tensors are read one by one and written whole.
 
 A tensor in 8 bits has scales beside it (``nq.model.quantize``). Weights are one file, or
 several (shards) with an index, as ``transformers`` names them. A file is opened for every read,
@@ -33,11 +33,7 @@ Stored = Mapping[str, np.ndarray[Any, Any]]
 
 
 def read(files: Sequence[Path], layout: Layout) -> CheckpointTensors:
-    """Returns the tensors of one or several files, by canonical name.
-
-    Raises:
-        ValueError: a file is damaged, or two tensors have the same name.
-    """
+    """Returns the tensors of one or several files, by canonical name."""
     stored: dict[str, tuple[Path, str, Shape]] = {}
     for path in files:
         with _open(path) as file:
@@ -68,27 +64,23 @@ def read(files: Sequence[Path], layout: Layout) -> CheckpointTensors:
             raise ValueError(f"{path} holds {canonical} under two names")
         stored_names[canonical] = name
 
-    def read_stored(name: str, rows: slice = slice(None)) -> Any:
+    def read_stored(name: str) -> Any:
         with _open(stored[name][0]) as file:
-            return file.get_slice(name)[rows]
+            return file.get_tensor(name)
 
-    def read_rows(canonical: str, rows: slice) -> Any:
+    def read_tensor(canonical: str) -> Any:
         name = stored_names[canonical]
-        value = read_stored(name, rows)
-        if name + SCALE not in stored:
-            return value
-        scales = [read_stored(name + SCALE, rows)]
-        if name + COLUMN_SCALE in stored:
-            scales.append(read_stored(name + COLUMN_SCALE))
+        scales = [name + suffix for suffix in (SCALE, COLUMN_SCALE) if name + suffix in stored]
+        value, *factors = map(read_stored, (name, *scales))
         try:
-            return decode(value, *scales)
+            return decode(value, *factors)
         except ValueError as error:
             raise ValueError(
                 f"{stored[name][0]} is damaged: {name}: {error}; copy or download it again"
             ) from error
 
     shapes = {canonical: stored[name][2] for canonical, name in stored_names.items()}
-    return CheckpointTensors(layout, shapes, read_rows)
+    return CheckpointTensors(layout, shapes, read_tensor)
 
 
 @contextlib.contextmanager
@@ -109,9 +101,6 @@ def write(folder: Path, tensors: Iterable[Stored], shard_mb: int = 0) -> None:
     Args:
         tensors: each one with its scales, if it has 8 bits; they stay in one file.
         shard_mb: MB (10^6 bytes) that a file has at most; 0 for one file.
-
-    Raises:
-        ValueError: a tensor is larger than a file may be.
     """
     shards = _shards(tensors, shard_mb * 10**6)
     if len(shards) == 1:

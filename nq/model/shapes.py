@@ -21,11 +21,7 @@ def count_weights(config: ModelConfig) -> int:
 
 
 def check_length(config: ModelConfig, length: int) -> None:
-    """Checks that a model has positions for windows of ``length`` pieces.
-
-    Raises:
-        ValueError: the length exceeds the position table.
-    """
+    """Checks that a model has positions for windows of ``length`` pieces."""
     if length > config.positions:
         raise ValueError(
             f"max_seq_length {length} is beyond the model's {config.positions} "
@@ -34,11 +30,7 @@ def check_length(config: ModelConfig, length: int) -> None:
 
 
 def check_memory(config: ModelConfig) -> None:
-    """Checks that the weights of a model, 16 bits each, fit into the memory of this machine.
-
-    Raises:
-        ValueError: they do not.
-    """
+    """Checks that the weights of a model, 16 bits each, fit into the memory of this machine."""
     needed = 2 * count_weights(config)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,6 @@ from nq.model.shapes import check_memory
 from nq.records import FloatArray
 from nq.text import truncate
 
-CHUNK_BYTES = 16 << 20
 MAX_MISSING_LAYERS = 100
 """If a config describes more layers than the checkpoint holds, and more than this, not all missing
 tensors are listed."""
@@ -30,38 +28,24 @@ class CheckpointTensors:
     Args:
         layout: how the tensors are named.
         shapes: the shape of each tensor, by name.
-        read: reads rows of a tensor.
+        read: reads a tensor by name.
     """
 
     layout: Layout
     shapes: Mapping[str, Shape]
-    read: Callable[[str, slice], Any]
+    read: Callable[[str], Any]
 
     def __getitem__(self, name: str) -> FloatArray:
-        return self._rows(name, slice(None))
-
-    def _rows(self, name: str, rows: slice) -> FloatArray:
-        return np.asarray(self.read(name, rows)).astype(np.float32, copy=False)
+        return np.asarray(self.read(name)).astype(np.float32, copy=False)
 
     def fill(self, weight: Weight) -> bool:
         """Returns whether the checkpoint has all tensors of a weight."""
         return all(name in self.shapes for name in weight.tensors)
 
-    def chunks(self, name: str) -> Iterator[tuple[int, FloatArray]]:
-        """Yields blocks of rows of a tensor, each with the number of its first row."""
-        rows, *columns = self.shapes[name]
-        step = max(1, CHUNK_BYTES // (4 * math.prod(columns)))
-        for first in range(0, rows, step):
-            yield first, self._rows(name, slice(first, min(first + step, rows)))
-
     def table(self, config: ModelConfig) -> dict[str, Weight]:
         """Returns the weights of a model of the shape ``config``, which the tensors can fill.
 
         Nothing as large as the numbers of the config is made before the tensors support them.
-
-        Raises:
-            ValueError: tensors of the encoder are missing or have other shapes, or there are more
-                layers than the config describes.
         """
         layers = self.layout.layers(self.shapes)
         if config.layer_sets > max(len(layers), MAX_MISSING_LAYERS):

@@ -23,11 +23,7 @@ _PORT_MODULE = re.compile(r"(embedding_lookup|embedding_postprocessor|encoder|po
 
 
 def find_prefix(folder: Path) -> Path | None:
-    """Returns the path of a folder's checkpoint without suffix, ``None`` if it has none.
-
-    Raises:
-        ValueError: there are several checkpoints and none of them has a known name.
-    """
+    """Returns the path of a folder's checkpoint without suffix, ``None`` if it has none."""
     checkpoints = sorted(path.name.removesuffix(".index") for path in folder.glob("*.index"))
     preferred = [name for name in PREFERRED if name in checkpoints]
     if not preferred and len(checkpoints) > 1:
@@ -39,11 +35,7 @@ def find_prefix(folder: Path) -> Path | None:
 
 
 def files_of(prefix: Path) -> list[Path]:
-    """Returns the files of a checkpoint, the index first.
-
-    Raises:
-        FileNotFoundError: the data files are missing.
-    """
+    """Returns the files of a checkpoint, the index first."""
     data = sorted(prefix.parent.glob(f"{prefix.name}.data-*"))
     if not data:
         raise FileNotFoundError(
@@ -54,11 +46,7 @@ def files_of(prefix: Path) -> list[Path]:
 
 
 def read(prefix: Path) -> CheckpointTensors:
-    """Returns the tensors of a checkpoint; its keys tell which of the two formats it has.
-
-    Raises:
-        ValueError: the checkpoint is damaged or holds two models.
-    """
+    """Returns the tensors of a checkpoint; its keys tell which of the two formats it has."""
     import tensorflow as tf
 
     errors = (tf.errors.OpError, LookupError, ValueError, RuntimeError, TypeError)
@@ -79,13 +67,13 @@ def read(prefix: Path) -> CheckpointTensors:
             raise ValueError(f"{prefix} holds two models; expected the one that `mk_model` makes")
         shapes[name], stored_names[name] = shape, stored_name
 
-    def rows(name: str, rows: slice) -> Any:
+    def read_tensor(name: str) -> Any:
         try:
-            return reader.get_tensor(stored_names[name])[rows].astype("float32", copy=False)
+            return reader.get_tensor(stored_names[name]).astype("float32", copy=False)
         except errors as error:
             raise _damaged(f"{prefix}: {name}", error) from error
 
-    return CheckpointTensors(names.TF2 if is_object_graph else names.TF1, shapes, rows)
+    return CheckpointTensors(names.TF2 if is_object_graph else names.TF1, shapes, read_tensor)
 
 
 def _port_name(name: str, shape: Shape) -> str:

@@ -7,7 +7,6 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -16,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nq
-from nq.commands import answer, convert, train
-from nq.config import WINDOW_SCOPES, DecisionConfig, ModelConfig, WindowConfig
-from nq.formats.natural_questions import decode_simplified as decode
+from nq.commands.main import console
+from nq.config import DecisionConfig, WindowConfig
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Network
 from nq.inference.predictor import Predictor
@@ -32,9 +30,8 @@ from nq.model.folder import ModelSettings, load_config, read_tensors
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import AnswerType, Example, Features, FloatArray, YesNo
+from nq.records import AnswerType, Candidate, Example, FloatArray, Span, YesNo
 from tests import tiny_models
-from tests.nq_records import write_lines
 
 BLOCKS = ("the lake is deep", "old old lakes of the moon", "a", "is the lake old and deep " * 4)
 WINDOWS = WindowConfig(max_seq_length=24, doc_stride=9, max_query_length=8)
@@ -44,26 +41,15 @@ SHAPES = {
 }
 
 
-def record(tag: str = "P", first: int = 0) -> dict[str, Any]:
-    """Returns a simplified record whose page has the blocks ``BLOCKS``.
-
-    Args:
-        tag: of each block.
-        first: index of the first one among the candidates.
-    """
-    tokens, nested = list[str](), {"start_token": 0, "end_token": 1, "top_level": False}
-    candidates: list[dict[str, Any]] = [nested] * first
+def example() -> Example:
+    """Returns an example whose page has the blocks ``BLOCKS``."""
+    tokens, candidates = list[str](), list[Candidate]()
     for block in BLOCKS:
         start = len(tokens)
-        tokens += [f"<{tag}>", *block.split(), f"</{tag}>"]
-        candidates.append({"start_token": start, "end_token": len(tokens), "top_level": True})
-    return {
-        "example_id": 1,
-        "question_text": "is the lake deep",
-        "document_text": " ".join(tokens),
-        "long_answer_candidates": candidates,
-        "annotations": [],
-    }
+        tokens += ["<P>", *block.split(), "</P>"]
+        candidates.append(Candidate(Span(start, len(tokens)), top_level=True))
+    is_html = tuple(token in ("<P>", "</P>") for token in tokens)
+    return Example(1, "is the lake deep", tuple(tokens), is_html, tuple(candidates))
 
 
 @pytest.fixture(params=list(SHAPES))
@@ -84,20 +70,8 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.fixture
 def ranker(source: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "ranker"
-    assert convert.main([str(source), str(folder), "--dual-encoder"]) == 0
+    assert console(["convert", str(source), str(folder), "--dual-encoder"]) == 0
     return folder
-
-
-def load(folder: Path) -> tuple[ModelConfig, keras.Model]:
-    loaded = joint.load(folder)
-    assert loaded.report == checkpoint.LoadReport()
-    return loaded.config, loaded.model
-
-
-def page(folder: Path) -> tuple[Example, Tokenizer, Features]:
-    tokenizer = load_tokenizer(folder)
-    example = decode(record())
-    return example, tokenizer, features(example, tokenizer, WINDOWS)
 
 
 def alone(source: Path, pieces: list[int]) -> FloatArray:
@@ -130,8 +104,8 @@ def texts(ids: list[int], tokenizer: Tokenizer) -> Iterator[tuple[int, list[int]
 
 
 def test_each_text_is_encoded_as_by_itself(source: Path, ranker: Path) -> None:
-    _, tokenizer, windows = page(ranker)
-    _, model = load(ranker)
+    tokenizer, model = load_tokenizer(ranker), joint.load(ranker).model
+    windows = features(example(), tokenizer, WINDOWS)
     rows = feature_rows(windows)
     outputs = model({name: np.asarray(rows[name], np.int32) for name in joint.INPUTS})
     start, end = np.asarray(outputs["start_logits"]), np.asarray(outputs["end_logits"])
@@ -188,56 +162,20 @@ def test_unknown_markers_become_known(
     assert np.asarray(known).tolist() == [expected]
 
 
-@pytest.mark.parametrize("scope", WINDOW_SCOPES)
-def test_blocks_without_markers_are_ranked(ranker: Path, scope: str) -> None:
-    """[Other=n] and [ContextId=n] beyond 50 have no marker."""
-    longer = dataclasses.replace(load_config(ranker), max_position_embeddings=130)
-    model = joint.build(longer, seed=1)
-    tokenizer = load_tokenizer(ranker)
-    config = WindowConfig(128, 128, 8, window_scope=scope)
-
-    def logits(**settings: Any) -> FloatArray:
-        rows = feature_rows(features(decode(record(**settings)), tokenizer, config))
-        assert len(rows["input_ids"]) == (1 if scope == "page" else len(BLOCKS))
-        outputs = model({name: np.asarray(rows[name], np.int32) for name in joint.INPUTS})
-        return np.where(rows["token_map"] >= 0, outputs["start_logits"], ABSENT)
-
-    cls, sep = tokenizer.cls_id, tokenizer.sep_id
-    embeddings = model.get_layer("embeddings")
-    word = embeddings.word.numpy()
-    word[longer.first_marker_id : longer.last_marker_id + 1] = word[cls]
-    word[longer.last_marker_id + 1 : longer.last_context_id + 1] = word[sep]
-    embeddings.word.assign(word)
-    known = logits()
-    assert (known > ABSENT).sum() == len(BLOCKS)
-    for unknown in ({"tag": "Tr"}, {"first": 60}):
-        np.testing.assert_allclose(logits(**unknown), known, atol=1e-5)
-
-
-PROFILES = (
-    "mixed",
-    "xla",
-    "grappler+frozen",
-    "buckets",
-    "openvino",
-    "mixed+buckets+openvino",
-    "onnx",
-)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("source", ["mpnet"], indirect=True)
+@pytest.mark.parametrize("profile", ["xla", "mixed+buckets+openvino", "onnx"])
 def test_engines_agree(profile: str, ranker: Path) -> None:
-    config, model = load(ranker)
-    _, _, windows = page(ranker)
+    loaded = joint.load(ranker)
+    windows = features(example(), load_tokenizer(ranker), WINDOWS)
     rows = {name: x.astype(np.int32) for name, x in feature_rows(windows).items()}
 
     def block_logits(name: str) -> dict[tuple[int, int], float]:
         """Returns the logits of blocks by window and position."""
         parsed = Profile.parse(name)
-        own = joint.build(config, dtype=parsed.policy("CPU"), initialize=False)
-        own.set_weights(model.get_weights())
-        computation = Computation(Network(config, own), parsed, TopK(5, True))
+        own = joint.build(loaded.config, dtype=parsed.policy("CPU"), initialize=False)
+        own.set_weights(loaded.model.get_weights())
+        computation = Computation(Network(loaded.config, own), parsed, TopK(5, True))
         columns = Predictor(computation, Shape(4, 24)).scores(rows, ())
         places, logits = columns["start_pos"], columns["start_logit"]
         found = zip(*np.nonzero(logits > ABSENT / 2), strict=True)
@@ -248,73 +186,35 @@ def test_engines_agree(profile: str, ranker: Path) -> None:
     assert block_logits(profile) == pytest.approx(expected, abs=0.3 if "mixed" in profile else 1e-3)
 
 
-def test_it_ranks_for_a_second_model(ranker: Path, source: Path, tmp_path: Path) -> None:
-    data = write_lines(tmp_path / "data.jsonl", [record()])
-    shape = dataclasses.replace(tiny_models.SHAPE, max_position_embeddings=64)
-    vocabulary = tmp_path / "second.txt"
-    vocabulary.write_text("".join(f"{w}\n" for w in tiny_models.VOCABULARY), encoding="utf-8")
-    second = tmp_path / "second"
-    settings = ModelSettings(windows=WINDOWS)
-    checkpoint.save(
-        second, joint.build(shape), shape, load_tokenizer(vocabulary), settings, "# Second\n"
-    )
-    output = tmp_path / "run"
-    arguments = ["--data", data, "--model", ranker, "--second-model", second, "--read-blocks", 2]
-    assert answer.main([*map(str, arguments), "--no-track", "--output", str(output)]) == 0
-    predictions = json.loads((output / "predictions.json").read_text())["predictions"]
-    assert predictions[0]["example_id"] == 1
-
-
 def test_alone_it_gives_long_answers_only(ranker: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nq")
-    example = decode(record())
     everything = DecisionConfig(long_threshold=0.0, short_threshold=0.0)
     with nq.load(ranker, decision=everything) as reader:
-        (prediction,) = reader.predict([example])
-    assert prediction.long in {candidate.span for candidate in example.candidates}
+        (prediction,) = reader.predict([example()])
+    assert prediction.long in {candidate.span for candidate in example().candidates}
     assert prediction.shorts == () and prediction.yes_no is YesNo.NONE
     assert prediction.short_score < 0.01
     assert f"{ranker} only ranks blocks: give --second-model MODEL" in caplog.text
 
 
-def error_of(capsys: pytest.CaptureFixture[str]) -> str:
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1
-    return lines[0]
-
-
-def test_what_cannot_be_converted(
+@pytest.mark.parametrize("source", ["bert"], indirect=True)
+def test_what_is_no_sentence_encoder_is_one_line(
     source: Path, ranker: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    capsys.readouterr()
-    target = tmp_path / "new"
-    assert convert.main([str(ranker), str(target), "--dual-encoder"]) == 1
-    assert "is a dual encoder already" in error_of(capsys)
+    def error_of(command: list[object]) -> str:
+        capsys.readouterr()
+        assert console([str(argument) for argument in command]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    convert = ["convert", source, tmp_path / "new", "--dual-encoder"]
+    assert "is a dual encoder already" in error_of(["convert", ranker, *convert[2:]])
     (source / "1_Pooling").mkdir()
     pooling = {"word_embedding_dimension": 8, "pooling_mode_cls_token": True}
     (source / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
-    assert convert.main([str(source), str(target), "--dual-encoder"]) == 1
-    assert "pooling_mode_cls_token: expected the mean" in error_of(capsys)
-    assert convert.main([str(source), str(target), "--dual-encoder", "--to", "hf"]) == 2
-    assert "--dual-encoder and --to hf exclude each other" in capsys.readouterr().err
-    assert not target.exists()
-
-
-def test_another_vocabulary_is_refused(ranker: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
+    assert "pooling_mode_cls_token: expected the mean" in error_of(convert)
     path = ranker / "vocab.txt"
     special, *words = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([special, "new", *words[:-1]]) + "\n", encoding="utf-8")
-    assert answer.main(["--model", str(ranker), "--no-track"]) == 1
-    assert "put the vocabulary there that the model came with" in error_of(capsys)
-
-
-def test_it_cannot_be_trained(
-    ranker: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    capsys.readouterr()
-    data = write_lines(tmp_path / "data.jsonl", [record()])
-    arguments = ["--data", data, "--init", ranker, "--output", tmp_path / "new", "--no-track"]
-    arguments += ["--max-seq-length", 24, "--max-query-length", 8]
-    assert train.main([*map(str, arguments)]) == 1
-    assert "is a dual encoder" in error_of(capsys)
+    line = error_of(["answer", "--model", ranker, "--no-track"])
+    assert "put the vocabulary there that the model came with" in line

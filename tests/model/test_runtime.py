@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from nq.model import runtime
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -23,34 +21,6 @@ def in_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]
         text=True,
         check=False,
     )
-
-
-def write(text: str) -> None:
-    """To file descriptor 2, as C++ does."""
-    os.write(2, text.encode())
-
-
-def test_stderr_is_discarded_after_success(capfd: pytest.CaptureFixture[str]) -> None:
-    with runtime.suppressed_stderr():
-        write("noise\n")
-    write("after\n")
-    assert capfd.readouterr().err == "after\n"
-
-
-def test_stderr_is_written_after_an_error(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ImportError), runtime.suppressed_stderr():
-        write("WARNING: All log messages before absl::InitializeLog() is called are written to X\n")
-        write("I0000 00:00:1795398088.657867     383 port.cc:153] oneDNN custom operations\n")
-        write("cause\n")
-        raise ImportError
-    assert capfd.readouterr().err == "cause\n"
-
-
-def test_stderr_is_discarded_after_an_interrupt(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(KeyboardInterrupt), runtime.suppressed_stderr():
-        write("noise\n")
-        raise KeyboardInterrupt
-    assert capfd.readouterr().err == ""
 
 
 IMPORT = (
@@ -89,12 +59,3 @@ def test_a_missing_or_broken_tensorflow_is_one_line(
     assert (process.returncode, process.stdout) == (1, "")
     assert process.stderr.startswith(f"nq: error: {line}")
     assert process.stderr.count("\n") == 1
-
-
-@pytest.mark.slow
-def test_objects_of_tensorflow_are_excluded_from_garbage_collection() -> None:
-    process = in_python(
-        "import gc; from nq.model.runtime import import_tensorflow; import_tensorflow(); "
-        "print(gc.isenabled(), gc.get_freeze_count() > 100_000, len(gc.get_objects()) < 10_000)"
-    )
-    assert process.stdout == "True True True\n"

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer as Backend
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
 
-from nq.json_files import read_json_object
 from nq.preprocess.tokenizers.base import SPECIAL, Pieces, Tokenizer, read_tokenizer_json
 
 VOCAB, MERGES = "vocab.json", "merges.txt"
-BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True}
 
 
 class LibraryTokenizer(Tokenizer):
@@ -29,26 +29,18 @@ class LibraryTokenizer(Tokenizer):
         path: a ``tokenizer.json``, or a ``vocab.json`` with ``merges.txt`` beside it.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        path = Path(path)
-        files, added = {path.name: path}, dict[str, int]()
+    def __init__(self, path: Path) -> None:
+        files, added, template = {path.name: path}, dict[str, int](), None
         if path.name == VOCAB:
             files[MERGES] = path.with_name(MERGES)
-            values = _byte_level_bpe(path, files[MERGES])
+            if not files[MERGES].is_file():
+                raise FileNotFoundError(f"{path} has no {MERGES} beside it: copy it there")
+            self._backend = Backend(BPE.from_file(str(path), str(files[MERGES])))
+            self._backend.pre_tokenizer = ByteLevel(add_prefix_space=True)
         else:
             values, added = read_tokenizer_json(path)
-        template = values.get("post_processor")
-        values |= {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
-        pre_tokenizer = values.get("pre_tokenizer") or {}
-        for part in pre_tokenizer.get("pretokenizers", [pre_tokenizer]):
-            if part.get("type") == "ByteLevel":
-                part["add_prefix_space"] = True
-            elif part.get("prepend_scheme") in ("first", "never"):  # of a Metaspace
-                part["prepend_scheme"] = "always"
-        try:
-            self._backend = Backend.from_str(json.dumps(values))
-        except Exception as error:  # the library raises bare exceptions
-            raise ValueError(f"{path} is not a tokenizer.json: {error}") from error
+            template = values.get("post_processor")
+            self._backend = Backend.from_str(json.dumps(_for_words(values)))
         ids = self._backend.get_vocab(with_added_tokens=False) | added
         super().__init__(files, ids)
         self.pad_id = self._id_of("[PAD]", "<pad>")
@@ -80,15 +72,13 @@ class LibraryTokenizer(Tokenizer):
         return [tuple(encoding.ids) for encoding in encodings]
 
 
-def _byte_level_bpe(vocab: Path, merges: Path) -> dict[str, Any]:
-    """Returns the content of RoBERTa's two files in the layout of a ``tokenizer.json``."""
-    if not merges.is_file():
-        raise FileNotFoundError(f"{vocab} has no {MERGES} beside it: copy {MERGES} there")
-    try:
-        ids = read_json_object(vocab)
-        rows = merges.read_text(encoding="utf-8").split("\n")
-    except ValueError as error:
-        raise ValueError(f"{vocab}, {MERGES}: no byte-level BPE: {error}") from error
-    pairs = [row for row in rows if row.strip() and not row.startswith("#version")]
-    model = {"type": "BPE", "vocab": ids, "merges": pairs}
-    return {"version": "1.0", "model": model, "pre_tokenizer": {**BYTE_LEVEL}}
+def _for_words(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns a ``tokenizer.json`` for single words, each as one after a blank."""
+    pre_tokenizer = values.get("pre_tokenizer") or {}
+    for part in pre_tokenizer.get("pretokenizers", [pre_tokenizer]):
+        if part.get("type") == "ByteLevel":
+            part["add_prefix_space"] = True
+        elif part.get("prepend_scheme") in ("first", "never"):  # of a Metaspace
+            part["prepend_scheme"] = "always"
+    others = ("post_processor", "truncation", "padding")
+    return {**values, "added_tokens": [], **dict.fromkeys(others)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from pathlib import Path
@@ -36,11 +37,6 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
     Args:
         folder: a folder with the tokenizer's files, or one of the files themselves.
         compat: the compatibility mode, which may replace WordPiece by the original's own.
-
-    Raises:
-        FileNotFoundError: there is no tokenizer.
-        ValueError: a file does not have the content that its name promises, the mode is unknown,
-            or the tokenizer is not available in it.
     """
     path = Path(folder)
     if path.is_dir():
@@ -55,16 +51,17 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
         tokenizer.encode(SAMPLE)
     except (OSError, ValueError, MemoryError):
         raise
-    except Exception as error:  # a file may hold anything, and the library raises bare exceptions
-        cause = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{path} describes no tokenizer that nq knows: {cause}") from error
+    except Exception as error:  # a file may hold anything, and the libraries raise bare exceptions
+        raise ValueError(
+            f"{path} is no tokenizer that nq knows ({type(error).__name__}: {error}): copy the "
+            "file that the model came with"
+        ) from error
     return tokenizer
 
 
 def _load(path: Path, compat: str) -> Tokenizer:
     original = WindowConfig(compat=compat).switches.original_wordpiece
-    config_file = path.with_name("tokenizer_config.json")
-    config = read_json_object(config_file) if config_file.is_file() else {}
+    config = _values(path.with_name("tokenizer_config.json"))
     is_description = path.suffix == ".json" and path.name != "vocab.json"
     description = read_tokenizer_json(path)[0] if is_description else None
     if path.suffix not in (".json", ".model") or (description and _is_wordpiece(description)):
@@ -85,8 +82,11 @@ def _load(path: Path, compat: str) -> Tokenizer:
     if path.suffix == ".model":
         from nq.preprocess.tokenizers.sentencepiece import SentencePieceTokenizer
 
-        settings = dict(SPIECE_DEFAULTS.get(_model_type(path.with_name("config.json")), {}))
-        settings |= {name: value for name, value in config.items() if value is not None}
+        family = ""
+        with contextlib.suppress(ValueError):  # whoever reads the model's config reports it
+            family = str(_values(path.with_name("config.json")).get("model_type"))
+        settings = {n: value for n, value in config.items() if value is not None}
+        settings = {**SPIECE_DEFAULTS.get(family, {}), **settings}
         return SentencePieceTokenizer(
             path, _flag(settings, "do_lower_case"), _flag(settings, "keep_accents")
         )
@@ -105,11 +105,8 @@ def _is_wordpiece(description: dict[str, Any]) -> bool:
     return model.get("type", untyped) == "WordPiece" and steps == BERT_STEPS
 
 
-def _model_type(config: Path) -> str:
-    try:
-        return str(read_json_object(config)["model_type"]) if config.is_file() else ""
-    except (ValueError, KeyError):
-        return ""  # whoever reads the config for the model reports it
+def _values(path: Path) -> dict[str, Any]:
+    return read_json_object(path) if path.is_file() else {}
 
 
 def _flag(config: dict[str, Any], name: str) -> bool | None:

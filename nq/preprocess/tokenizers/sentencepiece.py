@@ -22,7 +22,7 @@ class SentencePieceTokenizer(Tokenizer):
     plus one, after ``<s> <pad> </s> <unk>``, and ``<mask>`` comes last.
 
     Args:
-        model_file: a trained SentencePiece ``.model`` with [CLS] and [SEP] (or <s>, </s>).
+        path: a trained SentencePiece ``.model`` with [CLS] and [SEP] (or <s>, </s>).
         lowercase: whether words are lower-cased first, as for ALBERT; ``None`` for a model that
             is not of ALBERT's kind.
         keep_accents: whether accents are kept; by default where ``lowercase`` is not set.
@@ -31,18 +31,11 @@ class SentencePieceTokenizer(Tokenizer):
     missing_piece_hint = ": train it with --control_symbols=[CLS],[SEP]"
 
     def __init__(
-        self,
-        model_file: str | Path,
-        lowercase: bool | None = None,
-        keep_accents: bool | None = None,
+        self, path: Path, lowercase: bool | None = None, keep_accents: bool | None = None
     ) -> None:
-        path = Path(model_file)
         keep_accents = not lowercase if keep_accents is None else keep_accents
         self.options = {"do_lower_case": lowercase, "keep_accents": keep_accents}
-        try:
-            self._backend = SentencePieceProcessor(model_file=str(path))
-        except (OSError, RuntimeError) as error:
-            raise ValueError(f"{path} is not a SentencePiece model: {error}") from error
+        self._backend = SentencePieceProcessor(model_file=str(path))
         size = self._backend.get_piece_size()
         fairseq = path.name == FAIRSEQ_FILE
         self._shift = int(fairseq)

@@ -33,11 +33,7 @@ _CJK_BLOCKS = (
 
 
 def read_vocab(path: Path) -> dict[str, int]:
-    """Reads a ``vocab.txt``: piece -> row from 0; of a repeated piece the last row counts.
-
-    Raises:
-        ValueError: the file is not UTF-8.
-    """
+    """Reads a ``vocab.txt``: piece -> row from 0; of a repeated piece the last row counts."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -49,7 +45,7 @@ class WordPieceTokenizer(Tokenizer):
     """WordPiece of the ``tokenizers`` library, uncased or cased.
 
     Args:
-        vocab_file: BERT's ``vocab.txt``, with or without BERT-Joint's markers, or a
+        path: BERT's ``vocab.txt``, with or without BERT-Joint's markers, or a
             ``tokenizer.json`` of this kind.
         lowercase: whether text is lower-cased; by default if no piece has capitals.
         strip_accents: whether accents are removed; by default where ``lowercase``.
@@ -58,12 +54,11 @@ class WordPieceTokenizer(Tokenizer):
 
     def __init__(
         self,
-        vocab_file: str | Path,
+        path: Path,
         lowercase: bool | None = None,
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
     ) -> None:
-        path = Path(vocab_file)
         name, max_word_chars = "vocab.txt", MAX_WORD_CHARS
         if path.suffix == ".json":
             name, (description, added) = path.name, read_tokenizer_json(path)

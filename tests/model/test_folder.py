@@ -1,0 +1,171 @@
+"""Damaged model folders: each fault is one line that names the file, before anything is built."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from nq.config import DecisionConfig, StorageConfig, WindowConfig
+from nq.model import checkpoint, joint
+from nq.model.folder import (
+    ModelSettings,
+    check,
+    load_config,
+    load_settings,
+    read_tensors,
+    save_settings,
+)
+from nq.model.names import MISSING_ROWS
+from tests import tiny_models
+
+Damage = Callable[[Path], object]
+WEIGHTS = "model.safetensors"
+WORDS = "bert.embeddings.word_embeddings.weight"
+KERNEL = "bert.encoder.layer.0.output.dense.weight"
+ROWS = tiny_models.SHAPE.vocab_size
+
+
+@pytest.fixture
+def folder(tiny_model: Path, tmp_path: Path) -> Path:
+    """A model folder with weights in 8 bits."""
+    folder = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+    model, storage = tiny_models.model(), StorageConfig("int8")
+    checkpoint.save_weights(folder, model, tiny_models.SHAPE, storage)
+    return folder
+
+
+def holds(name: str, text: str) -> Damage:
+    return lambda folder: (folder / name).write_bytes(text.encode("latin-1"))
+
+
+def config(**values: Any) -> Damage:
+    def damage(folder: Path) -> None:
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_bytes()) | values), encoding="utf-8")
+
+    return damage
+
+
+def tensors(change: Callable[[dict[str, Any]], object]) -> Damage:
+    def damage(folder: Path) -> None:
+        stored = load_file(folder / WEIGHTS)
+        change(stored)
+        save_file(stored, folder / WEIGHTS)
+
+    return damage
+
+
+def index(weight_map: Any) -> Damage:
+    def damage(folder: Path) -> None:
+        (folder / WEIGHTS).rename(folder / "model-1.safetensors")
+        text = json.dumps({"weight_map": weight_map})
+        (folder / f"{WEIGHTS}.index.json").write_text(text, encoding="utf-8")
+
+    return damage
+
+
+def pickle(folder: Path) -> None:
+    (folder / WEIGHTS).rename(folder / "pytorch_model.bin")
+
+
+def odd_type(folder: Path) -> None:
+    header = json.dumps({"x": {"dtype": "F8_E4M3", "shape": [2], "data_offsets": [0, 2]}}).encode()
+    (folder / WEIGHTS).write_bytes(len(header).to_bytes(8, "little") + header + b"ab")
+
+
+def huge_table(folder: Path) -> None:
+    """Makes a hole of 2 TB where the table would be, after all other tensors."""
+    path, rows = folder / WEIGHTS, 2**36
+    tensors(lambda stored: [stored.pop(name) for name in list(stored) if WORDS in name])(folder)
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header, end = json.loads(data[8 : 8 + size]), len(data) - 8 - size
+    stop = end + rows * 8 * 4
+    header[WORDS] = {"dtype": "F32", "shape": [rows, 8], "data_offsets": [end, stop]}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size :])
+    os.truncate(path, 8 + len(text) + stop)
+    config(vocab_size=rows)(folder)
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (shutil.rmtree, r"no model in .*: expected config\.json"),
+        (holds("config.json", "\xff"), r"config\.json is not JSON"),
+        (holds("config.json", "[" * 10**6), r"config\.json is .* nested too deeply"),
+        (holds("config.json", '{"model_type": "gpt2"}'), "'gpt2' is not supported"),
+        (holds("config.json", '{"layer_norm_eps": NaN}'), "layer_norm_eps is nan"),
+        (config(hidden_size="8"), "hidden_size is '8'"),
+        (config(hidden_size=10, num_attention_heads=3), "is not a multiple"),
+        (config(num_hidden_layers=10**9), "1000000000 layers, the checkpoint holds 2"),
+        (config(num_hidden_layers=3), "lacks 16 of the 53 tensors"),
+        (config(num_hidden_layers=1), "of a layer beyond the 1"),
+        (config(vocab_size=ROWS + MISSING_ROWS), "has shape"),
+        (config(intermediate_size=2**62), "has shape"),
+        (config(model_type="roberta", max_position_embeddings=34), "lacks 37 of the 37 tensors"),
+        (config(model_type="albert", num_hidden_layers=10**9), "expected at most 128"),
+        (huge_table, "take 1024 GB at least, this machine has"),
+        (holds("nq.json", "{"), r"nq\.json is not JSON"),
+        (holds("nq.json", '{"windows": {"max_length": 8}}'), r"nq\.json: unknown settings"),
+        (holds("nq.json", '{"decision": {"long_threshold": NaN}}'), "is finite"),
+        (holds("nq.json", '{"first_model": 3}'), "first_model is 3: expected"),
+        (holds("nq.json", '{"pruning": [1]}'), "expected a list of objects"),
+        (holds("nq.json", '{"cascades": []}'), "expected an object"),
+        (lambda folder: (folder / WEIGHTS).unlink(), r"no model\.safetensors in "),
+        (pickle, "is a pickle, which is never loaded"),
+        (holds(WEIGHTS, ""), r"model\.safetensors is damaged"),
+        (lambda folder: os.truncate(folder / WEIGHTS, 1000), r"model\.safetensors is damaged"),
+        (odd_type, "x is stored as F8_E4M3; expected one of F64, F32"),
+        (
+            tensors(lambda stored: stored.update({"pooler.dense.bias": stored["qa_outputs.bias"]})),
+            r"bert\.pooler\.dense\.bias under two names",
+        ),
+        (tensors(lambda stored: stored.pop(f"{KERNEL}.scale")), "has 8 bits but no"),
+        (
+            tensors(lambda stored: stored.update({f"{KERNEL}.column_scale": stored[WORDS]})),
+            r"\.column_scale .* of I8; expected \(1, 16\) of",
+        ),
+        (
+            tensors(lambda stored: stored[f"{WORDS}.scale"].fill(np.nan)),
+            "damaged: .*: a scale is negative or not finite",
+        ),
+        (index(["model-1.safetensors"]), "expected a weight_map"),
+        (index({"a": "config.json"}), "names the file 'config.json'"),
+        (index({"a": "../model/model-1.safetensors"}), "in the same folder"),
+        (index({"a": "model-\x1b.safetensors"}), r"'model-\\x1b.safetensors'"),
+        (index({str(i): f"model-{i}.safetensors" for i in range(9)}), "9 files.* model-0.s"),
+    ],
+)
+def test_damage_is_one_line(folder: Path, damage: Damage, problem: str) -> None:
+    check(folder)
+    damage(folder)
+    with pytest.raises((ValueError, FileNotFoundError), match=problem) as error:
+        check(folder)
+        load_settings(folder)
+        joint.load(folder)
+    assert str(folder) in str(error.value) or "config" in str(error.value)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 1000
+
+
+def test_settings_and_config_are_loaded_as_saved(folder: Path) -> None:
+    assert load_config(folder) == tiny_models.SHAPE
+    settings = ModelSettings(
+        WindowConfig(max_seq_length=128), DecisionConfig("kisialiou", 12, 1.5, -2.0)
+    )
+    save_settings(folder, settings)
+    assert load_settings(folder) == settings
+    (folder / "nq.json").unlink()
+    assert load_settings(folder) == ModelSettings()
+    check(folder, WindowConfig(max_seq_length=32, max_query_length=8))
+    with pytest.raises(ValueError, match="1000000000 is beyond the model's 32 positions"):
+        check(folder, WindowConfig(max_seq_length=10**9))
+    assert set(read_tensors(folder).shapes) == set(tiny_models.tensors())
