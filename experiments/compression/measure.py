@@ -12,9 +12,9 @@ from experiments.compression.models import RAW, RECOVERED, TUNED, Answers, Model
 from experiments.compression.report import BASELINE
 from experiments.compression.variants import Variant
 from nq.evaluation.gate import question_counts, relative_loss
+from nq.evaluation.labels import same_answers
 from nq.model.folder import load_config, load_settings
 from nq.model.shapes import window_gflop
-from nq.runs.parity import same_answers
 
 BATCH_SIZE = 16
 

@@ -39,7 +39,7 @@ def report(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.formats import input_files
     from nq.model.registry import model_folder
-    from nq.runs.report import write_report
+    from nq.runs.run_page import write_report
 
     files = input_files.find_files(args.data) if args.data else None
     model = model_folder(args.model) if args.model else None
@@ -47,19 +47,7 @@ def report(args: argparse.Namespace) -> int:
         written = write_report(args.run, args.output, args.against, files, model, bar)
     page = written.paths[0]
     if args.json:
-        analysis = written.analysis.to_dict() if written.analysis else None
-        changed = {} if written.changed is None else {"changed": written.changed}
-        gate = {"gate": written.gate.to_dict()} if written.gate else {}
-        terminal.print_json(
-            {
-                "page": str(page),
-                "questions": written.questions,
-                **changed,
-                **gate,
-                "problems": written.problems,
-                "analysis": analysis,
-            }
-        )
+        terminal.print_json(written.to_dict())
         return 0
     from nq.report.tables import text
     from nq.text import visible

@@ -188,11 +188,11 @@ def accepted_answers(example: Example) -> list[Annotation]:
     long answers alone; none if gold has neither, so that a null prediction is correct.
     """
     gold = gold_labels(example)
-    long, short = nq_eval.decisions({0: gold}, {0: labels.Label()}, one_annotator=True)
+    long, short = nq_eval.decisions_of_one(gold, labels.Label())
     answers = list(zip(example.annotations or (), gold, strict=True))
-    if short[0].has_gold:
+    if short.has_gold:
         return [answer for answer, label in answers if label.has_short]
-    if long[0].has_gold:
+    if long.has_gold:
         return [
             replace(answer, shorts=(), yes_no=YesNo.NONE)
             for answer, label in answers
@@ -235,8 +235,8 @@ def _is_correct(gold: list[labels.Label], label: labels.Label) -> bool:
 
     Where gold has neither, a null prediction is correct.
     """
-    long, short = nq_eval.decisions({0: gold}, {0: label}, one_annotator=True)
-    for decision in (*short, *long):
+    long, short = nq_eval.decisions_of_one(gold, label)
+    for decision in (short, long):
         if decision.has_gold:
             return decision.correct
-    return not any(decision.predicted for decision in (*short, *long))
+    return not (long.predicted or short.predicted)

@@ -110,6 +110,13 @@ class Label:
         )
 
 
+def same_answers(mine: Label, theirs: Label) -> bool:
+    """Returns whether two predictions are the same answer, whatever their scores are."""
+    return (mine.long, mine.yes_no) == (theirs.long, theirs.yes_no) and set(
+        mine.short_spans
+    ) == set(theirs.short_spans)
+
+
 def _field(record: Any, name: str, kind: str, default: Any = None) -> Any:
     """Returns ``record[name]``, which must be of ``kind``; the default if it is absent or null."""
     if not isinstance(record, Mapping):

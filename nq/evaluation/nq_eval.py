@@ -117,6 +117,12 @@ def decisions(
     return long, short
 
 
+def decisions_of_one(gold: Sequence[Label], prediction: Label) -> tuple[Decision, Decision]:
+    """Returns the long and the short decision on one example; a single annotator is enough."""
+    long, short = decisions({0: gold}, {0: prediction}, one_annotator=True)
+    return long[0], short[0]
+
+
 def _decision(
     votes: Sequence[bool], needed: int, predicted: bool, equal: Iterable[bool], score: float
 ) -> Decision:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nq.evaluation.calibration import Bin, expected_calibration_error, reliability
-from nq.report.losses import STAGES, Case, Judgment, Outcome, Stage
+from nq.report.judgments import STAGES, Case, Judgment, Outcome, Stage
 from nq.report.traits import TRAITS
 
 KINDS = ("long", "short")
@@ -20,8 +20,7 @@ NOT_STATED = "not stated"
 class Tally:
     """The number of answers with each outcome.
 
-    Precision, recall and F1 are those of the official evaluation, but ``None`` where they are
-    undefined.
+    Precision, recall and F1 are the official ones, but ``None`` where they are undefined.
     """
 
     right: int = 0
@@ -32,17 +31,14 @@ class Tally:
 
     @property
     def n(self) -> int:
-        """The number of examples."""
         return self.right + self.wrong + self.extra + self.missed + self.null
 
     @property
     def n_gold(self) -> int:
-        """The number of examples whose gold has an answer."""
         return self.right + self.wrong + self.missed
 
     @property
     def n_predicted(self) -> int:
-        """The number of examples that were answered."""
         return self.right + self.wrong + self.extra
 
     @property
@@ -58,7 +54,6 @@ class Tally:
         return 2 * self.right / (self.n_predicted + self.n_gold) if self.n_gold else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns counts and measures as JSON values."""
         measures = {"precision": self.precision, "recall": self.recall, "f1": self.f1}
         return dataclasses.asdict(self) | measures
 
@@ -70,7 +65,7 @@ class Bound:
     Args:
         stage: the stage.
         lost: how many gold answers it loses.
-        recall: of the answers that neither it nor an earlier stage loses.
+        recall: share of the gold answers that neither it nor an earlier stage loses.
     """
 
     stage: Stage
@@ -96,8 +91,8 @@ class KindReport:
     """The report on the answers of one kind, long or short.
 
     Args:
-        overall: all answers.
-        bounds: of each known stage in order.
+        overall: the outcomes of all answers.
+        bounds: the bound of each known stage in order.
         other, null: of the gold answers that only the decision lost, how many lost to another
             answer and how many to no answer.
         calibration: ``None`` if the scores are not probabilities.
@@ -114,8 +109,12 @@ class KindReport:
     missed: list[Case]
 
     def to_dict(self, kind: str) -> dict[str, Any]:
-        """Returns all figures as JSON values; ``kind`` is ``long`` or ``short``."""
         calibration = self.calibration
+
+        def case_dict(case: Case) -> dict[str, Any]:
+            values = dataclasses.asdict(judgment(case, kind))
+            return {"example_id": case.example_id, "question": case.question, **values}
+
         return {
             **self.overall.to_dict(),
             "bounds": {
@@ -126,14 +125,14 @@ class KindReport:
             "decision": {"another": self.other, "none": self.null},
             "expected_calibration_error": calibration.error if calibration else None,
             "reliability": list(map(dataclasses.asdict, calibration.bins)) if calibration else None,
-            "most_confident_wrong": [_case_dict(case, kind) for case in self.wrong],
-            "most_confident_missed": [_case_dict(case, kind) for case in self.missed],
+            "most_confident_wrong": list(map(case_dict, self.wrong)),
+            "most_confident_missed": list(map(case_dict, self.missed)),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The examples with one value of a trait."""
+    """The outcomes of the examples with one value of a trait."""
 
     value: str
     long: Tally
@@ -147,7 +146,7 @@ class Analysis:
     Args:
         n: number of annotated examples.
         without_gold: number of examples without annotations.
-        stages: those at which a loss can be told.
+        stages: the stages at which a loss can be told.
         long, short: the answers of each kind.
         splits: the examples by the value of each trait.
     """
@@ -160,7 +159,6 @@ class Analysis:
     splits: dict[str, list[Split]]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns everything as JSON values."""
         return {
             "examples": self.n,
             "without_gold": self.without_gold,
@@ -183,12 +181,11 @@ def analyse(
     Args:
         cases: all annotated examples.
         without_gold: number of examples without annotations.
-        stages: those at which a loss can be told, in order.
+        stages: the stages at which a loss can be told, in order.
         examples: length of the lists of worst examples.
     """
-    known = tuple(stages)
-    long, short = (_kind_report(cases, kind, known, examples) for kind in KINDS)
-    return Analysis(len(cases), without_gold, known, long, short, splits(cases))
+    long, short = (_kind_report(cases, kind, stages, examples) for kind in KINDS)
+    return Analysis(len(cases), without_gold, tuple(stages), long, short, splits(cases))
 
 
 def _kind_report(
@@ -196,14 +193,19 @@ def _kind_report(
 ) -> KindReport:
     judgments = [judgment(case, kind) for case in cases]
     decided = Counter(j.outcome for j in judgments if j.lost is Stage.DECISION)
+
+    def worst(*outcomes: Outcome) -> list[Case]:
+        matching = [case for case in cases if judgment(case, kind).outcome in outcomes]
+        return sorted(matching, key=lambda case: -judgment(case, kind).score)[:examples]
+
     return KindReport(
-        tally(judgments),
-        bounds(judgments, stages),
-        decided[Outcome.WRONG],
-        decided[Outcome.MISSED],
-        calibration(judgments),
-        worst(cases, kind, (Outcome.WRONG, Outcome.EXTRA), examples),
-        worst(cases, kind, (Outcome.MISSED,), examples),
+        overall=tally(judgments),
+        bounds=bounds(judgments, stages),
+        other=decided[Outcome.WRONG],
+        null=decided[Outcome.MISSED],
+        calibration=calibration(judgments),
+        wrong=worst(Outcome.WRONG, Outcome.EXTRA),
+        missed=worst(Outcome.MISSED),
     )
 
 
@@ -235,7 +237,7 @@ def splits(cases: Sequence[Case]) -> dict[str, list[Split]]:
 
 
 def bounds(judgments: Sequence[Judgment], stages: Sequence[Stage] = STAGES) -> list[Bound]:
-    """Returns the bound of each known stage; that of the decision is the recall of the run."""
+    """Returns the bound of each stage; that of the decision is the recall of the run."""
     lost = Counter(j.lost for j in judgments)
     n_gold = remaining = sum(j.has_gold for j in judgments)
     result = []
@@ -252,16 +254,3 @@ def calibration(judgments: Sequence[Judgment]) -> Calibration | None:
     given = [j for j in judgments if j.predicted]
     scores, correct = [j.score for j in given], [j.outcome is Outcome.RIGHT for j in given]
     return Calibration(reliability(scores, correct), expected_calibration_error(scores, correct))
-
-
-def worst(
-    cases: Sequence[Case], kind: str, outcomes: Sequence[Outcome], examples: int
-) -> list[Case]:
-    """Returns the cases with one of these outcomes that have the highest scores."""
-    matching = [case for case in cases if judgment(case, kind).outcome in outcomes]
-    return sorted(matching, key=lambda case: -judgment(case, kind).score)[:examples]
-
-
-def _case_dict(case: Case, kind: str) -> dict[str, Any]:
-    values = dataclasses.asdict(judgment(case, kind))
-    return {"example_id": case.example_id, "question": case.question, **values}

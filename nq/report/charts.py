@@ -8,20 +8,11 @@ from dataclasses import dataclass
 from nq.evaluation.nq_eval import Decision, Point, best, sweep
 
 MAX_POINTS = 160
-TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
-TOTAL, BESIDE = "total_s", ("preprocess_s",)
-"""Names of the seconds that are no phase: of all, and of work beside the phases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """The area of a chart; values of y are from 0 to 1.
-
-    Args:
-        low, high: of the values of x.
-        width, height: of the area.
-        left, top: of its first corner.
-    """
+    """The area of a chart in pixels; x is from ``low`` to ``high``, y from 0 to 1."""
 
     low: float = 0.0
     high: float = 1.0
@@ -46,10 +37,6 @@ class Plot:
         10.0
         """
         return round(self.top + self.height * (1 - min(max(value, 0.0), 1.0)), 1)
-
-    def ticks(self) -> list[float]:
-        """Returns the values of x that are labelled."""
-        return [self.low + share * (self.high - self.low) for share in TICKS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +66,18 @@ class Curve:
 def curve(decisions: Sequence[Decision]) -> Curve | None:
     """Returns the curve of the answers of one kind; ``None`` if none was given.
 
-    Only answers that were given have a threshold: those below that of the run are not known.
+    Only answers that were given have a threshold. Of many points at most ``MAX_POINTS`` are kept,
+    evenly spaced, the first and the last among them.
     """
     given = {d.score for d in decisions if d.predicted}
     points = [point for point in sweep(decisions) if point.threshold in given]
     if not points:
         return None
-    return Curve(_thinned(points)[::-1], best(points), points[-1])
-
-
-def _thinned(points: Sequence[Point]) -> list[Point]:
-    """Returns at most ``MAX_POINTS`` points with the first and the last, evenly spaced."""
-    if len(points) <= MAX_POINTS:
-        return list(points)
-    step = (len(points) - 1) / (MAX_POINTS - 1)
-    return [points[round(i * step)] for i in range(MAX_POINTS)]
+    kept = points
+    if len(points) > MAX_POINTS:
+        step = (len(points) - 1) / (MAX_POINTS - 1)
+        kept = [points[round(i * step)] for i in range(MAX_POINTS)]
+    return Curve(kept[::-1], best(points), points[-1])
 
 
 def plot_of(curves: Iterable[Curve | None]) -> Plot:
@@ -104,30 +88,30 @@ def plot_of(curves: Iterable[Curve | None]) -> Plot:
     return Plot(min(thresholds), max(thresholds))
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """The seconds of one phase, and their share of the total."""
-
-    name: str
-    seconds: float
-    share: float
-
-
-def phases(time: Mapping[str, float]) -> tuple[list[Phase], float]:
-    """Returns the phases of a run with a duration, and the seconds of all.
+def phases(time: Mapping[str, float]) -> tuple[dict[str, float], float]:
+    """Returns the seconds of the phases of a run that have a duration, and the seconds of all.
 
     Args:
-        time: seconds by name, as in ``metrics.json``; other names are left out.
+        time: seconds by name, as in ``metrics.json``.
 
-    >>> phases({"load_s": 1.0, "predict_s": 3.0, "preprocess_s": 9.0, "total_s": 4.0})[0][1]
-    Phase(name='predict', seconds=3.0, share=0.75)
+    >>> phases({"load_s": 1.0, "predict_s": 3.0, "preprocess_s": 9.0, "total_s": 4.0})
+    ({'load': 1.0, 'predict': 3.0}, 4.0)
     """
     seconds = {
-        name: float(value) for name, value in time.items() if name.endswith("_s") and value > 0
+        name.removesuffix("_s").replace("_", " "): value
+        for name, value in time.items()
+        if value > 0 and name not in ("total_s", "preprocess_s")  # beside the phases
     }
-    total = seconds.pop(TOTAL, 0.0)
-    for name in BESIDE:
-        seconds.pop(name, None)
-    total = max(total, sum(seconds.values()))
-    named = {name.removesuffix("_s").replace("_", " "): value for name, value in seconds.items()}
-    return [Phase(name, value, value / total) for name, value in named.items()], total
+    return seconds, max(time.get("total_s", 0.0), sum(seconds.values()))
+
+
+def format_seconds(seconds: float) -> str:
+    """Returns a duration.
+
+    >>> format_seconds(0.25), format_seconds(83.2), format_seconds(754), format_seconds(7500)
+    ('0.2 s', '83.2 s', '12 min 34 s', '2 h 5 min')
+    """
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,4 +1,8 @@
-"""Writes the page: one file, or a file and parts with the details of many questions beside it."""
+"""Writes the page of a run: one file, or a file and parts with details beside it.
+
+Text of the data reaches the page as JSON, in which no character can end a script, and the script
+shows it as text only. The template escapes everything else.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,24 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import orjson
 
-from nq.report.analysis import NOT_STATED
-from nq.report.entries import entries
-from nq.report.questions import Question
+from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.gate import Counts, Gate, question_counts, relative_loss
+from nq.evaluation.nq_eval import Decision, decisions_of_one
+from nq.report.analysis import KINDS, NOT_STATED, Analysis, analyse
+from nq.report.charts import Plot, curve, format_seconds, phases, plot_of
+from nq.report.judgments import MEANING, Case, Stage
+from nq.report.questions import Question, Scored, entries
+from nq.report.tables import COUNTS, loss, notes, number
+from nq.report.traits import TRAITS
 from nq.storage import atomic_write
+from nq.text import format_bytes
 
 MAX_PAGE_BYTES = 7 << 20
 """Bytes of details that a page holds itself."""
@@ -24,10 +36,64 @@ PART_BYTES = 3 << 20
 MAX_MORE_CHARS, MIN_MORE_CHARS = 8000, 1500
 """Characters of a question's page that are shown besides the blocks with answers."""
 PART = re.compile(r"\d{5}\.js")
-TEMPLATE, SCRIPT, STYLE = "report.html", "report.js", "report.css"
 _ESCAPES = {
     character.encode(): f"\\u{ord(character):04x}".encode() for character in "<>&\u2028\u2029"
 }
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What the page shows of a run besides its questions.
+
+    Args:
+        description: of the run, by name.
+        metrics: its ``metrics.json``.
+        stages: the stages at which a loss can be told.
+        problems: what is missing in the page, one sentence each.
+        thresholds: the thresholds of its decision, by kind.
+        other: the ``metrics.json`` of the run that it is compared with.
+        max_loss: the largest relative loss of micro-F1 that its own comparison accepted.
+    """
+
+    description: Mapping[str, str]
+    metrics: Mapping[str, Any]
+    stages: Sequence[Stage]
+    problems: Sequence[str]
+    thresholds: Mapping[str, float]
+    other: Mapping[str, Any] | None = None
+    max_loss: float | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """A written report.
+
+    Args:
+        paths: the page, and the folder of its parts if there are any.
+        questions: number of questions.
+        analysis: the error analysis; ``None`` without gold.
+        changed: answers that differ from the other run's; ``None`` without one.
+        gate: the relative loss of micro-F1 against the other run; ``None`` without one or without
+            gold.
+        problems: what is missing in the page, one sentence each.
+    """
+
+    paths: tuple[Path, ...]
+    questions: int
+    analysis: Analysis | None
+    changed: int | None
+    gate: Gate | None
+    problems: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "page": str(self.paths[0]),
+            "questions": self.questions,
+            **({} if self.changed is None else {"changed": self.changed}),
+            **({"gate": self.gate.to_dict()} if self.gate else {}),
+            "problems": self.problems,
+            "analysis": self.analysis.to_dict() if self.analysis else None,
+        }
 
 
 def script_json(value: Any) -> bytes:
@@ -48,35 +114,50 @@ class PageWriter:
     Args:
         path: the page.
         n_questions: how many there will be, at most.
-        traits: the values of each trait by name, in the order of display; new values are added.
     """
 
-    def __init__(self, path: Path, n_questions: int, traits: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, path: Path, n_questions: int) -> None:
         self.path, self.folder = path, parts_folder(path)
-        self._traits = {name: dict.fromkeys(values) for name, values in traits.items()}
+        self._traits = {name: dict.fromkeys(values) for name, values in TRAITS.items()}
         share = MAX_PAGE_BYTES // 2 // max(n_questions, 1)
         self._more_chars = min(MAX_MORE_CHARS, max(MIN_MORE_CHARS, share))
         self._rows: list[bytes] = []
         self._details: list[bytes] = []
         self._bytes = 0
         self._parts: list[int] = []
+        self._cases: list[Case] = []
+        self._decisions: list[dict[str, list[Decision]]] = [{k: [] for k in KINDS} for _ in "12"]
+        self._counts: tuple[list[Counts], list[Counts]] = [], []
+        self._changed = self._without_gold = 0
 
     def add(self, question: Question) -> None:
         """Adds a question."""
-        traits = question.case.traits if question.case else {}
+        gold = gold_labels(question.example) if question.example else []
+        labels = [question.label, *([question.other] if question.other else [])]
+        scored = [
+            Scored(label, *(decisions_of_one(gold, label) if gold else ())) for label in labels
+        ]
+        for i, one in enumerate(scored):
+            if one.long and one.short:
+                self._decisions[i]["long"].append(one.long)
+                self._decisions[i]["short"].append(one.short)
+                self._counts[i].extend(question_counts({0: gold}, {0: one.label}))
+        if question.case:
+            self._cases.append(question.case)
+        self._without_gold += question.example is not None and not gold
+        self._changed += question.changed
         indices = []
         for name, values in self._traits.items():
-            value = traits.get(name, NOT_STATED if question.case else "")
+            value = question.case.traits.get(name, NOT_STATED) if question.case else ""
             values.setdefault(value)
             indices.append(list(values).index(value))
-        row, details = map(script_json, entries(question, indices, self._more_chars))
+        mine, other = scored[0], scored[1] if question.other else None
+        row, details = map(script_json, entries(question, mine, other, indices, self._more_chars))
         self._rows.append(row)
         self._details.append(details)
         self._bytes += len(details)
-        limit = PART_BYTES if self._parts else MAX_PAGE_BYTES
-        while self._bytes > limit:
+        while self._bytes > (PART_BYTES if self._parts else MAX_PAGE_BYTES):
             self._write_part()
-            limit = PART_BYTES
 
     def _write_part(self) -> None:
         """Writes the first details to the next part."""
@@ -85,7 +166,7 @@ class PageWriter:
             size += len(self._details[count])
             count += 1
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.path.unlink(missing_ok=True)  # an earlier page would show the new parts
+        self.path.unlink(missing_ok=True)  # the page of an earlier report would show the new parts
         number = len(self._parts)
         with atomic_write(self.folder / f"{number:05}.js") as file:
             file.write(b"nqPart(%d,[%s]);\n" % (number, b",\n".join(self._details[:count])))
@@ -93,30 +174,48 @@ class PageWriter:
         self._bytes -= size
         self._parts.append(count)
 
-    def write(self, view: Mapping[str, Any]) -> list[Path]:
-        """Writes the page; returns its path, and the folder of the parts if there are any.
-
-        Args:
-            view: what the template shows besides the questions.
-        """
+    def write(self, run: RunView) -> Report:
+        """Writes the page."""
         if self._parts and self._details:
             self._write_part()
+        analysis = analyse(self._cases, self._without_gold, run.stages) if self._cases else None
+        changed = None if run.other is None else self._changed
+        problems, gate = list(run.problems), None
+        if run.other is not None and self._cases:
+            try:
+                gate = Gate(relative_loss(*self._counts), run.max_loss)
+            except ValueError as error:
+                problems.append(str(error))
         data = {
             "traits": {name: list(values) for name, values in self._traits.items()},
             "parts": self._parts,
             "folder": quote(self.folder.name),
-            **view["script"],
+            "compared": changed is not None,
+            "scored": analysis is not None,
+            "outcomes": COUNTS,
         }
         scripts = {
             "data": script_json(data),
             "rows": b"[" + b",\n".join(self._rows) + b"]",
             "details": b"[" + b",\n".join(self._details) + b"]",
         }
+        html = _render(
+            scripts,
+            has_parts=bool(self._parts),
+            run=run,
+            analysis=analysis,
+            changed=changed,
+            n_questions=len(self._rows),
+            gate=gate,
+            problems=problems,
+            curves=[{k: curve(ds) for k, ds in of_run.items()} for of_run in self._decisions],
+        )
         remove_parts(self.folder, len(self._parts))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(self.path) as file:
-            file.write(render(view, scripts, bool(self._parts)).encode("utf-8", "replace"))
-        return [self.path, *([self.folder] if self._parts else [])]
+            file.write(html.encode("utf-8", "replace"))
+        paths = self.path, *([self.folder] if self._parts else [])
+        return Report(paths, len(self._rows), analysis, changed, gate, tuple(problems))
 
 
 def parts_folder(path: Path) -> Path:
@@ -138,13 +237,16 @@ def remove_parts(folder: Path, first: int = 0) -> None:
             folder.rmdir()
 
 
-def render(view: Mapping[str, Any], scripts: Mapping[str, bytes], has_parts: bool) -> str:
+def _render(scripts: Mapping[str, bytes], has_parts: bool, curves: Any, **view: Any) -> str:
     """Returns the page.
 
+    Its policy lets it run its own script, and load nothing but its parts.
+
     Args:
-        view: what the template shows.
         scripts: JSON for the script, escaped.
         has_parts: whether the page loads files beside it.
+        curves: of this run and of the other one, by kind.
+        view: what the template shows besides.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -153,21 +255,21 @@ def render(view: Mapping[str, Any], scripts: Mapping[str, bytes], has_parts: boo
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    code, style = (loader.get_source(environment, name)[0] for name in (SCRIPT, STYLE))
-    return environment.get_template(TEMPLATE).render(
+    environment.globals |= {"number": number, "seconds": format_seconds, "size": format_bytes}
+    environment.globals |= {"loss": loss, "notes": notes, "phases": phases, "unit": Plot()}
+    code, style = (loader.get_source(environment, f"report.{kind}")[0] for kind in ("js", "css"))
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    files = " 'self' file:" if has_parts else ""
+    return environment.get_template("report.html").render(
         **view,
-        policy=_policy(code, has_parts),
+        curves=curves,
+        plot=plot_of(one for of_run in curves for one in of_run.values()),
+        kinds=KINDS,
+        counts=COUNTS,
+        meanings=MEANING,
+        policy=f"default-src 'none'; script-src 'sha256-{digest}'{files}; "
+        "style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
         code=Markup(code),
         style=Markup(style),
         scripts={name: Markup(json.decode()) for name, json in scripts.items()},
-    )
-
-
-def _policy(code: str, has_parts: bool) -> str:
-    """Returns the policy that lets the page run its own script and load nothing else."""
-    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    files = " 'self' file:" if has_parts else ""
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest}'{files}; style-src 'unsafe-inline'; "
-        "base-uri 'none'; form-action 'none'"
     )

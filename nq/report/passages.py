@@ -92,36 +92,24 @@ def marked(example: Example, block: Span, marks: Marks) -> list[Segment]:
         marks: spans inside the block; others are left out.
     """
     spelled = spell(example, block)
-    ranges = sorted(
-        (*chars, letter)
-        for letter, spans in marks.items()
-        for span in spans
-        if block.contains(span) and (chars := _characters(spelled, block, span))
-    )
+    ranges = []
+    for letter, spans in marks.items():
+        for span in filter(block.contains, spans):
+            inside = range(span.start - block.start, span.end - block.start)
+            words = [i for i in inside if spelled.starts[i] >= 0]
+            if words:
+                ranges.append((spelled.starts[words[0]], spelled.ends[words[-1]], letter))
     low, high = 0, len(spelled.text)
     if high > MAX_CHARS:
-        low = max(0, ranges[0][0] - AROUND_CHARS if ranges else 0)
+        low = max(0, min(ranges)[0] - AROUND_CHARS if ranges else 0)
         high = min(high, low + MAX_CHARS)
-    middle = _segments(spelled.text, ranges, low, high)
-    return [*["… "] * (low > 0), *middle, *[" …"] * (high < len(spelled.text))]
-
-
-def _segments(
-    text: str, ranges: Sequence[tuple[int, int, str]], low: int, high: int
-) -> list[Segment]:
+    segments: list[Segment] = ["… "] if low else []
     cuts = {low, high, *(c for a, b, _ in ranges for c in (a, b) if low < c < high)}
-    segments: list[Segment] = []
     for start, end in pairwise(sorted(cuts)):
         letters = "".join(sorted({letter for a, b, letter in ranges if a <= start and end <= b}))
-        segments.append([text[start:end], letters] if letters else text[start:end])
-    return segments
-
-
-def _characters(spelled: Spelled, block: Span, span: Span) -> tuple[int, int] | None:
-    """Returns the range of characters of a span's words, ``None`` if it has none."""
-    inside = range(span.start - block.start, span.end - block.start)
-    words = [i for i in inside if spelled.starts[i] >= 0]
-    return (spelled.starts[words[0]], spelled.ends[words[-1]]) if words else None
+        text = spelled.text[start:end]
+        segments.append([text, letters] if letters else text)
+    return [*segments, *[" …"] * (high < len(spelled.text))]
 
 
 class Blocks:
@@ -157,47 +145,42 @@ class Blocks:
         """
         answers = [span for marks in (longs, shorts) for spans in marks.values() for span in spans]
         first = {number - 1 for span in answers if (number := self.number(span))}
-        outside = {self._around(span) for span in answers if not self.number(span)}
         near = {number - 1 for span in others if (number := self.number(span))} - first
-        more = self._further(sorted(first), near, more_chars)
+        more, last = [], len(self.example.tokens)
+        for index in sorted(
+            set(range(len(self.spans))) - first,
+            key=lambda i: (i not in near, min((abs(i - f) for f in first), default=i), i),
+        ):
+            block = self.spans[index]
+            more_chars -= min(
+                MAX_CHARS, sum(map(len, self.example.tokens[block.start : block.end]))
+            )
+            if more_chars < 0:
+                break
+            more.append(index)
+        outside = {
+            Span(
+                max(0, span.start - AROUND_TOKENS),
+                min(last, span.end + AROUND_TOKENS, span.start + MAX_CHARS + AROUND_TOKENS),
+            )
+            for span in answers
+            if not self.number(span)
+        }
         shown: list[tuple[Span, int | None, bool]] = [
-            *((self.spans[i], i + 1, i in first) for i in {*first, *more}),
+            *((self.spans[i], i + 1, i in first) for i in (*first, *more)),
             *((span, None, True) for span in outside),
         ]
         return [
-            self._passage(span, number, is_first, longs, shorts)
+            {
+                "n": number,
+                "k": self.example.block_type(span) if number else "",
+                "e": int(is_first),
+                "l": "".join(letter for letter, spans in longs.items() if span in spans),
+                "x": marked(
+                    self.example,
+                    span,
+                    {k: [s for s in spans if s != span] for k, spans in longs.items()} | {**shorts},
+                ),
+            }
             for span, number, is_first in sorted(shown, key=lambda passage: passage[0])
         ]
-
-    def _around(self, span: Span) -> Span:
-        """Returns the surroundings of a span that is in no block."""
-        last = len(self.example.tokens)
-        end = min(span.end, span.start + MAX_CHARS)
-        return Span(max(0, span.start - AROUND_TOKENS), min(last, end + AROUND_TOKENS))
-
-    def _further(self, first: Sequence[int], near: set[int], chars: int) -> list[int]:
-        """Returns indices of blocks, the nearest ones, of so many characters in all."""
-        wanted = []
-        for index in sorted(
-            set(range(len(self.spans))) - set(first),
-            key=lambda i: (i not in near, min((abs(i - f) for f in first), default=i), i),
-        ):
-            span = self.spans[index]
-            chars -= min(MAX_CHARS, sum(map(len, self.example.tokens[span.start : span.end])))
-            if chars < 0:
-                break
-            wanted.append(index)
-        return wanted
-
-    def _passage(
-        self, span: Span, number: int | None, is_first: bool, longs: Marks, shorts: Marks
-    ) -> dict[str, Any]:
-        whole = "".join(letter for letter, spans in longs.items() if span in spans)
-        inner = {letter: [s for s in spans if s != span] for letter, spans in longs.items()}
-        return {
-            "n": number,
-            "k": self.example.block_type(span) if number else "",
-            "e": int(is_first),
-            "l": whole,
-            "x": marked(self.example, span, {**inner, **shorts}),
-        }

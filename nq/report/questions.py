@@ -1,29 +1,73 @@
-"""A question of a report with the answers of the run, and of the run that it is compared with."""
+"""What the page knows about one question: a row of the list, and the details.
+
+The page has the rows of all questions; details may be in files beside it. Keys are short, since
+there are thousands of rows:
+
+    row      i id · q question · a answer · e expected answers · o outcomes of the answer, of the
+             long and of the short answer · p their scores · t index of the value of each trait ·
+             b answer of the other run · bo, bp its outcomes and scores · c 1 if the answer changed
+    details  q question · title · where file and line · blocks on the page · given, other: the
+             answers · gold: the answers of the annotators · lost stages · nbest · passages
+
+Marks of a passage: P, G, O are the long answers of the prediction, of gold and of the other run;
+p, g, o are the short ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from nq.evaluation.labels import Label
+from nq.evaluation.labels import Label, same_answers
 from nq.evaluation.nq_eval import Decision
-from nq.records import Example, ExampleId, Source, Span
-from nq.report.losses import Case, Outcome
-from nq.report.losses import outcome as outcome_of
+from nq.records import Annotation, Example, ExampleId, Source, Span, YesNo
+from nq.report.judgments import Case, Outcome, outcome
+from nq.report.passages import Blocks, span_text
 
-NOT_SCORED = ""
-"""In place of an outcome: gold is not known."""
+TITLE_CHARS, ROW_CHARS, SNIPPET_CHARS, DETAIL_CHARS = 300, 120, 160, 4000
+"""Characters of a title, and of an answer in a row, of a long one in details, of a short one."""
+MAX_EXPECTED, MAX_N_BEST = 4, 10
+
+Entry = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question of a run with everything that the report shows.
+
+    Args:
+        example_id: id of the example.
+        label: the prediction of the run.
+        other: the prediction of the run that it is compared with.
+        n_best: the line of ``nbest.jsonl``; ``None`` if there is none.
+        example: question and page; ``None`` if the data are gone.
+        source: file and line of the example.
+        case: the example with its gold; ``None`` without annotations.
+    """
+
+    example_id: ExampleId
+    label: Label
+    other: Label | None = None
+    n_best: Mapping[str, Any] | None = None
+    example: Example | None = None
+    source: Source | None = None
+    case: Case | None = None
+
+    @property
+    def changed(self) -> bool:
+        return self.other is not None and not same_answers(self.label, self.other)
+
+    @property
+    def annotations(self) -> Sequence[Annotation]:
+        return (self.example and self.example.annotations) or ()
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The answers of one run to a question, with their outcomes where gold is known.
-
-    Args:
-        label: the prediction.
-        long, short: compared with gold; ``None`` without gold.
-    """
+    """A prediction, and its decisions on the long and the short answer where gold is known."""
 
     label: Label
     long: Decision | None = None
@@ -33,17 +77,14 @@ class Scored:
         """Returns the outcome of the answer, of the long and of the short answer.
 
         The answer is what the table of answers shows: the short answer if gold has one, else the
-        long one; where gold has neither, no answer is right.
+        long one; where gold has neither, no answer is right. All are empty without gold.
         """
         if self.long is None or self.short is None:
-            return [NOT_SCORED] * 3
-        long, short = outcome_of(self.long), outcome_of(self.short)
-        if self.short.has_gold:
-            return [short, long, short]
-        if self.long.has_gold:
-            return [long, long, short]
-        extra = Outcome.EXTRA in (long, short)
-        return [Outcome.EXTRA if extra else Outcome.NULL, long, short]
+            return [""] * 3
+        long, short = outcome(self.long), outcome(self.short)
+        if self.short.has_gold or self.long.has_gold:
+            return [short if self.short.has_gold else long, long, short]
+        return [Outcome.EXTRA if Outcome.EXTRA in (long, short) else Outcome.NULL, long, short]
 
     def scores(self) -> list[float]:
         """Returns the score of the answer, of the long and of the short answer."""
@@ -54,36 +95,151 @@ class Scored:
         return [round(float(x), 4) for x in (answer, label.long_score, label.short_score)]
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One question of a run with everything that the report shows.
+def entries(
+    question: Question, mine: Scored, other: Scored | None, traits: Sequence[int], more_chars: int
+) -> tuple[Entry, Entry]:
+    """Returns the row of a question, and its details.
 
     Args:
-        example_id: id of the example.
-        mine: the answers of the run.
-        other: those of the run that it is compared with.
-        changed: whether the two differ.
-        n_best: what ``nbest.jsonl`` has for it; ``None`` if there is none.
-        example: question and page; ``None`` if the data are gone.
-        source: file and line of the example.
-        case: the example with its gold; ``None`` without annotations.
+        question: the question.
+        mine, other: its predictions.
+        traits: index of its value of each trait.
+        more_chars: characters of the page besides the blocks with answers.
     """
+    texts, case, example = _Texts(question), question.case, question.example
+    row: Entry = {
+        "i": str(question.example_id),
+        "q": texts.named("question")[:TITLE_CHARS],
+        "a": texts.answer(mine.label),
+        "e": [text[:ROW_CHARS] for text in texts.expected(mine)[:MAX_EXPECTED]],
+        "o": mine.outcomes(),
+        "p": mine.scores(),
+        "t": list(traits),
+    }
+    if other:
+        row |= {"b": texts.answer(other.label), "bo": other.outcomes(), "bp": other.scores()}
+        row["c"] = int(question.changed)
+    source = question.source
+    details: Entry = {
+        "q": texts.named("question")[:DETAIL_CHARS],
+        "title": texts.named("title")[:TITLE_CHARS],
+        "where": f"{Path(source.path).name}, line {source.line}" if source else "",
+        "given": texts.details(mine.label),
+        "other": texts.details(other.label) if other else None,
+        "gold": texts.gold(),
+        "lost": [str(judgment.lost or "") for judgment in (case.long, case.short)] if case else [],
+        "nbest": texts.n_best(),
+    }
+    if example is not None and texts.blocks is not None:
+        shown = [Span(*answer["t"]) for answer in details["nbest"] or () if answer["t"]]
+        details["blocks"] = len(texts.blocks.spans)
+        details["passages"] = texts.blocks.passages(*_marks(question), more_chars, shown)
+    return row, details
 
-    example_id: ExampleId
-    mine: Scored
-    other: Scored | None = None
-    changed: bool = False
-    n_best: Mapping[str, Any] | None = None
-    example: Example | None = None
-    source: Source | None = None
-    case: Case | None = None
+
+def _marks(question: Question) -> tuple[dict[str, list[Span]], dict[str, list[Span]]]:
+    """Returns the long and the short answers by mark."""
+    labels = {"P": question.label, **({"O": question.other} if question.other else {})}
+    longs = {name: _long_spans(label) for name, label in labels.items()}
+    shorts = {name.lower(): _short_spans(label) for name, label in labels.items()}
+    longs["G"] = list(dict.fromkeys(a.long for a in question.annotations if a.long))
+    shorts["g"] = list(dict.fromkeys(span for a in question.annotations for span in a.shorts))
+    return longs, shorts
 
 
-def long_spans(label: Label) -> list[Span]:
-    """Returns the long answer of a prediction as a list of at most one span of tokens."""
+def _long_spans(label: Label) -> list[Span]:
     return [Span(*label.long.tokens)] if label.has_long and label.long.start_token >= 0 else []
 
 
-def short_spans(label: Label) -> list[Span]:
-    """Returns the short answers of a prediction as spans of tokens."""
+def _short_spans(label: Label) -> list[Span]:
     return [Span(*span.tokens) for span in label.short_spans if span.start_token >= 0]
+
+
+def _listed_span(span: Mapping[str, Any] | None) -> Span | None:
+    return Span(span["start_token"], span["end_token"]) if span else None
+
+
+class _Texts:
+    """The texts of a question: of its page, or of the n-best list if the data are gone."""
+
+    def __init__(self, question: Question) -> None:
+        self._question, self._example = question, question.example
+        self.blocks = Blocks(question.example) if question.example else None
+        self._cut: dict[tuple[Span, int], str] = {}
+        answers = (question.n_best or {}).get("answers", ())
+        spans = [s for a in answers for s in (a["long_answer"], *a["short_answers"]) if s]
+        self._listed = {Span(s["start_token"], s["end_token"]): str(s["text"]) for s in spans}
+
+    def named(self, name: str) -> str:
+        """Returns the question or the title."""
+        if self._example is None:
+            return str((self._question.n_best or {}).get(name, ""))
+        return str(getattr(self._example, name))
+
+    def text(self, span: Span, max_chars: int = DETAIL_CHARS) -> str:
+        """Returns the text of a span, or its tokens if the text is not known."""
+        if self._example is None:
+            tokens = f"tokens {span.start} to {span.end - 1}"
+            return self._listed.get(span, tokens)[:max_chars]
+        if (span, max_chars) not in self._cut:
+            in_page = Span(span.start, min(span.end, len(self._example.tokens)))
+            self._cut[span, max_chars] = span_text(self._example, in_page, max_chars)
+        return self._cut[span, max_chars]
+
+    def short(self, shorts: Sequence[Span], yes_no: str) -> str:
+        """Returns the short answer in words, empty if there is none."""
+        if yes_no.upper() != YesNo.NONE:
+            return yes_no.upper()
+        return "; ".join(map(self.text, shorts))
+
+    def answer(self, label: Label) -> str:
+        """Returns the answer of a row: the short one, else the long one, else nothing."""
+        short = self.short(_short_spans(label), label.yes_no)
+        long = (self.text(span, ROW_CHARS) for span in _long_spans(label))
+        return (short or next(long, ""))[:ROW_CHARS]
+
+    def details(self, label: Label) -> Entry:
+        """Returns both answers of a prediction."""
+        long = next(iter(_long_spans(label)), None)
+        both = self._both(long, _short_spans(label), label.yes_no)
+        return {**both, "lp": label.long_score, "sp": label.short_score}
+
+    def _both(self, long: Span | None, shorts: Sequence[Span], yes_no: str) -> Entry:
+        return {
+            "s": self.short(shorts, yes_no)[:DETAIL_CHARS],
+            "l": self.text(long, SNIPPET_CHARS) if long else "",
+            "n": self.blocks.number(long) if self.blocks else None,
+            "t": [long.start, long.end] if long else None,
+        }
+
+    def gold(self) -> list[Entry]:
+        """Returns the distinct answers of the annotators, that of the most first."""
+        votes = Counter((a.long, a.shorts, a.yes_no) for a in self._question.annotations)
+        return [
+            self._both(long, shorts, yes_no) | {"votes": count, "of": votes.total()}
+            for (long, shorts, yes_no), count in votes.most_common()
+        ]
+
+    def expected(self, mine: Scored) -> list[str]:
+        """Returns the answers of which one would be right, that of the most annotators first."""
+        votes = Counter[str]()
+        for annotation in self._question.annotations:
+            if mine.short and mine.short.has_gold:
+                votes[self.short(annotation.shorts, annotation.yes_no)] += 1
+            elif mine.long and mine.long.has_gold and annotation.long:
+                votes[self.text(annotation.long, ROW_CHARS)] += 1
+        return [text for text, _ in votes.most_common() if text]
+
+    def n_best(self) -> list[Entry] | None:
+        """Returns the n-best list, the given answer first."""
+        if self._question.n_best is None:
+            return None
+        return [
+            self._both(
+                _listed_span(answer["long_answer"]),
+                [span for short in answer["short_answers"] if (span := _listed_span(short))],
+                answer["yes_no_answer"],
+            )
+            | {"lp": answer["long_score"], "sp": answer["short_score"]}
+            for answer in self._question.n_best["answers"][:MAX_N_BEST]
+        ]

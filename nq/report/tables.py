@@ -1,15 +1,14 @@
-"""Shows an error analysis as text for a terminal."""
+"""Shows an error analysis as tables for a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from nq.report.analysis import KINDS, Analysis, Calibration, KindReport, Split, Tally
-from nq.report.losses import MEANING, Outcome, Stage
+from nq.report.judgments import MEANING, Outcome, Stage
 from nq.text import grid
 
 COUNTS = tuple(outcome.value for outcome in Outcome)
-MEASURES = ("precision", "recall", "F1")
 LOSSES = {
     ("long", Stage.CONTEXTS): "it is not among the blocks that are read",
     ("long", Stage.WINDOWS): "no window contains any of it",
@@ -21,18 +20,20 @@ LOSSES = {
 DECISION = "another answer was chosen, or none"
 POSITIONS_OR_DECISION = "it was not among the best positions, or not chosen"
 WINDOWS_OR_LATER = "it was in no window, not among the best positions, or not chosen"
-NO_SCORES = (
-    "The scores of the windows are needed to tell whether a gold answer was among the best "
-    "positions: answer with --keep-scores."
-)
-NO_TOKENIZER = "The run's model is needed to tell whether a gold answer was in a window."
+NEEDED = {
+    Stage.WINDOWS: "The run's model is needed to tell whether a gold answer was in a window.",
+    Stage.POSITIONS: "The scores of the windows are needed to tell whether a gold answer was among "
+    "the best positions: answer with --keep-scores.",
+}
+"""What is needed to tell a loss at a stage."""
 NO_PROBABILITIES = "The scores are not probabilities, so that they have no calibration."
 GIVEN_ONLY = "Only answers that were given: those below their threshold are not in the file."
 
 
 def text(analysis: Analysis) -> str:
     """Returns the tables of an analysis."""
-    lines = [size(analysis), "", *_overall(analysis)]
+    more = f"; {analysis.without_gold} more have no annotations" if analysis.without_gold else ""
+    lines = [f"{analysis.n} annotated examples{more}", "", *_overall(analysis)]
     for kind in KINDS:
         lines += ["", *_bounds(getattr(analysis, kind), kind, analysis.stages)]
     lines += [line for note in notes(analysis) for line in ("", note)]
@@ -52,23 +53,13 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def counts(tally: Tally) -> list[str]:
-    """Returns the number of answers with each outcome, in the order of ``COUNTS``."""
-    return [str(getattr(tally, name)) for name in COUNTS]
-
-
-def measures(tally: Tally) -> list[str]:
-    """Returns precision, recall and F1."""
-    return [number(value) for value in (tally.precision, tally.recall, tally.f1)]
-
-
 def loss(kind: str, stage: Stage, stages: Sequence[Stage]) -> str:
     """Returns what it means that a stage loses a long or a short answer.
 
     Args:
         kind: ``long`` or ``short``.
         stage: the stage.
-        stages: those at which a loss can be told; the decision has the losses of the others.
+        stages: the stages at which a loss can be told; the decision has the losses of the others.
     """
     if stage is not Stage.DECISION:
         return LOSSES[kind, stage]
@@ -79,21 +70,21 @@ def loss(kind: str, stage: Stage, stages: Sequence[Stage]) -> str:
 
 def notes(analysis: Analysis) -> list[str]:
     """Returns what is needed for the stages at which a loss cannot be told."""
-    missing = {Stage.WINDOWS: NO_TOKENIZER, Stage.POSITIONS: NO_SCORES}
-    return [note for stage, note in missing.items() if stage not in analysis.stages]
+    return [note for stage, note in NEEDED.items() if stage not in analysis.stages]
 
 
-def size(analysis: Analysis) -> str:
-    """Returns the sentence on the number of examples."""
-    more = f"; {analysis.without_gold} more have no annotations" if analysis.without_gold else ""
-    return f"{analysis.n} annotated examples{more}"
+def _counts(tally: Tally) -> list[str]:
+    return [str(getattr(tally, name)) for name in COUNTS]
 
 
 def _overall(analysis: Analysis) -> list[str]:
-    tallies = {kind: getattr(analysis, kind).overall for kind in KINDS}
-    rows = [[kind, *counts(tally), *measures(tally)] for kind, tally in tallies.items()]
+    rows = []
+    for kind in KINDS:
+        tally = getattr(analysis, kind).overall
+        measures = map(number, (tally.precision, tally.recall, tally.f1))
+        rows.append([kind, *_counts(tally), *measures])
     meanings = "; ".join(f"{outcome}: {meaning}" for outcome, meaning in MEANING.items())
-    return [*grid(["answers", *COUNTS, *MEASURES], rows), meanings]
+    return [*grid(["answers", *COUNTS, "precision", "recall", "F1"], rows), meanings]
 
 
 def _bounds(part: KindReport, kind: str, stages: Sequence[Stage]) -> list[str]:
@@ -112,7 +103,11 @@ def _bounds(part: KindReport, kind: str, stages: Sequence[Stage]) -> list[str]:
 def _split(trait: str, values: list[Split]) -> list[str]:
     short = ("right", "wrong", "extra", "missed", "F1")
     rows = [
-        [s.value, s.long.n, *(c for t in (s.long, s.short) for c in (*counts(t)[:4], number(t.f1)))]
+        [
+            s.value,
+            s.long.n,
+            *(cell for t in (s.long, s.short) for cell in (*_counts(t)[:4], number(t.f1))),
+        ]
         for s in values
     ]
     width = max(len(trait), *(len(s.value) for s in values))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from nq.records import Annotation, Context, Example, Span, YesNo
+from nq.records import Context, Example, Span, YesNo
 
 NONE, OTHER = "none", "other"
 SOURCE = "source"
@@ -23,23 +23,22 @@ WORDS = {
 }
 HOW_MANY, YES_NO_VERB = "how many", "yes/no verb"
 LENGTHS = (500, 1000, 2000, 5000, 10000)
-FIRST, LATER, UNREAD, NO_BLOCK = "1st", "11th and later", "beyond the last read", "in no block"
-MIDDLE = {5: "2nd to 5th", 10: "6th to 10th"}
+LENGTH_NAMES = (
+    f"under {LENGTHS[0]}",
+    *(f"{low:,} to {high - 1:,}" for low, high in pairwise(LENGTHS)),
+    f"{LENGTHS[-1]:,} and more",
+)
+UNREAD, NO_BLOCK = "beyond the last read", "in no block"
+POSITIONS = {1: "1st", 5: "2nd to 5th", 10: "6th to 10th", 1 << 30: "11th and later"}
 """Names of the positions up to the n-th block."""
 SEVERAL, ONE, YES_OR_NO, LONG_ONLY = "several spans", "one span", "yes or no", "long only"
-
-
-def _length_names() -> tuple[str, ...]:
-    between = (f"{low:,} to {high - 1:,}" for low, high in pairwise(LENGTHS))
-    return (f"under {LENGTHS[0]}", *between, f"{LENGTHS[-1]:,} and more")
-
 
 TRAITS: dict[str, tuple[str, ...]] = {
     "gold answer": (ONE, SEVERAL, YES_OR_NO, LONG_ONLY, NONE),
     "gold block": ("paragraph", "list", "table", OTHER, NONE),
-    "position of the gold block": (FIRST, *MIDDLE.values(), LATER, UNREAD, NO_BLOCK, NONE),
+    "position of the gold block": (*POSITIONS.values(), UNREAD, NO_BLOCK, NONE),
     "question": (*dict.fromkeys(WORDS.values()), HOW_MANY, YES_NO_VERB, OTHER),
-    "tokens of the page": _length_names(),
+    "tokens of the page": LENGTH_NAMES,
     SOURCE: (),
 }
 """Maps each trait to its values in the order of display; sources are sorted by name."""
@@ -69,23 +68,7 @@ def page_length(n_tokens: int) -> str:
     >>> [page_length(n) for n in (0, 499, 500, 4999, 10000)]
     ['under 500', 'under 500', '500 to 999', '2,000 to 4,999', '10,000 and more']
     """
-    return _length_names()[sum(n_tokens >= bound for bound in LENGTHS)]
-
-
-def gold_block(annotations: Sequence[Annotation]) -> Span | None:
-    """Returns the long answer of most annotators; of equally frequent ones the first."""
-    votes = Counter(a.long for a in annotations if a.long is not None)
-    return votes.most_common(1)[0][0] if votes else None
-
-
-def gold_answer(annotations: Sequence[Annotation]) -> str:
-    """Returns the form of short answer of most annotators."""
-    votes = Counter(
-        YES_OR_NO if a.yes_no is not YesNo.NONE else SEVERAL if len(a.shorts) > 1 else ONE
-        for a in annotations
-        if a.shorts or a.yes_no is not YesNo.NONE
-    )
-    return votes.most_common(1)[0][0] if votes else NONE
+    return LENGTH_NAMES[sum(n_tokens >= bound for bound in LENGTHS)]
 
 
 def block_position(
@@ -94,7 +77,7 @@ def block_position(
     """Returns the position of a block on its page.
 
     Args:
-        block: of the gold answer.
+        block: the gold answer.
         example: question and page.
         all_contexts: all contexts of the page, without a limit; the null context first.
         n_read: how many of them are read.
@@ -105,9 +88,7 @@ def block_position(
     number = spans.index(block) + 1
     if number >= n_read:
         return UNREAD
-    if number == 1:
-        return FIRST
-    return next((name for last, name in MIDDLE.items() if number <= last), LATER)
+    return next(name for last, name in POSITIONS.items() if number <= last)
 
 
 def traits(
@@ -116,20 +97,30 @@ def traits(
     has_short: bool,
     all_contexts: Sequence[Context],
     n_read: int,
-    source: str | None = None,
+    source: object = None,
 ) -> dict[str, str]:
     """Returns the traits of an annotated example, by the names in ``TRAITS``.
+
+    The gold block and the form of the short answer are what most annotators gave, of equally
+    frequent ones the first.
 
     Args:
         example: with its annotations.
         has_long, has_short: whether enough annotators gave such an answer.
         all_contexts, n_read: see ``block_position``.
-        source: the field ``source`` of the record, if it has one.
+        source: the field ``source`` of the record; it counts only if it is a text.
     """
     annotations = example.annotations or ()
-    block = gold_block(annotations) if has_long else None
+    longs = Counter(a.long for a in annotations if a.long is not None)
+    forms = Counter(
+        YES_OR_NO if a.yes_no is not YesNo.NONE else SEVERAL if len(a.shorts) > 1 else ONE
+        for a in annotations
+        if a.shorts or a.yes_no is not YesNo.NONE
+    )
+    block = longs.most_common(1)[0][0] if has_long and longs else None
+    form = forms.most_common(1)[0][0] if forms else NONE
     values = {
-        "gold answer": gold_answer(annotations) if has_short else LONG_ONLY if block else NONE,
+        "gold answer": form if has_short else LONG_ONLY if block else NONE,
         "gold block": example.block_type(block).lower() if block else NONE,
         "position of the gold block": (
             block_position(block, example, all_contexts, n_read) if block else NONE
@@ -137,4 +128,4 @@ def traits(
         "question": question_word(example.question),
         "tokens of the page": page_length(len(example.tokens)),
     }
-    return values | ({SOURCE: source} if source else {})
+    return values | ({SOURCE: source} if isinstance(source, str) and source else {})

@@ -13,23 +13,16 @@ import orjson
 
 from nq.errors import Error
 from nq.evaluation import labels
-from nq.evaluation.evaluate import gold_labels
 from nq.formats import decoding, input_files, nbest
 from nq.postprocess.decision import decide
-from nq.postprocess.spans import pairs
-from nq.preprocess.contexts import contexts
-from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import Example, ExampleId, ExampleKey, Source
-from nq.report.losses import Case, StageOutputs, judge, judgments
-from nq.report.traits import traits
 from nq.runs.job import Job
 from nq.runs.result import DEAD_LETTERS, JOB, KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES
 from nq.runs.score_store import ScoreStore
 from nq.runs.scoring import read_request
 
-UNLIMITED = 1 << 30
 N_BEST_KEYS = {"long_answer", "long_score", "short_answers", "short_score", "yes_no_answer"}
 
 
@@ -266,41 +259,3 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise Error(f"{folder / name} has no JSON object: answer the questions again")
     return values
-
-
-def case(
-    example: Example,
-    run: FinishedRun,
-    key: ExampleKey,
-    tokenizer: Tokenizer | None,
-    source: Any = None,
-) -> Case:
-    """Returns one annotated example as a case.
-
-    Args:
-        example: with its annotations.
-        run: that answered it.
-        key: file number and line of the example.
-        tokenizer: of the run; ``None`` leaves out the losses at windows.
-        source: the field ``source`` of its record; it counts only if it is a text.
-    """
-    config, label = run.job.model.windows, run.predictions[example.example_id]
-    all_contexts = contexts(example, replace(config, max_contexts=UNLIMITED))
-    read = all_contexts[: config.max_contexts]
-    gold = gold_labels(example)
-    long, short = judge(gold, label)
-    stages = StageOutputs(read)
-    if any(decision.has_gold and not decision.correct for decision in (long, short)):
-        stages = StageOutputs(
-            read,
-            features(example, tokenizer, config).token_map if tokenizer else None,
-            pairs(run.scores[key]) if run.scores is not None else None,
-        )
-    if not isinstance(source, str):
-        source = None
-    return Case(
-        example.example_id,
-        example.question,
-        traits(example, long.has_gold, short.has_gold, all_contexts, len(read), source),
-        *judgments(example, gold, label, stages),
-    )

@@ -100,19 +100,12 @@ def compare(
     return Parity(
         against,
         len(mine),
-        sum(not same_answers(mine[key], theirs[key]) for key in mine),
+        sum(not labels.same_answers(mine[key], theirs[key]) for key in mine),
         float(drift.max()) if len(drift) else None,
         float(drift.mean()) if len(drift) else None,
         {n: ours[n] - others[n] for n in F1 if n in ours and n in others},
         gate,
     )
-
-
-def same_answers(mine: labels.Label, theirs: labels.Label) -> bool:
-    """Returns whether two predictions are the same answer, whatever their scores are."""
-    return (mine.long, mine.yes_no) == (theirs.long, theirs.yes_no) and set(
-        mine.short_spans
-    ) == set(theirs.short_spans)
 
 
 def _drifts(run: Path, other: Path) -> Iterator[FloatArray]:

@@ -156,7 +156,7 @@ def _copy_models(model: ModelSpec, parent: Path) -> dict[str, Path]:
 
 def _record_report(tracked: tracking.Run, result: Result) -> None:
     """Writes the report of a run with gold and records it; removes that of an earlier run."""
-    from nq.runs.report import remove_report, write_report
+    from nq.runs.run_page import remove_report, write_report
 
     try:
         remove_report(result.folder)

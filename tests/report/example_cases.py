@@ -13,7 +13,7 @@ from nq.evaluation import labels
 from nq.postprocess.spans import Pairs
 from nq.preprocess.contexts import contexts
 from nq.records import Annotation, Candidate, Example, Span, YesNo
-from nq.report.losses import Case, Judgment, Outcome, Stage, StageOutputs
+from nq.report.judgments import Case, Judgment, Outcome, Stage, StageOutputs
 from nq.report.traits import TRAITS
 
 FIRST, SECOND, THIRD = Span(0, 8), Span(8, 16), Span(16, 24)
@@ -59,13 +59,7 @@ def stages(
     windows: Sequence[Sequence[int]] = WHOLE_PAGE,
     positions: Sequence[tuple[int, int]] | None = None,
 ) -> StageOutputs:
-    """Returns the outputs of the stages.
-
-    Args:
-        max_contexts: contexts that are read.
-        windows: document tokens in each window.
-        positions: document tokens of each pair, start and inclusive end.
-    """
+    """Returns stage outputs: ``windows`` are document tokens; ends of ``positions`` inclusive."""
     length = max(map(len, windows))
     token_map = np.array([[*row, *[-1] * (length - len(row))] for row in windows])
     pairs = None

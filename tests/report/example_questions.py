@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,14 @@ from nq.config import WindowConfig
 from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.labels import Label
 from nq.evaluation.labels import Span as LabelSpan
+from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats import nbest
 from nq.preprocess.contexts import contexts
 from nq.records import Alternative, Example, Prediction, Source, Span, YesNo
-from nq.report.analysis import analyse
-from nq.report.losses import Case, StageOutputs, judge, judgments
-from nq.report.overview import kind_views, view
-from nq.report.page import PageWriter
-from nq.report.questions import Question, Scored
-from nq.report.traits import TRAITS, traits
+from nq.report.judgments import STAGES, Case, StageOutputs, judgments
+from nq.report.page import PageWriter, Report, RunView
+from nq.report.questions import Question
+from nq.report.traits import traits
 from tests.report.example_cases import FIRST, NULL, SECOND, annotation, page
 
 SHORT, OTHER_SHORT = Span(9, 11), Span(1, 3)
@@ -42,7 +41,8 @@ HOSTILE = (
 METRICS = {
     "metrics": {"micro_f1": 0.5, "long-answer-f1": 0.6, "short-answer-f1": 0.4},
     "time": {"load_s": 1.5, "predict_s": 4.5, "total_s": 6.0},
-    "examples": 5,
+    **{"examples": 5, "answered": 4, "dead_letters": 0, "windows": 9, "windows_per_s": 2.0},
+    **{"peak_memory_bytes": 1 << 30, "speed_comparable": "yes"},
 }
 
 
@@ -65,20 +65,17 @@ def question(
     example = replace(page(gold), example_id=number, question=f"{text} {number}")
     mine = label(long, short, score if long else 0.0)
     others = label(None, None, 0.0) if outcome == "right" else label(SECOND, SHORT, 0.7)
-    labels = gold_labels(example)
-    other = Scored(others, *judge(labels, others)) if with_other else None
-    found = _case(example, mine)
     source = Source(0, "data.jsonl", number + 1)
     prediction = Prediction(number, long, score, (short,) if short else (), score / 2)
     listed = (Alternative(SECOND, (SHORT,), YesNo.NONE, 0.4, 0.2),)
     line: dict[str, Any] = orjson.loads(nbest.encode(example, prediction, listed))
-    scored = Scored(mine, *judge(labels, mine))
-    return Question(number, scored, other, with_other, line, example, source, found)
+    case = _case(example, mine)
+    return Question(number, mine, others if with_other else None, line, example, source, case)
 
 
 def _case(example: Example, mine: Label) -> Case:
     labels = gold_labels(example)
-    long, short = judge(labels, mine)
+    long, short = decisions_of_one(labels, mine)
     blocks = contexts(example, WindowConfig())
     values = traits(example, long.has_gold, short.has_gold, blocks, len(blocks))
     both = judgments(example, labels, mine, StageOutputs(blocks))
@@ -116,32 +113,27 @@ def hostile(number: int) -> Question:
         is_html=is_html,
         title=HOSTILE,
     )
-    case = _case(example, plain.mine.label)
+    case = _case(example, plain.label)
     case = replace(case, traits={**case.traits, "source": HOSTILE})
     source = Source(0, "<script>.jsonl", 1)
     return replace(plain, example_id=HOSTILE, example=example, case=case, source=source)
 
 
-def write_page(path: Path, shown: list[Question], name: str = "profile") -> list[Path]:
-    """Writes the page of questions that are all annotated; returns its paths."""
-    writer = PageWriter(path, len(shown), TRAITS)
-    for item in shown:
-        writer.add(item)
-    compared = any(item.other for item in shown)
-    cases = [item.case for item in shown if item.case]
-    analysis = analyse(cases)
-    mine = [item.mine for item in shown]
-    others = [item.other for item in shown if item.other]
-    decisions, other_decisions = (
-        {
-            "long": [scored.long for scored in run if scored.long],
-            "short": [scored.short for scored in run if scored.short],
-        }
-        for run in (mine, others)
+def write_page(
+    path: Path, questions: Iterable[Question], name: str = "profile", n_questions: int = 100
+) -> Report:
+    """Writes the page of questions that are all annotated."""
+    writer, compared = PageWriter(path, n_questions), False
+    for question in questions:
+        writer.add(question)
+        compared |= question.other is not None
+    return writer.write(
+        RunView(
+            description={"profile": name, "data": name, name: name},
+            metrics=METRICS,
+            stages=STAGES,
+            problems=[name],
+            thresholds={"long": 0.1},
+            other=METRICS if compared else None,
+        )
     )
-    thresholds = {"long": 0.1, "short": None}
-    kinds = kind_views(analysis, decisions, other_decisions if compared else {}, thresholds)
-    changed = (sum(item.changed for item in shown), len(shown)) if compared else None
-    run = {"profile": name, "data": name, name: name}
-    other_metrics = METRICS if compared else None
-    return writer.write(view(run, METRICS, other_metrics, analysis, kinds, [name], changed))

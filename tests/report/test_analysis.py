@@ -8,12 +8,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from nq.report.analysis import analyse, bounds, calibration, tally
-from nq.report.losses import Case, Judgment, Outcome, Stage
-from nq.report.tables import NO_PROBABILITIES, NO_SCORES, NO_TOKENIZER, text
+from nq.report.analysis import analyse, bounds, calibration
+from nq.report.judgments import Case, Judgment, Outcome, Stage
+from nq.report.tables import NEEDED, NO_PROBABILITIES, text
 from tests.report.example_cases import cases
-
-NAMES = ("right", "wrong", "extra", "missed", "null")
 
 
 def judgment(outcome: Outcome, score: float = 0.5, lost: Stage | None = None) -> Judgment:
@@ -28,11 +26,13 @@ def case(both: Judgment, example_id: int = 0) -> Case:
 @given(cases())
 def test_splits_add_up_to_the_whole(some_cases: list[Case]) -> None:
     result = analyse(some_cases)
+    json.dumps(result.to_dict())
+    assert text(result)
     for trait, values in result.splits.items():
         assert len({split.value for split in values}) == len(values), trait
         for kind in ("long", "short"):
             whole = getattr(result, kind).overall
-            for name in NAMES:
+            for name in Outcome:
                 parts = (getattr(getattr(split, kind), name) for split in values)
                 assert sum(parts) == getattr(whole, name)
 
@@ -59,18 +59,6 @@ def test_bounds_by_hand() -> None:
     ]
     assert [b.recall for b in bounds(judgments)] == [0.75, 0.75, 0.5, 0.25]
     assert bounds(judgments)[0].f1 == pytest.approx(2 * 0.75 / 1.75)
-    without_scores = [
-        b.stage for b in bounds(judgments, [s for s in Stage if s is not Stage.POSITIONS])
-    ]
-    assert without_scores == ["contexts", "windows", "decision"]
-
-
-def test_undefined_measures_are_none() -> None:
-    null = tally([judgment(Outcome.NULL)])
-    assert (null.precision, null.recall, null.f1, null.n) == (None, None, None, 1)
-    extra = tally([judgment(Outcome.EXTRA)])
-    assert (extra.precision, extra.recall, extra.f1) == (0, None, None)
-    assert tally([judgment(Outcome.MISSED)]).f1 == 0
 
 
 def test_only_given_answers_have_a_calibration() -> None:
@@ -87,34 +75,14 @@ def test_only_given_answers_have_a_calibration() -> None:
     assert calibration([*judgments, judgment(Outcome.NULL, -3.0)]) is None
 
 
-def test_the_worst_have_the_highest_scores() -> None:
-    scores = (0.2, 0.9, 0.5)
-    wrong = [case(judgment(Outcome.WRONG, s, Stage.DECISION), i) for i, s in enumerate(scores)]
-    missed = [case(judgment(Outcome.MISSED, 0.1, Stage.WINDOWS), 7)]
-    right = [case(judgment(Outcome.RIGHT, 1.0), 8)]
-    result = analyse([*wrong, *missed, *right], examples=2)
-    assert [c.example_id for c in result.long.wrong] == [1, 2]
-    assert [c.example_id for c in result.short.missed] == [7]
-
-
-@pytest.mark.slow
-@given(cases())
-def test_any_analysis_can_be_shown(some_cases: list[Case]) -> None:
-    result = analyse(some_cases)
-    json.dumps(result.to_dict())
-    assert text(result)
-
-
-def one_case(score: float = 0.5) -> list[Case]:
-    return [case(judgment(Outcome.WRONG, score, Stage.DECISION))]
-
-
 def test_missing_figures_are_mentioned() -> None:
-    whole = text(analyse(one_case(), without_gold=3))
+    needed = [*NEEDED.values(), NO_PROBABILITIES]
+    whole = text(analyse([case(judgment(Outcome.WRONG, 0.5, Stage.DECISION))], without_gold=3))
     assert "1 annotated examples; 3 more have no annotations" in whole
-    assert not [note for note in (NO_SCORES, NO_PROBABILITIES, NO_TOKENIZER) if note in whole]
-    incomplete = text(analyse(one_case(7.5), stages=(Stage.CONTEXTS, Stage.DECISION)))
-    assert all(note in incomplete for note in (NO_SCORES, NO_PROBABILITIES, NO_TOKENIZER))
+    assert not [note for note in needed if note in whole]
+    unknown = [case(judgment(Outcome.WRONG, 7.5, Stage.DECISION))]
+    incomplete = text(analyse(unknown, stages=(Stage.CONTEXTS, Stage.DECISION)))
+    assert all(note in incomplete for note in needed)
     assert "best positions of a window" not in incomplete
 
 

@@ -25,9 +25,9 @@ from nq.runs import beam_run, scoring
 from nq.runs.finished import read_run
 from nq.runs.job import Job
 from nq.runs.phases import PhaseTimer
-from nq.runs.report import write_report
 from nq.runs.result import JOB, PREDICTIONS, Result
 from nq.runs.run import run
+from nq.runs.run_page import write_report
 from nq.storage import RUN
 from tests.beam.folder_file_system import PLUGIN, uri
 from tests.nq_records import changed, simplified, write_lines

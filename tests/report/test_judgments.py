@@ -1,4 +1,4 @@
-"""The stage at which an answer is lost, and the outcomes of the official evaluation."""
+"""Where an answer is lost, the outcomes of the official evaluation, and traits of examples."""
 
 from __future__ import annotations
 
@@ -8,22 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nq.config import WindowConfig
 from nq.evaluation import nq_eval
 from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.labels import Label
+from nq.preprocess.contexts import contexts
 from nq.records import Annotation, Example, Span, YesNo
 from nq.report.analysis import tally
-from nq.report.losses import MAX_CHARS, Judgment, Outcome, Stage, StageOutputs, judgments
-from tests.report.example_cases import (
-    FIRST,
-    NULL,
-    SECOND,
-    THIRD,
-    annotation,
-    label,
-    page,
-    stages,
-)
+from nq.report.judgments import MAX_CHARS, Judgment, Outcome, Stage, StageOutputs, judgments
+from nq.report.traits import SOURCE, TRAITS, traits
+from tests.report.example_cases import FIRST, NULL, SECOND, THIRD, annotation, label, page, stages
 
 SHORT = Span(10, 12)
 GOLD = annotation(SECOND, SHORT)
@@ -41,13 +35,10 @@ def judged(example: Example, answer: Label, outputs: StageOutputs) -> tuple[Judg
         (stages(), DECISION, DECISION),
         (stages(positions=[(10, 11)]), DECISION, DECISION),
         (stages(max_contexts=2), CONTEXTS, CONTEXTS),
-        (stages(max_contexts=2, positions=[(10, 11)]), CONTEXTS, CONTEXTS),
         (stages(windows=HALVES), DECISION, WINDOWS),
-        (stages(windows=[range(8), range(12, 24)]), DECISION, WINDOWS),
         (stages(windows=[range(8), range(16, 24)]), WINDOWS, WINDOWS),
         (stages(positions=[(10, 12), (9, 11)]), DECISION, POSITIONS),
         (stages(positions=[(1, 3), (6, 10)]), POSITIONS, POSITIONS),
-        (stages(positions=[]), POSITIONS, POSITIONS),
     ],
 )
 def test_stage_that_loses_an_answer(outputs: StageOutputs, long: Stage, short: Stage) -> None:
@@ -67,7 +58,6 @@ def test_stage_that_loses_an_answer(outputs: StageOutputs, long: Stage, short: S
         (annotation(SECOND, SHORT, Span(13, 14)), stages(positions=[(10, 11)]), POSITIONS),
         (annotation(SECOND, SHORT, Span(1, 2)), stages(max_contexts=2), CONTEXTS),
         (annotation(SECOND, Span(5, 10)), stages(), CONTEXTS),
-        (annotation(SECOND, Span(14, 16)), stages(), CONTEXTS),
         (annotation(yes_no=YesNo.YES), stages(positions=[(9, 9)]), DECISION),
         (annotation(yes_no=YesNo.NO), stages(positions=[(1, 1)]), POSITIONS),
         (annotation(yes_no=YesNo.NO), stages(max_contexts=2), CONTEXTS),
@@ -79,11 +69,6 @@ def test_stage_that_loses_a_short_answer(
     gold: Annotation, outputs: StageOutputs, lost: Stage
 ) -> None:
     assert judged(page(gold), label(), outputs)[1].lost is lost
-
-
-def test_a_block_that_is_not_a_context_is_lost_at_the_first_stage() -> None:
-    nested = annotation(Span(1, 3))
-    assert judged(page(nested), label(FIRST), stages())[0].lost is CONTEXTS
 
 
 def test_the_annotator_whose_answer_is_kept_longest_counts() -> None:
@@ -103,12 +88,6 @@ def test_a_stage_that_is_not_known_loses_nothing() -> None:
     assert judged(page(GOLD), label(), StageOutputs(read))[1].lost is DECISION
 
 
-def test_right_answers_are_not_lost_whatever_the_stages_keep() -> None:
-    outputs = stages(max_contexts=1, windows=[(-1,)], positions=[])
-    long, short = judged(page(GOLD), label(SECOND, SHORT), outputs)
-    assert (long.outcome, long.lost) == (short.outcome, short.lost) == (Outcome.RIGHT, None)
-
-
 def test_without_gold_nothing_is_lost() -> None:
     one_of_five = page(GOLD, NULL, NULL, NULL, NULL)  # two annotators are needed
     for answer, outcome in ((label(), Outcome.NULL), (label(FIRST, SHORT), Outcome.EXTRA)):
@@ -122,13 +101,9 @@ def test_texts_are_those_of_the_page() -> None:
     assert (long.gold, long.answer) == ("b9 b10 b11 b12 b13 b14", "a1 a2 a3 a4 a5 a6")
     assert (short.gold, short.answer) == ("b10 b11; b13 | b10 b11", "YES")
     assert (long.score, short.score) == (0.5, 0.25)
-
-
-def test_long_texts_are_truncated() -> None:
-    gold = page(*(annotation(SECOND, Span(a, b)) for a in range(9, 15) for b in range(a + 1, 16)))
-    text = judged(gold, label(), stages())[1].gold
-    assert len(text) == MAX_CHARS
-    assert text.endswith("…")
+    many = page(*(annotation(SECOND, Span(a, b)) for a in range(9, 15) for b in range(a + 1, 16)))
+    text = judged(many, label(), stages())[1].gold
+    assert len(text) == MAX_CHARS and text.endswith("…")
 
 
 SPANS = st.sampled_from([SHORT, Span(9, 10), Span(1, 3), Span(17, 22), Span(6, 10)])
@@ -167,3 +142,34 @@ def test_the_tally_equals_the_official_evaluation(
             assert (getattr(total, name) or 0) == pytest.approx(expected), (kind, name)
         for j in of_kind:
             assert (j.lost is not None) == (j.outcome in (Outcome.WRONG, Outcome.MISSED))
+
+
+ALL_CONTEXTS = contexts(page(), WindowConfig())
+ONE, TWO = (Span(9, 10),), (Span(9, 10), Span(11, 12))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "answer", "block", "position"),
+    [
+        ([annotation(FIRST, *ONE)], "one span", "paragraph", "1st"),
+        ([annotation(SECOND, *TWO)], "several spans", "list", "2nd to 5th"),
+        ([annotation(SECOND, yes_no=YesNo.YES)], "yes or no", "list", "2nd to 5th"),
+        ([annotation(THIRD)], "long only", "table", "beyond the last read"),
+        ([annotation(Span(1, 3))], "long only", "other", "in no block"),
+        ([annotation(None)], "none", "none", "none"),
+        (
+            [annotation(FIRST, *TWO), annotation(SECOND, *ONE), annotation(SECOND, *ONE)],
+            *("one span", "list", "2nd to 5th"),
+        ),
+    ],
+)
+def test_traits(annotations: list[Annotation], answer: str, block: str, position: str) -> None:
+    has_long = any(a.long for a in annotations)
+    has_short = any(a.shorts or a.yes_no != "NONE" for a in annotations)
+    values = traits(page(*annotations), has_long, has_short, ALL_CONTEXTS, n_read=3, source="dev")
+    assert (values["gold answer"], values["gold block"]) == (answer, block)
+    assert values["position of the gold block"] == position
+    assert values[SOURCE] == "dev"
+    assert all(values[name] in known for name, known in TRAITS.items() if known)
+    of_too_few = traits(page(*annotations), False, False, ALL_CONTEXTS, 4)
+    assert {of_too_few[name] for name in of_too_few if "gold" in name} == {"none"}

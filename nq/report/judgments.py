@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nq.evaluation import nq_eval
 from nq.evaluation.labels import Label
+from nq.evaluation.nq_eval import Decision, decisions_of_one
 from nq.postprocess.blocks import block_of_token
 from nq.postprocess.spans import Pairs
 from nq.records import Annotation, Context, Example, ExampleId, IntArray, Span, YesNo
@@ -60,12 +60,12 @@ class StageOutputs:
 
     Args:
         contexts: the blocks that are read.
-        token_map: ``[W, L]`` document token of each position of each window; ``None`` if the
-            tokenizer is not known.
-        pairs: of the best positions; ``None`` if the scores were not kept.
+        token_map: ``[W, L]`` document token of each position of each window; ``None`` without the
+            tokenizer.
+        pairs: pairs of the best positions; ``None`` without the scores.
     """
 
-    contexts: list[Context]
+    contexts: Sequence[Context]
     token_map: IntArray | None = None
     pairs: Pairs | None = None
 
@@ -75,8 +75,7 @@ class Judgment:
     """A long or a short answer compared with gold.
 
     Args:
-        outcome: of the answer.
-        score: of the prediction.
+        outcome, score: of the prediction.
         lost: the stage that lost the gold answer; ``None`` if it is given, or gold has none.
         gold: the text of the gold answers.
         answer: the text of the prediction.
@@ -90,12 +89,10 @@ class Judgment:
 
     @property
     def has_gold(self) -> bool:
-        """Whether gold has an answer."""
         return self.outcome in (Outcome.RIGHT, Outcome.WRONG, Outcome.MISSED)
 
     @property
     def predicted(self) -> bool:
-        """Whether the prediction has an answer."""
         return self.outcome in (Outcome.RIGHT, Outcome.WRONG, Outcome.EXTRA)
 
 
@@ -110,16 +107,7 @@ class Case:
     short: Judgment
 
 
-def judge(gold: Sequence[Label], label: Label) -> tuple[nq_eval.Decision, nq_eval.Decision]:
-    """Returns the long and the short decision as the run was evaluated.
-
-    One annotator is enough for an example with a single one.
-    """
-    long, short = nq_eval.decisions({0: gold}, {0: label}, one_annotator=True)
-    return long[0], short[0]
-
-
-def outcome(decision: nq_eval.Decision) -> Outcome:
+def outcome(decision: Decision) -> Outcome:
     """Returns the outcome of a decision."""
     if decision.correct:
         return Outcome.RIGHT
@@ -139,29 +127,33 @@ def judgments(
         label: the prediction.
         stages: the outputs of the stages before the decision.
     """
-    long, short = judge(gold, label)
+    long, short = decisions_of_one(gold, label)
     annotations = example.annotations or ()
     longs = [a.long for a in annotations if a.long is not None]
     shorts = [a for a in annotations if a.shorts or a.yes_no is not YesNo.NONE]
+    long_text = example.text(Span(*label.long.tokens)) if label.has_long else ""
+    short_text = "; ".join(
+        dict.fromkeys(example.text(Span(*span.tokens)) for span in label.short_spans)
+    )
     return (
         Judgment(
             outcome(long),
             long.score,
             _lost(long, (_keeps_block(span, example, stages) for span in longs)),
             _joined(map(example.text, longs)) if long.has_gold else "",
-            _long_text(example, label),
+            truncate(long_text, MAX_CHARS),
         ),
         Judgment(
             outcome(short),
             short.score,
             _lost(short, (_keeps_short(a, example, stages) for a in shorts)),
             _joined(_gold_text(example, a) for a in shorts) if short.has_gold else "",
-            _short_text(example, label),
+            truncate(short_text if label.yes_no == "none" else label.yes_no.upper(), MAX_CHARS),
         ),
     )
 
 
-def _lost(decision: nq_eval.Decision, kept: Iterable[Mapping[Stage, bool]]) -> Stage | None:
+def _lost(decision: Decision, kept: Iterable[Mapping[Stage, bool]]) -> Stage | None:
     """Returns the latest stage that lost the answer of an annotator.
 
     Args:
@@ -182,19 +174,15 @@ def _keeps_block(block: Span, example: Example, stages: StageOutputs) -> dict[St
     read = any(example.candidates[c.candidate].span == block for c in stages.contexts[1:])
     flags, token_map = {Stage.CONTEXTS: read}, stages.token_map
     if token_map is not None:
-        seen = ((token_map >= block.start) & (token_map < block.end)).any()
-        flags[Stage.WINDOWS] = bool(seen)
+        in_window = (token_map >= block.start) & (token_map < block.end)
+        flags[Stage.WINDOWS] = bool(in_window.any())
     if stages.pairs is not None:
-        flags[Stage.POSITIONS] = block in _blocks_of(stages.pairs, example)
+        of_token = block_of_token(example)
+        first = of_token[stages.pairs.start_doc]
+        inside = (first >= 0) & (first == of_token[stages.pairs.end_doc])
+        blocks = {example.candidates[int(i)].span for i in np.unique(first[inside])}
+        flags[Stage.POSITIONS] = block in blocks
     return flags
-
-
-def _blocks_of(pairs: Pairs, example: Example) -> set[Span]:
-    """Returns the blocks that contain a pair."""
-    of_token = block_of_token(example)
-    first = of_token[pairs.start_doc]
-    inside = (first >= 0) & (first == of_token[pairs.end_doc])
-    return {example.candidates[int(i)].span for i in np.unique(first[inside])}
 
 
 def _keeps_span(span: Span, stages: StageOutputs) -> dict[Stage, bool]:
@@ -227,17 +215,6 @@ def _gold_text(example: Example, annotation: Annotation) -> str:
     return "; ".join(map(example.text, annotation.shorts))
 
 
-def _long_text(example: Example, label: Label) -> str:
-    text = example.text(Span(*label.long.tokens)) if label.has_long else ""
-    return truncate(text, MAX_CHARS)
-
-
-def _short_text(example: Example, label: Label) -> str:
-    if label.yes_no != "none":
-        return label.yes_no.upper()
-    return _joined((example.text(Span(*s.tokens)) for s in label.short_spans), "; ")
-
-
-def _joined(texts: Iterable[str], separator: str = " | ") -> str:
-    """Returns the distinct texts, joined and cut."""
-    return truncate(separator.join(dict.fromkeys(texts)), MAX_CHARS)
+def _joined(texts: Iterable[str]) -> str:
+    """Returns the distinct texts in one line, cut."""
+    return truncate(" | ".join(dict.fromkeys(texts)), MAX_CHARS)

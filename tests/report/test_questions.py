@@ -10,16 +10,13 @@ from hypothesis import strategies as st
 
 from nq.evaluation.evaluate import Evaluation, gold_labels
 from nq.evaluation.labels import prediction_label
-from nq.evaluation.nq_eval import Decision
+from nq.evaluation.nq_eval import Decision, decisions_of_one
 from nq.formats.predictions import encode_prediction
 from nq.records import Annotation, Prediction, Span
-from nq.report.charts import MAX_POINTS, curve, phases, plot_of
-from nq.report.entries import entries
-from nq.report.losses import judge
-from nq.report.overview import figures, readable
-from nq.report.questions import Scored
+from nq.report.charts import MAX_POINTS, curve, plot_of
+from nq.report.questions import Scored, entries
 from tests.report.example_cases import FIRST, SECOND, annotation, page
-from tests.report.example_questions import ANSWERS, METRICS, question
+from tests.report.example_questions import ANSWERS, question
 
 DECISIONS = st.lists(
     st.builds(
@@ -49,8 +46,7 @@ def test_points_of_a_curve_by_their_definition(decisions: list[Decision]) -> Non
         assert point.f1 == pytest.approx(2 * right / (len(kept) + n_gold))
     assert result.best.f1 == max(point.f1 for point in result.points)
     assert result.given == result.points[0]
-    plot = plot_of([result, None])
-    steps = result.path(plot, "f1").removeprefix("M").split(" L")
+    steps = result.path(plot_of([result, None]), "f1").removeprefix("M").split(" L")
     assert len(steps) == len(result.points)
 
 
@@ -60,34 +56,16 @@ def test_many_points_are_thinned_and_other_scores_have_an_axis_of_their_own() ->
     assert len(result.points) == MAX_POINTS
     assert (result.points[0].threshold, result.points[-1].threshold) == (-300, 699)
     plot = plot_of([result])
-    assert (plot.low, plot.high) == (-300, 699)
     assert (plot.x(-300), plot.x(699)) == (plot.left, plot.left + plot.width)
     assert plot_of([None]).high == 1
 
 
-@given(st.dictionaries(st.sampled_from(["load_s", "new_s", "total_s", "x"]), st.floats(0, 9)))
-def test_phases_are_shares_of_the_total(time: dict[str, float]) -> None:
-    shown, total = phases({**time, "preprocess_s": 99.0})
-    assert sum(phase.share for phase in shown) <= 1 + 1e-9
-    assert total >= sum(phase.seconds for phase in shown)
-    assert {phase.name for phase in shown} <= {"load", "new"}
-
-
-def test_figures_of_an_earlier_version_may_lack_keys() -> None:
-    damaged = {"time": 5, "metrics": [], "windows_per_s": "fast", "examples": None}
-    assert figures(readable({}), None) == figures(readable(damaged), None) == []
-    names = [figure.name for figure in figures(readable(METRICS), readable({}))]
-    assert names == ["micro-F1", "long F1", "short F1", "total time", "questions"]
-    slow = {**METRICS, "speed_comparable": "no: resumed", "windows_per_s": 3.0}
-    compared = figures(readable(METRICS), readable(slow))
-    by_name = {figure.name: figure.note for figure in compared}
-    assert by_name["total time"] == "not comparable: the other run: resumed"
-    assert by_name["micro-F1"] == "+0.000 against 0.500"
-
-
 @pytest.mark.parametrize("outcome", ANSWERS)
 def test_rows_and_details_of_each_outcome(outcome: str) -> None:
-    row, details = entries(question(8, outcome), [0, 1], 0)
+    one = question(8, outcome)
+    assert one.example
+    scored = Scored(one.label, *decisions_of_one(gold_labels(one.example), one.label))
+    row, details = entries(one, scored, None, [0, 1], 0)
     assert (row["i"], row["o"][0], row["t"]) == ("8", outcome, [0, 1])
     answered = outcome in ("right", "wrong", "extra")
     assert bool(row["a"]) == bool(details["given"]["l"]) == answered
@@ -109,7 +87,7 @@ def test_the_answer_is_right_where_the_table_of_answers_says_so(
     example = page(*gold)
     encoded: dict[str, Any] = encode_prediction(Prediction(5, long, 0.5, tuple(shorts), 0.25))
     label = prediction_label(encoded)
-    scored = Scored(label, *judge(gold_labels(example), label))
+    scored = Scored(label, *decisions_of_one(gold_labels(example), label))
     outcome = scored.outcomes()[0]
     assert (outcome in ("right", "null")) == Evaluation().add(example, encoded)
     assert scored.scores()[0] in (0.5, 0.25)

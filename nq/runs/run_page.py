@@ -1,0 +1,186 @@
+"""Makes the page of a finished run: its questions, figures and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nq import storage
+from nq.errors import Error
+from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.nq_eval import decisions_of_one
+from nq.formats.streams import shown
+from nq.postprocess.spans import pairs
+from nq.preprocess.contexts import contexts
+from nq.preprocess.features import features
+from nq.preprocess.tokenizers.base import Tokenizer
+from nq.records import Example, ExampleId, ExampleKey, Source
+from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments
+from nq.report.page import PageWriter, Report, RunView, parts_folder, remove_parts
+from nq.report.questions import Question
+from nq.report.traits import SOURCE, traits
+from nq.runs.finished import FinishedRun, read_folder
+from nq.runs.result import REPORT
+
+NO_DATA = "; the page lacks passages and gold answers"
+UNLIMITED = 1 << 30
+
+
+def write_report(
+    folder: Path,
+    output: Path | None = None,
+    against: Path | None = None,
+    files: list[str] | None = None,
+    model: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """Writes the page of a finished run.
+
+    Args:
+        folder: the folder of the run.
+        output: the page; by default ``report.html`` in the folder.
+        against: folder of another run of the same questions.
+        files: the data files, if they were moved.
+        model: the model folder, if it was moved.
+        progress: receives the questions that have just been completed, and how many there are.
+
+    Raises:
+        Error: there is no finished run, ``files`` or ``model`` are not those of the run, the two
+            runs answered other questions, or a file of others is in the way.
+        OSError: a file cannot be read or written.
+        ValueError: the predictions are damaged.
+    """
+    run = read_folder(folder, files, model)
+    if files:
+        run.check_data()
+    if model:
+        _ = run.tokenizer  # is checked
+    other = read_folder(against) if against else None
+    output = output or folder / REPORT
+    for one in (run, *([other] if other else [])):
+        mine, theirs = run.predictions.keys(), one.predictions.keys()
+        if mine != theirs:
+            raise Error(
+                f"{run.folder} and {one.folder} answered different questions ({len(mine)} and "
+                f"{len(theirs)}, {len(mine & theirs)} of them in both): give two runs of the same "
+                "data"
+            )
+        own = [path for path in storage.own_paths(one.folder, storage.RUN) if path.name != REPORT]
+        storage.check_output_file(output, [*one.job.files, *own])
+    parts = parts_folder(output)
+    if parts.is_symlink() or (parts.exists() and not parts.is_dir()):
+        raise Error(f"{parts} is in the place of the report's folder: give another --output")
+
+    problems: list[str] = []
+
+    def available(read: Callable[[], object], effect: str = "") -> bool:
+        """Returns whether something can be read; if not, the reason becomes a problem."""
+        try:
+            read()
+        except (Error, OSError, ValueError) as error:
+            problems.append(f"{error}{effect}")
+            return False
+        return True
+
+    has_data = available(run.check_data, NO_DATA)
+    tokenizer = run.tokenizer if has_data and available(lambda: run.tokenizer) else None
+    writer = PageWriter(output, len(run.predictions))
+    for question in _questions(run, other, has_data, tokenizer):
+        writer.add(question)
+        if progress:
+            progress(1, len(run.predictions))
+    unknown = {Stage.WINDOWS: tokenizer is None, Stage.POSITIONS: run.scores is None}
+    decision = run.job.model.decision
+    thresholds = {"long": decision.long_threshold, "short": decision.short_threshold}
+    return writer.write(
+        RunView(
+            description=_description(run, other),
+            metrics=run.metrics,
+            stages=[stage for stage in STAGES if not unknown.get(stage)],
+            problems=problems,
+            thresholds=thresholds if decision.rule == "default" else {},
+            other=other.metrics if other else None,
+            max_loss=run.metrics.get("parity", {}).get("gate", {}).get("max_loss"),
+        )
+    )
+
+
+def remove_report(folder: Path) -> None:
+    """Removes the report in the folder of a run."""
+    (folder / REPORT).unlink(missing_ok=True)
+    remove_parts(parts_folder(folder / REPORT))
+
+
+def _questions(
+    run: FinishedRun, other: FinishedRun | None, has_data: bool, tokenizer: Tokenizer | None
+) -> Iterator[Question]:
+    """Yields the questions of a run; an n-best file has the order of the examples."""
+    lines = run.n_best_lines()
+    line = next(lines, None)
+    record_sources = run.extra_field(SOURCE) if has_data else {}
+    examples: Iterable[tuple[ExampleId, Source | None, Example | None]] = (
+        ((example.example_id, source, example) for source, example in run.sources())
+        if has_data
+        else ((example_id, None, None) for example_id in run.predictions)
+    )
+    for example_id, source, example in examples:
+        n_best, case = None, None
+        if line is not None and str(line.get("example_id")) == str(example_id):
+            n_best, line = line, next(lines, None)
+        if source and example:
+            key = source.file_index, source.line
+            n_best = n_best or run.decided_n_best(key, example)
+            if example.annotations:
+                case = _case(example, run, key, tokenizer, record_sources.get(key))
+        yield Question(
+            example_id=example_id,
+            label=run.predictions[example_id],
+            other=other.predictions[example_id] if other else None,
+            n_best=n_best,
+            example=example,
+            source=source,
+            case=case,
+        )
+
+
+def _case(
+    example: Example,
+    run: FinishedRun,
+    key: ExampleKey,
+    tokenizer: Tokenizer | None,
+    record_source: Any,
+) -> Case:
+    """Returns an annotated example as a case; without a tokenizer windows are not known."""
+    config, label = run.job.model.windows, run.predictions[example.example_id]
+    all_contexts = contexts(example, replace(config, max_contexts=UNLIMITED))
+    read = all_contexts[: config.max_contexts]
+    gold = gold_labels(example)
+    long, short = decisions_of_one(gold, label)
+    stages = StageOutputs(read)
+    if any(decision.has_gold and not decision.correct for decision in (long, short)):
+        stages = StageOutputs(
+            read,
+            features(example, tokenizer, config).token_map if tokenizer else None,
+            pairs(run.scores[key]) if run.scores is not None else None,
+        )
+    values = traits(example, long.has_gold, short.has_gold, all_contexts, len(read), record_source)
+    both = judgments(example, gold, label, stages)
+    return Case(example.example_id, example.question, values, *both)
+
+
+def _description(run: FinishedRun, other: FinishedRun | None) -> dict[str, str]:
+    """Returns the description of the run that the page shows."""
+    job, metrics = run.job, run.metrics
+    settings = job.model.decision.to_dict().items()
+    decision = (f"{name} {value}" for name, value in settings if not isinstance(value, dict))
+    return {
+        "profile": f"{job.profile} ({metrics['precision']} on {metrics['device']})",
+        **({"against": f"{other.job.profile} in {shown(str(other.folder))}"} if other else {}),
+        "data": ", ".join(shown(Path(path).name) for path in job.files),
+        "model": job.model.folder.name,
+        **({"second model": job.model.second.folder.name} if job.model.second else {}),
+        "decision": ", ".join(decision),
+        "run": shown(str(run.folder)),
+    }
