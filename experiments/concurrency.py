@@ -345,7 +345,7 @@ def concurrency(args: argparse.Namespace) -> int:
     with storage.hold(args.output, report.STUDY.kind, []):
         results = study.Results.of(report.STUDY, args, memory_gb=args.memory_gb)
         grid = workloads(args)
-        with terminal.progress_bar("concurrency", "cells") as bar:
+        with terminal.ProgressBar("concurrency", "cells") as bar:
             for workload in grid:
                 _series(workload, args, results, lambda: bar(1, len(grid) * args.most))
         return study.finish(report.STUDY, args, results, started)

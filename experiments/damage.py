@@ -311,7 +311,7 @@ def run(args: argparse.Namespace) -> int:
     times = {FLIPPED: args.flips}
     with (
         tempfile.TemporaryDirectory() as folder,
-        terminal.progress_bar("damage", "cases") as bar,
+        terminal.ProgressBar("damage", "cases") as bar,
     ):
         start = Path(folder) / "start"
         make_start(start, model_folder(args.model), args.limit)

@@ -73,7 +73,7 @@ def _rows(job: Job, half: str) -> Iterator[dict[str, Any]]:
     for rule in sorted(DECISION_RULES, key=lambda rule: -RULES[rule].k):
         decision, text_only = replace(job.model.decision, rule=rule), RULES[rule].text_only
         if text_only not in runs:
-            with terminal.progress_bar(rule, "windows") as bar:
+            with terminal.ProgressBar(rule, "windows") as bar:
                 model = replace(job.model, decision=decision)
                 folder = run(replace(job, model=model), progress=bar).folder
             runs[text_only] = read_run(folder)

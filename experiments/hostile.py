@@ -223,7 +223,7 @@ def parser() -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     rows = []
-    with terminal.progress_bar("hostile", "cases") as bar:
+    with terminal.ProgressBar("hostile", "cases") as bar:
         for case in args.cases:
             with tempfile.TemporaryDirectory() as folder:
                 rows.append(measure(case, args.command, Path(folder)))

@@ -394,7 +394,7 @@ def parser() -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     outcomes = []
-    with terminal.progress_bar("hostile", "folders") as bar:
+    with terminal.ProgressBar("hostile", "folders") as bar:
         for number in range(args.folders):
             outcomes.append(one(number, args))
             bar(1, args.folders)

@@ -458,7 +458,7 @@ def disturb(args: argparse.Namespace, root: Path, done: Disturbances) -> None:
         for n, profile in enumerate(args.profiles)
     ]
     total = args.kills + args.interrupts
-    with terminal.progress_bar("disturb", "runs") as bar:
+    with terminal.ProgressBar("disturb", "runs") as bar:
         for number in itertools.count():
             before, n = len(done), number % len(paces)
             job = Job(args.profiles[n], args.limit, root / str(number))

@@ -266,7 +266,7 @@ def compare(args: argparse.Namespace) -> int:
         job = replace(job, model=replace(job.model, windows=windows))
         check_job(job)
         with (
-            terminal.progress_bar("predict", "windows") as bar,
+            terminal.ProgressBar("predict", "windows") as bar,
             open_scoring(Plan.of(job), PhaseTimer(), bar) as scoring,
         ):
             result = measure(read_pages(job, scoring, args.half), args.margins)

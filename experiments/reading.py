@@ -113,7 +113,7 @@ def measure(args: argparse.Namespace) -> int:
     windows = arguments.window_settings(args, job.model.folder)
     job = replace(job, model=replace(job.model, windows=windows))
     with tempfile.TemporaryDirectory() as folder:
-        with terminal.progress_bar("read", "windows") as bar:
+        with terminal.ProgressBar("read", "windows") as bar:
             finished = run(replace(job, root=Path(folder)), progress=bar)
         readings = list(_readings(finished.folder, args.half))
     if not readings:

@@ -258,7 +258,7 @@ def scaling(args: argparse.Namespace) -> int:
         engines, cores = list(_installed(args.engines)), sorted(os.sched_getaffinity(0))
         some = groups(args, engines, cores)
         pairs = [(s, e) for s in args.shapes for e in engines if DISPATCH in args.parts]
-        with terminal.progress_bar("scaling", "groups") as bar:
+        with terminal.ProgressBar("scaling", "groups") as bar:
             for group in some:
                 if results.find(group.key) is None:
                     results.add(*measure(group, args.rounds))

@@ -111,7 +111,7 @@ def _sweep(args: argparse.Namespace) -> int:
     common = ["--data", *args.data, "--root", str(args.output), "--json", "--no-track"]
     common += ["--against", BASELINE, *args.unknown]
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-    with terminal.progress_bar("sweep", "runs") as bar:
+    with terminal.ProgressBar("sweep", "runs") as bar:
         for _ in range(args.rounds):
             for name in names:
                 runs[name].append(answer(name, common))

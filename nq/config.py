@@ -52,7 +52,7 @@ class Settings:
                 raise ValueError(f"unknown {f.name} {value!r:.80}; known are {names}")
             if minimum is not None and value < minimum:
                 raise ValueError(f"{f.name} must be at least {minimum}, got {value}")
-            if within and not _is_within(value, within):
+            if within and not is_within(value, within):
                 raise ValueError(f"{f.name} must be in {within}, got {value}")
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Settings:
         return cls(**{**values, **nested})
 
 
-def _is_within(value: float, interval: str) -> bool:
+def is_within(value: float, interval: str) -> bool:
     """Returns whether a value is in an interval such as ``"(0, 1]"``."""
     low, high = map(float, interval[1:-1].split(","))
     above = value >= low if interval[0] == "[" else value > low

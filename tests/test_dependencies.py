@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "commands": {
         *("beam", "evaluation", "formats", "inference", "model", "planning"),
-        *("preprocess", "report", "runs", "serving", "training"),
+        *("report", "runs", "serving", "training"),
     },
 }
 """Maps each package to the packages that it may import; all may import the modules beside them."""

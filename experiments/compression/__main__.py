@@ -163,7 +163,7 @@ def _prunings(args: argparse.Namespace, original: Path) -> Sequence[str]:
 def _measure_all(measured: Compression, rows: Sequence[Variant]) -> None:
     """Measures the rows that are missing, and then those of the best pruned model."""
     known = list(_installed(rows))
-    with terminal.progress_bar("compression", "rows") as bar:
+    with terminal.ProgressBar("compression", "rows") as bar:
 
         def add(variants: Sequence[Variant]) -> None:
             for measure in (measured.time, measured.judge):

@@ -270,7 +270,7 @@ def parser() -> argparse.ArgumentParser:
 def fuzz(args: argparse.Namespace) -> int:
     """Runs the command."""
     tallies = []
-    with terminal.progress_bar("fuzz", "dialects") as bar:
+    with terminal.ProgressBar("fuzz", "dialects") as bar:
         for dialect in args.dialects:
             tallies.append(check_dialect(dialect, args.mutations, args.seed))
             bar(1, len(args.dialects))

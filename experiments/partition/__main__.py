@@ -149,7 +149,7 @@ def partition(args: argparse.Namespace) -> int:
             micro_batches=args.micro_batches,
         )
         grid = cells(args)
-        with terminal.progress_bar("partition", "cells") as bar:
+        with terminal.ProgressBar("partition", "cells") as bar:
             for key, rows in grid:
                 if results.find(key) is None:
                     results.add(*rows())

@@ -115,7 +115,7 @@ def _report(args: argparse.Namespace, files: Sequence[str], folder: Path) -> Rep
     task = inputs.task(files, model, windows, batch_size, args.windows, folder)
     installed, skipped = available([PEERS[name] for name in PEERS if name in args.peers])
     before = peaks()
-    with terminal.progress_bar("peers", "rounds") as bar:
+    with terminal.ProgressBar("peers", "rounds") as bar:
         results = measure(installed, task, args.rounds, None if args.verbose else folder, bar)
     after, gflop = peaks(), window_gflop(load_config(model), length)
     best = {name: max(before[name], after[name]) for name in before}

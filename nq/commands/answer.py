@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nq import extras
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
-from nq.commands.beam_options import check_beam_options
 from nq.commands.parser import Parser
 from nq.config import DECISION_RULES, DecisionConfig, WindowConfig
 from nq.errors import Error
 from nq.formats import outputs
-from nq.inference.profile import AUTO, BASELINE
+from nq.inference.profile import AUTO, BASELINE, parse_against
 
 if TYPE_CHECKING:
     from nq.evaluation.gate import Gate
@@ -74,7 +72,7 @@ def parser() -> Parser:
     )
     parser.add_argument(
         "--formats",
-        type=_formats,
+        type=arguments.parsed_by(outputs.parse),
         default=(),
         metavar="NAMES",
         help="output formats besides predictions.json, separated by commas: "
@@ -100,21 +98,21 @@ def parser() -> Parser:
     parity = parser.add_argument_group("parity")
     parity.add_argument(
         "--against",
-        type=arguments.against,
+        type=arguments.parsed_by(parse_against),
         metavar="RUN|P",
         help="compare the run with one under another profile, which is run if there is none, or "
         "with the finished run in a folder, of any model, on the same data",
     )
     parity.add_argument(
         "--tolerance",
-        type=arguments.share,
+        type=arguments.number_in("[0, 1]"),
         metavar="X",
         help="exit with 1 if more than this share of the answers changed, or an F1 by more; "
         "against baseline unless --against names another run",
     )
     parity.add_argument(
         "--max-loss",
-        type=arguments.loss,
+        type=arguments.number_in("[0, 1)"),
         metavar="X",
         help="exit with 1 if the micro-F1 is lower than that of the other run by more than this "
         "share of it: 0.02 is 2 %%; the whole 90 %% interval of the loss must be above X",
@@ -136,13 +134,6 @@ def parser() -> Parser:
     arguments.add_tracking(parser, logs_model=True)
     arguments.add_common(parser)
     return parser
-
-
-def _formats(text: str) -> tuple[str, ...]:
-    try:
-        return outputs.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def answer(args: argparse.Namespace) -> int:
@@ -186,7 +177,7 @@ def answer(args: argparse.Namespace) -> int:
         **runner,
     )
     labels = ("answer", "examples") if runner else ("predict", "windows")
-    with terminal.progress_bar(*labels) as bar:
+    with terminal.ProgressBar(*labels) as bar:
         result = run(
             job,
             track=arguments.tracking_config(args),
@@ -214,11 +205,7 @@ def answer(args: argparse.Namespace) -> int:
 
 
 def _runner_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns the arguments of a job for a runner of Beam; empty without one.
-
-    Raises:
-        UsageError: an option is unknown, or of no use with a runner, or without one.
-    """
+    """Returns the arguments of a job for a runner of Beam; empty without one."""
     if args.runner is None:
         if args.unknown:
             raise terminal.UsageError(parser().unknown(args.unknown))
@@ -233,7 +220,7 @@ def _runner_options(args: argparse.Namespace) -> dict[str, Any]:
     for option in (name for name, is_given in refused.items() if is_given):
         raise terminal.UsageError(f"{option} is of no use with --runner: leave one of both out")
     extras.require("beam")
-    options = check_beam_options([f"--runner={args.runner}", *args.unknown])
+    options = arguments.beam_options([f"--runner={args.runner}", *args.unknown])
     return {"runner": args.runner, "beam_options": options[1:], "temp": args.temp}
 
 
@@ -247,6 +234,4 @@ def _check_gate(gate: Gate, strict: bool) -> None:
         raise Error(f"more questions are needed to decide, as --strict-gate demands: {gate}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(answer, parser(), argv, pass_on=True)
+main = terminal.command(parser, answer, pass_on=True)

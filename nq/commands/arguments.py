@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
+from nq import extras
 from nq.commands.terminal import UsageError
-from nq.config import CascadeDecision, Settings, StorageConfig, TrackingConfig, WindowConfig
-from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile, describe, parse_against
+from nq.config import (
+    CascadeDecision,
+    Settings,
+    StorageConfig,
+    TrackingConfig,
+    WindowConfig,
+    is_within,
+)
+from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile, describe
 from nq.tracking import DEFAULT_EXPERIMENT
 
 if TYPE_CHECKING:
@@ -22,6 +30,7 @@ PROFILES_HELP = f"profiles, joined by '+' in any order:\n{describe()}"
 _METAVARS = {int: "N", float: "X", str: "TEXT"}
 
 S = TypeVar("S", bound=Settings)
+T = TypeVar("T")
 
 
 def add_settings(
@@ -59,11 +68,7 @@ def add_settings(
 
 
 def settings(base: type[S] | S, args: argparse.Namespace) -> S:
-    """Returns the settings in ``args``; options that were not given are as in ``base``.
-
-    Raises:
-        UsageError: the settings refuse a value.
-    """
+    """Returns the settings in ``args``; options that were not given are as in ``base``."""
     names = [f.name for f in fields(base)]  # type: ignore[arg-type]
     given = {n: getattr(args, n) for n in names if getattr(args, n, None) is not None}
     try:
@@ -77,10 +82,6 @@ def window_settings(args: argparse.Namespace, folder: Path | None) -> WindowConf
 
     Without a model folder, or in one without settings, such as Google's, the compatibility mode
     decides the length.
-
-    Raises:
-        UsageError: the settings refuse a value.
-        ValueError: the folder's settings are damaged.
     """
     from nq.model.folder import SETTINGS, load_settings
 
@@ -90,12 +91,7 @@ def window_settings(args: argparse.Namespace, folder: Path | None) -> WindowConf
 
 
 def find_model(args: argparse.Namespace) -> ModelSpec:
-    """Returns the models that ``args`` name, with the windows that ``args`` give the first one.
-
-    Raises:
-        UsageError: the settings refuse a value.
-        FileNotFoundError, ValueError, Error: as ``nq.model.spec.find_model``.
-    """
+    """Returns the models that ``args`` name, with the windows that ``args`` give the first one."""
     from nq.model import spec
 
     model = spec.find_model(args.model, None, None, args.second_model, args.read_blocks)
@@ -118,36 +114,47 @@ def count(text: str, minimum: int = 0) -> int:
     return value
 
 
-def share(text: str) -> float:
-    """An argument type: a number from 0 to 1."""
-    with contextlib.suppress(ValueError):
-        if 0 <= float(text) <= 1:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"must be a share, from 0 to 1, got {text}")
+def number_in(interval: str) -> Callable[[str], float]:
+    """Returns an argument type: a number in an interval such as ``"[0, 1)"``."""
+
+    def number(text: str) -> float:
+        with contextlib.suppress(ValueError):
+            if is_within(float(text), interval):
+                return float(text)
+        raise argparse.ArgumentTypeError(f"must be a number in {interval}, got {text}")
+
+    return number
 
 
-def loss(text: str) -> float:
-    """An argument type: a number from 0 on and below 1."""
-    with contextlib.suppress(ValueError):
-        if 0 <= float(text) < 1:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"must be a number from 0 on and below 1, got {text}")
+def parsed_by(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Returns an argument type: what a function makes of a text, which it may refuse."""
+
+    def parsed(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parsed
 
 
-def profile(text: str) -> Profile:
-    """An argument type: an optimization profile."""
+profile = parsed_by(Profile.parse)
+
+
+def beam_options(options: Sequence[str]) -> list[str]:
+    """Returns options that a command does not know, if they are options of Apache Beam."""
+    if extras.missing("beam"):
+        raise UsageError(
+            f"unrecognized arguments: {' '.join(options)}; if they are options of Apache Beam, "
+            f"{extras.install('beam')}"
+        )
+    from nq.beam.runner import parse_options
+
     try:
-        return Profile.parse(text)
+        parse_options(options)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def against(text: str) -> Profile | Path:
-    """An argument type: an optimization profile, or the folder of a run."""
-    try:
-        return parse_against(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+        raise UsageError(str(error)) from error
+    return list(options)
 
 
 def add_data(parser: argparse.ArgumentParser, required: bool = True, note: str = "") -> None:
@@ -163,12 +170,7 @@ def add_data(parser: argparse.ArgumentParser, required: bool = True, note: str =
 
 
 def pages(args: argparse.Namespace) -> PageFolder | None:
-    """Returns the pages that ``args`` give, ``None`` if they give none.
-
-    Raises:
-        UsageError: a field is named, but no folder.
-        Error: the folder has no pages.
-    """
+    """Returns the pages that ``args`` give, ``None`` if they give none."""
     if args.pages is None:
         if args.page_column is not None:
             raise UsageError("--page-column needs --pages")
@@ -322,11 +324,7 @@ def add_tracking(
 
 
 def tracking_config(args: argparse.Namespace) -> TrackingConfig | None:
-    """Returns where the run is recorded; ``None`` with ``--no-track``.
-
-    Raises:
-        UsageError: a model is to be logged, but no run.
-    """
+    """Returns where the run is recorded; ``None`` with ``--no-track``."""
     logs_model = getattr(args, "log_model", False)
     if args.no_track and logs_model:
         raise UsageError("--log-model needs a recorded run: leave --no-track out")

@@ -7,11 +7,11 @@ import contextlib
 import io
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nq.commands import arguments, terminal
-from nq.commands.parser import IntermixedParser
+from nq.commands.parser import Parser
 from nq.config import WindowConfig
 from nq.formats import documents, pages
 from nq.formats.limits import LIMITS
@@ -28,10 +28,11 @@ BOLD = ("\033[1m", "\033[0m")
 PROMPT, HINT = "question: ", "type a question; Ctrl-D ends"
 
 
-def parser() -> IntermixedParser:
+def parser() -> Parser:
     """Returns the parser of the command."""
-    parser = IntermixedParser(
+    parser = Parser(
         prog="nq ask",
+        intermixed=True,
         usage="nq ask QUESTION [PAGE] [options]\n       nq ask --interactive PAGE [options]",
         description="Answers a question from one page. PAGE is a text or HTML file, a jsonl file "
         "of NQ records, or - (the default) for text or HTML from standard input.",
@@ -129,37 +130,30 @@ def _read_page(path: str, record: str | None) -> Page:
 
 
 def _questions() -> Iterator[str]:
-    """Yields the questions of standard input, one per line, until it ends."""
-    for line in _typed() if sys.stdin.isatty() else sys.stdin:
+    """Yields the questions of standard input, one per line, until it ends.
+
+    At a terminal they are typed after a prompt, with editing and history; Ctrl-D ends them.
+    """
+    typed = sys.stdin.isatty()
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401 - input() uses it
+    while True:
+        if typed and sys.stdout.isatty():
+            try:
+                line = input(PROMPT) + "\n"
+            except EOFError:
+                line = ""
+        else:  # the prompt goes to stderr, because stdout is for the answers
+            print(PROMPT if typed else "", end="", file=sys.stderr, flush=True)
+            line = sys.stdin.readline()
+        if not line:
+            break
         if question := one_line(line):
             yield question
         else:
             print(f"nq: {HINT}", file=sys.stderr)
-
-
-def _typed() -> Iterator[str]:
-    """Yields the lines that are typed after a prompt, with editing and history, until Ctrl-D."""
-    with contextlib.suppress(ImportError):
-        import readline  # noqa: F401 - input() uses it
-    with contextlib.suppress(EOFError):
-        while True:
-            yield _type_line()
-    print(file=sys.stderr)
-
-
-def _type_line() -> str:
-    """Returns a line that is typed after a prompt.
-
-    Raises:
-        EOFError: standard input has ended.
-    """
-    if sys.stdout.isatty():
-        return input(PROMPT)
-    print(PROMPT, end="", file=sys.stderr, flush=True)  # stdout is for the answers
-    line = sys.stdin.readline()
-    if not line:
-        raise EOFError
-    return line
+    if typed:
+        print(file=sys.stderr)
 
 
 def _answer(reader: Reader, page: Page, question: str, args: argparse.Namespace) -> None:
@@ -176,6 +170,4 @@ def _answer(reader: Reader, page: Page, question: str, args: argparse.Namespace)
     sys.stdout.flush()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(ask, parser(), argv)
+main = terminal.command(parser, ask)

@@ -121,6 +121,4 @@ def _values(item: Item) -> dict[str, Any]:
     }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(clean, parser(), argv)
+main = terminal.command(parser, clean)

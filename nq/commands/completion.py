@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Sequence
 
 from nq.commands import terminal
 from nq.commands.main import COMMANDS, module_of
@@ -24,10 +23,7 @@ def parser() -> Parser:
         prog="nq completion",
         description="Prints a script that completes commands, options and file names. A shell "
         "reads it at its start, or from the folder of its completions.",
-        examples=(
-            'eval "$(nq completion bash)"',
-            "nq completion zsh > ~/.zfunc/_nq",
-        ),
+        examples=('eval "$(nq completion bash)"', "nq completion zsh > ~/.zfunc/_nq"),
     )
     parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS, help="whose language to use")
     parser.add_argument(
@@ -36,8 +32,8 @@ def parser() -> Parser:
     return parser
 
 
-def all_commands() -> argparse.ArgumentParser:
-    """Returns a parser with all commands and options, each with what completes its value."""
+def completion(args: argparse.Namespace) -> int:
+    """Makes a parser with all commands and options, and prints its script."""
     import shtab
 
     names = shtab.cmd(f"echo {AUTO} {BASELINE} {' '.join(OPTIMIZATIONS)}")
@@ -50,17 +46,8 @@ def all_commands() -> argparse.ArgumentParser:
             if action.metavar in values:
                 action.complete = values[action.metavar]
         commands.add_parser(name, help=text, parents=[own], add_help=False)
-    return root
-
-
-def completion(args: argparse.Namespace) -> int:
-    """Runs the command."""
-    import shtab
-
-    print(shtab.complete(all_commands(), args.shell))
+    print(shtab.complete(root, args.shell))
     return 0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(completion, parser(), argv)
+main = terminal.command(parser, completion)

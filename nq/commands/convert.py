@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.commands.parser import Parser
 from nq.config import PruningConfig, StorageConfig
-from nq.model.convert import (
-    FORMATS,
-    ConversionResult,
-    check_storage,
-    convert,
-    to_dual_encoder,
-)
+from nq.model.convert import FORMATS, check_storage, convert, to_dual_encoder
 from nq.model.registry import model_folder
 from nq.text import visible
 
@@ -50,7 +43,7 @@ def parser() -> Parser:
     arguments.add_storage(parser)
     parser.add_argument(
         "--prune",
-        type=_counts,
+        type=arguments.parsed_by(PruningConfig.parse),
         metavar="COUNTS",
         help="keep so many attention heads and feed-forward units of each layer, and so many "
         "layers, the most important ones on --data: heads=9,ffn=1152,layers=5, or some of the "
@@ -67,13 +60,6 @@ def parser() -> Parser:
     return parser
 
 
-def _counts(text: str) -> PruningConfig:
-    try:
-        return PruningConfig.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
 def run(args: argparse.Namespace) -> int:
     """Converts the source and prints what was written."""
     storage = arguments.settings(StorageConfig, args)
@@ -88,7 +74,15 @@ def run(args: argparse.Namespace) -> int:
         raise terminal.UsageError(f"--dual-encoder and {other} exclude each other")
     if args.prune is not None and not args.data:
         raise terminal.UsageError("--prune needs --data: annotated records that tell what matters")
-    result = _convert(args, storage)
+    source = model_folder(args.source)
+    if args.prune is None:
+        change = to_dual_encoder if args.dual_encoder else None
+        result = convert(source, args.target, args.to, storage, change)
+    else:
+        from nq.training.pruning import prune
+
+        pages = arguments.pages(args)
+        result = prune(source, args.target, args.prune, args.data, args.to, storage, pages)
     if args.json:
         terminal.print_json(result.to_dict())
         return 0
@@ -105,17 +99,4 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _convert(args: argparse.Namespace, storage: StorageConfig) -> ConversionResult:
-    source = model_folder(args.source)
-    if args.prune is None:
-        change = to_dual_encoder if args.dual_encoder else None
-        return convert(source, args.target, args.to, storage, change)
-    from nq.training.pruning import prune
-
-    pages = arguments.pages(args)
-    return prune(source, args.target, args.prune, args.data, args.to, storage, pages)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code."""
-    return terminal.run(run, parser(), argv)
+main = terminal.command(parser, run)

@@ -23,11 +23,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def read(args: argparse.Namespace) -> nq_eval.Inputs:
-    """Reads gold and predictions.
-
-    Raises:
-        ValueError, OSError: A file cannot be used.
-    """
+    """Reads gold and predictions."""
     from nq.errors import Error
     from nq.evaluation.evaluate import read_scorable
     from nq.formats import inputs

@@ -54,30 +54,27 @@ def main(argv: list[str] | None = None) -> int:
 
 def console(argv: list[str] | None = None) -> int:
     """Runs the command that the first argument names; returns its exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
     try:
-        return _console(sys.argv[1:] if argv is None else argv)
+        from nq.commands import terminal
+        from nq.text import did_you_mean, visible
+
+        terminal.prepare_streams()
+        if not arguments or arguments[0] in ("-h", "--help"):
+            print(_help())
+            return 0
+        if arguments[0] in ("-V", "--version"):
+            print(__version__)
+            return 0
+        name, *rest = arguments
+        if name in COMMANDS:
+            return int(importlib.import_module(module_of(name)).main(rest))
+        like, known = did_you_mean(name, COMMANDS), ", ".join(COMMANDS)
+        error = f"unknown command {visible(name)!r}{like}; known are {known}"
+        print(f"nq: error: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:  # before the command handles signals itself, while it is imported
         from nq.interruption import MESSAGE
 
         print(MESSAGE, file=sys.stderr)
         return 130
-
-
-def _console(arguments: list[str]) -> int:
-    from nq.commands import terminal
-    from nq.text import did_you_mean, visible
-
-    terminal.prepare_streams()
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(_help())
-        return 0
-    if arguments[0] in ("-V", "--version"):
-        print(__version__)
-        return 0
-    name, *rest = arguments
-    if name not in COMMANDS:
-        like, known = did_you_mean(name, COMMANDS), ", ".join(COMMANDS)
-        error = f"unknown command {visible(name)!r}{like}; known are {known}"
-        print(f"nq: error: {error}", file=sys.stderr)
-        return 2
-    return int(importlib.import_module(module_of(name)).main(rest))

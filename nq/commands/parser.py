@@ -23,7 +23,8 @@ class Parser(argparse.ArgumentParser):
         description: what it does; wrapped.
         examples: command lines.
         notes: text below the options, kept as it is.
-        resumable: whether the same command goes on after an interruption.
+        resumable: whether the same command continues after an interruption.
+        intermixed: whether options may stand between positional arguments.
         options: of ``argparse.ArgumentParser``.
     """
 
@@ -34,6 +35,7 @@ class Parser(argparse.ArgumentParser):
         examples: Sequence[str] = (),
         notes: str = "",
         resumable: bool = False,
+        intermixed: bool = False,
         **options: Any,
     ) -> None:
         lines = "".join(f"\n  {example}" for example in examples)
@@ -45,18 +47,18 @@ class Parser(argparse.ArgumentParser):
             **options,
         )
         self.examples, self.resumable = tuple(examples), resumable
+        self.intermixed = intermixed
         self.add_argument("--version", action="version", version=__version__)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parses arguments that must all be known."""
-        found, unknown = self.parse_known(args, namespace)
+        if self.intermixed:
+            values, unknown = self.parse_known_intermixed_args(args, namespace)
+        else:
+            values, unknown = self.parse_known_args(args, namespace)
         if unknown:
             self.error(self.unknown(unknown))
-        return found
-
-    def parse_known(self, args: Any, namespace: Any) -> tuple[Any, list[str]]:
-        """Returns the arguments that are known, and those that are not."""
-        return self.parse_known_args(args, namespace)
+        return values
 
     def unknown(self, arguments: Sequence[str]) -> str:
         """Returns the error for unknown arguments, with the option that resembles one."""
@@ -68,14 +70,6 @@ class Parser(argparse.ArgumentParser):
         """Prints an error of usage in one line and exits with code 2."""
         print(error_line(self, message), file=sys.stderr)
         raise SystemExit(USAGE)
-
-
-class IntermixedParser(Parser):
-    """A parser that accepts options between positional arguments."""
-
-    def parse_known(self, args: Any, namespace: Any) -> tuple[Any, list[str]]:
-        """Returns the arguments that are known, and those that are not."""
-        return self.parse_known_intermixed_args(args, namespace)
 
 
 def error_line(parser: argparse.ArgumentParser, message: str) -> str:

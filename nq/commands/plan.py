@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from nq.commands import arguments, terminal
 from nq.commands.parser import Parser
 from nq.text import visible
-
-if TYPE_CHECKING:
-    from nq.planning.costs import Workload
-    from nq.planning.devices import Group
 
 log = logging.getLogger(__name__)
 
@@ -92,13 +86,25 @@ def parser() -> Parser:
 
 def plan(args: argparse.Namespace) -> int:
     """Runs the command; returns 1 if the model fits nowhere."""
-    from nq.planning import models, strategies, table
+    from nq.planning import devices, here, models, strategies, table
     from nq.planning.costs import Workload
 
-    config = models.find(args.model)
-    workload = Workload(config, args.batch, args.length, args.type, _windows(args))
-    groups = [group for text in args.devices for group in _groups(text, workload)]
-    rows = dict.fromkeys(row for group in groups for row in strategies.plans(workload, group))
+    windows, each = args.windows, args.windows_per_question
+    if args.questions is not None:
+        windows = args.questions * (each or WINDOWS_PER_QUESTION)
+    elif each is not None:
+        raise terminal.UsageError("--windows-per-question needs --questions")
+    workload = Workload(models.find(args.model), args.batch, args.length, args.type, windows)
+    rows: dict[strategies.Plan, None] = {}
+    for text in args.devices:
+        name, count = devices.counted(text)
+        if name == devices.HERE:
+            log.info("measuring this machine, which takes some seconds")
+            groups = [here.measure(workload.config, count, workload.batch, workload.length)]
+        else:
+            groups = devices.find(text)
+        for group in groups:
+            rows |= dict.fromkeys(strategies.plans(workload, group))
     ranked = sorted(rows, key=strategies.order)
     if args.json:
         values = table.summary(args.model, workload)
@@ -110,29 +116,4 @@ def plan(args: argparse.Namespace) -> int:
     return 0 if ranked[0].fits else terminal.FAILED
 
 
-def _windows(args: argparse.Namespace) -> int | None:
-    """Returns the windows of the whole task."""
-    each = args.windows_per_question
-    if args.questions is None:
-        if each is not None:
-            raise terminal.UsageError("--windows-per-question needs --questions")
-        windows: int | None = args.windows
-        return windows
-    total: int = args.questions * (WINDOWS_PER_QUESTION if each is None else each)
-    return total
-
-
-def _groups(text: str, workload: Workload) -> list[Group]:
-    """Returns the devices of one argument."""
-    from nq.planning import devices, here
-
-    name, count = devices.counted(text)
-    if name != devices.HERE:
-        return devices.find(text)
-    log.info("measuring this machine, which takes some seconds")
-    return [here.measure(workload.config, count, workload.batch, workload.length)]
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(plan, parser(), argv)
+main = terminal.command(parser, plan)

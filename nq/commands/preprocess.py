@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from nq.commands import arguments, terminal
-from nq.commands.beam_options import check_beam_options
 from nq.commands.parser import Parser
 from nq.config import TrainConfig, WindowConfig
 from nq.errors import Error
 from nq.model.registry import model_folder
 from nq.report.skipped import dead_letter_lines, unread_line
 from nq.text import counted, visible
-
-if TYPE_CHECKING:
-    from nq.preprocess.store import Prepared
 
 
 def parser() -> Parser:
@@ -67,7 +61,7 @@ def preprocess(args: argparse.Namespace) -> int:
     windows = arguments.window_settings(args, model)
     sampling = arguments.settings(TrainConfig, args)
     if args.unknown:
-        check_beam_options(args.unknown)
+        arguments.beam_options(args.unknown)
     from nq.beam import prepare
     from nq.formats import input_files, inputs
 
@@ -86,46 +80,36 @@ def preprocess(args: argparse.Namespace) -> int:
         inputs.mention_unnamed_pages(files, pages)
         prepared = prepare.prepare(request, args.output, args.workers, args.unknown)
     if args.json:
-        terminal.print_json(to_dict(prepared))
+        terminal.print_json(
+            {
+                "examples": prepared.examples,
+                "windows": prepared.windows,
+                "dead_letters": prepared.dead_letters,
+                "unread_blocks": prepared.unread_blocks,
+                "truncated_pages": prepared.truncated_pages,
+                "shards": [str(path) for path in prepared.shards],
+                "reused": prepared.reused,
+                "time": {"preprocess_s": prepared.seconds},
+                "output": str(prepared.folder),
+            }
+        )
     else:
-        print(summary(prepared))
+        verb = "reused, made before" if prepared.reused else "made"
+        lines = [
+            f"{counted(prepared.examples, 'example')}, {counted(prepared.windows, 'window')}, "
+            f"{counted(prepared.dead_letters, 'dead letter')}",
+            f"{verb} in {prepared.seconds:.1f} s: {counted(len(prepared.shards), 'shard')} in "
+            f"{prepared.folder}",
+        ]
+        if prepared.unread_blocks:
+            lines.append(unread_line(prepared.truncated_pages, prepared.unread_blocks))
+        if prepared.dead_letters:
+            lines += dead_letter_lines(prepared.dead_letter_file)
+        print("\n".join(map(visible, lines)))
     if args.strict and prepared.dead_letters:
         first = prepared.first_dead_letter()
         raise Error(f"{prepared.dead_letters} bad records, the first in {first}")
     return 0
 
 
-def to_dict(prepared: Prepared) -> dict[str, Any]:
-    """Returns the result as ``--json`` prints it."""
-    return {
-        "examples": prepared.examples,
-        "windows": prepared.windows,
-        "dead_letters": prepared.dead_letters,
-        "unread_blocks": prepared.unread_blocks,
-        "truncated_pages": prepared.truncated_pages,
-        "shards": [str(path) for path in prepared.shards],
-        "reused": prepared.reused,
-        "time": {"preprocess_s": prepared.seconds},
-        "output": str(prepared.folder),
-    }
-
-
-def summary(prepared: Prepared) -> str:
-    """Returns the result as text."""
-    shards = counted(len(prepared.shards), "shard")
-    made = "reused, made before" if prepared.reused else "made"
-    lines = [
-        f"{counted(prepared.examples, 'example')}, {counted(prepared.windows, 'window')}, "
-        f"{counted(prepared.dead_letters, 'dead letter')}",
-        f"{made} in {prepared.seconds:.1f} s: {shards} in {prepared.folder}",
-    ]
-    if prepared.unread_blocks:
-        lines.append(unread_line(prepared.truncated_pages, prepared.unread_blocks))
-    if prepared.dead_letters:
-        lines += dead_letter_lines(prepared.dead_letter_file)
-    return "\n".join(map(visible, lines))
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Parses the arguments and runs the command; returns its exit code."""
-    return terminal.run(preprocess, parser(), argv, pass_on=True)
+main = terminal.command(parser, preprocess, pass_on=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 from nq.commands import arguments, terminal
@@ -43,7 +42,7 @@ def report(args: argparse.Namespace) -> int:
 
     files = input_files.find_files(args.data) if args.data else None
     model = model_folder(args.model) if args.model else None
-    with terminal.progress_bar("report", "questions") as bar:
+    with terminal.ProgressBar("report", "questions") as bar:
         written = write_report(args.run, args.output, args.against, files, model, bar)
     page = written.paths[0]
     if args.json:
@@ -65,6 +64,4 @@ def report(args: argparse.Namespace) -> int:
     return 0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(report, parser(), argv)
+main = terminal.command(parser, report)

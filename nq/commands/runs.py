@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 from nq.commands import arguments, terminal
@@ -69,6 +68,4 @@ def runs(args: argparse.Namespace) -> int:
     return 0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(runs, parser(), argv)
+main = terminal.command(parser, runs)

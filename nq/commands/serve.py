@@ -6,7 +6,6 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
 
 from nq import extras
 from nq.commands import arguments, terminal
@@ -50,8 +49,13 @@ def parser() -> Parser:
 
 def serve(args: argparse.Namespace) -> int:
     """Runs the command."""
-    config = arguments.settings(ServeConfig, args)
-    token = _token(config)
+    config, token = arguments.settings(ServeConfig, args), os.environ.get(TOKEN)
+    if token is not None and not token.strip():
+        raise Error(f"{TOKEN} is empty: give it a value, or unset it to let everyone ask")
+    if token is None and not config.host.startswith(LOCAL):
+        log.warning(
+            "everyone who reaches %s may ask: set %s, or listen on 127.0.0.1", config.host, TOKEN
+        )
     extras.require("serve")
     from nq.model.registry import BUNDLED
     from nq.model.spec import mention_decision
@@ -69,26 +73,8 @@ def serve(args: argparse.Namespace) -> int:
             terminal.print_json({"url": url, "pid": os.getpid()})
             sys.stdout.flush()
 
-    serve_model(spec, config, token, on_ready)
+    serve_model(spec, config, token and token.strip(), on_ready)
     return 0
 
 
-def _token(config: ServeConfig) -> str | None:
-    """Returns the token that clients must send; logs a warning where anyone may ask.
-
-    Raises:
-        Error: the token is empty.
-    """
-    token = os.environ.get(TOKEN)
-    if token is not None and not token.strip():
-        raise Error(f"{TOKEN} is empty: give it a value, or unset it to let everyone ask")
-    if token is None and not config.host.startswith(LOCAL):
-        log.warning(
-            "everyone who reaches %s may ask: set %s, or listen on 127.0.0.1", config.host, TOKEN
-        )
-    return token and token.strip()
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(serve, parser(), argv)
+main = terminal.command(parser, serve)

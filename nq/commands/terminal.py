@@ -18,11 +18,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
 from nq import interruption
-from nq.commands.parser import USAGE, error_line
+from nq.commands.parser import USAGE, Parser, error_line
 from nq.errors import Error
 from nq.extras import install
 from nq.text import visible
@@ -39,16 +39,32 @@ class UsageError(ValueError):
     """Arguments that do not fit together; the command exits with code 2."""
 
 
+def command(
+    parser: Callable[[], Parser],
+    function: Callable[[argparse.Namespace], int],
+    pass_on: bool = False,
+) -> Callable[..., int]:
+    """Returns the ``main`` of a command: it takes the arguments and returns the exit code.
+
+    The arguments are those of the process by default; the others are as for ``run``.
+    """
+
+    def main(argv: Sequence[str] | None = None) -> int:
+        return run(function, parser(), argv, pass_on)
+
+    return main
+
+
 def run(
-    command: Callable[[argparse.Namespace], int],
+    function: Callable[[argparse.Namespace], int],
     parser: argparse.ArgumentParser,
     argv: Sequence[str] | None = None,
     pass_on: bool = False,
 ) -> int:
-    """Parses the arguments and runs ``command`` on them; returns the exit code.
+    """Parses the arguments and runs ``function`` on them; returns the exit code.
 
     Args:
-        command: gets the parsed arguments and returns the exit code.
+        function: gets the parsed arguments and returns the exit code.
         parser: the command's parser, with the options of ``arguments.add_common``.
         argv: the arguments, by default those of the process.
         pass_on: keep options that the parser does not know as ``args.unknown``.
@@ -58,7 +74,17 @@ def run(
         if getattr(parser, "resumable", False):
             interrupted.message = interruption.RESUME_MESSAGE
         try:
-            code = _run(command, parser, argv, pass_on)
+            if pass_on:
+                args, unknown = parser.parse_known_args(argv)
+                args.unknown = unknown
+            else:
+                args = parser.parse_args(argv)
+            log_to_stderr(args.verbose)
+            from tqdm.contrib.logging import logging_redirect_tqdm
+
+            with logging_redirect_tqdm():  # log lines are printed above a progress bar
+                code = function(args)
+            sys.stdout.flush()
             if not interrupted.number:
                 return code
         except BaseException as error:
@@ -69,26 +95,6 @@ def run(
         with contextlib.suppress(OSError):
             print(interrupted.message, file=sys.stderr)
         return interrupted.exit_code
-
-
-def _run(
-    command: Callable[[argparse.Namespace], int],
-    parser: argparse.ArgumentParser,
-    argv: Sequence[str] | None,
-    pass_on: bool,
-) -> int:
-    if pass_on:
-        args, unknown = parser.parse_known_args(argv)
-        args.unknown = unknown
-    else:
-        args = parser.parse_args(argv)
-    log_to_stderr(args.verbose)
-    from tqdm.contrib.logging import logging_redirect_tqdm
-
-    with logging_redirect_tqdm():  # log lines are printed above a progress bar
-        code = command(args)
-    sys.stdout.flush()
-    return code
 
 
 def _report(error: BaseException, parser: argparse.ArgumentParser) -> int:
@@ -111,17 +117,8 @@ def _report(error: BaseException, parser: argparse.ArgumentParser) -> int:
 
 def prepare_streams() -> None:
     """Opens streams that are closed, and lets none fail at characters that a locale lacks."""
-    _reopen_closed_streams()
-    for stream, errors in ((sys.stdout, "replace"), (sys.stderr, "backslashreplace")):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=errors)
-
-
-def _reopen_closed_streams() -> None:
-    """Opens streams that were closed (``>&-``) on the null device.
-
-    Otherwise the next opened file would get the stream's number, and the output of C++ code.
-    """
+    # A stream that was closed (``>&-``) becomes the null device. Otherwise the next file that is
+    # opened gets its number, and the output of C++ code.
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_WRONLY)
@@ -129,6 +126,9 @@ def _reopen_closed_streams() -> None:
                 os.dup2(null, number)
                 os.close(null)
             setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
+    for stream, errors in ((sys.stdout, "replace"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
 
 
 def explain(error: BaseException) -> str:
@@ -199,26 +199,14 @@ def print_result(result: Mapping[str, Any], as_json: bool) -> None:
         print(f"{name:<{width}}  {shown}")
 
 
-@contextlib.contextmanager
-def progress_bar(label: str, unit: str) -> Iterator[ProgressBar]:
+class ProgressBar:
     """Shows what goes on as a bar on stderr; in a pipe as a line every ``REPORT_S`` seconds.
+
+    It is a context manager, and shows the label before anything is counted.
 
     Args:
         label: what is done with the units.
         unit: what is counted, in the plural.
-    """
-    bar = ProgressBar(label, unit)
-    try:
-        yield bar
-    finally:
-        bar.close()
-
-
-class ProgressBar:
-    """A progress bar, which also shows what goes on before anything is counted.
-
-    Args:
-        label, unit: see ``progress_bar``.
     """
 
     def __init__(self, label: str, unit: str) -> None:
@@ -230,15 +218,19 @@ class ProgressBar:
         self._bar = tqdm(desc=label, unit=self._unit, disable=None)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="nq-progress", daemon=True)
+
+    def __enter__(self) -> Self:
         self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._bar.set_description_str(self._label, refresh=False)
+        self._bar.close()
 
     def __call__(self, new: int, total: int) -> None:
-        """Adds what has just been completed.
-
-        Args:
-            new: units.
-            total: how many units there are, as far as it is known.
-        """
+        """Adds new units, of a total as far as it is known."""
         if not self._done:  # so that the speed is that of the units alone
             self._started = time.monotonic()
             self._bar.unpause()
@@ -251,27 +243,16 @@ class ProgressBar:
         self._shown = text
         self._bar.set_description_str(text, refresh=False)
 
-    def close(self) -> None:
-        """Ends the bar."""
-        self._ended.set()
-        self._thread.join()
-        self._bar.set_description_str(self._label, refresh=False)
-        self._bar.close()
-
     def _beat(self) -> None:
         """Refreshes the bar every second; without one logs a line every ``REPORT_S`` seconds."""
         while not self._ended.wait(REPORT_S if self._bar.disable else 1.0):
-            if self._bar.disable:
-                log.info("%s", self._line())
-            else:
+            if not self._bar.disable:
                 self._bar.refresh()
-
-    def _line(self) -> str:
-        from tqdm import tqdm
-
-        elapsed = time.monotonic() - self._started
-        if not self._done:
-            return f"{self._shown}, {elapsed:.0f} s"
-        done = self._done, self._total
-        meter: str = tqdm.format_meter(*done, elapsed, 0, prefix=self._shown, unit=self._unit)
-        return meter
+                continue
+            elapsed = time.monotonic() - self._started
+            line = f"{self._shown}, {elapsed:.0f} s"
+            if self._done:
+                line = self._bar.format_meter(
+                    self._done, self._total, elapsed, 0, prefix=self._shown, unit=self._unit
+                )
+            log.info("%s", line)

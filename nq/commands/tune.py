@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 from nq.commands import arguments, terminal
@@ -53,7 +52,7 @@ def tune(args: argparse.Namespace) -> int:
             f"nq tune writes into the folder of --{option}, and {tuned} is an installed model: "
             f"copy it (cp -r {tuned} my_model) and tune the copy (--{option} my_model)"
         )
-    with terminal.progress_bar("predict", "windows") as bar:
+    with terminal.ProgressBar("predict", "windows") as bar:
         figures = tuning.tune(
             args.data,
             model,
@@ -69,6 +68,4 @@ def tune(args: argparse.Namespace) -> int:
     return 0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(tune, parser(), argv)
+main = terminal.command(parser, tune)

@@ -41,7 +41,7 @@ KINDS = (  # ten ways to be broken, and how the reason begins
 
 def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "nq.preprocess", *map(str, arguments)],
+        [sys.executable, "-m", "nq", "preprocess", *map(str, arguments)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -133,7 +133,7 @@ def test_standard_input_and_pipes(tmp_path: Path, workers: int) -> None:
     data = write_lines(tmp_path / "a.jsonl.gz", [*(simplified(i) for i in range(20)), b"bad"])
     nq_records.write_vocab(tmp_path)
     options = f"--tokenizer vocab.txt --workers {workers} --json {' '.join(SMALL)}"
-    nq = f"{sys.executable} -m nq.preprocess {options}"
+    nq = f"{sys.executable} -m nq preprocess {options}"
     results = []
     for number, line in enumerate(
         (

@@ -187,7 +187,7 @@ def test_in_a_pipe_a_bar_is_a_line_now_and_then(
         while not lines:
             lines[:] = capsys.readouterr().err.splitlines()
 
-    with terminal.progress_bar("predict", "windows") as bar:
+    with terminal.ProgressBar("predict", "windows") as bar:
         bar.phase("loading the model")
         wait_for_line()
         assert re.fullmatch(r"nq: (predict|loading the model), \d+ s", lines[0])
@@ -197,7 +197,7 @@ def test_in_a_pipe_a_bar_is_a_line_now_and_then(
         wait_for_line()
         assert re.fullmatch(r"nq: computing windows:  50% 5/10 \[.* windows/s\]", lines[0])
     monkeypatch.setattr(terminal, "REPORT_S", 60)
-    with terminal.progress_bar("predict", "windows") as bar:
+    with terminal.ProgressBar("predict", "windows") as bar:
         bar(10, 10)
     assert capsys.readouterr().err.count("predict") == 0
 

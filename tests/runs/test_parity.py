@@ -84,7 +84,7 @@ def test_a_tolerance_that_is_no_share_is_a_usage_error(
     tolerance: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tmp_path, tiny_model, f"--tolerance={tolerance}") == 2
-    assert "--tolerance: must be a share, from 0 to 1, got" in capsys.readouterr().err
+    assert "--tolerance: must be a number in [0, 1], got" in capsys.readouterr().err
 
 
 @pytest.mark.slow
