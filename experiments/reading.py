@@ -81,7 +81,7 @@ def read(example: Example, scores: WindowScores, max_answer_length: int) -> Read
     inside = (first == last) & (first >= 0)
     best = int(np.argmax(inside)) if inside.any() else -1
     found = np.flatnonzero(inside & is_gold[first])
-    answer = example.text(spans.scored_span(int(found[0])).span) if len(found) else ""
+    answer = example.text(spans.span(int(found[0]))) if len(found) else ""
     texts = [_text(example, a.shorts) for a in example.annotations or () if a.shorts]
     if len(texts) < min(2, len(example.annotations or ())):
         texts = []

@@ -430,17 +430,6 @@ Columns = dict[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredSpan:
-    """One scored pair of start and end: positions in a window, and a span of the page."""
-
-    span: Span
-    score: float
-    window: int
-    start_pos: int
-    end_pos: int
-
-
-@dataclass(frozen=True, slots=True)
 class Prediction:
     """The prediction for one example; every example has exactly one, answered or not."""
 

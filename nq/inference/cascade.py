@@ -16,8 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -56,17 +55,9 @@ PART_FACTOR = 4
 """Parts with so many times more windows: of each page only some fill the second model's batches."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Selection:
-    """What the second model computes of one page.
-
-    Args:
-        windows: ``[R]`` ascending numbers of its windows.
-        read_blocks: ``[R, 2]`` see ``nq.records.READ_BLOCKS``.
-    """
-
-    windows: IntArray
-    read_blocks: IntArray
+Selection = tuple[IntArray, IntArray]
+"""What the second model computes of a page: ``[R]`` ascending numbers of its windows, and
+``[R, 2]`` the range of blocks that each one reads (``nq.records.READ_BLOCKS``)."""
 
 
 class CascadeScorer(ScorerWrapper):
@@ -108,7 +99,7 @@ class CascadeScorer(ScorerWrapper):
         read = self.second.scores(concatenate(parts), ()) if parts else columns
         tables, end = list[Columns](), 0
         for page, (selection, _) in zip(pages, selected, strict=True):
-            start, end = end, end + len(selection.windows)
+            start, end = end, end + len(selection[0])
             tables.append(_joined(page, {n: x[start:end] for n, x in read.items()}, selection))
         done, total = self.second.counters - before, self.counters
         total.compile_s += done.compile_s
@@ -123,7 +114,7 @@ class CascadeScorer(ScorerWrapper):
             rows = feature_rows(self.second_features(example))
         except ValueError as error:
             log.warning("the second model cannot read example %s: %s", example.example_id, error)
-            return Selection(np.empty(0, np.int64), np.empty((0, 2), np.int64)), {}
+            return (np.empty(0, np.int64), np.empty((0, 2), np.int64)), {}
         blocks = blocks_in_windows(example, rows["token_map"])
         if len(blocks.candidates) < self.decision.read_blocks and not self._has_logged:
             self._has_logged = True
@@ -134,35 +125,16 @@ class CascadeScorer(ScorerWrapper):
                 self.decision.read_blocks,
             )
         selection = select(example, window_scores(page), rows["token_map"], self.decision, blocks)
-        return selection, {name: column[selection.windows] for name, column in rows.items()}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RankedBlock:
-    """A block of a page in the order of the first model.
-
-    Args:
-        candidate: its candidate index.
-        starts: first document tokens of its spans, the span with the highest evidence first.
-    """
-
-    candidate: int
-    starts: IntArray
+        return selection, {name: column[selection[0]] for name, column in rows.items()}
 
 
 def rank_blocks(
     example: Example, scores: WindowScores, decision: DecisionConfig, blocks: Blocks, limit: int
-) -> list[RankedBlock]:
-    """Returns the best blocks of a page, at most ``limit``, the best one first.
+) -> dict[int, IntArray]:
+    """Returns the best blocks of a page by the scores and decision of the first model, best first.
 
-    Blocks without evidence come last, by their prior utility.
-
-    Args:
-        example: question and page.
-        scores: of all windows of the first model.
-        decision: of the first model.
-        blocks: of the page.
-        limit: number of blocks.
+    Each candidate index has the first document tokens of the block's spans, the span with the
+    highest evidence first. Blocks without evidence come last, by their prior utility.
     """
     evidence = gather_evidence(example, scores, decision.max_answer_length, blocks)
     utility = np.full(len(blocks.candidates), -np.inf)
@@ -171,7 +143,7 @@ def rank_blocks(
     highest = evidence.evidence.max(axis=0, initial=-np.inf)
     pairs = np.argsort(-highest, kind="stable")
     block, start = evidence.blocks[evidence.pair_block[pairs]], evidence.pairs.start_doc[pairs]
-    return [RankedBlock(c, start[block == c]) for c in blocks.candidates[order].tolist()]
+    return {c: start[block == c] for c in blocks.candidates[order].tolist()}
 
 
 def select(
@@ -196,12 +168,14 @@ def select(
     windows = np.arange(len(token_map))
     if len(blocks.candidates) > decision.read_blocks:
         of_word = max_context_windows(token_map)
-        windows = np.unique(np.concatenate([_windows_of(b, of_word, of_token) for b in best]))
+        parts = [_windows_of(*block, of_word, of_token) for block in best.items()]
+        windows = np.unique(np.concatenate(parts))
     missing = contains.any(axis=0) & ~contains[windows].any(axis=0)
-    partly = np.setdiff1d(of_token[missing], [block.candidate for block in best])
+    partly = np.setdiff1d(of_token[missing], list(best))
     whole = np.isin(of_token, blocks.candidates) & ~np.isin(of_token, partly)
-    ranges = [_range(of_token[tokens & whole]) for tokens in contains[windows]]
-    return Selection(windows, np.array(ranges, np.int64).reshape(-1, 2))
+    read = [of_token[tokens & whole] for tokens in contains[windows]]
+    ranges = [(of.min(), of.max() + 1) if len(of) else (-1, -1) for of in read]
+    return windows, np.array(ranges, np.int64).reshape(-1, 2)
 
 
 def blocks_in_windows(example: Example, token_map: IntArray) -> Blocks:
@@ -231,56 +205,51 @@ def max_context_windows(token_map: IntArray) -> IntArray:
     return result
 
 
-def _windows_of(block: RankedBlock, of_word: IntArray, of_token: IntArray) -> IntArray:
+def _windows_of(
+    candidate: int, starts: IntArray, of_word: IntArray, of_token: IntArray
+) -> IntArray:
     """Returns the windows of a block, at most ``WINDOWS_PER_BLOCK``.
 
     Args:
-        block: with its spans, the best one first.
+        candidate: index of the block.
+        starts: first tokens of its spans, the best one first.
         of_word: see ``max_context_windows``.
         of_token: the block of each document token.
     """
-    windows = np.unique(of_word[(of_token == block.candidate) & (of_word >= 0)])
-    starts = block.starts[block.starts < len(of_word)]
-    by_span = [window for window in of_word[starts].tolist() if window >= 0]
+    windows = np.unique(of_word[(of_token == candidate) & (of_word >= 0)])
+    by_span = [w for w in of_word[starts[starts < len(of_word)]].tolist() if w >= 0]
     best_first = list(dict.fromkeys([*by_span, *windows.tolist()]))
     return np.array(best_first[:WINDOWS_PER_BLOCK], np.int64)
 
 
-def _range(blocks: IntArray) -> tuple[int, int]:
-    """Returns the half-open range of some candidate indices; -1 for none."""
-    return (int(blocks.min()), int(blocks.max()) + 1) if len(blocks) else (-1, -1)
-
-
 def _joined(page: Columns, read: Columns, selection: Selection) -> Columns:
     """Returns the windows of one example, those of the second model behind.
+
+    Short windows have few positions, so that those of one model may have to be filled up.
 
     Args:
         page: keys and scores of the first model's windows.
         read: scores of the second model's windows.
         selection: which those are.
     """
-    n, n_read = len(page["window_ids"]), len(selection.windows)
+    windows, read_blocks = selection
+    n, n_read = len(page["window_ids"]), len(windows)
     table: Columns = {}
     for name, column in page.items():
         if name in SCORE_COLUMNS:
-            table[name] = _stacked(column, read[name], fill=-1 if name.endswith("_doc") else 0)
+            width = max(column.shape[1], read[name].shape[1])
+            fill = -1 if name.endswith("_doc") else 0
+            wide = [
+                np.pad(x, ((0, 0), (0, width - x.shape[1])), constant_values=fill)
+                for x in (column, read[name])
+            ]
+            table[name] = np.concatenate(wide)
         else:
             other = np.ones(n_read, np.bool_) if name == READ else np.repeat(column[:1], n_read, 0)
             table[name] = np.concatenate([column, other])
     total = n + n_read
     ids = np.column_stack([np.arange(total), np.full(total, total)])
     table["window_ids"] = ids.astype(page["window_ids"].dtype)
-    table[SECOND_WINDOW] = np.concatenate([np.full(n, -1), selection.windows])
-    table[READ_BLOCKS] = np.concatenate([np.full((n, 2), -1), selection.read_blocks])
+    table[SECOND_WINDOW] = np.concatenate([np.full(n, -1), windows])
+    table[READ_BLOCKS] = np.concatenate([np.full((n, 2), -1), read_blocks])
     return table
-
-
-def _stacked(*columns: Any, fill: int) -> Any:
-    """Returns the rows of some columns, as wide as the widest; short windows have few positions."""
-    width = max(column.shape[1] for column in columns)
-    return np.concatenate(
-        [
-            np.pad(column, ((0, 0), (0, width - column.shape[1])), constant_values=fill)
-            for column in columns
-        ]
-    )

@@ -4,9 +4,8 @@ A process that dies is started again, and what it was to score is scored once mo
 a process is raised here. The processes end with the one that started them, however that ends, and a
 terminal's Ctrl-C does not reach them.
 
-They are started by ``subprocess``: one of ``multiprocessing`` would run the user's script again if
-that has no ``if __name__ == "__main__"``, and one of ``concurrent.futures`` would outlive a parent
-that is killed.
+``multiprocessing`` would run a user's script without ``if __name__ == "__main__"`` again in each
+process, and processes of ``concurrent.futures`` would outlive a parent that is killed.
 """
 
 from __future__ import annotations
@@ -51,22 +50,14 @@ class InstanceDiedError(Error):
 class InstancePool:
     """Scores parts in several processes; a ``Scorer`` whose parts may be submitted.
 
-    The constructor returns when all instances have loaded their model. A pool may be used from
-    several threads. It is a context manager; ``close`` ends the instances.
-
-    Args:
-        spec: of the scorer of each instance.
-        instances: how many there are.
-        threads: of each instance, which are bound to as many cores.
+    The constructor returns when all instances have loaded their model, each with as many threads
+    as cores of its own. A pool may be used from several threads. It is a context manager; ``close``
+    ends the instances.
 
     Attributes:
         counters: windows of all instances. Seconds are the mean of the instances, that is the
             share of the pool's time, because they work at the same time.
         cores: of each instance.
-
-    Raises:
-        Error: a package is missing, or an instance died twice.
-        FileNotFoundError, ValueError: the model is missing or damaged.
     """
 
     network = None

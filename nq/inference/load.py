@@ -62,34 +62,23 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
     """Loads models as a scorer under their profile, wrapped for pruning and rescoring.
 
     With a second model, pruning is for the first model alone, and rescoring for both.
-
-    Raises:
-        FileNotFoundError: a folder has no model.
-        ValueError: a model is damaged, or too small for the windows.
-        Error: a package that the profile needs is not installed, or the decision rule has no margin
-            and the profile needs one.
     """
-    profile, decision = spec.profile, spec.model.decision
-    check_rule(decision.rule, profile.needs_margin)
-    if not profile.changes.rescore:
-        return _load_scorer(spec)
-    exact = replace(spec, profile=exact_profile(profile))
-    return RescoringScorer(_load_scorer(spec), lambda: _load_scorer(exact), profile, decision)
-
-
-def _load_scorer(spec: ScorerSpec) -> Scorer:
-    """Returns the scorer of a profile without rescoring."""
+    profile, model = spec.profile, spec.model
+    check_rule(model.decision.rule, profile.needs_margin)
     scorer: Scorer = load_predictor(spec)
-    if spec.profile.changes.prune:
-        scorer = PruningScorer(scorer, spec.model.own_decision)
-    second, decision = spec.model.second, spec.model.cascade
-    if second is None or decision is None:
+    if profile.changes.prune:
+        scorer = PruningScorer(scorer, model.own_decision)
+    if (second := model.second) is not None and (decision := model.cascade) is not None:
+        tokenizer = load_tokenizer(second.folder, second.windows.compat)
+        windows = second.windows
+        predictor = load_predictor(replace(spec, model=second))
+        scorer = CascadeScorer(
+            scorer, predictor, lambda example: features(example, tokenizer, windows), decision
+        )
+    if not profile.changes.rescore:
         return scorer
-    tokenizer = load_tokenizer(second.folder, second.windows.compat)
-    predictor = load_predictor(replace(spec, model=second))
-    return CascadeScorer(
-        scorer, predictor, lambda example: features(example, tokenizer, second.windows), decision
-    )
+    exact = replace(spec, profile=exact_profile(profile))
+    return RescoringScorer(scorer, lambda: load_scorer(exact), profile, model.decision)
 
 
 def load_predictor(spec: ScorerSpec, reduction: Reduction | None = None) -> Predictor:

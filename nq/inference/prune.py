@@ -65,9 +65,8 @@ OVERLAP = 0.125
 
 def levels(near: float = NEAR) -> tuple[Level, ...]:
     """Returns the levels, from pages with a clear decision to pages without one."""
-    return tuple(
-        Level(far, near, margin) for far, margin in ((0, 0.3), (1, 0.1), (2, 0.06), (3, 0.04))
-    )
+    values = ((0, 0.3), (1, 0.1), (2, 0.06), (3, 0.04))
+    return tuple(Level(far, near, margin) for far, margin in values)
 
 
 class PruningScorer(ScorerWrapper):

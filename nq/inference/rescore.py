@@ -40,8 +40,8 @@ class RescoringScorer(ScorerWrapper):
 
     Args:
         inner: the scorer of ``profile``.
-        exact: makes the exact scorer; it is called when the first decision is close.
-        profile: of ``inner``.
+        exact: makes the exact scorer when the first decision is close.
+        profile: with an inexact optimization.
         decision: the decision that the scores are for.
         margins: see ``CLOSE``.
     """
@@ -67,31 +67,23 @@ class RescoringScorer(ScorerWrapper):
         """See ``Scorer.scores``; the column ``RESCORED`` tells which windows were rescored."""
         pages = split_examples(rows, self.inner.scores(rows, examples, progress))
         started = time.perf_counter()
-        close = [n for n, page in enumerate(pages) if self._margin(examples[n], page) < self.close]
-        for n, exact in zip(close, self._exact_pages(rows, examples, close), strict=True):
-            all_true = np.ones(len(exact["type_logits"]), np.bool_)
-            pages[n] = {name: exact.get(name, all_true) for name in pages[n]}
-        tables = [
-            {**page, RESCORED: np.full(len(page["type_logits"]), n in close)}
-            for n, page in enumerate(pages)
-        ]
+        rankings = (
+            rank(example, example_scores(page), self.decision)
+            for example, page in zip(examples, pages, strict=True)
+        )
+        close = [n for n, one in enumerate(rankings) if decision_margin(one) < self.close]
+        if close:
+            self._exact = self._exact or self._make_exact()
+            inputs = split_examples(rows, dict(rows))
+            part = concatenate([inputs[n] for n in close])
+            scored = self._exact.scores(part, [examples[n] for n in close])
+            for n, exact in zip(close, split_examples(part, scored), strict=True):
+                all_true = np.ones(len(exact["type_logits"]), np.bool_)
+                pages[n] = {name: exact.get(name, all_true) for name in pages[n]}
+        for n, page in enumerate(pages):
+            page[RESCORED] = np.full(len(page["type_logits"]), n in close)
         self.counters.rescore_s += time.perf_counter() - started
-        return concatenate(tables)
-
-    def _exact_pages(
-        self, rows: Rows, examples: Sequence[Example], numbers: Sequence[int]
-    ) -> list[Columns]:
-        """Returns the exact scores of the examples with these numbers."""
-        if not numbers:
-            return []
-        if self._exact is None:
-            self._exact = self._make_exact()
-        pages = split_examples(rows, dict(rows))
-        part = concatenate([pages[n] for n in numbers])
-        return split_examples(part, self._exact.scores(part, [examples[n] for n in numbers]))
-
-    def _margin(self, example: Example, page: Columns) -> float:
-        return decision_margin(rank(example, example_scores(page), self.decision))
+        return concatenate(pages)
 
 
 def exact_profile(profile: Profile) -> Profile:

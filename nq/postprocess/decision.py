@@ -83,9 +83,8 @@ def bert_joint(example: Example, scores: WindowScores, config: DecisionConfig) -
     )
     if not len(candidates):
         return _prediction(example, (None, NO_SCORE), (), NO_SCORE)
-    best = candidates.scored_span(0)
-    long = containing_block(example, best.span)
-    return _prediction(example, (long, best.score), (best.span,), best.score)
+    best, score = candidates.span(0), float(candidates.score[0])
+    return _prediction(example, (containing_block(example, best), score), (best,), score)
 
 
 def kisialiou(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
@@ -119,9 +118,8 @@ def _port_answers(scores: WindowScores, config: DecisionConfig) -> dict[Span, fl
     candidates = pairs(scores, *limits, np.float32, ties=Ties.LAST, backwards=True)
     candidates = candidates.where(candidates.score > 0)
     answers: dict[Span, float] = {}
-    for i in range(len(candidates)):
-        scored = candidates.scored_span(i)
-        answers.setdefault(scored.span, scored.score)
+    for i, score in enumerate(candidates.score.tolist()):
+        answers.setdefault(candidates.span(i), score)
     return answers
 
 

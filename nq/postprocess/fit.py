@@ -137,7 +137,8 @@ def _fitted(
 ) -> RankingWeights:
     """Returns ``start`` with these weights fitted: first that of the evidence, then the features'.
 
-    Minimizes the penalized negative log-likelihood by L-BFGS-B with the analytic gradient.
+    Minimizes the penalized negative log-likelihood by L-BFGS-B with the analytic gradient. Infinite
+    evidence is made finite.
     """
     if not choice_sets:
         return start
@@ -145,7 +146,13 @@ def _fitted(
     first = np.cumsum(sizes) - sizes
     features = np.concatenate([choices.features for choices in choice_sets])
     right = np.concatenate([choices.right for choices in choice_sets]).astype(bool)
-    hypotheses = _concatenated(choice_sets)
+    parts = [choices.hypotheses for choices in choice_sets]
+    groups = np.cumsum([0, *(len(part.choice) for part in parts)])
+    hypotheses = Hypotheses(
+        np.maximum(np.concatenate([part.evidence for part in parts]), IMPOSSIBLE),
+        np.concatenate([part.group + n for part, n in zip(parts, groups, strict=False)]),
+        np.concatenate([part.choice + n for part, n in zip(parts, first, strict=True)]),
+    )
 
     def loss(w: FloatArray) -> tuple[float, FloatArray]:
         evidence, slope = hypotheses.scores_and_slopes(w[0])
@@ -164,18 +171,6 @@ def _fitted(
     fitted = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=bounds).x
     values = {name: round(float(v), DIGITS) for name, v in zip(names, fitted, strict=True)}
     return replace(start, **values)
-
-
-def _concatenated(choice_sets: Sequence[ChoiceSet]) -> Hypotheses:
-    """Returns the hypotheses of all choice sets, renumbered; infinite evidence is made finite."""
-    parts = [choices.hypotheses for choices in choice_sets]
-    groups = np.cumsum([0, *(len(part.choice) for part in parts)])
-    choices = np.cumsum([0, *(len(choices.right) for choices in choice_sets)])
-    return Hypotheses(
-        np.maximum(np.concatenate([part.evidence for part in parts]), IMPOSSIBLE),
-        np.concatenate([part.group + n for part, n in zip(parts, groups, strict=False)]),
-        np.concatenate([part.choice + n for part, n in zip(parts, choices, strict=False)]),
-    )
 
 
 def fit_calibration(probabilities: Sequence[float], right: Sequence[bool]) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nq.records import FloatArray, IntArray, ScoredSpan, Span, WindowScores
+from nq.records import FloatArray, IntArray, Span, WindowScores
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,15 +36,9 @@ class Pairs:
         """Returns the pairs that ``keep`` (a mask, or indices) selects."""
         return Pairs(*(getattr(self, name)[keep] for name in self.__slots__))
 
-    def scored_span(self, i: int) -> ScoredSpan:
-        """Returns the i-th pair as a span of the document."""
-        return ScoredSpan(
-            Span(int(self.start_doc[i]), int(self.end_doc[i]) + 1),
-            float(self.score[i]),
-            int(self.window[i]),
-            int(self.start_pos[i]),
-            int(self.end_pos[i]),
-        )
+    def span(self, i: int) -> Span:
+        """Returns the document tokens of the i-th pair."""
+        return Span(int(self.start_doc[i]), int(self.end_doc[i]) + 1)
 
 
 class Ties(enum.Enum):

@@ -185,20 +185,20 @@ def test_the_windows_of_the_best_blocks_are_read(two: TwoModels) -> None:
     blocks, selection = blocks_in_windows(example, token_map), two.selection(0)
     assert set(blocks.candidates.tolist()) == words_by_block(example, token_map).keys()
     if len(blocks.candidates) <= read:
-        assert selection.windows.tolist() == list(range(len(token_map)))
+        assert selection[0].tolist() == list(range(len(token_map)))
         return
     ranked = rank_blocks(example, two.pages.table, two.pages.decision, blocks, read)
     assert len(ranked) == read
     of_word, expected = max_context_windows(token_map), set[int]()
-    for block in ranked:
-        tokens = np.flatnonzero(blocks.of_token == block.candidate)
+    for block, starts in ranked.items():
+        tokens = np.flatnonzero(blocks.of_token == block)
         tokens = tokens[tokens < len(of_word)]
         own = {w for w in of_word[tokens].tolist() if w >= 0}
-        spans = [w for w in of_word[block.starts].tolist() if w in own]
+        spans = [w for w in of_word[starts].tolist() if w in own]
         best = list(dict.fromkeys([*spans, *sorted(own)]))
         expected |= set(best[:WINDOWS_PER_BLOCK])
-    assert selection.windows.tolist() == sorted(expected)
-    assert len(selection.windows) <= WINDOWS_PER_BLOCK * read
+    assert selection[0].tolist() == sorted(expected)
+    assert len(selection[0]) <= WINDOWS_PER_BLOCK * read
 
 
 @given(two_models(max_pages=1))
@@ -206,11 +206,11 @@ def test_blocks_are_read_if_they_are_among_the_best_or_all_their_words_are(two: 
     example, token_map, limit = two.pages.examples[0], two.maps[0], two.decision.read_blocks
     blocks, selection = blocks_in_windows(example, token_map), two.selection(0)
     ranked = rank_blocks(example, two.pages.table, two.pages.decision, blocks, limit)
-    best = {block.candidate for block in ranked}
-    computed = set(token_map[selection.windows].ravel().tolist())
+    best = set(ranked)
+    computed = set(token_map[selection[0]].ravel().tolist())
     present = words_by_block(example, token_map)
     expected = {c for c, words in present.items() if words <= computed or c in best}
-    read = {c for first, end in selection.read_blocks.tolist() for c in range(first, end)}
+    read = {c for first, end in selection[1].tolist() for c in range(first, end)}
     assert expected <= read
     words = list(dict.fromkeys(token_map[token_map >= 0].tolist()))
     if words == sorted(words):  # contexts are in the order of the page
@@ -225,13 +225,12 @@ def test_the_best_blocks_are_those_of_the_ranking_and_then_the_others(seed: int)
     ranking = rank(example, scores, decision, blocks)
     expected = ranking.evidence.blocks[np.argsort(-ranking.utility, kind="stable")].tolist()
     ranked = rank_blocks(example, scores, decision, blocks, 1000)
-    assert [block.candidate for block in ranked][: len(expected)] == expected
-    assert sorted(block.candidate for block in ranked) == blocks.candidates.tolist()
-    for number, block in enumerate(ranked):
-        assert bool(len(block.starts)) == (number < len(expected))
-        assert set(blocks.of_token[block.starts].tolist()) <= {block.candidate}
-    first = [block.candidate for block in rank_blocks(example, scores, decision, blocks, 2)]
-    assert first == [block.candidate for block in ranked][:2]
+    assert list(ranked)[: len(expected)] == expected
+    assert sorted(ranked) == blocks.candidates.tolist()
+    for number, (block, starts) in enumerate(ranked.items()):
+        assert bool(len(starts)) == (number < len(expected))
+        assert set(blocks.of_token[starts].tolist()) <= {block}
+    assert list(rank_blocks(example, scores, decision, blocks, 2)) == list(ranked)[:2]
 
 
 # --- scores
@@ -250,17 +249,17 @@ def test_a_cascade_has_the_scores_of_both_models(two: TwoModels) -> None:
         np.testing.assert_array_equal(columns[name][~is_reader], getattr(two.pages.table, name))
     firsts = np.cumsum([0, *map(len, two.maps)])
     selections = [two.selection(n) for n in range(len(two.maps))]
-    rows = np.concatenate([first + s.windows for first, s in zip(firsts, selections, strict=False)])
+    rows = np.concatenate([first + s[0] for first, s in zip(firsts, selections, strict=False)])
     for name in SCORE_COLUMNS:
         np.testing.assert_array_equal(columns[name][is_reader], getattr(two.table, name)[rows])
-    numbers = np.concatenate([selection.windows for selection in selections])
+    numbers = np.concatenate([selection[0] for selection in selections])
     assert columns[SECOND_WINDOW][is_reader].tolist() == numbers.tolist()
     assert sum(completed) == len(two.pages.rows["numbers"])
     assert scorer.second.counters.computed_windows == len(rows)
     for n, page in enumerate(two.pages.slices):
         keys = columns["example_keys"] == (0, n)
         ids = columns["window_ids"][keys.all(axis=1)]
-        total = page.stop - page.start + len(two.selection(n).windows)
+        total = page.stop - page.start + len(two.selection(n)[0])
         assert ids.tolist() == [[i, total] for i in range(total)]
 
 

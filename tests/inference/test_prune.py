@@ -84,16 +84,6 @@ def test_covering_windows_are_as_far_apart_as_the_overlap_allows(n_pieces: int, 
     assert (steps[:-1] == widest).all() and (steps <= widest).all() and chosen[-1] == len(spans) - 1
 
 
-def test_covering_windows_of_contexts_out_of_order_and_of_windows_without_text() -> None:
-    def covering(*rows: Any) -> list[int]:
-        token_map = np.array([[*row, *[-1] * (4 - len(row))] for row in rows]).reshape(-1, 4)
-        return [*map(int, covering_windows(tokens_in_windows(token_map)))]
-
-    assert covering((6, 7, 8, 9), (8, 9, 0, 1), (0, 1, 2, 3), (2, 3, 4, 5)) == [0, 2, 3]
-    assert covering((0, 1, 2, 3), (4, 5, 6, 7), ()) == [0, 1]
-    assert covering((), (), ()) == [0]
-
-
 @given(pages())
 def test_each_page_alone_has_the_scores_of_its_computed_windows_and_no_others(some: Pages) -> None:
     columns, computed, inner = prune_pages(some)

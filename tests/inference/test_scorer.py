@@ -11,16 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.config import DecisionConfig
 from nq.inference.profile import Profile
 from nq.inference.prune import PruningScorer
 from nq.inference.rescore import RescoringScorer
 from nq.inference.scorer import (
-    COLUMNS,
     Scorer,
     concatenate,
     example_slices,
-    feature_rows,
     score_examples,
     window_scores,
 )
@@ -28,9 +25,8 @@ from nq.postprocess.decision import decide
 from nq.postprocess.margin import decision_margin
 from nq.postprocess.ranking import rank
 from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, WindowScores
-from tests import tiny_models
-from tests.inference.table_scorer import Pages, TableScorer, make_pages, pages, random_scores
-from tests.inference.tiny_predictors import LENGTH, item_rows, items, new_predictor
+from tests.inference.table_scorer import Pages, TableScorer, pages, random_scores
+from tests.inference.tiny_predictors import item_rows, items, new_predictor
 
 Wrap = Callable[[Scorer, Pages], Scorer]
 
@@ -102,16 +98,6 @@ def test_a_wrapped_scorer_has_the_columns_of_a_scorer_in_any_order_and_calls_of_
     for (_, actual), page in zip(scored, some.slices, strict=True):
         for name in SCORE_COLUMNS:
             np.testing.assert_array_equal(getattr(actual, name), expected[name][page], name)
-
-
-@each_wrapper
-def test_a_wrapped_scorer_has_the_attributes_of_a_scorer(wrap: Wrap) -> None:
-    some = make_pages([1, 2], 1, False, DecisionConfig())
-    inner = TableScorer(some.table, network=object(), precision="bfloat16", device="GPU")
-    scorer = wrap(inner, some)
-    for name in ("network", "counters", "precision", "device", "batch_size"):
-        assert getattr(scorer, name) is getattr(inner, name)
-    assert scorer.part_batches >= inner.part_batches
 
 
 @given(pages(), st.floats(0, 5))
@@ -211,12 +197,3 @@ def test_slices_are_the_windows_of_each_example(n_windows: list[int]) -> None:
     slices = example_slices({"window_ids": np.array(ids, np.int32).reshape(-1, 2)})
     assert [page.stop - page.start for page in slices] == n_windows
     assert [page.start for page in slices] == np.cumsum([0, *n_windows])[:-1].tolist()
-
-
-def test_feature_rows_have_the_windows_of_one_example_with_their_numbers() -> None:
-    features = tiny_models.features(1, 3, LENGTH)
-    rows = feature_rows(features)
-    assert rows.keys() == {*COLUMNS, "window_ids"}
-    for name in COLUMNS:
-        np.testing.assert_array_equal(rows[name], getattr(features, name))
-    assert rows["window_ids"].tolist() == [[0, 3], [1, 3], [2, 3]]

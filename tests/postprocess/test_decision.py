@@ -177,25 +177,6 @@ def test_kisialiou_pairs_the_top_five_positions_of_a_window(n_better: int, answe
     assert (Span(2, 5) in predict("kisialiou", PAGE, logits).shorts) == answered
 
 
-@pytest.mark.parametrize(
-    ("score", "long", "short"),
-    [(3.0, False, False), (3.5, True, False), (8.0, True, False), (8.5, True, True)],
-)
-def test_the_thresholds_of_kisialiou_are_exclusive(score: float, long: bool, short: bool) -> None:
-    answer = predict("kisialiou", PAGE, one_window({3: score}, {5: 0.0}))
-    assert (answer.long == Span(0, 10)) == long
-    assert (answer.shorts == (Span(2, 5),)) == short
-    assert answer.long_score == (score if long else -10_000)
-    assert answer.short_score == (score if short else -10_000)
-
-
-def test_answers_have_at_most_30_pieces() -> None:
-    for rule in ("bert-joint", "kisialiou"):
-        longest = predict(rule, PAGE, one_window({2: 20.0}, {31: 20.0}))
-        assert Span(1, 31) in longest.shorts
-        assert Span(0, 31) not in predict(rule, PAGE, one_window({1: 20.0}, {31: 20.0})).shorts
-
-
 # --- properties of all rules
 
 
@@ -227,13 +208,6 @@ def test_windows_without_text_give_no_answer(rule: str, n_windows: int) -> None:
     logits = synthetic_pages.logits(1, ties=False, n_windows=n_windows)
     logits.doc[:] = -1
     assert not predict(rule, PAGE, logits).answered
-
-
-@each_rule
-def test_an_example_without_candidates_has_no_long_answer(rule: str) -> None:
-    bare = Example("no candidates", "who", PAGE.tokens, PAGE.is_html, ())
-    prediction = predict(rule, bare, one_window({3: 9.0}, {5: 9.0}))
-    assert prediction.example_id == "no candidates" and prediction.long is None
 
 
 @pytest.mark.parametrize(("rule", "ranks"), [(name, name == "default") for name in RULES])

@@ -19,7 +19,6 @@ from nq.postprocess.fit import (
     block_choices,
     fit,
     fit_calibration,
-    option_choices,
     right_options,
 )
 from nq.postprocess.position_prior import PRIOR_WEIGHTS
@@ -92,16 +91,6 @@ def test_right_choices_are_those_that_the_evaluation_counts_as_right(seed: int) 
             assert right == is_right(example, prediction)[1]
 
 
-@given(seeds)
-def test_every_choice_set_has_a_right_choice(seed: int) -> None:
-    example, (_, scores) = annotated(seed), synthetic_pages.page(seed)
-    evidence = gather_evidence(example, scores, 30)
-    for choices in (block_choices(example, evidence), option_choices(example, evidence)):
-        if choices is not None:
-            assert choices.right.any()
-            assert len(choices.right) == len(choices.features) == choices.hypotheses.choice[-1] + 1
-
-
 def sampled(names: tuple[str, ...], truth: RankingWeights, n: int) -> list[ChoiceSet]:
     """Returns choice sets whose right choices are sampled from the probabilities of ``truth``."""
     draw = np.random.default_rng(7)
@@ -148,13 +137,6 @@ def test_weights_of_features_that_do_not_vary_keep_their_priors() -> None:
     fitted = fit(choice_sets, [])
     for name in constant:
         assert getattr(fitted, name) == getattr(PRIOR_WEIGHTS, name)
-
-
-def test_a_choice_with_infinite_evidence_against_it_keeps_the_weights_finite() -> None:
-    hypotheses = Hypotheses(np.array([1.0, -np.inf]), np.arange(2), np.arange(2))
-    choices = ChoiceSet(hypotheses, np.zeros((2, 4)), np.array([True, False]))
-    fitted = fit([], [choices])
-    assert all(np.isfinite(getattr(fitted, name)) for name in OPTION_WEIGHTS)
 
 
 def test_the_fitted_calibration_recovers_the_true_probabilities() -> None:

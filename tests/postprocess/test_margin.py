@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nq.config import DecisionConfig
 from nq.postprocess.margin import decision_margin
 from nq.postprocess.ranking import log_odds, rank
-from nq.records import Candidate, Example, Span, WindowScores
+from nq.records import Example, WindowScores
 from tests.postprocess import synthetic_pages
 
 LOGITS = ("start_logit", "end_logit", "cls_logit", "type_logits")
@@ -72,17 +72,6 @@ def test_the_margin_is_zero_at_a_threshold(seed: int, of_long: bool) -> None:
             DecisionConfig(short_threshold=short),
         )
         assert margin(example, scores, at_long if of_long else at_short) < 1e-6
-
-
-def test_the_margin_is_zero_between_equal_blocks() -> None:
-    tokens = ["<P>", "one", "two"] * 2
-    candidates = [Candidate(Span(0, 3), True), Candidate(Span(3, 6), True)]
-    example = Example(1, "who", tokens, [token == "<P>" for token in tokens], candidates)
-    flat = synthetic_pages.Logits(
-        np.zeros((1, 5)), np.zeros((1, 5)), np.zeros((1, 5)), np.array([[-1, 1, 2, 4, 5]])
-    )
-    scores = synthetic_pages.window_scores(flat, 4, text_only=True)
-    assert margin(example, scores, DecisionConfig()) == 0
 
 
 def test_the_margin_counts_another_block_that_could_give_its_short_answer() -> None:

@@ -100,13 +100,6 @@ def test_a_large_weight_of_a_feature_decides(name: str, block: int | None) -> No
     assert prediction.long == (None if block is None else candidates[block].span)
 
 
-def test_an_example_without_windows_has_no_answer() -> None:
-    logits = synthetic_pages.logits(1, False, n_windows=0)
-    scores = synthetic_pages.window_scores(logits, 8, text_only=True)
-    ranking = rank(synthetic_pages.example(1), scores, DecisionConfig())
-    assert ranking.alternatives(3) == () and not ranking.prediction().answered
-
-
 @given(st.floats(0, 1), st.floats(0.01, 5), st.floats(-5, 5))
 def test_calibration_is_monotonic_and_gives_probabilities(
     p: float, scale: float, shift: float
@@ -200,13 +193,3 @@ def test_the_scores_of_a_cascade_need_the_decision_of_both_models() -> None:
         rank(example, scores, DecisionConfig())
     with pytest.raises(Error, match="decision kisialiou ranks no blocks for a second model"):
         decide(example, scores, replace(CASCADE, rule="kisialiou"))
-
-
-@pytest.mark.parametrize(
-    ("ranker", "short", "expected"), [(0.0, 0.1, 0.4), (2.0, 0.1, 0.9), (-2.0, 1.5, 1.5)]
-)
-def test_evidence_of_both_models_changes_the_log_odds(
-    ranker: float, short: float, expected: float
-) -> None:
-    weights = replace(with_weight(ranker).weights, short_evidence=short)
-    assert replace(CASCADE, weights=weights).evidence_weight == pytest.approx(expected)

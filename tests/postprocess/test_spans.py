@@ -7,15 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.postprocess.spans import Pairs, pairs
-from nq.records import ScoredSpan, Span, WindowScores
+from nq.records import WindowScores
 from tests.postprocess import synthetic_pages
 
 seeds = st.integers(0, 2**32 - 1)
+Scored = tuple[float, int, int, int, int, int]
+"""Score, window, start and end position, first and last document token."""
 
 
 def brute_force(
     scores: WindowScores, max_pieces: int | None, min_pieces: int, k: int
-) -> list[ScoredSpan]:
+) -> list[Scored]:
     """Returns every start with every end of its window, best first."""
     spans = []
     for window in range(len(scores)):
@@ -31,12 +33,13 @@ def brute_force(
                     continue
                 score = float(scores.start_logit[window, i]) + float(scores.end_logit[window, j])
                 score -= cls_start + cls_end
-                spans.append(ScoredSpan(Span(first, last + 1), score, window, start, end))
-    return sorted(spans, key=lambda s: (-s.score, s.window, s.start_pos, s.end_pos))
+                spans.append((score, window, start, end, first, last))
+    return sorted(spans, key=lambda s: (-s[0], *s[1:4]))
 
 
-def scored_spans(all_pairs: Pairs) -> list[ScoredSpan]:
-    return [all_pairs.scored_span(i) for i in range(len(all_pairs))]
+def scored_spans(all_pairs: Pairs) -> list[Scored]:
+    columns = (getattr(all_pairs, name).tolist() for name in Pairs.__slots__)
+    return list(zip(*columns, strict=True))
 
 
 def random_scores(seed: int, ties: bool, text_only: bool = True) -> WindowScores:

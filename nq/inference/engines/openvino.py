@@ -129,11 +129,7 @@ class Engine:
 
 
 def thread_options(threads: int | None) -> dict[str, Any]:
-    """Returns OpenVINO's settings for so many threads; none for its own choice.
-
-    OpenVINO would bind its threads to cores of its choice; without that they stay on the cores of
-    the process.
-    """
+    """Returns OpenVINO's settings for so many threads, which stay on the cores of the process."""
     if threads is None:
         return {}
     return {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "ENABLE_CPU_PINNING": False}
