@@ -165,8 +165,6 @@ _SHARD = r"windows(?:-\d+)?-\d{5}-of-\d{5}\.tfrecord"
 _PREPARED = rf"COMPLETED|manifest\.json|dead_letters\.jsonl|examples\.npy|{_SHARD}"
 _SCORES = r"(?:request|times)\.json|part-\d{6,}-\d{9,}\.npz"
 _UNFINISHED = r"\.unfinished-[a-z0-9_]+"
-_PARTS = r"progress|workers\.(?:log|pid)|groups-\d{5}-of-\d{5}"
-_BEAM = r"beam-temp-(?:windows|groups)[^/]*"
 
 
 @dataclass(frozen=True)
@@ -209,8 +207,8 @@ RUN = Kind(
 WINDOWS = Kind(
     name="windows",
     what="prepared windows",
-    files=rf"{_PREPARED}|{_UNFINISHED}/(?:{_PREPARED}|{_PARTS}|{_BEAM}/.+)",
-    folders=rf"{_UNFINISHED}(?:/{_BEAM}(?:/.+)?)?",
+    files=rf"{_PREPARED}|{_UNFINISHED}/.+",
+    folders=rf"{_UNFINISHED}(?:/.+)?",
 )
 TRAINING = Kind(
     name="training",

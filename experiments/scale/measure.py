@@ -6,7 +6,7 @@ import importlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -89,7 +89,6 @@ class _Stages:
     def measure(self, pages: Sequence[tuple[Any, Any]]) -> dict[str, float]:
         """Returns the seconds of each stage for all pages, and how many windows there were."""
         from nq.beam.merge import encode
-        from nq.beam.records import encode_decided
         from nq.inference.load import load_scorer
         from nq.inference.scorer import score_examples
 
@@ -99,7 +98,7 @@ class _Stages:
         warm_s, _ = _timed(lambda: list(score_examples(scorer, iter(rows[:1]))))
         model_s, scored = _timed(lambda: list(score_examples(scorer, iter(rows))))
         decide_s, answers = _timed(lambda: self._decided(made, scored, scorer))
-        encode_s, _ = _timed(lambda: [encode(a.source, encode_decided(a)) for a in answers])
+        encode_s, _ = _timed(lambda: list(map(encode, answers)))
         return {
             **{START: start_s + warm_s, "windows": windows_s, "model": model_s},
             **{"decide": decide_s, "encode": encode_s, MERGE: _merge_s(answers)},
@@ -107,17 +106,16 @@ class _Stages:
         }
 
     def _windowed(self, pages: Sequence[tuple[Any, Any]]) -> list[Any]:
-        from nq.beam.transforms import OUTPUTS
-        from nq.preprocess.local import make_windows
+        from nq.beam.transforms import windowed
+        from nq.preprocess.local import make_windows, unchanged
         from nq.preprocess.tokenizers.load import load_tokenizer
+        from nq.records import DeadLetter
 
         tokenizer = load_tokenizer(self.model.folder, self.model.windows.compat)
-        form, elements = OUTPUTS["examples"]
         made = [
-            (page[0], make_windows(*page, tokenizer, self.model.windows, None, form))
-            for page in pages
+            make_windows(*page, tokenizer, self.model.windows, None, unchanged) for page in pages
         ]
-        return [one for source, value in made for one in elements(source, value, 0.0)]
+        return [windowed(one, 0.0) for one in made if not isinstance(one, DeadLetter)]
 
     def _decided(self, made: Sequence[Any], scored: Sequence[Any], scorer: Any) -> list[Any]:
         from nq.beam.elements import Decided, Work
@@ -136,9 +134,7 @@ class _Stages:
 
 def _merge_s(answers: Sequence[Any]) -> float:
     """Returns the seconds of merging and writing the answers once."""
-    from nq.beam.elements import Decided
     from nq.beam.merge import encode, merged
-    from nq.beam.records import decode, encode_decided
     from nq.evaluation.answers import AnswerFiles
     from nq.formats.tfrecord_file import frame
     from nq.records import Source
@@ -147,14 +143,11 @@ def _merge_s(answers: Sequence[Any]) -> float:
         folder = Path(name)
         with (folder / "answers").open("wb") as file:
             for line in range(COPIES * len(answers)):
-                data = encode_decided(answers[line % len(answers)])
-                file.write(frame(encode(Source(0, "", line + 1), data)))
+                one = replace(answers[line % len(answers)], source=Source(0, "", line + 1))
+                file.write(frame(encode(one)))
 
         def write() -> None:
-            found = (decode(d, Source(f, "", n)) for (f, n), d in merged([folder / "answers"]))
-            AnswerFiles(()).write(
-                folder, (one.answered for one in found if isinstance(one, Decided))
-            )
+            AnswerFiles(()).write(folder, (one.answered for one in merged([folder / "answers"])))
 
         return _timed(write)[0] / COPIES
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nq.beam.shares import shares
+from nq.beam.merge import shares
 
 CHECK, START, MERGE, SKIP = "check", "start", "merge", "skip"
 WORKER_STAGES = ("read", "windows", "model", "decide", "encode")

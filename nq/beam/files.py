@@ -1,4 +1,4 @@
-"""Files that every worker sees, by a path or by a URI such as ``s3://bucket/dev.jsonl.gz``.
+"""Files and models that every worker sees, by a path or by a URI such as ``s3://bucket/dev.jsonl``.
 
 URIs are read and written by Beam's ``FileSystems``; extras of Apache Beam such as
 ``apache-beam[aws]`` bring their schemes. All readers of nq read files on a disk, so that a file
@@ -7,28 +7,52 @@ with a URI is first copied: compressed text cannot be divided; who reads a share
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
+import re
 import shutil
+import tarfile
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
-
-from nq.beam.runner import parse_options
-from nq.errors import Error
+from nq.beam.runner import CompressionTypes, FileSystems, parse_options
+from nq.errors import DamagedError, Error
 from nq.formats import decoding, input_files, inputs
-from nq.formats.input_files import SHARD_SUFFIXES, is_uri
+from nq.formats.input_files import SHARD_SUFFIXES, is_uri, sha256
 from nq.formats.questions import PageFolder
+from nq.model.folder import copy_model
 from nq.records import DeadLetter, Example, Source
 
-BYTES = "application/octet-stream"
 COPY_PREFIX = "nq-copy-"
 SCHEMES = {"s3": ("boto3", "aws"), "gs": ("apitools", "gcp"), "hdfs": ("hdfs", "hadoop")}
 """The package that Beam needs for a scheme, and the extra of Beam that brings it."""
+_STAGED = re.compile(r"model-([0-9a-f]{64})\.tar$")
+_unpacked: dict[str, Path] = {}
+_unpacking = threading.Lock()
+
+
+def set_options(options: Sequence[str], paths: Sequence[str]) -> None:
+    """Sets the options of Beam's file systems, such as an endpoint of S3, for this process.
+
+    Args:
+        options: Beam's options.
+        paths: paths and URIs that will be read or written.
+
+    Raises:
+        Error: a package that Beam needs for the scheme of a URI is not installed. Beam itself fails
+            later, in several ways.
+    """
+    FileSystems.set_options(parse_options(options))
+    for path in paths:
+        package, extra = SCHEMES.get(path.partition("://")[0], ("", ""))
+        if is_uri(path) and package and importlib.util.find_spec(package) is None:
+            raise Error(
+                f"{path}: {package} is not installed: run pip install 'apache-beam[{extra}]'"
+            )
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
@@ -62,64 +86,26 @@ def _matches(pattern: str) -> list[str]:
     return names
 
 
-def check_packages(paths: Sequence[str]) -> None:
-    """Checks that the packages are installed that Beam needs for the schemes of URIs.
-
-    Raises:
-        Error: one is missing; Beam itself fails later, in several ways.
-    """
-    for path in paths:
-        scheme = path.partition("://")[0] if is_uri(path) else ""
-        package, extra = SCHEMES.get(scheme, ("", ""))
-        if package and importlib.util.find_spec(package) is None:
-            raise Error(
-                f"{path}: {package} is not installed: run pip install 'apache-beam[{extra}]' for "
-                f"{scheme}://"
-            )
-
-
 def match_files(pattern: str) -> list[str]:
-    """Returns the paths of all files that match a path or URI with ``*`` and ``?``.
-
-    Raises:
-        ValueError: the package for the scheme is not installed.
-        OSError: the file system cannot be reached.
-    """
-    (found,) = FileSystems.match([pattern])
-    return [metadata.path for metadata in found.metadata_list]
-
-
-def open_file(path: str) -> IO[bytes]:
-    """Opens a file for reading, as it is: gzip is not decompressed."""
-    file = FileSystems.open(path, BYTES, CompressionTypes.UNCOMPRESSED)
-    return cast(IO[bytes], file)
-
-
-def create_file(path: str) -> IO[bytes]:
-    """Opens a new file for writing; in an object store it appears when it is closed."""
-    file = FileSystems.create(path, BYTES, CompressionTypes.UNCOMPRESSED)
-    return cast(IO[bytes], file)
+    """Returns the paths of all files that match a path or URI with ``*`` and ``?``."""
+    (match,) = FileSystems.match([pattern])
+    return [metadata.path for metadata in match.metadata_list]
 
 
 def copy_file(source: str, target: str) -> None:
-    """Copies a file, in pieces; each of both is a path or a URI."""
-    with open_file(source) as reader, create_file(target) as writer:
+    """Copies a file as it is, in pieces; each of both is a path or a URI."""
+    as_it_is: dict[str, Any] = {"compression_type": CompressionTypes.UNCOMPRESSED}
+    with (
+        FileSystems.open(source, **as_it_is) as reader,
+        FileSystems.create(target, **as_it_is) as writer,
+    ):
         shutil.copyfileobj(reader, writer)
-
-
-def join(folder: str, *names: str) -> str:
-    """Returns the path or URI of what is in a folder."""
-    return str(FileSystems.join(folder, *names))
 
 
 @contextlib.contextmanager
 def new_folder(parent: str, name: str) -> Iterator[str]:
-    """Makes a folder of this name, which is removed with its files when the block ends.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    folder = join(parent, name)
+    """Makes a folder at a path or URI, which is removed with its files when the block ends."""
+    folder = str(FileSystems.join(parent, name))
     FileSystems.mkdirs(folder)
     try:
         yield folder
@@ -155,24 +141,15 @@ def read_records(
         yield from decoding.read_records(copy, file_index, share, limit, pages=pages, name=path)
 
 
-def count_records(path: str, limit: int | None = None) -> int:
-    """Returns what ``decoding.count_records`` does, of a file with a path or a URI."""
-    with local_copy(path) as copy:
-        return decoding.count_records(copy, limit)
-
-
 def check(
     files: Sequence[str], limit: int | None = None, pages: PageFolder | None = None
 ) -> dict[str, str]:
-    """Checks input files as a run without Beam does.
-
-    Returns:
-        The SHA-256 of each file, by its path or URI.
+    """Checks input files as a run without Beam does; returns the SHA-256 of each, by path or URI.
 
     Raises:
         Error: every record is bad.
         OSError: a file cannot be read.
-        ValueError: a file as a whole is of no use.
+        ValueError: a file as a whole cannot be used.
     """
     digests = {}
     for path in files:
@@ -181,22 +158,19 @@ def check(
                 inputs.check_files([copy])
             except ValueError as error:
                 raise ValueError(str(error).replace(copy, path)) from error
-            digests[path] = input_files.sha256(copy)
+            digests[path] = sha256(copy)
     inputs.check_records(files, limit, pages, read_records)
     return digests
 
 
 def status(path: str) -> Any:
     """Returns what changes with a file: its size and its time."""
-    (found,) = FileSystems.match([path])
-    return [(one.size_in_bytes, one.last_updated_in_seconds) for one in found.metadata_list]
+    (match,) = FileSystems.match([path])
+    return [(one.size_in_bytes, one.last_updated_in_seconds) for one in match.metadata_list]
 
 
 def check_unchanged(statuses: Mapping[str, Any]) -> None:
-    """Checks that files have not changed.
-
-    Args:
-        statuses: what ``status`` returned for each file.
+    """Checks that files have not changed since ``status`` returned these values.
 
     Raises:
         Error: a file has changed, or is gone.
@@ -214,6 +188,52 @@ def absolute(path: str) -> str:
     return path if is_uri(path) else str(Path(path).absolute())
 
 
-def set_options(options: Sequence[str]) -> None:
-    """Sets the options of Beam's file systems, such as an endpoint of S3, for this process."""
-    FileSystems.set_options(parse_options(options))
+def stage_model(folder: Path, parent: str) -> str:
+    """Copies a model, as one archive, to a place that every worker sees.
+
+    Args:
+        folder: of the model.
+        parent: path or URI of a folder.
+
+    Returns:
+        The path or URI of the archive, whose name has its SHA-256.
+    """
+    with tempfile.TemporaryDirectory(prefix=COPY_PREFIX) as temporary:
+        copy = Path(temporary) / "model"
+        copy_model(folder, copy)
+        archive = shutil.make_archive(str(copy), "tar", copy)
+        staged = str(FileSystems.join(parent, f"model-{sha256(archive)}.tar"))
+        copy_file(archive, staged)
+    return staged
+
+
+def local_folder(model: str) -> Path:
+    """Returns the folder of a model on a disk of this machine.
+
+    A process unpacks a staged model once, however many threads and stages it has.
+
+    Args:
+        model: path of a model folder, or what ``stage_model`` returned.
+
+    Raises:
+        DamagedError: the archive has changed since it was staged.
+    """
+    name = _STAGED.search(model)
+    if name is None:
+        return Path(model)
+    with _unpacking:
+        if model not in _unpacked:
+            folder = Path(tempfile.mkdtemp(prefix=COPY_PREFIX))
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            archive = folder / "model.tar"
+            copy_file(model, str(archive))
+            if sha256(archive) != name[1]:
+                raise DamagedError(
+                    f"{model} is damaged: its SHA-256 is not that in its name; run the command "
+                    "again"
+                )
+            with tarfile.open(archive) as file:
+                file.extractall(folder / "model", filter="data")
+            archive.unlink()
+            _unpacked[model] = folder / "model"
+        return _unpacked[model]

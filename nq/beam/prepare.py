@@ -73,11 +73,11 @@ def prepare(
                     )
                 counts = local.write_windows(request, part)
             else:
-                from nq.beam import job
+                from nq.beam import pipelines
 
-                workers = workers or job.requested_workers(beam_options)
+                workers = workers or pipelines.requested_workers(beam_options)
                 workers = workers or default_workers(request.files)
-                counts = job.write_windows(request, part, workers, beam_options)
+                counts = pipelines.write_windows(request, part, workers, beam_options)
             request.check_unchanged()
             seconds = time.perf_counter() - started
             return complete(part, folder, request.description, {**counts, "seconds": seconds})

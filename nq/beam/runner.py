@@ -1,15 +1,16 @@
-"""Runs a Beam pipeline on this machine: runner, options, worker processes, errors in one line.
+"""Runs a Beam pipeline: options, worker processes on this machine, errors in one line.
 
 The default runner is ``FnApiRunner``: in this process for one worker, with worker processes for
-more. A command of our own starts those (``nq.beam.worker``): it keeps their output in a
-file and ignores Ctrl-C, which a terminal sends to all processes. Beam 2.77 waits for ever for a
-worker that was killed; ``_run_in_processes`` does not.
+more. A command of our own starts those (``nq.beam.worker``): it keeps their output in a file and
+ignores Ctrl-C, which a terminal sends to all processes. Beam 2.77, with its own command too, waits
+for ever for a worker that was killed; here the pipeline runs in a thread that is given up then.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import logging
 import os
 import re
@@ -44,6 +45,8 @@ def _own_logging() -> Iterator[None]:
 with _own_logging():
     import apache_beam as beam
     import grpc
+    from apache_beam.io.filesystem import CompressionTypes
+    from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.pipeline_options import (
         DirectOptions,
         FlinkRunnerOptions,
@@ -56,15 +59,22 @@ with _own_logging():
     from apache_beam.runners.runner import PipelineState, create_runner
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-__all__ = ["Finished", "beam", "execute", "parse_options", "requested_workers"]
+__all__ = [
+    "CompressionTypes",
+    "FileSystems",
+    "Finished",
+    "beam",
+    "execute",
+    "parse_options",
+    "requested_workers",
+]
 
 log = logging.getLogger(__name__)
 
 DEFAULT_RUNNER = "FnApiRunner"
 LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "BundleBasedDirectRunner")
 """Runners whose options are all those that Beam knows here."""
-WORKER_MODULE = "nq.beam.worker"
-WORKER_LOG, WORKER_PIDS = "workers.log", "workers.pid"
+WORKER_LOG, WORKER_LOCK = "workers.log", "workers.lock"
 WORKER_THREAD = "run_worker"  # the name of Beam's thread that waits for a worker process
 WORKER_THREADS = (WORKER_THREAD, "beam_control_read", "read_grpc_client_inputs")
 THREADS_TIMEOUT_S = 2.0
@@ -73,6 +83,9 @@ _TRACEBACK = "Traceback (most recent call last):"
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?::|$)")
 _CANCELLED = re.compile(r"Pipeline \S+ failed in state CANCELLED|\bJobCancellationException\b")
 _FAILED = re.compile(r"^Pipeline \S+ failed in state \w+: ")
+_CLASS = re.compile(
+    r"^(?:RuntimeError: )?(?:nq\.errors\.Error: )?(?:(?:[a-z]\w*\.)+(?=[A-Z]\w*Error:))?"
+)
 _ADVICE = (
     (
         re.compile("No module named 'nq\\b"),
@@ -85,9 +98,6 @@ _ADVICE = (
     ),
 )
 """What to do about errors that only workers have."""
-_CLASS = re.compile(
-    r"^(?:RuntimeError: )?(?:nq\.errors\.Error: )?(?:(?:[a-z]\w*\.)+(?=[A-Z]\w*Error:))?"
-)
 
 
 def parse_options(options: Sequence[str]) -> PipelineOptions:
@@ -105,7 +115,12 @@ def parse_options(options: Sequence[str]) -> PipelineOptions:
         known, unknown = parser.parse_known_args([f"--runner={DEFAULT_RUNNER}", *options])
         if unknown and (known.runner in LOCAL_RUNNERS or not unknown[0].startswith("--")):
             raise ValueError(f"unrecognized arguments: {' '.join(unknown)}")
-        _check_runner(known.runner)
+        try:
+            create_runner(known.runner)
+        except ValueError as error:
+            raise Error(str(error)) from error
+        except (ImportError, AttributeError) as error:
+            raise Error(f"the runner {known.runner} cannot be imported: {error}") from error
 
     try:
         with _own_logging():
@@ -115,20 +130,6 @@ def parse_options(options: Sequence[str]) -> PipelineOptions:
         raise ValueError(str(error)) from error
 
 
-def _check_runner(name: str) -> None:
-    """Checks that there is a runner of this name.
-
-    Raises:
-        Error: there is none.
-    """
-    try:
-        create_runner(name)
-    except ValueError as error:
-        raise Error(str(error)) from error
-    except (ImportError, AttributeError) as error:
-        raise Error(f"the runner {name} cannot be imported: {error}") from error
-
-
 def flink_master(options: Sequence[str]) -> str | None:
     """Returns the address of Flink's REST API that the options give, ``None`` if they give none."""
     master = parse_options(options).view_as(FlinkRunnerOptions).flink_master
@@ -136,7 +137,7 @@ def flink_master(options: Sequence[str]) -> str | None:
 
 
 def requested_workers(options: Sequence[str]) -> int | None:
-    """Returns the workers that the options request, ``None`` if they tell nothing.
+    """Returns the workers that the options request, ``None`` if they request no number.
 
     They do by ``--direct_num_workers`` (0 is one for each core), or Flink's ``--parallelism``.
     """
@@ -176,7 +177,7 @@ def execute(
         build: adds the steps to an empty pipeline.
         workers: processes of the local runner.
         options: Beam's options; they win over ``workers``.
-        part: a folder for the logs of worker processes.
+        part: a folder for files of worker processes on this machine.
 
     Raises:
         Error: a step failed, a worker died, or the job was cancelled; names the step and the cause.
@@ -184,11 +185,22 @@ def execute(
     """
     parsed = parse_options(options)
     runner = str(parsed.view_as(StandardOptions).runner)  # some runners remove it
+    direct = parsed.view_as(DirectOptions)
+    several = workers > 1 or direct.direct_running_mode == "multi_processing"
     try:
         with _quiet():
-            pipeline, in_processes = _pipeline(workers, parsed, part)
-            build(pipeline)
-            result = _run_in_processes(pipeline, part) if in_processes else pipeline.run()
+            if (
+                runner == DEFAULT_RUNNER
+                and several
+                and direct.direct_running_mode != "multi_threading"
+            ):
+                direct.direct_num_workers = workers
+                direct.direct_running_mode = "in_memory"  # else Beam starts its own workers
+                result = _run_in_processes(build, parsed, part)
+            else:
+                pipeline = beam.Pipeline(options=parsed)
+                build(pipeline)
+                result = pipeline.run()
             _wait(result)
             metrics = result.metrics().query()
     except Exception as error:
@@ -210,11 +222,7 @@ def execute(
 
 
 def _wait(result: Any) -> None:
-    """Waits for the end of a job, which is cancelled if this process is interrupted.
-
-    Raises:
-        Error: somebody else cancelled it.
-    """
+    """Waits for the end of a job, which is cancelled if this process is interrupted."""
     try:
         state = result.wait_until_finish()
     except BaseException as error:
@@ -233,80 +241,57 @@ def _was_interrupted(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _pipeline(workers: int, options: PipelineOptions, part: Path) -> tuple[Any, bool]:
-    """Returns an empty pipeline, and whether it runs in worker processes that we start."""
-    direct = options.view_as(DirectOptions)
-    runner = options.view_as(StandardOptions).runner
-    several = workers > 1 or direct.direct_running_mode == "multi_processing"
-    if runner != DEFAULT_RUNNER or not several or direct.direct_running_mode == "multi_threading":
-        return beam.Pipeline(options=options), False
-    direct.direct_num_workers = workers
-    direct.direct_running_mode = "in_memory"  # else Beam starts workers by its own command
-    environment = SubprocessSDKEnvironment.from_command_string(_worker_command(part))
-    return beam.Pipeline(runner=FnApiRunner(environment), options=options), True
-
-
-def _worker_command(part: Path) -> str:
-    """Returns the shell command that becomes a worker process."""
-    pids, output = (shlex.quote(str(part.resolve() / name)) for name in (WORKER_PIDS, WORKER_LOG))
-    python = f"env PYTHONPATH={shlex.quote(python_path())} {shlex.quote(sys.executable)}"
-    return (
-        f"trap '' INT; echo $$ >> {pids}; "
-        f"exec {python} -P -m {WORKER_MODULE} $PPID < /dev/null >> {output} 2>&1"
-    )
-
-
-def _run_in_processes(pipeline: Any, part: Path) -> Any:
-    """Runs the pipeline in a thread, and raises as soon as a worker process ends early."""
+def _run_in_processes(build: Callable[[Any], None], options: PipelineOptions, part: Path) -> Any:
+    """Runs a pipeline in worker processes; returns its result, or raises when one ends early."""
     outcome: Future[Any] = Future()
+    output, lock = part.resolve() / WORKER_LOG, part.resolve() / WORKER_LOCK
+    command = (
+        f"trap '' INT; exec env PYTHONPATH={shlex.quote(python_path())} "
+        f"{shlex.quote(sys.executable)} -P -m nq.beam.worker {shlex.quote(str(lock))} "
+        f"< /dev/null >> {shlex.quote(str(output))} 2>&1"
+    )
+    environment = SubprocessSDKEnvironment.from_command_string(command)
+    pipeline = beam.Pipeline(runner=FnApiRunner(environment), options=options)
+    build(pipeline)
+
+    def fail(error: BaseException) -> None:
+        with contextlib.suppress(InvalidStateError):  # the first error counts
+            outcome.set_exception(error)
 
     def run() -> None:
         try:
             outcome.set_result(pipeline.run())
         except BaseException as error:
-            _fail(outcome, error)
+            fail(error)
 
     def on_thread_error(args: threading.ExceptHookArgs) -> None:
         log.debug("in thread %s: %s", args.thread and args.thread.name, args.exc_value)
         if args.thread and args.thread.name == WORKER_THREAD:
-            _fail(outcome, Error(_worker_death(str(args.exc_value), part)))
+            fail(Error(_worker_death(str(args.exc_value), output)))
 
     before, threading.excepthook = threading.excepthook, on_thread_error
     try:
-        threading.Thread(target=run, name="pipeline", daemon=True).start()
-        return outcome.result()
+        with lock.open("w") as file:  # when it is closed, the workers that still run end
+            fcntl.flock(file, fcntl.LOCK_EX)
+            threading.Thread(target=run, name="pipeline", daemon=True).start()
+            return outcome.result()
     except BaseException:
-        _end_workers(part)
+        deadline = time.monotonic() + THREADS_TIMEOUT_S
+        for thread in threading.enumerate():  # they raise errors, too, because workers end
+            if thread.name in WORKER_THREADS:
+                thread.join(max(0.0, deadline - time.monotonic()))
         raise
     finally:
         threading.excepthook = before
 
 
-def _fail(outcome: Future[Any], error: BaseException) -> None:
-    with contextlib.suppress(InvalidStateError):  # the first error counts
-        outcome.set_exception(error)
-
-
-def _worker_death(text: str, part: Path) -> str:
-    """Returns why a worker process ended, by its return code and its last line of output."""
+def _worker_death(text: str, output: Path) -> str:
+    """Returns why a worker process ended, by Beam's error and the last line of its output."""
     code = text.rpartition(" ")[2]
     if code == str(-signal.SIGKILL):
         return "a worker process was killed, perhaps for want of memory: give fewer --workers"
-    lines = (part / WORKER_LOG).read_text("utf-8", "replace").splitlines() or [""]
+    lines = output.read_text("utf-8", "replace").splitlines() or [""]
     return f"a worker process ended with code {code}: {lines[-1]}"
-
-
-def _end_workers(part: Path) -> None:
-    """Kills the worker processes that still run; the threads that served them end soon after."""
-    pids = part / WORKER_PIDS
-    for pid in map(int, pids.read_text().split() if pids.exists() else ()):
-        with contextlib.suppress(ChildProcessError, ProcessLookupError):
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # still our child?
-            os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + THREADS_TIMEOUT_S
-    for thread in threading.enumerate():
-        if thread.name in WORKER_THREADS:
-            thread.join(max(0.0, deadline - time.monotonic()))
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from apache_beam.ml.inference.base import ModelHandler, RunInference
 from apache_beam.utils.windowed_value import WindowedValue
 
 from nq.beam.elements import Scored, Windowed, Work
-from nq.beam.staging import local_folder
+from nq.beam.files import local_folder
 from nq.config import DecisionConfig, WindowConfig
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import DEFAULT_PROFILE, Profile
@@ -44,7 +44,7 @@ class ScoreWindows(beam.PTransform):  # type: ignore[misc]
         profile: optimizations.
         batch_size: windows in a batch.
         windows, decision: by default the settings of the model folder.
-        staged: path or URI of the staged copy (``nq.beam.staging``) of each model folder that the
+        staged: path or URI of the staged copy (``nq.beam.files``) of each model folder that the
             workers do not find under its path.
     """
 

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 
-from nq.beam import files as beam_files
 from nq.beam.elements import Windowed
-from nq.beam.groups import encode_group
-from nq.beam.shares import Share, shares
-from nq.beam.staging import local_folder
+from nq.beam.files import local_copy, local_folder, read_records
+from nq.beam.merge import Share, shares
 from nq.config import WindowConfig
 from nq.errors import check_argument
-from nq.formats import inputs
+from nq.formats import decoding, inputs
 from nq.formats.questions import PageFolder
+from nq.formats.tfrecord_file import frame
 from nq.inference.scorer import feature_rows
 from nq.model.folder import load_settings
-from nq.preprocess.local import COUNTERS, Made, Serialized, make_windows, serialized, unchanged
+from nq.preprocess.local import COUNTERS, Made, make_windows, serialized, unchanged
 from nq.preprocess.request import Training
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, Source
+
+OUTPUTS = ("windows", "groups", "examples")
 
 
 class ReadQuestions(beam.PTransform):  # type: ignore[misc]
@@ -70,7 +71,8 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
             return [None] * len(self.files)
         rest, limits = self.limit, list[int | None]()
         for path in self.files:
-            count = beam_files.count_records(path, rest) if rest else 0
+            with local_copy(path) as copy:
+                count = decoding.count_records(copy, rest) if rest else 0
             limits.append(count)
             rest -= count
         return limits
@@ -81,10 +83,24 @@ def _read(
     files: Sequence[str],
     first_file: int,
     limits: Sequence[int | None],
-    pages: PageFolder | None = None,
+    pages: PageFolder | None,
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     file, i, n = share
-    return beam_files.read_records(files[file], first_file + file, (i, n), limits[file], pages)
+    return read_records(files[file], first_file + file, (i, n), limits[file], pages)
+
+
+class WindowGroup(NamedTuple):
+    """The stored windows of one example.
+
+    Args:
+        source: where the example was read.
+        digest: see ``nq.preprocess.identity``.
+        records: the windows as framed TFRecords, one after the other.
+    """
+
+    source: Source
+    digest: int
+    records: bytes
 
 
 class MakeWindows(beam.PTransform):  # type: ignore[misc]
@@ -96,14 +112,14 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
 
     Args:
         tokenizer: folder of a model, or folder or file of a tokenizer, which every worker can read;
-            or the URI of a staged model (``nq.beam.staging``).
+            or a staged model (``nq.beam.files``).
         windows: how pages become windows; by default the settings in a model folder.
         training: ``(negatives, seed)`` for training features, ``(negatives, seed, True)`` to have
             windows of pages without annotations among them, ``None`` for inference.
         output: what is in ``windows``: ``"windows"`` for serialized ``tf.train.Example`` messages
             (``nq.formats.tfrecord``), those of an example one after the other; ``"examples"`` for
             each example with its windows (``nq.beam.elements.Windowed``), as ``ScoreWindows`` takes
-            them; ``"groups"`` for a group of messages for each example (``nq.beam.groups``).
+            them; ``"groups"`` for the messages of each example as a ``WindowGroup``.
     """
 
     def __init__(
@@ -141,7 +157,7 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
 
     def process(self, element: tuple[Source, Example | DeadLetter]) -> Iterator[Any]:
         started = time.perf_counter()
-        form, elements = OUTPUTS[self.output]
+        form: Any = unchanged if self.output == "examples" else serialized
         made = make_windows(*element, self.tokenizer, self.windows, self.training, form)
         if isinstance(made, DeadLetter):
             self.counters["dead_letters"].inc()
@@ -151,27 +167,17 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
         self.counters["windows"].inc(made.n_windows)
         self.counters["unread_blocks"].inc(made.unread_blocks)
         self.counters["truncated_pages"].inc(int(made.unread_blocks > 0))
-        yield from elements(element[0], made, time.perf_counter() - started)
+        if self.output == "windows":
+            yield from made.windows
+        elif self.output == "groups":
+            yield WindowGroup(element[0], made.digest, b"".join(map(frame, made.windows)))
+        else:
+            yield windowed(made, time.perf_counter() - started)
 
 
-def _windows(source: Source, made: Serialized, seconds: float) -> Iterator[bytes]:
-    return iter(made.windows)
-
-
-def _group(source: Source, made: Serialized, seconds: float) -> Iterator[bytes]:
-    yield encode_group(source, made.digest, made.windows)
-
-
-def _example(source: Source, made: Made, seconds: float) -> Iterator[Windowed]:
-    rows = feature_rows(made.features)
+def windowed(made: Made, seconds: float) -> Windowed:
+    """Returns an example with its windows, which took so many seconds."""
+    source, rows = made.source, feature_rows(made.features)
     key = np.array([source.file_index, source.line], np.int32)
-    rows["example_keys"] = np.tile(key, (len(made.features), 1))
-    yield Windowed(source, made.example, rows, made.unread_blocks, seconds)
-
-
-OUTPUTS: dict[str, tuple[Callable[..., Any], Callable[..., Iterator[Any]]]] = {
-    "windows": (serialized, _windows),
-    "groups": (serialized, _group),
-    "examples": (unchanged, _example),
-}
-"""What ``MakeWindows`` can yield: the form of the windows, and the elements that become of it."""
+    rows["example_keys"] = np.tile(key, (made.n_windows, 1))
+    return Windowed(source, made.example, rows, made.unread_blocks, seconds)

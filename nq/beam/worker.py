@@ -5,30 +5,25 @@ Beam's own worker waits a minute for a runner that is gone, and keeps its memory
 
 from __future__ import annotations
 
+import fcntl
 import os
 import runpy
 import signal
 import sys
 import threading
-import time
-
-BEAM_WORKER = "apache_beam.runners.worker.sdk_worker_main"
-POLL_S = 0.5
 
 
-def end_with(parent: int) -> None:
-    """Kills this process as soon as the process ``parent`` is not its parent any more."""
-    while os.getppid() == parent:
-        time.sleep(POLL_S)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def main() -> None:
-    """Runs Beam's worker; the first argument is the id of the parent process."""
-    parent = int(sys.argv.pop(1))
-    threading.Thread(target=end_with, args=(parent,), daemon=True).start()
-    runpy.run_module(BEAM_WORKER, run_name="__main__", alter_sys=True)
+def end_with_lock(path: str) -> None:
+    """Kills this process as soon as the process that locked a file releases the lock or ends."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+    finally:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    main()
+    threading.Thread(target=end_with_lock, args=(sys.argv.pop(1),), daemon=True).start()
+    runpy.run_module(
+        "apache_beam.runners.worker.sdk_worker_main", run_name="__main__", alter_sys=True
+    )

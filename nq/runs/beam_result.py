@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import IO, TYPE_CHECKING, Any
 
 from nq.evaluation.answers import Answered, AnswerFiles
 from nq.formats.streams import shown
 from nq.inference.scorer import Counters
 from nq.preprocess.store import encode_dead_letter
-from nq.records import DeadLetter, ExampleId, ExampleKey, Source
+from nq.records import DeadLetter, ExampleId
 from nq.runs.clock import Clock, iso
 from nq.runs.job import Job
 from nq.runs.machine import machine
@@ -20,7 +20,7 @@ from nq.runs.result import Result
 from nq.runs.scoring import Plan, duplicate
 
 if TYPE_CHECKING:
-    from nq.beam.elements import Work
+    from nq.beam.elements import Decided, Work
     from nq.beam.runner import Finished
 
 MODEL_S, LOAD_S = "inference_batch_latency_micro_secs", "load_model_latency_milli_secs"
@@ -77,19 +77,18 @@ class Merge:
         self._files = job.files
 
     def answers(
-        self, records: Iterable[tuple[ExampleKey, bytes]], output: IO[bytes]
+        self, elements: Iterable[Decided | DeadLetter], output: IO[bytes]
     ) -> Iterator[Answered]:
         """Yields the answers; writes the dead letters, those for repeated ids at the end.
 
         Args:
-            records: in the order of the input.
+            elements: in the order of the input.
             output: of the dead letters.
         """
-        from nq.beam.records import decode
-
         seen, duplicates = set[ExampleId](), list[DeadLetter]()
-        for (file, line), data in records:
-            item = decode(data, Source(file, shown(self._files[file]), line))
+        for element in elements:
+            path = shown(self._files[element.source.file_index])
+            item = replace(element, source=replace(element.source, path=path))
             if isinstance(item, DeadLetter):
                 self._write(item, output)
                 continue

@@ -11,8 +11,9 @@ import glob
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ from nq.runs.scoring import (
 from nq.storage import atomic_write
 
 if TYPE_CHECKING:
-    from nq.beam.answer import AnswerJob
+    from nq.beam.runner import Finished
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,7 @@ class BeamRun:
         from nq.beam.flink import check_flink
 
         options = (f"--runner={job.runner}", *job.beam_options)
-        files.set_options(options)
-        files.check_packages([*job.files, *(() if job.temp is None else (job.temp,))])
+        files.set_options(options, [*job.files, *(() if job.temp is None else (job.temp,))])
         check_flink(options)
         check_rules(job)
         check_model_folders(job)
@@ -116,9 +116,8 @@ class BeamRun:
         Returns:
             The result, and the labels of the annotators.
         """
-        from nq.beam.answer import run_answers
         from nq.beam.files import check_unchanged
-        from nq.beam.merge import merged
+        from nq.beam.runner import requested_workers
 
         job, timer = self.job, clock.timer
         timer.enter(SUBMIT)
@@ -128,19 +127,20 @@ class BeamRun:
             _check_free(plan)
             tracked.open(record.unfinished_file(folder, plan.description), clock.started)
             with _shared(job, part) as shared:
-                work = self._answer_job(shared, table_rows)
                 options = self._options(folder)
+                workers = job.workers or requested_workers(self.options) or 1
+                answer = self._pipeline(part, shared, workers, table_rows)
                 timer.enter(PIPELINE)
-                finished, paths = run_answers(work, options, part, shared, progress)
+                finished, elements = answer(options=options, progress=progress)
             check_unchanged(self.statuses)
             plan.requests[0].check_unchanged()
             timer.enter(MERGE)
             (folder / JOB).unlink(missing_ok=True)
             merge, answers = Merge(job), AnswerFiles(job.formats)
             with atomic_write(folder / DEAD_LETTERS) as dead_letters:
-                answers.write(folder, merge.answers(merged(paths), dead_letters))
+                answers.write(folder, merge.answers(elements, dead_letters))
             timer.enter(SCORE)
-            outcome = Outcome(finished, work.readers, merge, answers)
+            outcome = Outcome(finished, workers, merge, answers)
             result = outcome.result(plan, clock, options)
             tracked.end_at(time.time())
             result = replace(result, run_id=tracked.run_id)
@@ -159,24 +159,29 @@ class BeamRun:
         name = re.sub("[^a-z0-9]+", "-", f"nq-answer-{folder.name}".lower()).rstrip("-")
         return [*self.options, f"--job_name={name}-{uuid.uuid4().hex[:8]}"]
 
-    def _answer_job(self, shared: str, table_rows: int) -> AnswerJob:
-        """Returns what the pipeline answers.
-
-        Args:
-            shared: the folder that all workers see.
-            table_rows: see ``run``.
-        """
-        from nq.beam.answer import AnswerJob
-        from nq.beam.runner import requested_workers
-        from nq.beam.staging import stage_model
+    def _pipeline(
+        self, part: Path, shared: str, workers: int, table_rows: int
+    ) -> Callable[..., tuple[Finished, Iterator[Any]]]:
+        """Returns ``answer_questions``, for which the models are copied to ``shared``."""
+        from nq.beam.answer import answer_questions
+        from nq.beam.files import stage_model
 
         job = self.job
         spec = self._spec()
         models = [model.folder for model in spec.model.models]
-        staged = {} if job.temp is None else {one: stage_model(one, shared) for one in models}
-        readers = job.workers or requested_workers(self.options) or 1
-        settings = job.limit, job.pages, job.formats, table_rows, staged, readers
-        return AnswerJob(job.files, spec, *settings)
+        return partial(
+            answer_questions,
+            job.files,
+            spec,
+            part=part,
+            shared=shared,
+            limit=job.limit,
+            pages=job.pages,
+            formats=job.formats,
+            table_rows=table_rows,
+            staged={} if job.temp is None else {one: stage_model(one, shared) for one in models},
+            readers=workers,
+        )
 
     def _spec(self) -> ScorerSpec:
         """Returns the description of the scorer, with windows on which it is calibrated."""

@@ -21,7 +21,7 @@ from experiments import cluster as command
 from experiments.flink import cluster as clusters
 from experiments.flink import install, processes, programs, worker_pool
 from experiments.flink.cluster import Cluster
-from nq.beam.progress import answered
+from nq.beam.progress import completed
 from nq.bundle import bundled_sample
 from nq.preprocess.store import UNFINISHED
 from nq.runs.result import DEAD_LETTERS, JOB, PREDICTIONS
@@ -39,6 +39,7 @@ TIMEOUT_S = 240.0
 
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.extended,
     pytest.mark.slow,
     pytest.mark.skipif(
         bool(install.missing_programs()) and "CI" not in os.environ,
@@ -110,7 +111,7 @@ class Answering:
     def answered(self) -> int:
         """Returns how many questions the workers have answered so far."""
         with contextlib.suppress(OSError):
-            return sum(answered(str(path)) for path in self.output.glob(f"{UNFINISHED}*/progress"))
+            return sum(completed(str(path)) for path in self.output.glob(f"{UNFINISHED}*/progress"))
         return 0
 
 

@@ -13,19 +13,17 @@ from hypothesis import strategies as st
 from nq.beam.merge import check_shards, encode, merged, sorted_runs
 from nq.errors import DamagedError
 from nq.formats.tfrecord_file import write_records
-from nq.records import ExampleKey, Source
+from nq.records import DeadLetter, ExampleKey, Source
 
 keys = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 40)), unique=True, max_size=40)
 
 
-def data(key: ExampleKey) -> bytes:
-    return f"{key[0]}/{key[1]}".encode() * (key[1] % 3)
+def letter(key: ExampleKey) -> DeadLetter:
+    return DeadLetter(Source(key[0], "a", key[1]), "bad", "x" * (key[1] % 3))
 
 
 def write(path: Path, keys: list[ExampleKey]) -> Path:
-    write_records(
-        path, [encode(Source(file, "a", line), data((file, line))) for file, line in keys]
-    )
+    write_records(path, [encode(letter(key)) for key in keys])
     return path
 
 
@@ -35,22 +33,13 @@ def test_records_come_in_order_from_files_in_any_order(
 ) -> None:
     shards = draw.draw(st.lists(st.integers(0, 4), min_size=len(keys), max_size=len(keys)))
     with tempfile.TemporaryDirectory() as name:
-        paths = [
-            write(
-                Path(name, f"{shard}"), [k for k, s in zip(keys, shards, strict=True) if s == shard]
-            )
-            for shard in range(5)
-        ]
-        assert list(merged(paths)) == [(key, data(key)) for key in sorted(keys)]
-
-
-@given(keys)
-def test_runs_are_as_long_as_they_can_be(keys: list[ExampleKey]) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        runs = sorted_runs(write(Path(name, "shard"), keys))
-    breaks = sum(after <= before for before, after in itertools.pairwise(keys))
-    assert len(runs) == breaks + bool(keys)
-    assert sum(run.length for run in runs) == len(keys)
+        paths = []
+        for shard in range(5):
+            own = [key for key, other in zip(keys, shards, strict=True) if other == shard]
+            paths.append(write(Path(name, str(shard)), own))
+            breaks = sum(after <= before for before, after in itertools.pairwise(own))
+            assert len(sorted_runs(paths[-1])) == breaks + bool(own)
+        assert list(merged(paths)) == [letter(key) for key in sorted(keys)]
 
 
 def test_few_files_are_open_at_a_time(tmp_path: Path) -> None:
@@ -63,17 +52,13 @@ def test_few_files_are_open_at_a_time(tmp_path: Path) -> None:
     assert sum(path.parent == tmp_path for path in descriptors) == 1
 
 
-def test_a_record_that_is_there_twice_is_an_error(tmp_path: Path) -> None:
+def test_repeated_records_and_damage_are_found(tmp_path: Path) -> None:
     paths = [write(tmp_path / name, [(0, 1), (0, 2)]) for name in "ab"]
     with pytest.raises(DamagedError, match="has line 1 of input file 0 a second time"):
         list(merged(paths))
-
-
-def test_damage_is_found(tmp_path: Path) -> None:
-    path = write(tmp_path / "shard", [(0, 1), (0, 2)])
-    path.write_bytes(path.read_bytes()[:-1])
+    paths[0].write_bytes(paths[0].read_bytes()[:-1])
     with pytest.raises(DamagedError, match="is cut off or damaged"):
-        list(merged([path]))
+        list(merged(paths[:1]))
 
 
 def test_all_files_of_a_sink_must_be_there() -> None:

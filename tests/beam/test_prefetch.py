@@ -35,7 +35,7 @@ from nq.beam.prepare import Request
 import psutil
 request = Request((sys.argv[1],), sys.argv[2], WindowConfig(max_seq_length=48, max_query_length=12))
 with prefetch([(request, Path(sys.argv[3]))]):
-    while not list(Path(sys.argv[3]).glob(".unfinished-*/progress")):
+    while not list(Path(sys.argv[3]).glob(".unfinished-*/*/progress")):
         time.sleep(0.01)
     print(psutil.Process().children()[0].pid, flush=True)
     time.sleep(600)
@@ -163,7 +163,7 @@ def test_leaving_the_block_ends_the_process(
 ) -> None:
     request = make_request(tmp_path, 5000)
     with prefetch([(request, tmp_path / "out")]):
-        wait_until(lambda: list(tmp_path.glob("out/.unfinished-*/progress")))
+        wait_until(lambda: list(tmp_path.glob("out/.unfinished-*/*/progress")))
     assert not children()
     assert not (tmp_path / "out").exists()
     assert capfd.readouterr() == ("", "")

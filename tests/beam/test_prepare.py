@@ -10,7 +10,6 @@ import os
 import re
 import resource
 import shutil
-import signal
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from nq.beam.prepare import (
@@ -29,7 +29,6 @@ from nq.beam.prepare import (
     prepare,
     prepare_again,
 )
-from nq.beam.runner import WORKER_PIDS
 from nq.config import WindowConfig
 from nq.errors import DamagedError, Error
 from nq.formats import decoding, input_files
@@ -531,11 +530,9 @@ def test_a_killed_worker_is_an_error_and_does_not_hang(
     job_request: Request, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def kill_one() -> None:
-        while not (
-            pids := [p for f in out.glob(f"*/{WORKER_PIDS}") for p in f.read_text().split()]
-        ):
+        while not (workers := psutil.Process().children()):
             time.sleep(0.05)
-        os.kill(int(pids[0]), signal.SIGKILL)
+        workers[0].kill()
 
     killer = threading.Thread(target=kill_one)
     killer.start()

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.beam import Decide, MakeWindows, ReadQuestions, ScoreWindows
-from nq.beam.elements import Decided, Windowed
-from nq.beam.records import decode, encode_dead_letter, encode_decided
+from nq.beam.elements import Windowed
 from nq.beam.score import _MakeParts
 from nq.config import WindowConfig
 from nq.inference.load import ScorerSpec, load_scorer
@@ -25,7 +24,7 @@ from nq.inference.profile import Profile
 from nq.inference.scorer import parts
 from nq.model.folder import load_settings
 from nq.model.spec import find_model
-from nq.records import DeadLetter, Example, Source
+from nq.records import Example, Source
 from nq.runs.job import Job
 from nq.runs.result import PREDICTIONS
 from nq.runs.run import run
@@ -116,35 +115,6 @@ def test_the_size_of_parts_is_that_of_the_scorer(
     spec = ScorerSpec(find_model(tiny_model, second_model=second), Profile.parse(profile), 4)
     scorer = load_scorer(spec)
     assert spec.part_windows == scorer.part_batches * scorer.batch_size
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"second": True}, {"profile": "mixed+rescore"}])
-def test_what_workers_write_is_read_back(
-    options: dict[str, Any], data: str, tiny_model: Path, tiny_mpnet: Path
-) -> None:
-    second = tiny_mpnet if "second" in options else None
-    profile = Profile.parse(options.get("profile", "baseline"))
-    spec = ScorerSpec(find_model(tiny_model, second_model=second), profile, 4)
-    decision = spec.model.decision
-    with beam.Pipeline(options=IN_MEMORY) as pipeline:
-        made = pipeline | ReadQuestions([data]) | MakeWindows(tiny_model, output="examples")
-        decided = made.windows | ScoreWindows(spec) | Decide(decision, "nbest,kaggle", 4)
-        equal = decided | beam.Map(is_read_back)
-        assert_that(equal, equal_to([True] * len(RECORDS)))
-
-
-def is_read_back(decided: Decided) -> bool:
-    back = decode(encode_decided(decided), decided.source)
-    assert isinstance(back, Decided)
-    assert back.answered == decided.answered and back.work == decided.work
-    assert (back.answered.row is not None) == (decided.source.line <= 4)
-    return (back.source, back.question) == (decided.source, decided.question)
-
-
-def test_a_dead_letter_is_read_back() -> None:
-    letter = DeadLetter(Source(2, "b", 7), "not JSON", "bäd")
-    assert decode(encode_dead_letter(letter), letter.source) == letter
 
 
 def test_windows_are_those_of_the_model_folder(tiny_model: Path, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from apache_beam.testing.util import assert_that, equal_to
 import nq.beam
 from nq.beam import MakeWindows, ReadQuestions
 from nq.beam.prepare import Request, prepare
-from nq.beam.runner import parse_options, requested_workers
 from nq.config import WindowConfig
 from nq.errors import Error
 from nq.formats import decoding
@@ -109,28 +108,3 @@ def test_without_beam_a_transform_names_the_extra(monkeypatch: pytest.MonkeyPatc
         _ = nq.beam.MakeWindows
     with pytest.raises(AttributeError, match="has no attribute 'Other'"):
         _ = nq.beam.Other
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        (["--wrokers", "2"], "unrecognized arguments: --wrokers 2"),
-        (["stray"], "unrecognized arguments: stray"),
-        (["--direct_num_workers=x"], "argument --direct_num_workers: invalid int value: 'x'"),
-        (["--direct_running_mode=no"], "argument --direct_running_mode: invalid choice: 'no'"),
-        (["--runner"], "argument --runner: expected one argument"),
-    ],
-)
-def test_options_that_beam_refuses(
-    options: list[str], problem: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(ValueError, match=problem):
-        parse_options(options)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_the_workers_of_beams_own_option() -> None:
-    assert requested_workers(["--runner=DirectRunner"]) is None
-    assert requested_workers(["--direct_num_workers=3"]) == 3
-    assert requested_workers(["--direct_num_workers", "1"]) == 1
-    assert (requested_workers(["--direct_num_workers=0"]) or 0) >= 1

@@ -94,7 +94,7 @@ def started(folder: Path, workers: int) -> subprocess.Popen[str]:
     nq_records.write_vocab(folder)
     command = ("--data", "long.jsonl", "--tokenizer", "vocab.txt", "--output", "out", *SMALL)
     process = start(folder, *command, "--workers", workers)
-    while not any(p.stat().st_size for p in (folder / "out").glob("*/progress")):
+    while not any(p.stat().st_size for p in (folder / "out").glob("*/*/progress/*")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     return process

@@ -21,7 +21,7 @@ from experiments.scale.predict import (
     Corpus,
     predicted,
 )
-from nq.beam.shares import shares
+from nq.beam.merge import shares
 from nq.bundle import bundled_sample
 
 pytestmark = pytest.mark.extended

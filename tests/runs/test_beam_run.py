@@ -246,7 +246,7 @@ def test_a_worker_without_the_model_and_the_next_start(
     data: list[str], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model is gone when the workers start; an equal job runs later."""
-    from nq.beam import answer
+    from nq.beam import pipelines
     from nq.beam.runner import execute
 
     model = tmp_path / "model"
@@ -260,7 +260,7 @@ def test_a_worker_without_the_model_and_the_next_start(
         finally:
             (tmp_path / "hidden").rename(model)
 
-    monkeypatch.setattr(answer, "execute", hidden)
+    monkeypatch.setattr(pipelines, "execute", hidden)
     with pytest.raises(
         Error, match=r"^FileNotFoundError: no tokenizer in .*: a worker does not se"
     ):
