@@ -157,8 +157,7 @@ def _questions() -> Iterator[str]:
 
 
 def _answer(reader: Reader, page: Page, question: str, args: argparse.Namespace) -> None:
-    from nq.report.answer import render, to_dict
-    from nq.report.page_text import MARKS
+    from nq.report.answer import MARKS, render, to_dict
 
     answer = reader.ask(question, page, args.top)
     if args.json:

@@ -47,7 +47,7 @@ def parser() -> Parser:
 def runs(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq import tracking
-    from nq.report import comparison, comparison_page
+    from nq.report import comparison
     from nq.storage import atomic_write, check_output_file
 
     if args.html is not None:
@@ -55,7 +55,7 @@ def runs(args: argparse.Namespace) -> int:
     history = tracking.history(args.tracking_uri, args.experiment)
     ordered = comparison.ordered(history.runs, args.sort)
     if args.html is not None:
-        page = comparison_page.page(history, ordered)
+        page = comparison.page(history, ordered)
         args.html.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(args.html) as file:
             file.write(page.encode())

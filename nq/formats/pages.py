@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from nq.formats import containers, csv_rows, decoding, input_files, questions
@@ -9,7 +11,7 @@ from nq.formats.documents import decode_page, with_words
 from nq.formats.fields import RecordError
 from nq.formats.limits import LIMITS
 from nq.formats.words import spellings
-from nq.records import Example, Page
+from nq.records import Example, Page, Span
 
 
 def read_page(path: str | Path, record: str | int | None = None) -> Page:
@@ -68,10 +70,16 @@ def page_from_record(example: Example, name: str = "the page") -> Page:
     Words whose bytes are adjacent are joined, whatever the rules are. A page without words is a
     ``ValueError``, which calls the page ``name``.
     """
+    return with_words(Page(example, record_spelling(example, Span(0, len(example.tokens)))), name)
+
+
+def record_spelling(example: Example, span: Span) -> Sequence[str]:
+    """Returns the spelling of the tokens of a span of an example; see ``page_from_record``."""
     if example.original is not None:
-        return with_words(Page(example, example.original.spelling), name)
-    spelled = spellings(example.tokens, example.is_html)
-    for i, html in enumerate(example.is_html[:-1]):
-        if not html and not example.is_html[i + 1] and example.adjacent(i, i + 1):
+        return example.original.spelling[span.start : span.end]
+    html = example.is_html[span.start : span.end]
+    spelled = spellings(example.tokens[span.start : span.end], html)
+    for i, (is_html, next_is_html) in enumerate(pairwise(html)):
+        if not (is_html or next_is_html) and example.adjacent(span.start + i, span.start + i + 1):
             spelled[i] = spelled[i].rstrip(" ")
-    return with_words(Page(example, spelled), name)
+    return spelled

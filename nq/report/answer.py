@@ -9,9 +9,10 @@ from typing import Any
 
 from nq.formats.predictions import char_span
 from nq.records import Answer, Page, Span
-from nq.report.page_text import MARKS, place_in_text, span_text
+from nq.report.passages import located
 from nq.text import truncate, visible
 
+MARKS = ("»", "«")
 MAX_WIDTH, MAX_LINES = 100, 16
 INDENT = "  "
 
@@ -25,18 +26,18 @@ def render(answer: Answer, marks: Sequence[str] = MARKS) -> str:
         answer: the answer.
         marks: the text before and after the short answer in its block.
     """
-    known = answer.long_probability is not None
+    probable = answer.long_probability is not None
     parts = ["no answer"]
     if answer.answered:
-        probability = f" ({_percent(answer.short_probability)})" if known and answer.text else ""
+        with_probability = probable and answer.text
+        probability = f" ({_percent(answer.short_probability)})" if with_probability else ""
         parts = [visible(answer.text or "no short answer") + probability]
     if answer.long_span:
-        probability = f" ({_percent(answer.long_probability)})" if known else ""
-        block = span_text(answer.page, answer.long_span, answer.short_spans, marks)
-        parts.append(f"found in{probability}:\n{_wrapped(_visible(block, marks), marks[0])}")
+        probability = f" ({_percent(answer.long_probability)})" if probable else ""
+        parts.append(f"found in{probability}:\n{_block(answer, answer.long_span, marks)}")
     if answer.alternatives:
         rows = "\n".join(map(_row, answer.alternatives))
-        parts.append(f"runners-up:\n{rows}" if known else f"best guesses:\n{rows}")
+        parts.append(f"runners-up:\n{rows}" if probable else f"best guesses:\n{rows}")
     return "\n\n".join(parts)
 
 
@@ -87,10 +88,21 @@ def _span(page: Page, span: Span) -> dict[str, Any]:
     return {"text": page.text(span), **tokens, **char_span(span, page.example.original)}
 
 
+def _located(
+    page: Page, block: Span, shorts: Sequence[Span]
+) -> tuple[str, list[tuple[int, int] | None]]:
+    """Returns the text of a block, and where the short answers inside it are in the text."""
+    inside = [Span(s.start - block.start, s.end - block.start) for s in shorts if block.contains(s)]
+    return located(page.spelling[block.start : block.end], inside)
+
+
 def _place(answer: Answer, short: Span) -> dict[str, int]:
     """Returns where a short answer is in the text of the long one, -1 if it is not in it."""
-    place = answer.long_span and place_in_text(answer.page, answer.long_span, short)
-    start, end = place or (-1, -1)
+    start, end = -1, -1
+    if answer.long_span:
+        text, places = _located(answer.page, answer.long_span, [short])
+        if places and places[0] and text == answer.page.text(answer.long_span):
+            start, end = places[0]
     return {"start_in_long": start, "end_in_long": end}
 
 
@@ -101,21 +113,18 @@ def _row(other: Answer) -> str:
     return start + truncate(visible(block), max(_width() - len(start), 20))
 
 
-def _visible(block: str, marks: Sequence[str]) -> str:
-    """Returns the text of a block for a terminal; the marks around answers stay as they are."""
-    before, after = marks
-    return before.join(
-        after.join(visible(text, lines=True) for text in part.split(after))
-        for part in block.split(before)
-    )
-
-
-def _wrapped(block: str, mark: str) -> str:
-    """Returns the block in lines of the terminal's width; of many lines those around ``mark``."""
-    wrapped = [
-        row for part in block.split("\n") for row in textwrap.wrap(part, _width() - len(INDENT))
-    ]
-    marked = next((i for i, row in enumerate(wrapped) if mark in row), 0)
+def _block(answer: Answer, block: Span, marks: Sequence[str]) -> str:
+    """Returns a block with marks in lines of the terminal; of many those around the answer."""
+    text, places = _located(answer.page, block, answer.short_spans)
+    pieces, end = "", 0
+    for place in sorted(place for place in places if place):
+        answer_text = visible(text[place[0] : place[1]], lines=True)
+        pieces += visible(text[end : place[0]], lines=True) + marks[0] + answer_text + marks[1]
+        end = place[1]
+    pieces += visible(text[end:], lines=True)
+    width = _width() - len(INDENT)
+    wrapped = [row for part in pieces.split("\n") for row in textwrap.wrap(part, width)]
+    marked = next((i for i, row in enumerate(wrapped) if marks[0] in row), 0)
     first = max(0, min(marked - MAX_LINES // 2, len(wrapped) - MAX_LINES))
     last = first + MAX_LINES
     lines = [*["…"] * (first > 0), *wrapped[first:last], *["…"] * (last < len(wrapped))]

@@ -1,21 +1,22 @@
-"""The recorded runs of an experiment as a table."""
+"""The recorded runs of an experiment: a table, and an HTML page without scripts or other files."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from nq.text import counted, truncate, visible
-from nq.tracking import History, RecordedRun
+from nq.tracking import History, RecordedRun, color
 
 HEAD = (
     *("name", "profile", "total s", "windows/s", "micro-F1", "changed answers", "peak MB"),
     "speed comparable",
 )
+TEXT_COLUMNS = (0, 1, len(HEAD) - 1)
 LARGEST_FIRST = ("windows_per_s", "micro_f1", "started")
-NAME_WIDTH = 32
+NAME_WIDTH, LABEL_HEIGHT = 32, 15
 
 
 def ordered(runs: Sequence[RecordedRun], by: str) -> list[RecordedRun]:
@@ -35,42 +36,25 @@ def ordered(runs: Sequence[RecordedRun], by: str) -> list[RecordedRun]:
     return sorted(runs, key=key)
 
 
-def table(history: History, runs: Sequence[RecordedRun]) -> str:
-    """Returns the table as text, with notes below it.
+def rows(runs: Sequence[RecordedRun]) -> list[list[str]]:
+    """Returns the texts of each run in the columns ``HEAD``; empty where it has no figure."""
 
-    Args:
-        history: of the experiment.
-        runs: its runs, in the order of the table.
-    """
-    lines = []
-    if runs:
-        machines = len({run.machine for run in runs if run.machine})
-        rows = [HEAD, *(cells(run, machines > 1) for run in runs)]
-        lines += _grid([[visible(cell) for cell in row] for row in rows])
-    else:
-        lines.append(visible(f"no run with times in the experiment {history.experiment}"))
-    if history.others:
-        lines.append(f"left out, because they have no times or no profile: {history.others}")
-    lines.append(f"in MLflow: {history.how_to_open}")
-    return "\n".join(lines)
+    def number(value: float | None, digits: int) -> str:
+        return "" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
 
-
-def cells(run: RecordedRun, show_machine: bool = False) -> list[str]:
-    """Returns the texts of a run in the columns ``HEAD``; empty where it has no figure.
-
-    Args:
-        run: the run.
-        show_machine: whether there are runs of several machines.
-    """
+    several_machines = len({run.machine for run in runs if run.machine}) > 1
     return [
-        truncate(short_name(run), NAME_WIDTH),
-        run.profile,
-        number(run.total_s, 1),
-        number(run.windows_per_s, 1),
-        number(run.micro_f1, 4),
-        number(run.changed, 0),
-        number(run.peak_mb, 0),
-        note(run, show_machine),
+        [
+            truncate(short_name(run), NAME_WIDTH),
+            run.profile,
+            number(run.total_s, 1),
+            number(run.windows_per_s, 1),
+            number(run.micro_f1, 4),
+            number(run.changed, 0),
+            number(run.peak_mb, 0),
+            note(run, several_machines),
+        ]
+        for run in runs
     ]
 
 
@@ -81,14 +65,17 @@ def short_name(run: RecordedRun) -> str:
 
 def note(run: RecordedRun, show_machine: bool) -> str:
     """Returns whether the speed of a run can be compared with others, and on what it ran."""
-    ended = [] if run.status == "FINISHED" else [f"the run is {run.status}"]
-    machine = [f"on {run.machine}"] if show_machine and run.machine else []
-    processes = filter(None, [processes_line(run.instances, run.threads)])
-    return "; ".join([*filter(None, [run.speed_comparable]), *processes, *ended, *machine])
+    parts = [
+        run.speed_comparable,
+        processes_line(run.instances, run.threads),
+        "" if run.status == "FINISHED" else f"the run is {run.status}",
+        f"on {run.machine}" if show_machine and run.machine else "",
+    ]
+    return "; ".join(filter(None, parts))
 
 
 def processes_line(instances: int | None, threads: int | None) -> str:
-    """Returns the numbers of instances and threads in words; empty if none was told.
+    """Returns the numbers of instances and threads in words; empty without a number of threads.
 
     >>> processes_line(2, 1), processes_line(None, 4), processes_line(None, None)
     ('2 instances of 1 thread', '4 threads', '')
@@ -99,9 +86,23 @@ def processes_line(instances: int | None, threads: int | None) -> str:
     return of_threads if instances is None else f"{counted(instances, 'instance')} of {of_threads}"
 
 
-def number(value: float | None, digits: int) -> str:
-    """Returns a figure as text; empty without one."""
-    return "" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+def table(history: History, runs: Sequence[RecordedRun]) -> str:
+    """Returns the table of the runs of an experiment as text, with notes below it."""
+    if runs:
+        cells = [[visible(cell) for cell in row] for row in (HEAD, *rows(runs))]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if i in TEXT_COLUMNS else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in cells
+        ]
+    else:
+        lines = [visible(f"no run with times in the experiment {history.experiment}")]
+    if history.others:
+        lines.append(f"left out, because they have no times or no profile: {history.others}")
+    return "\n".join([*lines, f"in MLflow: {history.how_to_open}"])
 
 
 def to_dict(history: History, runs: Sequence[RecordedRun]) -> dict[str, Any]:
@@ -114,14 +115,49 @@ def to_dict(history: History, runs: Sequence[RecordedRun]) -> dict[str, Any]:
     }
 
 
-def _grid(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Returns lines with aligned columns, texts to the left and figures to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    texts = (0, 1, len(HEAD) - 1)
-    return [
-        "  ".join(
-            f"{cell:<{width}}" if i in texts else f"{cell:>{width}}"
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+@dataclass(frozen=True)
+class Axis:
+    """Places values from ``low`` to ``high`` evenly on the pixels from ``start`` to ``end``."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        share = (value - self.low) / ((self.high - self.low) or 1.0)
+        return round(self.start + share * (self.end - self.start), 1)
+
+    @property
+    def ticks(self) -> list[float]:
+        return [self.low + i / 5 * (self.high - self.low) for i in range(6)]
+
+
+def page(history: History, runs: Sequence[RecordedRun]) -> str:
+    """Returns the HTML page: time against F1, and the table."""
+    from jinja2 import Environment, PackageLoader
+
+    drawn = [run for run in runs if run.micro_f1 is not None and math.isfinite(run.total_s)]
+    f1s = [run.micro_f1 or 0.0 for run in drawn] or [0.0]
+    margin = (max(f1s) - min(f1s)) / 10 or 0.01  # marks on the edge of the picture are hard to see
+    x = Axis(0.0, max([run.total_s for run in drawn], default=1.0) * 1.05, 62, 710)
+    y = Axis(min(f1s) - margin, max(f1s) + margin, 412, 18)
+    marks: list[dict[str, Any]] = []
+    label_y = y.end
+    for run in sorted(drawn, key=lambda run: (-(run.micro_f1 or 0.0), run.total_s)):
+        label_y = max(label_y, y(run.micro_f1 or 0.0))
+        comparable = not run.speed_comparable.startswith("no")
+        texts = {"name": short_name(run), "note": note(run, False)}
+        marks.append({"run": run, "label_y": label_y, "comparable": comparable, **texts})
+        label_y += LABEL_HEIGHT
+    environment = Environment(loader=PackageLoader("nq.report"), autoescape=True, trim_blocks=True)
+    return environment.get_template("runs.html").render(
+        title=f"{len(runs)} runs of the experiment {history.experiment}",
+        how_to_open=history.how_to_open,
+        head=HEAD,
+        rows=list(zip([run.profile for run in runs], rows(runs), strict=True)),
+        marks=marks,
+        color=color,
+        x=x,
+        y=y,
+    )

@@ -1,14 +1,14 @@
-"""The blocks of a page as readable text with marked answers, for the report."""
+"""The readable text of spans of a page with the places of answers, and the passages of a page."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from nq.formats.words import spellings
-from nq.records import Example, Span
+from nq.formats.pages import record_spelling
+from nq.records import Example, Span, readable_text
 
 MAX_CHARS = 6000
 """Characters of a block that are shown."""
@@ -16,6 +16,8 @@ AROUND_CHARS = 1500
 """Characters before the first mark of a block that is too long."""
 AROUND_TOKENS = 40
 """Tokens around an answer that is in no block."""
+PRIVATE_USE = range(0xF0000, 0xFFFFE)
+"""Code points without a character of their own, more than a page's text of one block has."""
 
 Segment = str | list[str]
 """A piece of text; with marks, the text and the letters of its marks."""
@@ -23,61 +25,45 @@ Marks = Mapping[str, Sequence[Span]]
 """The spans of each mark, which is a letter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spelled:
-    """The readable text of a span of a page.
+def located(
+    spelling: Sequence[str], answers: Sequence[Span]
+) -> tuple[str, list[tuple[int, int] | None]]:
+    """Returns the readable text of words, and the characters of each answer in it.
+
+    A character that the text does not have is put before the first and behind the last word of
+    each answer, because ``readable_text`` moves all that follows.
 
     Args:
-        text: lines for paragraphs, items and rows; ``|`` between cells.
-        starts, ends: characters of each token of the span; -1 for those without text.
+        spelling: of tokens that follow each other; see ``nq.records.Page``.
+        answers: ranges of these tokens.
+
+    Returns:
+        The text; and half-open ranges, ``None`` for an answer without text.
+
+    >>> located(["\\n", "a ", "b  ", "c ", "| "], [Span(1, 3), Span(4, 5)])
+    ('a b c', [(0, 3), None])
     """
-
-    text: str
-    starts: Sequence[int]
-    ends: Sequence[int]
-
-
-def spell(example: Example, span: Span) -> Spelled:
-    """Returns the readable text of a span; as ``nq.formats.pages`` spells the page of a record."""
-    tokens = example.tokens[span.start : span.end]
-    is_html = example.is_html[span.start : span.end]
-    parts: list[str] = []
-    starts, ends = [-1] * len(tokens), [-1] * len(tokens)
-    length, gap, has_bytes = 0, "", example.token_bytes is not None
-    for i, (spelling, html) in enumerate(zip(spellings(tokens, is_html), is_html, strict=True)):
-        if html:
-            gap += spelling
-            continue
-        word = spelling.strip()
-        if not word:
-            continue
-        if has_bytes and gap == " " and i and not is_html[i - 1]:
-            gap = "" if example.adjacent(span.start + i - 1, span.start + i) else gap
-        if length and gap:
-            parts.append(between := _between(gap))
-            length += len(between)
-        parts.append(word)
-        starts[i] = length
-        ends[i] = length = length + len(word)
-        gap = " " if spelling[-1] == " " else ""
-    return Spelled("".join(parts), starts, ends)
-
-
-def _between(gap: str) -> str:
-    """Returns what stands between two words: a line end, the marks of cells, or a blank.
-
-    >>> _between(" "), _between(" |  | "), _between(" | \\n\\n")
-    (' ', ' | | ', '\\n')
-    """
-    if "\n" in gap:
-        return "\n"
-    return f" {'| ' * gap.count('|')}" if "|" in gap else " "
+    whole, spelled = "".join(spelling), list(spelling)
+    border = next(c for c in map(chr, PRIVATE_USE) if c not in whole)
+    words = [[i for i in range(a.start, a.end) if spelling[i].strip(" |\n")] for a in answers]
+    starts, ends = {w[0] for w in words if w}, {w[-1] for w in words if w}
+    for i in starts | ends:
+        word = spelling[i].rstrip()
+        after = border * (i in ends) + spelling[i][len(word) :]
+        spelled[i] = border * (i in starts) + word + after
+    text = readable_text(spelled)
+    places = (match.start() - n for n, match in enumerate(re.finditer(border, text)))
+    tokens = sorted([*((i, 0) for i in starts), *((i, 1) for i in ends)])
+    place = dict(zip(tokens, places, strict=True))
+    return text.replace(border, ""), [
+        (place[w[0], 0], place[w[-1], 1]) if w else None for w in words
+    ]
 
 
 def span_text(example: Example, span: Span, max_chars: int) -> str:
     """Returns the readable text of a span in one line, cut to a number of characters."""
     end = min(span.end, span.start + max_chars // 2 + 8)
-    text = spell(example, Span(span.start, end)).text.replace("\n", " ")
+    text = readable_text(record_spelling(example, Span(span.start, end))).replace("\n", " ")
     return text[: max_chars - 1] + "…" if len(text) > max_chars or end < span.end else text
 
 
@@ -91,32 +77,24 @@ def marked(example: Example, block: Span, marks: Marks) -> list[Segment]:
         block: a span of the page.
         marks: spans inside the block; others are left out.
     """
-    spelled = spell(example, block)
-    ranges = []
-    for letter, spans in marks.items():
-        for span in filter(block.contains, spans):
-            inside = range(span.start - block.start, span.end - block.start)
-            words = [i for i in inside if spelled.starts[i] >= 0]
-            if words:
-                ranges.append((spelled.starts[words[0]], spelled.ends[words[-1]], letter))
-    low, high = 0, len(spelled.text)
+    inside = [(k, span) for k, spans in marks.items() for span in filter(block.contains, spans)]
+    answers = [Span(s.start - block.start, s.end - block.start) for _, s in inside]
+    text, places = located(record_spelling(example, block), answers)
+    ranges = [(*place, k) for place, (k, _) in zip(places, inside, strict=True) if place]
+    low, high = 0, len(text)
     if high > MAX_CHARS:
         low = max(0, min(ranges)[0] - AROUND_CHARS if ranges else 0)
         high = min(high, low + MAX_CHARS)
     segments: list[Segment] = ["… "] if low else []
     cuts = {low, high, *(c for a, b, _ in ranges for c in (a, b) if low < c < high)}
     for start, end in pairwise(sorted(cuts)):
-        letters = "".join(sorted({letter for a, b, letter in ranges if a <= start and end <= b}))
-        text = spelled.text[start:end]
-        segments.append([text, letters] if letters else text)
-    return [*segments, *[" …"] * (high < len(spelled.text))]
+        letters = "".join(sorted({k for a, b, k in ranges if a <= start and end <= b}))
+        segments.append([text[start:end], letters] if letters else text[start:end])
+    return [*segments, *[" …"] * (high < len(text))]
 
 
 class Blocks:
     """The blocks of a page, in which its answers are shown.
-
-    Args:
-        example: question and page.
 
     Attributes:
         spans: the top-level candidates in page order.
@@ -143,38 +121,32 @@ class Blocks:
             more_chars: characters of further blocks.
             others: long answers whose blocks come first among the further ones.
         """
+        tokens = self.example.tokens
         answers = [span for marks in (longs, shorts) for spans in marks.values() for span in spans]
-        first = {number - 1 for span in answers if (number := self.number(span))}
-        near = {number - 1 for span in others if (number := self.number(span))} - first
-        more, last = [], len(self.example.tokens)
-        for index in sorted(
-            set(range(len(self.spans))) - first,
-            key=lambda i: (i not in near, min((abs(i - f) for f in first), default=i), i),
-        ):
-            block = self.spans[index]
-            more_chars -= min(
-                MAX_CHARS, sum(map(len, self.example.tokens[block.start : block.end]))
-            )
+        first = {number for span in answers if (number := self.number(span))}
+        near = {number for span in others if (number := self.number(span))}
+
+        def distance(number: int) -> tuple[bool, int, int]:
+            blocks = min((abs(number - other) for other in first), default=number)
+            return number not in near, blocks, number
+
+        shown: list[tuple[Span, int | None]] = [
+            (self.spans[number - 1], number) for number in first
+        ]
+        for number in sorted({*range(1, len(self.spans) + 1)} - first, key=distance):
+            block = self.spans[number - 1]
+            more_chars -= min(MAX_CHARS, sum(map(len, tokens[block.start : block.end])))
             if more_chars < 0:
                 break
-            more.append(index)
-        outside = {
-            Span(
-                max(0, span.start - AROUND_TOKENS),
-                min(last, span.end + AROUND_TOKENS, span.start + MAX_CHARS + AROUND_TOKENS),
-            )
-            for span in answers
-            if not self.number(span)
-        }
-        shown: list[tuple[Span, int | None, bool]] = [
-            *((self.spans[i], i + 1, i in first) for i in (*first, *more)),
-            *((span, None, True) for span in outside),
-        ]
+            shown.append((block, number))
+        for span in {span for span in answers if not self.number(span)}:
+            end = min(len(tokens), span.end + AROUND_TOKENS, span.start + MAX_CHARS + AROUND_TOKENS)
+            shown.append((Span(max(0, span.start - AROUND_TOKENS), end), None))
         return [
             {
                 "n": number,
                 "k": self.example.block_type(span) if number else "",
-                "e": int(is_first),
+                "e": int(number is None or number in first),
                 "l": "".join(letter for letter, spans in longs.items() if span in spans),
                 "x": marked(
                     self.example,
@@ -182,5 +154,5 @@ class Blocks:
                     {k: [s for s in spans if s != span] for k, spans in longs.items()} | {**shorts},
                 ),
             }
-            for span, number, is_first in sorted(shown, key=lambda passage: passage[0])
+            for span, number in sorted(dict.fromkeys(shown), key=lambda passage: passage[0])
         ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nq.formats.pages import page_from_record
 from nq.records import Candidate, Example, Span
-from nq.report.passages import MAX_CHARS, Blocks, Segment, marked, span_text, spell
+from nq.report.passages import MAX_CHARS, Blocks, Segment, marked, span_text
 from tests.report.example_cases import FIRST, PAGE, SECOND, THIRD
 
 TOKENS = st.sampled_from(["<P>", "</P>", "<Td>", "</Td>", "<B>", *"abc", "(", ")", ",", "'s", "-"])
@@ -35,7 +35,7 @@ def test_the_text_is_that_of_the_page(tokens: list[str]) -> None:
     page = example([*tokens, "end"])
     span = Span(0, len(page.tokens))
     lines = page_from_record(page).text(span).split("\n")
-    spelled = spell(page, span).text.split("\n")
+    spelled = plain(marked(page, span, {})).split("\n")
     assert [line.replace(" ", "") for line in spelled] == [line.replace(" ", "") for line in lines]
 
 
@@ -43,7 +43,7 @@ def test_the_text_is_that_of_the_page(tokens: list[str]) -> None:
 def test_marks_divide_the_text_and_nothing_else(tokens: list[str], spans: list[Span]) -> None:
     page, block = example(tokens), Span(0, len(tokens))
     segments = marked(page, block, {"p": spans[:2], "g": spans[2:]})
-    assert plain(segments) == spell(page, block).text
+    assert plain(segments) == plain(marked(page, block, {}))
     words = "".join(
         tokens[i]
         for i in range(len(tokens))
@@ -56,7 +56,7 @@ def test_marks_divide_the_text_and_nothing_else(tokens: list[str], spans: list[S
 def test_words_whose_bytes_are_adjacent_are_joined() -> None:
     page = example(["<P>", "a", "b", "c", "</P>"])
     places = np.array([[0, 3], [3, 4], [4, 5], [6, 7], [7, 11]])
-    assert spell(replace(page, token_bytes=places), Span(0, 5)).text == "ab c"
+    assert span_text(replace(page, token_bytes=places), Span(0, 5), 160) == "ab c"
 
 
 def test_a_long_block_is_cut_around_its_mark() -> None:
