@@ -105,18 +105,14 @@ def _head(path: str) -> tuple[bytes, bytes]:
 
 
 def _text_kind(path: str, head: bytes) -> Kind | None:
-    """Returns the kind of a text file, ``None`` if one of its first lines may be a record.
+    """Returns the kind of a text file, ``None`` if its first lines may have a record.
 
-    In an array with one object a line, all but the last end in a comma.
+    In an array with one object a line, the last one looks like a record.
     """
-    if _RECORD_START.match(head):
-        return None
-    records = of_array = n_lines = 0
+    n_lines = n_records = 0
     for _, line in islice(lines.rows(path), MAX_LINES):
         n_lines += 1
         if isinstance(line, bytes):
-            records += bool(_RECORD_START.match(line)) and line.endswith(b"}")
-            of_array += line.endswith(b"},") or line == b"]"
-    if records > of_array:
-        return None
-    return text_kind(head) or (_NO_RECORDS if n_lines == MAX_LINES else None)
+            n_records += bool(_RECORD_START.match(line)) and line.endswith(b"}")
+    kind = text_kind(head) or (_NO_RECORDS if n_lines == MAX_LINES and not n_records else None)
+    return None if n_records > 1 or _RECORD_START.match(head) else kind

@@ -6,16 +6,15 @@ nq knows are read in any case. A file is read row by row; a row may have line en
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 from collections.abc import Iterator
-from typing import TextIO
+from typing import IO, TextIO
 
 from nq.formats import questions, text_gold
 from nq.formats.fields import Record, RecordError, listed
 from nq.formats.limits import LIMITS
-from nq.formats.lines import open_bytes
+from nq.formats.lines import NOT_UTF8, open_bytes
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 COLUMNS = {
@@ -36,7 +35,7 @@ def is_csv(path: str, head: bytes) -> bool:
 
 def columns(path: str) -> list[str]:
     """Returns the names of the columns."""
-    with _open(path) as text:
+    with open_bytes(path) as file, _text(file) as text:
         return _header(text.readline(LIMITS.bytes + 1))[0]
 
 
@@ -72,7 +71,7 @@ def rows(path: str) -> Iterator[tuple[int, Record | RecordError]]:
             yield line
 
     try:
-        with _open(path) as text:
+        with open_bytes(path) as file, _text(file) as text:
             remaining = lines()
             names, separator = _header(next(remaining, ""))
             reader = csv.reader(remaining, delimiter=separator, strict=True)
@@ -100,17 +99,12 @@ def _record(names: list[str], cells: list[str]) -> Record | RecordError:
     try:
         "".join(cells).encode()
     except UnicodeEncodeError:
-        return RecordError("not UTF-8; convert the file with iconv -t UTF-8")
+        return RecordError(NOT_UTF8)
     return dict(zip(names, cells, strict=True))
 
 
-@contextlib.contextmanager
-def _open(path: str) -> Iterator[TextIO]:
-    with (
-        open_bytes(path) as file,
-        io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="") as text,
-    ):
-        yield text
+def _text(file: IO[bytes]) -> TextIO:
+    return io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="")
 
 
 def _header(first: str) -> tuple[list[str], str]:

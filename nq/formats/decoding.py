@@ -13,25 +13,28 @@ from pathlib import Path
 
 import orjson
 
-from nq.formats import containers, lines, natural_questions, questions, tydi
+from nq.formats import containers, lines, questions, tydi
 from nq.formats.fields import Record, RecordError
 from nq.formats.limits import LIMITS
+from nq.formats.natural_questions import (
+    DOCUMENT,
+    TEXT,
+    TOKENS,
+    decode_row,
+    decode_simplified,
+    decode_v1,
+)
 from nq.formats.questions import PageFolder
 from nq.formats.streams import shown
 from nq.records import DeadLetter, Example, Source
 
-OFFICIAL_DIALECTS = {
-    natural_questions.TOKENS: ("NQ v1.0", natural_questions.decode_v1),
-    natural_questions.TEXT: ("simplified NQ", natural_questions.decode_simplified),
-}
-OTHER_DIALECTS = {
+DIALECTS = {
+    TOKENS: ("NQ v1.0", decode_v1),
+    TEXT: ("simplified NQ", decode_simplified),
     tydi.TEXT: ("TyDi QA", tydi.decode),
-    natural_questions.DOCUMENT: (
-        *("Hugging Face's natural_questions", natural_questions.decode_row),
-    ),
+    DOCUMENT: ("Hugging Face's natural_questions", decode_row),
     questions.CONTEXT: ("question and context", questions.decode_context),
 }
-DIALECTS = OFFICIAL_DIALECTS | OTHER_DIALECTS
 """Name and function of each dialect, by the field with the page, which a record must have.
 
 A record with a question and none of them names its page in another file.
@@ -118,5 +121,5 @@ def decode_record(record: Record, pages: PageFolder | None = None) -> Example:
             f"no document: expected a field {expected} or {questions.QUESTION!r} (question and "
             "page)"
         )
-    LIMITS.check_example(example)
+    LIMITS.check(**LIMITS.counts(example))
     return example

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import codecs
-import contextlib
 import re
-from collections.abc import Iterator
 
 from nq.errors import check_argument
 from nq.formats.fields import RecordError
@@ -15,13 +13,13 @@ from nq.formats.limits import LIMITS
 from nq.records import Page
 
 TEXT_SUFFIXES, HTML_SUFFIXES = (".txt", ".text"), (".html", ".htm", ".xhtml")
-_BOMS = (  # longest first, because the mark of UTF-32 begins with that of UTF-16
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
+_BOMS = {  # longest first, because the mark of UTF-32 begins with that of UTF-16
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 _FALLBACK, _UNREADABLE = "cp1252", "\ufffd"
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
 _LINE_END = r"(?>\r\n|[\n\r])"
@@ -35,8 +33,7 @@ _LOOKS_LIKE_HTML = re.compile(
 
 def decode_page(data: bytes, name: str) -> Page:
     """Returns the page in the bytes of a text or HTML file; ``ValueError`` calls it ``name``."""
-    with _naming(name):
-        LIMITS.check(bytes=len(data))
+    _check(name, bytes=len(data))
     return page_of(decode_text(data, name), name)
 
 
@@ -55,17 +52,14 @@ def page_of(text: str, name: str) -> Page:
 def page_from_text(text: str, name: str = "the page") -> Page:
     """Returns the page of a plain text, whose paragraphs are separated by blank lines.
 
-    Errors call the page ``name``.
-
     Raises:
-        ValueError: The text has no words, or is not a ``str``.
+        ValueError: The text, which the error calls ``name``, has no words or is not a ``str``.
 
     >>> page_from_text("It rains.").example.tokens
     ['<P>', 'It', 'rains', '.', '</P>']
     """
     check_argument(isinstance(text, str), "text", text, "a str; read a file with nq.read_page")
-    with _naming(name):
-        LIMITS.check(characters=len(text))
+    _check(name, characters=len(text))
     return with_words(paragraphs(text), name)
 
 
@@ -85,34 +79,32 @@ def paragraphs(text: str) -> Page:
 def page_from_html(html: str, name: str = "the page") -> Page:
     """Returns the page of an HTML text, as ``nq.formats.html`` reads it.
 
-    Errors call the page ``name``.
-
     Raises:
-        ValueError: The page displays no words, its elements are nested too deeply, or ``html`` is
-            not a ``str``.
+        ValueError: The page, which the error calls ``name``, displays no words, its elements are
+            nested too deeply, or ``html`` is not a ``str``.
 
     >>> page_from_html("<p>It <b>rains</b>.").example.tokens
     ['<P>', 'It', 'rains', '.', '</P>']
     """
     check_argument(isinstance(html, str), "html", html, "a str; read a file with nq.read_page")
-    with _naming(name):
+    try:
         page = parse_html(html)
+    except RecordError as error:
+        raise ValueError(f"{name} is {error}") from error
     return with_words(page, name)
 
 
-@contextlib.contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Puts the name of a page before the error that it is too large."""
+def _check(name: str, **counts: int) -> None:
+    """Raises ``ValueError``, which calls a page ``name``, if a count is beyond its limit."""
     try:
-        yield
+        LIMITS.check(**counts)
     except RecordError as error:
         raise ValueError(f"{name} is {error}") from error
 
 
 def with_words(page: Page, name: str) -> Page:
     """Returns a page that has words and is not too large, else raises ``ValueError``."""
-    with _naming(name):
-        LIMITS.check_example(page.example)
+    _check(name, **LIMITS.counts(page.example))
     if all(page.example.is_html):
         raise ValueError(
             f"{name} has no text: found {len(page.example.tokens)} tags and no words; give a page "
@@ -125,21 +117,16 @@ def decode_text(data: bytes, name: str) -> str:
     """Decodes text by its byte order mark, as UTF-8, as HTML declares it, or as Windows-1252."""
     if kind := binary_kind(data):
         raise ValueError(f"{name} is {kind[0]}: {kind[1]}; expected plain text or HTML")
-    marked = next((encoding for bom, encoding in _BOMS if data.startswith(bom)), None)
+    marked = next((encoding for bom, encoding in _BOMS.items() if data.startswith(bom)), None)
     if not marked and b"\0" in data:
         raise ValueError(
             f"{name} is not a text file (byte {data.index(0) + 1} is 0x00); give plain text or HTML"
         )
     text = data.decode(marked or "utf-8", "replace")
-    if not marked and 2 * text.count(_UNREADABLE) > sum(not c.isascii() for c in text):
-        text = _decode_declared(data)
-    return text
-
-
-def _decode_declared(data: bytes) -> str:
-    """Decodes text that is not UTF-8, even if it declares to be."""
+    if marked or 2 * text.count(_UNREADABLE) <= sum(not c.isascii() for c in text):
+        return text
     declared = _CHARSET.search(data[:4096])
-    try:
+    try:  # it is not UTF-8, even if it declares to be
         encoding = codecs.lookup(declared[1].decode()).name if declared else _FALLBACK
         return data.decode(encoding if encoding != "utf-8" else _FALLBACK, "replace")
     except (LookupError, ValueError):  # the encoding is unknown, or not one of text

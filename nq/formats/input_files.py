@@ -12,17 +12,19 @@ from functools import cache
 from pathlib import Path
 
 from nq.errors import Error, check_argument
-from nq.formats.streams import is_stream, name_of, shown, spooled
+from nq.formats.streams import STDIN, STDIN_PATHS, is_stream, shown, spooled
 from nq.storage import file_status
 
 SHARD_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz", ".parquet")
+Patterns = str | Path | Sequence[str | Path]
+"""Files, globs, or folders of shards."""
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 TIMESTAMP_STEP_NS = 2 * 10**9
 """The coarsest step of a file system's timestamps (FAT)."""
 
 
 @contextlib.contextmanager
-def input_files(patterns: str | Path | Sequence[str | Path]) -> Iterator[list[str]]:
+def input_files(patterns: Patterns) -> Iterator[list[str]]:
     """Finds input files, with copies of standard input and pipes, which exist inside the block.
 
     Raises:
@@ -33,10 +35,8 @@ def input_files(patterns: str | Path | Sequence[str | Path]) -> Iterator[list[st
         yield files
 
 
-def find_files(patterns: str | Path | Sequence[str | Path]) -> list[str]:
-    """Returns the input files that match ``patterns`` (files, globs, folders of shards), in order.
-
-    A file that several patterns match is returned once.
+def find_files(patterns: Patterns) -> list[str]:
+    """Returns the input files that match ``patterns``, in order, each once.
 
     Raises:
         FileNotFoundError: A pattern matches nothing.
@@ -49,23 +49,19 @@ def find_files(patterns: str | Path | Sequence[str | Path]) -> list[str]:
     return files
 
 
-def matching_files(patterns: str | Path | Sequence[str | Path]) -> list[str]:
+def matching_files(patterns: Patterns) -> list[str]:
     """Returns what ``find_files`` does, with ``-`` and pipes as they are."""
     files: dict[Path, str] = {}
     if isinstance(patterns, str) or not isinstance(patterns, Sequence):
         patterns = [patterns]
     for pattern in patterns:
-        for name in _matches(name_of(path_text(pattern))):
+        for name in _matches(path_text(pattern)):
             files.setdefault(Path(name).resolve(), name)
     return list(files.values())
 
 
 def path_list(name: str, paths: Iterable[str | Path]) -> tuple[str, ...]:
-    """Returns a list of files, globs or folders as text; errors call the argument ``name``.
-
-    Raises:
-        ValueError: It is a single path, not iterable, or empty, or an element is not a path.
-    """
+    """Returns a list of files, globs or folders as text; ``ValueError`` calls it ``name``."""
     several = isinstance(paths, Iterable) and not isinstance(paths, str | bytes | Path)
     check_argument(several, name, paths, "a list of files, globs or folders")
     texts = tuple(map(path_text, paths))
@@ -91,17 +87,16 @@ def path_text(path: str | Path) -> str:
 
 def _matches(pattern: str) -> list[str]:
     path = Path(pattern)
+    if pattern in STDIN_PATHS:
+        return [STDIN]
     if is_stream(pattern) or path.is_file():
         return [pattern]
     if path.is_dir():
-        shards = (p for p in path.iterdir() if p.name.endswith(SHARD_SUFFIXES) and p.is_file())
-        matches = sorted(str(p) for p in shards if not p.name.startswith("."))
+        names = (p for p in path.iterdir() if p.name.endswith(SHARD_SUFFIXES) and p.is_file())
+        matches = sorted(str(p) for p in names if not p.name.startswith("."))
         problem = f"folder {pattern} has no file ending in {', '.join(SHARD_SUFFIXES)}"
     elif path.exists():
-        raise ValueError(
-            f"{pattern} is no file, folder or pipe; save the records to a file, or give - for "
-            "standard input"
-        )
+        raise ValueError(f"{pattern} is no file, folder or pipe; give one, or - for standard input")
     else:
         matches = sorted(m for m in glob.glob(pattern, recursive=True) if Path(m).is_file())
         problem = f"no file matches {pattern}"
@@ -118,9 +113,8 @@ def sha256(path: str | Path) -> str:
     """
     status = file_status(path)
     *_, modified_ns, changed_ns = status
-    if time.time_ns() - max(modified_ns, changed_ns) < TIMESTAMP_STEP_NS:
-        return _digest.__wrapped__(path, status)
-    return _digest(path, status)
+    recent = time.time_ns() - max(modified_ns, changed_ns) < TIMESTAMP_STEP_NS
+    return (_digest.__wrapped__ if recent else _digest)(path, status)
 
 
 @cache
@@ -130,11 +124,7 @@ def _digest(path: str | Path, status: tuple[int, ...]) -> str:
 
 
 def check_unchanged(digests: Mapping[str, str]) -> None:
-    """Checks that files still have the SHA-256 that ``digests`` has for each path.
-
-    Raises:
-        Error: A file has another content.
-    """
+    """Raises ``Error`` unless files still have the SHA-256 that ``digests`` has for each path."""
     for path, digest in digests.items():
         if sha256(path) != digest:
             raise Error(

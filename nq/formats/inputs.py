@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from nq.errors import Error
-from nq.formats import containers, lines, questions
+from nq.formats import containers, lines, natural_questions, questions
 from nq.formats.containers import Container
-from nq.formats.decoding import OTHER_DIALECTS, read_records
+from nq.formats.decoding import DIALECTS, read_records
 from nq.formats.fields import RecordError
-from nq.formats.input_files import matching_files
+from nq.formats.input_files import Patterns, matching_files
 from nq.formats.questions import PageFolder
 from nq.formats.streams import is_stream, shown, spooled
 from nq.records import DeadLetter, Example, Source
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def read_examples(
-    patterns: str | Path | Sequence[str | Path],
+    patterns: Patterns,
     *,
     skip_bad: bool = False,
     pages: PageFolder | str | Path | None = None,
@@ -94,7 +94,7 @@ def is_official(path: str) -> bool:
     Its first record tells. It may be gold without the document, which only the official evaluation
     reads.
     """
-    others = {*OTHER_DIALECTS, questions.QUESTION}
+    others = {*DIALECTS, questions.QUESTION} - {natural_questions.TOKENS, natural_questions.TEXT}
     is_lines = containers.container_of(path) is Container.LINES
     return is_lines and lines.first_record(path).keys().isdisjoint(others)
 

@@ -12,24 +12,20 @@ from nq.formats.tfrecord_file import is_tfrecord
 Kind = tuple[str, str]
 """What a file is, and what to do with it."""
 
-_EXTRACT, _EXPORT = "extract the files in it", "export its text"
-_CONVERT = "convert its records to one JSON object a line"
 _BINARY = {
     rb"\x1f\x8b": ("a gzip file", "decompress it with gunzip"),
     rb"PAR1": ("a parquet file", "give it as it is, with a name that ends in .parquet"),
     rb"PK\x03\x04.{26}(\[Content_Types\]\.xml|_rels/|xl/)": (
         *("a document of Microsoft Office", "save it as text, a workbook as CSV in UTF-8"),
     ),
-    rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": ("a document of Microsoft Office", _EXPORT),
-    rb"PK(\x03\x04|\x05\x06)|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|.{257}ustar": ("an archive", _EXTRACT),
+    rb"PK(\x03\x04|\x05\x06)|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|.{257}ustar": (
+        *("an archive", "extract the files in it"),
+    ),
     rb"BZh[1-9](1AY&SY|\x17rE8P\x90)": ("a bzip2 file", "decompress it with bunzip2"),
     rb"\xfd7zXZ\x00": ("an xz file", "decompress it with unxz"),
     rb"\x28\xb5\x2f\xfd": ("a zstd file", "decompress it with unzstd"),
-    rb"%PDF-\d": ("a PDF document", _EXPORT),
-    rb"\{\\rtf\d": ("an RTF document", _EXPORT),
-    rb"SQLite format 3\x00": ("an SQLite database", _CONVERT),
-    rb"ARROW1\x00": ("an Arrow file", _CONVERT),
-    rb"\x89PNG\r\n|GIF8[79]a|\xff\xd8\xff": ("an image", "give text"),
+    rb"%PDF-\d": ("a PDF document", "export its text"),
+    rb"ARROW1\x00": ("an Arrow file", "convert its records to one JSON object a line"),
 }
 _TEXT = {  # UTF-16 and UTF-32 with a byte order mark, or JSON without one
     rb"\xff\xfe\x00\x00|\x00\x00\xfe\xff|[\[{]\x00\x00\x00|\x00\x00\x00[\[{]": (

@@ -54,17 +54,19 @@ class RecordLimits:
             if count > limit:
                 raise RecordError(f"too large: {count} {UNITS[name]}, the limit is {limit}")
 
-    def check_example(self, example: Example) -> None:
-        """Raises ``RecordError`` if question, page or candidates of an example are too large."""
-        self.check(
-            question_characters=len(example.question),
-            id_characters=len(str(example.example_id)),
-            tokens=len(example.tokens),
-            candidates=len(example.candidates),
-            block_tokens=sum(c.span.end - c.span.start for c in example.candidates if c.top_level),
-            characters=sum(map(len, example.tokens)),
-            word_characters=max(map(len, example.tokens), default=0),
-        )
+    def counts(self, example: Example) -> dict[str, int]:
+        """Returns what of an example has a limit, by the name of the limit."""
+        return {
+            "question_characters": len(example.question),
+            "id_characters": len(str(example.example_id)),
+            "tokens": len(example.tokens),
+            "candidates": len(example.candidates),
+            "block_tokens": sum(
+                c.span.end - c.span.start for c in example.candidates if c.top_level
+            ),
+            "characters": sum(map(len, example.tokens)),
+            "word_characters": max(map(len, example.tokens), default=0),
+        }
 
 
 UNITS = {f.name: f.metadata["unit"] for f in fields(RecordLimits)}

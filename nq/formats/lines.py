@@ -21,8 +21,7 @@ BUFFER_BYTES = 1 << 16
 SKIP_BYTES = 1 << 20
 MAX_LINES = 100
 """Lines among which a file has at least one record."""
-_TOO_DEEP = "depth limit exceeded"
-"""What orjson says of JSON with more than ``LIMITS.depth`` levels."""
+NOT_UTF8 = "not UTF-8; convert the file with iconv -t UTF-8"
 
 
 def rows(path: str) -> Iterator[tuple[int, bytes | RecordError]]:
@@ -77,24 +76,15 @@ def open_bytes(path: str) -> Iterator[IO[bytes]]:
 def parse_line(line: bytes, limits: str = "") -> Record:
     """Returns the JSON object in a line, or in a whole file.
 
-    Args:
-        line: The text.
-        limits: What the names of the limits of its bytes and its JSON values begin with.
+    ``limits`` is what the names of the limits of its bytes and its JSON values begin with.
     """
     values = sum(map(line.count, (b",", b"{", b"[")))
     LIMITS.check(**{f"{limits}bytes": len(line), f"{limits}values": values})
     try:
         record = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        try:
-            line.decode("utf-8")
-        except UnicodeDecodeError as bad:
-            position = f"byte {bad.start + 1} of the line is {line[bad.start]:#04x}"
-            raise RecordError(f"not UTF-8: {position}") from error
-        if error.msg == _TOO_DEEP:
-            raise RecordError(
-                f"too large: more than {LIMITS.depth} levels of nested JSON"
-            ) from error
+        if "UTF-8" in error.msg:
+            raise RecordError(NOT_UTF8) from error
         raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
     if not isinstance(record, dict):
         raise RecordError(f"expected a JSON object, found {JSON_NAMES[type(record)]}")

@@ -27,7 +27,7 @@ from nq.records import Annotation, Candidate, Example, IntArray, Span, YesNo
 TOKENS, TEXT, DOCUMENT = "document_tokens", "document_text", "document"
 CANDIDATES, ANNOTATIONS = "long_answer_candidates", "annotations"
 MAX_SHOWN_CHARS = 40
-_YES_NO = {-1: YesNo.NONE, 0: YesNo.NO, 1: YesNo.YES}
+_YES_NO = {-1: "NONE", 0: "NO", 1: "YES"}
 
 
 def decode_v1(record: Record) -> Example:
@@ -53,17 +53,25 @@ def decode_simplified(record: Record) -> Example:
 def decode_row(record: Record) -> Example:
     """Returns the example in a row of Hugging Face."""
     document = get(record, DOCUMENT, dict)
-    where = f"{DOCUMENT}.tokens"
-    items = _objects(get(document, "tokens", dict, list, where=DOCUMENT), where)
-    annotations = record.get(ANNOTATIONS)
+    annotations = []
+    if record.get(ANNOTATIONS) is not None:
+        for i, row in enumerate(_objects(record, ANNOTATIONS)):
+            where = f"{ANNOTATIONS}[{i}]"
+            answer = get(row, "yes_no_answer", int, str, where=where, default=-1)
+            if type(answer) is int and answer not in _YES_NO:
+                raise RecordError(f"{where}.yes_no_answer must be 0, 1 or -1, found {answer}")
+            shorts = _objects(row, "short_answers", where)
+            answer = _YES_NO.get(answer, answer)
+            annotations.append({**row, "short_answers": shorts, "yes_no_answer": answer})
     as_v1 = {
         "example_id": example_id(record, "id"),
         "document_title": document.get("title"),
-        CANDIDATES: _objects(get(record, CANDIDATES, dict, list), CANDIDATES),
-        ANNOTATIONS: [] if annotations is None else _row_annotations(annotations),
+        CANDIDATES: _objects(record, CANDIDATES),
+        ANNOTATIONS: annotations,
     }
     question = get(get(record, "question", dict), "text", str, where="question")
-    return _example(as_v1, question, *_tokens(items, "is_html", where))
+    tokens = _tokens(_objects(document, "tokens", DOCUMENT), "is_html", f"{DOCUMENT}.tokens")
+    return _example(as_v1, question, *tokens)
 
 
 def is_tag(token: str) -> bool:
@@ -190,34 +198,20 @@ def _span(record: Any, n_tokens: int, where: str, *, may_be_empty: bool = False)
     return Span(start, end)
 
 
-def _objects(value: Any, where: str) -> list[Any]:
-    """Returns an object of lists as a list of objects; a list that is null is omitted.
+def _objects(record: Any, name: str, where: str = "") -> list[Any]:
+    """Returns a field that is an object of lists as a list of objects, without lists of null.
 
-    >>> _objects({"start": [1, 2], "end": [3, 4], "text": None}, "spans")
+    >>> _objects({"spans": {"start": [1, 2], "end": [3, 4], "text": None}}, "spans")
     [{'start': 1, 'end': 3}, {'start': 2, 'end': 4}]
     """
-    if type(check_type(value, where, dict, list)) is list:
-        return list(value)
+    value = get(record, name, dict, list, where=where)
+    if type(value) is list:
+        return value
+    path = f"{where}.{name}" if where else name
     columns = {name: column for name, column in value.items() if column is not None}
-    for name, column in columns.items():
-        check_type(column, f"{where}.{name}", list)
+    for column_name, column in columns.items():
+        check_type(column, f"{path}.{column_name}", list)
     if len({len(column) for column in columns.values()}) > 1:
         lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
-        raise RecordError(f"{where} has columns of different lengths: {lengths}")
+        raise RecordError(f"{path} has columns of different lengths: {lengths}")
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _row_annotations(value: Any) -> list[dict[str, Any]]:
-    """Returns the annotations of a row of Hugging Face in the layout of NQ v1.0."""
-    annotations = []
-    for i, row in enumerate(_objects(value, ANNOTATIONS)):
-        where = f"{ANNOTATIONS}[{i}]"
-        code = get(row, "yes_no_answer", int, str, where=where, default=-1)
-        if type(code) is int and code not in _YES_NO:
-            raise RecordError(f"{where}.yes_no_answer must be 0 (NO), 1 (YES) or -1, found {code}")
-        shorts = _objects(
-            get(row, "short_answers", dict, list, where=where), f"{where}.short_answers"
-        )
-        answer = _YES_NO[code].value if type(code) is int else code
-        annotations.append({**row, "short_answers": shorts, "yes_no_answer": answer})
-    return annotations

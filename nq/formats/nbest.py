@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from nq.formats.predictions import byte_span, char_span
-from nq.records import Alternative, Example, Prediction, Span, YesNo
+from nq.records import Alternative, Example, Prediction, Span
 
 FILE = "nbest.jsonl"
 ALTERNATIVES = 5
@@ -30,12 +30,30 @@ def encode(
     example: Example, prediction: Prediction, alternatives: Sequence[Alternative] | None
 ) -> bytes:
     """Returns the line of an example."""
-    p = prediction
-    first = _answer(example, p.long, p.long_score, p.shorts, p.short_score, p.yes_no)
-    others = [
-        _answer(example, a.long, a.long_probability, a.shorts, a.short_probability, a.yes_no)
-        for a in alternatives or ()
-    ]
+
+    def place(span: Span) -> dict[str, Any]:
+        start, end = byte_span(span, example.token_bytes)
+        return {
+            "start_token": span.start,
+            "end_token": span.end,
+            **({"start_byte": start, "end_byte": end} if start >= 0 else {}),
+            **char_span(span, example.original),
+            "text": example.text(span),
+        }
+
+    def answer(
+        part: Prediction | Alternative, long_score: float, short_score: float
+    ) -> dict[str, Any]:
+        return {
+            "long_answer": None if part.long is None else place(part.long),
+            "long_score": long_score,
+            "short_answers": [place(span) for span in part.shorts],
+            "short_score": short_score,
+            "yes_no_answer": str(part.yes_no),
+        }
+
+    first = answer(prediction, prediction.long_score, prediction.short_score)
+    others = [answer(a, a.long_probability, a.short_probability) for a in alternatives or ()]
     line = {
         "example_id": example.example_id,
         "question": example.question,
@@ -44,31 +62,3 @@ def encode(
         "answers": [first, *(other for other in others if other != first)],
     }
     return orjson.dumps(line) + b"\n"
-
-
-def _answer(
-    example: Example,
-    long: Span | None,
-    long_score: float,
-    shorts: Sequence[Span],
-    short_score: float,
-    yes_no: YesNo,
-) -> dict[str, Any]:
-    return {
-        "long_answer": None if long is None else _span(example, long),
-        "long_score": long_score,
-        "short_answers": [_span(example, span) for span in shorts],
-        "short_score": short_score,
-        "yes_no_answer": str(yes_no),
-    }
-
-
-def _span(example: Example, span: Span) -> dict[str, Any]:
-    start, end = byte_span(span, example.token_bytes)
-    return {
-        "start_token": span.start,
-        "end_token": span.end,
-        **({"start_byte": start, "end_byte": end} if start >= 0 else {}),
-        **char_span(span, example.original),
-        "text": example.text(span),
-    }

@@ -1,5 +1,16 @@
 """Output formats besides ``predictions.json``.
 
+Kaggle's "TensorFlow 2.0 Question Answering" reads two rows a question:
+
+    example_id,PredictionString
+    -545833482873225036_long,105:200
+    -545833482873225036_short,YES
+
+Token spans have an exclusive end, no answer is empty, several short spans are separated by
+blanks. Rows are in the order of the data. The ids of the competition are whole numbers, often
+negative. Any other id that a spreadsheet would take for a formula gets a ``'`` before it, so that
+opening the file runs nothing.
+
 SQuAD's scorer reads ``{id: answer}``, with an empty text for no answer. The answer is the short
 one, ``yes`` or ``no``; of several short answers all, with ``;`` between them.
 """
@@ -7,6 +18,7 @@ one, ``yes`` or ``no``; of several short answers all, with ``;`` between them.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,26 +26,24 @@ from typing import IO
 
 import orjson
 
-from nq.formats import kaggle, nbest
-from nq.records import Alternative, Example, Prediction
+from nq.formats import nbest
+from nq.records import Alternative, Example, Prediction, Span, YesNo
 from nq.storage import atomic_write
 
 OFFICIAL = "official"
 Alternatives = Sequence[Alternative] | None
 """An n-best list; ``None`` for a decision rule without probabilities."""
+_NUMBER = re.compile(r"-?\d+", re.ASCII)
+_FORMULA = re.compile(r"'*[\s\x00-\x1f]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]|'*[\t\r\n\x00]")
+"""What begins a formula: after blanks, too, since some programs remove them; in full width, too."""
 
 
 @dataclass(frozen=True)
 class Format:
     """An output format.
 
-    Args:
-        file: name of the file.
-        encode: returns the bytes of an example.
-        header: what the file begins with.
-        separator: what is between two examples.
-        footer: what the file ends with.
-        alternatives: how many entries of the n-best list of an example are written.
+    ``encode`` returns the bytes of an example, of whose n-best list ``alternatives`` entries are
+    written. ``separator`` is between two examples.
     """
 
     file: str
@@ -44,6 +54,24 @@ class Format:
     alternatives: int = 0
 
 
+def _kaggle_rows(example: Example, prediction: Prediction, alternatives: Alternatives) -> bytes:
+    long = _spans(() if prediction.long is None else (prediction.long,))
+    yes_no = prediction.yes_no
+    short = _spans(prediction.shorts) if yes_no is YesNo.NONE else str(yes_no)
+    name = str(prediction.example_id)
+    if _FORMULA.match(name) and not _NUMBER.fullmatch(name):
+        name = f"'{name}"
+    first, quote = name.replace('"', '""'), '"' * any(char in name for char in ',"\r\n')
+    return "".join(
+        f"{quote}{first}_{kind}{quote},{answer}\n"
+        for kind, answer in (("long", long), ("short", short))
+    ).encode()
+
+
+def _spans(spans: tuple[Span, ...]) -> str:
+    return " ".join(f"{span.start}:{span.end}" for span in spans)
+
+
 def _squad_entry(example: Example, prediction: Prediction, alternatives: Alternatives) -> bytes:
     answer = example.short_answer(prediction.shorts, prediction.yes_no)
     key, value = str(example.example_id), answer.encode("utf-8", "replace").decode()
@@ -51,11 +79,7 @@ def _squad_entry(example: Example, prediction: Prediction, alternatives: Alterna
 
 
 FORMATS = {
-    "kaggle": Format(
-        "kaggle.csv",
-        lambda example, prediction, alternatives: kaggle.encode(prediction),
-        header=b"example_id,PredictionString\n",
-    ),
+    "kaggle": Format("kaggle.csv", _kaggle_rows, header=b"example_id,PredictionString\n"),
     "nbest": Format(nbest.FILE, nbest.encode, alternatives=nbest.ALTERNATIVES),
     "squad": Format("squad.json", _squad_entry, b"{\n", b",\n", b"\n}\n"),
 }

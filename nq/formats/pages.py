@@ -60,8 +60,9 @@ def _record(path: str, wanted: str | None) -> Example:
                 return item
         elif matches:
             raise RecordError(f"{path}, line {source.line}: {item.reason}")
-    which = f"number or id {wanted}" if number else "any text"
-    raise ValueError(f"none of the {number} records of {path} has {which}: give another")
+    if number:
+        raise ValueError(f"none of the {number} records of {path} has number or id {wanted}")
+    raise ValueError(f"{path} has no records; give a file with at least one record")
 
 
 def page_from_record(example: Example, name: str = "the page") -> Page:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,40 +59,40 @@ def rows(
         first = 0
         for group in range(file.num_row_groups):
             end = first + file.metadata.row_group(group).num_rows
-            pending = deque(range(first + (worker - first) % workers, min(end, last), workers))
-            if pending:
-                yield from _group_rows(file, group, columns, first, pending)
+            wanted = range(first + (worker - first) % workers, min(end, last), workers)
+            if wanted:
+                yield from _group_rows(file, group, columns, first, wanted)
             first = end
 
 
 def _group_rows(
-    file: Any, group: int, columns: list[str], first: int, pending: deque[int]
+    file: Any, group: int, columns: list[str], row: int, wanted: range
 ) -> Iterator[tuple[int, Record | RecordError]]:
-    """Yields the rows ``pending`` of a row group whose first row is ``first``, from 0."""
+    """Yields the rows ``wanted`` of a row group whose first row is ``row``, from 0."""
     import pyarrow
 
     metadata = file.metadata.row_group(group)
     chunks = [metadata.column(i) for i in range(metadata.num_columns)]
-    counts = [chunk.num_values for chunk in chunks if chunk.path_in_schema in columns]
     try:
+        counts = [chunk.num_values for chunk in chunks if chunk.path_in_schema in columns]
         # A billion equal values are a few bytes of the file, and Arrow reads them without a limit.
         LIMITS.check(values=max(counts, default=0) // max(1, metadata.num_rows))
         for batch in file.iter_batches(
             BATCH_ROWS, row_groups=[group], columns=columns, use_threads=False
         ):
-            while pending and pending[0] < first + batch.num_rows:
-                row = pending.popleft()
-                yield row + 1, _record(batch.slice(row - first, 1))
-            if not pending:
+            for i in range(batch.num_rows):
+                if row in wanted:
+                    yield row + 1, _record(batch.slice(i, 1))
+                row += 1
+            if row >= wanted.stop:
                 return
-            first += batch.num_rows
         reason = RecordError(f"row group {group} of the parquet file has too few rows: copy it")
     except RecordError as error:
         reason = error
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         text = " ".join(str(error).split())
         reason = RecordError(f"row group {group} of the parquet file is damaged: {text}")
-    yield from ((row + 1, reason) for row in pending)
+    yield from ((left + 1, reason) for left in wanted if left >= row)
 
 
 def _record(row: Any) -> Record | RecordError:

@@ -26,13 +26,12 @@ def encode_prediction(
     """
 
     def encode(span: Span | None) -> dict[str, int]:
-        start, end = (span.start, span.end) if span else (-1, -1)
-        start_byte, end_byte = byte_span(span, token_bytes) if span else (-1, -1)
+        start, end = (-1, -1) if span is None else byte_span(span, token_bytes)
         return {
-            "start_token": start,
-            "end_token": end,
-            "start_byte": start_byte,
-            "end_byte": end_byte,
+            "start_token": -1 if span is None else span.start,
+            "end_token": -1 if span is None else span.end,
+            "start_byte": start,
+            "end_byte": end,
             **char_span(span, original),
         }
 

@@ -92,11 +92,6 @@ def decode_context(record: Record) -> Example:
     """Returns the example in a record with a context."""
     text = get(record, CONTEXT, str)
     LIMITS.check(characters=len(text))
-    if "qas" in record:
-        raise RecordError(
-            "found several questions in a line ('qas', MRQA) of a file whose first record has one: "
-            "move it to a file of such records"
-        )
     return _example(record, paragraphs(text), f"field {CONTEXT!r}")
 
 

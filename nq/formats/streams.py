@@ -19,37 +19,20 @@ from nq.errors import Error
 log = logging.getLogger(__name__)
 
 STDIN = "-"
+STDIN_PATHS = (STDIN, "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 FOLDER_PREFIX = "nq-input-"
 COPIES = {"stdin": "standard input", "pipe": "a pipe"}
 """Names of copies, which do not differ between runs, because windows are found again by them."""
-_STDIN_PATHS = re.compile(r"/dev/(stdin|fd/0)|/proc/self/fd/0")
 _DESCRIPTOR_PATHS = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")
 
 
-def name_of(path: str) -> str:
-    """Returns ``-`` for standard input, and a file's own path where a descriptor has it open.
-
-    A path such as ``/dev/stdin`` means another file in a worker process.
-    """
-    if _STDIN_PATHS.fullmatch(path):
-        return STDIN
-    if _DESCRIPTOR_PATHS.fullmatch(path):
-        with contextlib.suppress(OSError):
-            own = Path(path).resolve()
-            if own.is_file() and own.samefile(path):
-                return str(own)
-    return path
-
-
 def is_stream(path: str) -> bool:
-    """Returns whether a path is ``-``, a pipe, or the descriptor of a file without a name."""
-    if path == STDIN:
-        return True
+    """Returns whether a path is ``-``, a pipe, or a descriptor, which other processes lack."""
     try:
-        mode = Path(path).stat().st_mode
+        regular = not stat.S_ISFIFO(Path(path).stat().st_mode)
     except (OSError, ValueError):
-        return False
-    return stat.S_ISFIFO(mode) or (stat.S_ISREG(mode) and bool(_DESCRIPTOR_PATHS.fullmatch(path)))
+        regular = True
+    return path in STDIN_PATHS or bool(_DESCRIPTOR_PATHS.fullmatch(path)) or not regular
 
 
 @contextlib.contextmanager
@@ -66,7 +49,7 @@ def spooled(paths: Sequence[str]) -> Iterator[list[str]]:
 
 def _spool(path: str, stack: contextlib.ExitStack) -> str:
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX))
-    copy = Path(folder) / ("stdin" if path == STDIN else "pipe")
+    copy = Path(folder) / ("stdin" if path in STDIN_PATHS else "pipe")
     with _open(path) as source, copy.open("wb") as target:
         try:
             shutil.copyfileobj(source, target)
@@ -81,7 +64,7 @@ def _spool(path: str, stack: contextlib.ExitStack) -> str:
 
 
 def _open(path: str) -> IO[bytes]:
-    if path != STDIN:
+    if path not in STDIN_PATHS:
         log.info("copying %s to a temporary file", path)
         return open(path, "rb")
     if sys.stdin is None:
@@ -99,7 +82,7 @@ def shown(path: str) -> str:
     >>> shown("/tmp/nq-input-x1/stdin"), shown("caf\\udce9.jsonl"), shown("a/b.jsonl")
     ('standard input', 'caf\\\\xe9.jsonl', 'a/b.jsonl')
     """
-    if path == STDIN:
+    if path in STDIN_PATHS:
         return COPIES["stdin"]
     if Path(path).parent.name.startswith(FOLDER_PREFIX) and Path(path).name in COPIES:
         return COPIES[Path(path).name]

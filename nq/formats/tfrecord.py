@@ -41,39 +41,29 @@ _VARINT_BITS = 7
 def encode_records(
     features: Features, source: Source, id_name: str = "unique_ids"
 ) -> Iterator[bytes]:
-    """Yields one serialized ``tf.train.Example`` for each window, in order.
+    """Yields one serialized ``tf.train.Example`` for each window of an example, in order.
 
     Args:
-        features: the windows of one example.
-        source: where the example was read.
-        id_name: name of the feature with the unique id.
+        features: The windows.
+        source: Where the example was read.
+        id_name: The name of the feature with the unique id.
     """
     if not len(features):
         return
-    columns = {
-        id_name: _unique_ids(features.example_id, features.windows),
-        "input_ids": features.input_ids,
-        "input_mask": features.input_mask,
-        "segment_ids": features.segment_ids,
-        **(_keys(features, source) if features.answer_types is None else _targets(features)),
-    }
+    windows = features.windows
+    columns = {id_name: _unique_ids(features.example_id, windows)}
+    columns |= {name: getattr(features, name) for name in INPUTS}
+    if features.answer_types is None:
+        columns |= {
+            "example_keys": np.tile([source.file_index, source.line], (len(features), 1)),
+            "window_ids": np.stack([windows, np.full_like(windows, features.n_windows)], axis=1),
+            "token_map": features.token_map,
+        }
+    else:
+        columns |= {name: getattr(features, name) for name in TARGETS}
     rows = [_entries(name, np.asarray(values)) for name, values in sorted(columns.items())]
     for entries in zip(*rows, strict=True):
         yield _field(1, b"".join(entries))
-
-
-def _keys(features: Features, source: Source) -> dict[str, IntArray]:
-    """Returns the columns that map a window back to its example and document."""
-    windows = features.windows
-    return {
-        "example_keys": np.tile([source.file_index, source.line], (len(features), 1)),
-        "window_ids": np.stack([windows, np.full_like(windows, features.n_windows)], axis=1),
-        "token_map": features.token_map,
-    }
-
-
-def _targets(features: Features) -> dict[str, IntArray]:
-    return {name: np.asarray(getattr(features, name)) for name in TARGETS}
 
 
 def _unique_ids(example_id: ExampleId, windows: IntArray) -> IntArray:
@@ -83,22 +73,18 @@ def _unique_ids(example_id: ExampleId, windows: IntArray) -> IntArray:
     return (first + windows.astype(np.uint64)).view(np.int64)
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _field(number: int, payload: bytes) -> bytes:
-    """A length-delimited protobuf field."""
-    return bytes([number << 3 | 2]) + _varint(len(payload)) + payload
+    """Returns a length-delimited protobuf field."""
+    length, out = len(payload), bytearray([number << 3 | 2])
+    while length > 0x7F:
+        out.append(length & 0x7F | 0x80)
+        length >>= _VARINT_BITS
+    out.append(length)
+    return bytes(out) + payload
 
 
 def _entries(name: str, values: IntArray) -> list[bytes]:
-    """For each row of ``values`` the map entry ``name -> int64 list`` of a ``Features``."""
+    """Returns the map entry ``name -> int64 list`` of a ``Features`` for each row of ``values``."""
     key = _field(1, name.encode())
     return [
         _field(1, key + _field(2, _field(3, _field(1, packed))))
@@ -107,7 +93,7 @@ def _entries(name: str, values: IntArray) -> list[bytes]:
 
 
 def pack_varints(rows: IntArray) -> Sequence[bytes]:
-    """Each row of ``[n, m]`` int64 as the bytes of a packed repeated int64."""
+    """Returns each row of ``[n, m]`` int64 as the bytes of a packed repeated int64."""
     values = np.ascontiguousarray(rows, np.int64).view(np.uint64)
     if not values.size:
         return [b""] * len(values)
@@ -140,14 +126,14 @@ def training_shapes(length: int) -> dict[str, list[int]]:
 
 
 def decode_records(records: Sequence[bytes], shapes: Mapping[str, list[int]]) -> Columns:
-    """Returns these features of records of ``encode_records`` as int32 arrays ``[N, *shape]``.
+    """Returns features of records of ``encode_records`` as int32 arrays ``[N, *shape]``.
 
     Args:
-        records: whose int64 lists are packed, as those of TensorFlow are.
-        shapes: the shape of each feature; other features of a record are ignored.
+        records: The records; their int64 lists are packed, as those of TensorFlow are.
+        shapes: The shape of each feature; other features of a record are ignored.
 
     Raises:
-        ValueError: a record lacks a feature, or has it in another shape.
+        ValueError: A record lacks a feature, or has it in another shape.
     """
     parsed = [_packed_features(record) for record in records]
     columns: Columns = {}
@@ -192,7 +178,7 @@ def unpack_varints(rows: Sequence[bytes], width: int) -> IntArray:
     """Returns the int64 values ``[n, width]`` of packed rows; the inverse of ``pack_varints``.
 
     Raises:
-        ValueError: a row has another number of values.
+        ValueError: A row has another number of values.
 
     >>> unpack_varints(pack_varints(np.array([[3, -1], [300, 0]])), 2).tolist()
     [[3, -1], [300, 0]]

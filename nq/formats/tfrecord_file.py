@@ -7,7 +7,7 @@ Each record is framed as ``length (uint64), crc(length), data, crc(data)``, litt
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -15,7 +15,7 @@ import google_crc32c
 
 from nq.errors import DamagedError
 
-_HEADER, _CRC = struct.Struct("<QI"), struct.Struct("<I")
+_LENGTH, _HEADER, _CRC = struct.Struct("<Q"), struct.Struct("<QI"), struct.Struct("<I")
 _MASK_DELTA = 0xA282EAD8
 FRAME_BYTES = _HEADER.size + _CRC.size
 """Bytes of a record besides its data."""
@@ -26,33 +26,26 @@ def _masked_crc(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 
-def write_records(path: Path, records: Iterable[bytes]) -> None:
-    """Writes a TFRecord file; an existing file is overwritten.
-
-    Args:
-        path: the file.
-        records: the data of each record, in order.
-    """
-    with path.open("wb") as file:
-        file.writelines(map(frame, records))
-
-
 def frame(data: bytes) -> bytes:
     """Returns a record as it is in the file."""
-    length = struct.pack("<Q", len(data))
+    length = _LENGTH.pack(len(data))
     crcs = _CRC.pack(_masked_crc(length)), _CRC.pack(_masked_crc(data))
     return b"".join((length, crcs[0], data, crcs[1]))
 
 
-def read_records(path: Path, offset: int = 0) -> Iterator[bytes]:
-    """Yields the data of each record of a TFRecord file.
+def is_tfrecord(head: bytes) -> bool:
+    """Returns whether a file begins with the length of a record and its checksum."""
+    if len(head) < _HEADER.size:
+        return False
+    length, crc = _HEADER.unpack_from(head)
+    return bool(crc == _masked_crc(_LENGTH.pack(length)))
 
-    Args:
-        path: the file.
-        offset: where the first record begins, in bytes.
+
+def read_records(path: Path, offset: int = 0) -> Iterator[bytes]:
+    """Yields the data of each record of a TFRecord file, from the byte ``offset`` on.
 
     Raises:
-        DamagedError: the file is cut off, or a checksum does not match.
+        DamagedError: The file is cut off, or a checksum does not match.
     """
     with path.open("rb") as file:
         file.seek(offset)
@@ -66,7 +59,7 @@ def record_offsets(path: Path) -> list[tuple[int, int]]:
     Only the headers are read; ``read_record_at`` reads the data and verifies it.
 
     Raises:
-        DamagedError: the file is cut off, or the checksum of a length does not match.
+        DamagedError: The file is cut off, or the checksum of a length does not match.
     """
     offsets = []
     size = path.stat().st_size
@@ -81,15 +74,10 @@ def record_offsets(path: Path) -> list[tuple[int, int]]:
 
 
 def read_record_at(file: IO[bytes], offset: int, length: int) -> bytes:
-    """Reads the data of one record.
-
-    Args:
-        file: a TFRecord file that is open for reading in binary mode.
-        offset: where the data begins, in bytes, from ``record_offsets``.
-        length: the size of the data in bytes.
+    """Returns the data of one record, of whose place ``record_offsets`` tells.
 
     Raises:
-        DamagedError: the file is cut off, or the checksum does not match.
+        DamagedError: The file is cut off, or the checksum does not match.
     """
     file.seek(offset)
     return _read_data(file, length)
@@ -100,12 +88,9 @@ def _read_length(file: IO[bytes]) -> int | None:
     header = file.read(_HEADER.size)
     if not header:
         return None
-    if len(header) < _HEADER.size:
+    if not is_tfrecord(header):
         raise _damaged(file)
-    length, crc = _HEADER.unpack(header)
-    if crc != _masked_crc(header[:8]):
-        raise _damaged(file)
-    return int(length)
+    return int(_LENGTH.unpack_from(header)[0])
 
 
 def _read_data(file: IO[bytes], length: int) -> bytes:
@@ -120,11 +105,3 @@ def _damaged(file: IO[bytes]) -> DamagedError:
         f"{file.name} is cut off or damaged near byte {file.tell()}: expected a TFRecord file "
         "with matching checksums"
     )
-
-
-def is_tfrecord(head: bytes) -> bool:
-    """Returns whether a file begins with the length of a record and its checksum."""
-    if len(head) < _HEADER.size:
-        return False
-    _, crc = _HEADER.unpack_from(head)
-    return bool(crc == _masked_crc(head[: _HEADER.size - _CRC.size]))

@@ -20,6 +20,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -145,31 +146,24 @@ def _tokenize(
     longest_first = sorted(range(len(passages)), key=lambda n: passages[n][0] - passages[n][1])
     for rank, number in enumerate(longest_first):
         start, end = passages[number]
-        tags.append((start, 1, rank, OPEN, number))
-        tags.append(
-            (end, 1, rank, CLOSE, number) if start == end else (end, 0, -rank, CLOSE, number)
-        )
+        close = (end, 1, rank) if start == end else (end, 0, -rank)
+        tags += [((start, 1, rank), OPEN, number), (close, CLOSE, number)]
     tokens: list[str] = []
     chars: list[tuple[int, int]] = []
-    first, last = [0] * len(passages), [0] * len(passages)
+    places = {OPEN: [0] * len(passages), CLOSE: [0] * len(passages)}
     position = 0
-    for char, _, _, tag, number in [
-        *sorted(tags, key=lambda tag: tag[:3]),
-        (len(text), 2, 0, "", 0),
-    ]:
+    for (char, _, _), tag, number in [*sorted(tags, key=itemgetter(0)), ((len(text), 2, 0), "", 0)]:
         LIMITS.check(tokens=len(tokens))
         for start, end in islice(split(text[position:char]), LIMITS.tokens + 1):
             tokens.append(text[position + start : position + end])
             chars.append((position + start, position + end))
         position = char
-        if tag == OPEN:
-            first[number] = len(tokens)
         if tag:
+            places[tag][number] = len(tokens) + (tag == CLOSE)
             tokens.append(tag)
             chars.append((char, char))
-        if tag == CLOSE:
-            last[number] = len(tokens)
-    candidates = [Candidate(Span(a, b), top_level=True) for a, b in zip(first, last, strict=True)]
+    spans = map(Span, places[OPEN], places[CLOSE])
+    candidates = [Candidate(span, top_level=True) for span in spans]
     return tokens or [""], np.array(chars or [(0, 0)], np.int64), candidates
 
 

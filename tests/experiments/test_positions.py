@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from experiments import positions
-from nq.formats.tfrecord_file import write_records
+from nq.formats.tfrecord_file import frame
 from nq.postprocess.position_prior import PRIOR_WEIGHTS
 
 FEATURES = Path(__file__).parents[3] / "shared" / "data" / "google_tfrecord"
@@ -30,7 +30,7 @@ def write_features(path: Path, windows: list[tuple[list[str], int]]) -> Path:
         example = tf.train.Example(features=tf.train.Features(feature=feature))
         return bytes(example.SerializeToString())
 
-    write_records(path, (record(*window) for window in windows))
+    path.write_bytes(b"".join(frame(record(*window)) for window in windows))
     return path
 
 

@@ -5,18 +5,11 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
-import io
 import json
 import lzma
 import random
-import subprocess
-import sys
-import tarfile
-import zipfile
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.feather
 import pytest
 
 from nq.config import WindowConfig
@@ -31,22 +24,12 @@ from nq.records import DeadLetter
 from tests import nq_records
 from tests.formats.hugging_face_rows import row, write
 from tests.formats.reading import ids, items, reasons, records
-from tests.formats.test_tydi import make_record
 from tests.nq_records import simplified, to_line, write_lines
 
-ROOT = Path(__file__).parents[2]
 RECORDS = [simplified(i, words=5) for i in range(3)]
 LINES = b"\n".join(map(to_line, RECORDS))
 TEXT = LINES.decode()
 GOOD = to_line(simplified())
-READ_AND_MEASURE = """
-import re, sys
-from nq.formats import decoding
-for source, item in decoding.read_records(sys.argv[1]):
-    print(source.line, getattr(item, "reason", "good"))
-# unlike getrusage, this peak does not begin with that of the process that started this one
-print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
-"""
 
 # --- lines --------------------------------------------------------------------------------
 
@@ -98,8 +81,7 @@ def test_shares_and_limit_cover_every_line_once(tmp_path: Path) -> None:
 
 
 def test_a_dead_letter_has_an_excerpt(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "a.jsonl", [b'["\xff' + "ü".encode() * 4000])
-    (letter,) = items(path)
+    (letter,) = items(write_lines(tmp_path / "a", [b'["\xff' + "ü".encode() * 4000]))
     assert isinstance(letter, DeadLetter)
     assert letter.record.startswith('["\\xffüüü')
     assert len(letter.record) == decoding.EXCERPT_CHARS
@@ -132,8 +114,7 @@ def test_the_digest_of_a_changed_file_is_another(tmp_path: Path) -> None:
     path = tmp_path / "a"
     for data in (b"1", b"22"):
         path.write_bytes(data)
-        for same in (path, str(path)):
-            assert input_files.sha256(same) == hashlib.sha256(data).hexdigest()
+        assert input_files.sha256(path) == hashlib.sha256(data).hexdigest()
 
 
 @pytest.fixture
@@ -141,8 +122,7 @@ def folder(tmp_path: Path) -> Path:
     """A folder of a plain, a gzip and a parquet file; the first two have a bad record."""
     write_lines(tmp_path / "a.jsonl", [simplified(1), {"example_id": 5}, nq_records.v1(2)])
     write_lines(tmp_path / "b.jsonl.gz", [nq_records.v1(3), b"nonsense", nq_records.v1(1)])
-    page = decoding.decode_example(to_line(nq_records.v1(4)))
-    write(tmp_path / "c.parquet", [row(page)])
+    write(tmp_path / "c.parquet", [row(nq_records.v1(4))])
     return tmp_path
 
 
@@ -175,32 +155,11 @@ def test_files_without_a_good_record_are_an_error(folder: Path, tmp_path: Path) 
 # --- files that are refused ---------------------------------------------------------------
 
 
-def archive_zip() -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a.jsonl", LINES)
-    return file.getvalue()
-
-
-def archive_tar() -> bytes:
-    file, member = io.BytesIO(), tarfile.TarInfo("a.jsonl")
-    member.size = len(LINES)
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        archive.addfile(member, io.BytesIO(LINES))
-    return file.getvalue()
-
-
-def arrow() -> bytes:
-    file = io.BytesIO()
-    pyarrow.feather.write_feather(pa.table({"a": [1]}), file)
-    return file.getvalue()
-
-
 @pytest.mark.parametrize(
     ("data", "name", "advice"),
     [
-        (archive_zip(), "an archive", "extract the files in it"),
-        (gzip.compress(archive_tar()), "an archive in a gzip file", "extract"),
+        (b"PK\x03\x04" + LINES, "an archive", "extract the files in it"),
+        (gzip.compress(bytes(257) + b"ustar\0"), "an archive in a gzip file", "extract"),
         (gzip.compress(gzip.compress(LINES)), "a gzip file in a gzip file", "gunzip"),
         (bz2.compress(b""), "a bzip2 file", "decompress it with bunzip2"),
         (lzma.compress(LINES), "an xz file", "decompress it with unxz"),
@@ -208,7 +167,7 @@ def arrow() -> bytes:
         (b"%PDF-1.7\n%\xe2\xe3", "a PDF document", "export its text"),
         (b"PK\x03\x04" + bytes(26) + b"xl/" + bytes(99), "a document of Microsoft", "as CSV"),
         (frame(b"one"), "a TFRecord file", "give the records"),
-        (arrow(), "an Arrow file", "one JSON object a line"),
+        (b"ARROW1\0\0", "an Arrow file", "one JSON object a line"),
         (TEXT.encode("utf-16"), "UTF-16 text", "iconv -f UTF-16 -t UTF-8"),
         (TEXT.encode("utf-16-be"), "UTF-16 text", "iconv"),
         (TEXT.encode("utf-32"), "UTF-32 text", "iconv -f UTF-32 -t UTF-8"),
@@ -247,12 +206,6 @@ def test_a_bad_first_line_does_not_cost_the_others(tmp_path: Path, first: bytes)
         assert ids(path) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("data", [b"[1, 2]", b"hello", b" \n" + LINES, b"\x1f\x8bdamaged"])
-def test_other_files_are_read_line_by_line(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "a.jsonl").write_bytes(data)
-    assert items(tmp_path / "a.jsonl")
-
-
 # --- limits -------------------------------------------------------------------------------
 
 
@@ -279,16 +232,6 @@ def test_a_record_beyond_a_limit_is_a_dead_letter(
     assert reasons(path) == [""]
 
 
-def test_the_same_limits_hold_for_every_dialect(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dialects = [simplified(words=70), nq_records.v1(words=70), make_record()]
-    path = write_lines(tmp_path / "a.jsonl", dialects)
-    assert reasons(path) == ["", "", ""]
-    monkeypatch.setattr(LIMITS, "tokens", 20)
-    assert all(reason.endswith(" tokens, the limit is 20") for reason in reasons(path))
-
-
 def test_a_long_line_is_skipped_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     longest = len(GOOD) + 10
     monkeypatch.setattr(LIMITS, "bytes", longest)
@@ -301,22 +244,6 @@ def test_a_long_line_is_skipped_to_its_end(tmp_path: Path, monkeypatch: pytest.M
         ]
     path.write_bytes(GOOD + b"\n" + b"x" * 9000)
     assert reasons(path)[1].startswith("too large: 9000 bytes, ")
-
-
-@pytest.mark.slow
-def test_a_gzip_bomb_takes_little_memory(tmp_path: Path) -> None:
-    path = tmp_path / "bomb.jsonl.gz"
-    with gzip.open(path, "wb") as file:
-        file.write(GOOD + b"\n")
-        for _ in range(256):
-            file.write(b"[],[" * (1 << 18))
-        file.write(b"\n" + GOOD)
-    command = [sys.executable, "-c", READ_AND_MEASURE, str(path)]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    *lines, peak_kib = printed.splitlines()
-    too_large = f"2 too large: {256 << 20} bytes, the limit is {LIMITS.bytes}"
-    assert lines == ["1 good", too_large, "3 good"]
-    assert int(peak_kib) < 400 << 10
 
 
 def test_windows_have_a_limit(vocab: Path, monkeypatch: pytest.MonkeyPatch) -> None:

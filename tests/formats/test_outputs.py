@@ -240,16 +240,6 @@ def test_the_first_of_the_n_best_is_the_prediction(seed: int, rule: str, thresho
     assert all(0 <= a["long_score"] <= 1 and a["long_answer"] for a in others)
 
 
-def test_text_has_blanks_only_where_the_page_has() -> None:
-    token_bytes = np.array([[0, 3], [3, 6], [7, 9], [9, 9], [9, 12], [12, 12]])
-    words, html = ["日", "本", "ab", "<P>", "日", "x"], [False, False, False, True, False, False]
-    example = Example(1, "?", words, html, (), token_bytes=token_bytes)
-    assert example.text(Span(0, 6)) == "日本 ab日x"
-    assert replace(example, token_bytes=None).text(Span(0, 6)) == "日 本 ab 日 x"
-    assert replace(example, token_bytes=token_bytes * 0 - 1).text(Span(0, 2)) == "日 本"
-    assert example.text(Span(3, 4)) == ""
-
-
 def test_an_interruption_leaves_the_former_files(tmp_path: Path) -> None:
     write(tmp_path, [Prediction(1)])
     write_predictions(tmp_path / "predictions.json", [encode_prediction(Prediction(1))])
@@ -273,17 +263,6 @@ def test_an_interruption_leaves_the_former_files(tmp_path: Path) -> None:
     with outputs.open_writer(tmp_path, ["kaggle"]):
         pass  # files of formats that are not requested are removed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kaggle.csv", "predictions.json"]
-
-
-@pytest.mark.parametrize(
-    ("formats", "limits"), [(["kaggle"], []), (["nbest"], [nbest.ALTERNATIVES]), ([], [])]
-)
-def test_alternatives_are_computed_only_if_a_format_needs_them(
-    formats: list[str], limits: list[int]
-) -> None:
-    requested: list[int] = []
-    outputs.encode(formats, page(Prediction(1)), Prediction(1), requested.append)
-    assert requested == limits
 
 
 def test_names_of_formats_are_parsed_in_one_order() -> None:

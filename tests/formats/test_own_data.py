@@ -331,7 +331,6 @@ def test_yes_and_no_are_no_places() -> None:
         ({"context": " \n"}, "field 'context' has no words"),
         ({"context": 7}, "field 'context' must be a string, found an integer"),
         ({"question": None}, "field 'question' must be a string, found null"),
-        ({"qas": []}, "found several questions in a line ('qas', MRQA)"),
         ({"page": "tower"}, "expected a field 'context', or --pages FOLDER and a field 'page'"),
     ],
 )
@@ -391,12 +390,6 @@ def test_a_question_without_its_page_has_a_reason(
     assert reason in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_another_column_may_name_the_page(tmp_path: Path, pages: PageFolder) -> None:
-    path = write(tmp_path / "a.csv", "Question;Source File\nwhen;tower.html\n")
-    (example,) = inputs.read_examples(path, pages=list_pages(pages.folder, "Source File"))
-    assert example.title == "The Tower"
-
-
 def test_a_folder_must_have_pages(tmp_path: Path) -> None:
     with pytest.raises(Error, match="is no folder: give the folder of the pages with --pages"):
         list_pages(tmp_path / "nowhere")
@@ -418,7 +411,9 @@ def test_pages_that_no_question_names_are_mentioned(
 
 
 def test_equal_requests_have_equal_pages(tmp_path: Path, pages: PageFolder) -> None:
-    path = write_lines(tmp_path / "a.jsonl", [{"question": "a", "page": "tower"}])
+    path = write(tmp_path / "a.csv", "Question;Source File\nwhen;tower.html\n")
+    (example,) = inputs.read_examples(path, pages=list_pages(pages.folder, "Source File"))
+    assert example.title == "The Tower"
 
     def request(listed: PageFolder | None) -> Request:
         return Request((str(path),), "", WindowConfig(), tokenizer_sha256="x", pages=listed)

@@ -172,13 +172,6 @@ def test_blank_lines_separate_paragraphs() -> None:
     assert found == ["One two.", "Three.", "Four."]
 
 
-def test_one_line_of_a_megabyte() -> None:
-    for text in ("lake is deep " * 80_000, "x" * 1_000_000, '"' * 100_000, "<p>x" * 1000):
-        page = decode_page(text.encode(), "long.html")
-        check_page(page)
-        assert len(without_white_space(visible_text(page))) <= len(text)
-
-
 # --- files --------------------------------------------------------------------------------
 
 
@@ -268,5 +261,5 @@ def test_files_without_the_requested_record_are_value_errors(tmp_path: Path) -> 
     blank = nq_records.simplified() | {"document_text": "<P> </P>", "long_answer_candidates": []}
     for record in ([], [blank | {"annotations": []}]):
         path = nq_records.write_lines(tmp_path / "a.jsonl", record)
-        with pytest.raises(ValueError, match=r"has any text|has no text"):
+        with pytest.raises(ValueError, match=r"has no records|has no text"):
             read_page(path)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nq.errors import DamagedError, Error
 from nq.formats.tfrecord import encode_records, inference_shapes
-from nq.formats.tfrecord_file import write_records
+from nq.formats.tfrecord_file import frame
 from nq.records import Columns
 from nq.runs.window_reader import WindowReader
 from tests.inference.tiny_predictors import LENGTH, Item, item_rows, items
@@ -27,7 +27,7 @@ def write_shards(folder: Path, shards: Sequence[Sequence[Item]]) -> list[Path]:
     """Writes the windows of the examples of each shard."""
     paths = [folder / f"windows-{number}.tfrecord" for number in range(len(shards))]
     for path, shard in zip(paths, shards, strict=True):
-        write_records(path, [record for item in shard for record in records(item)])
+        path.write_bytes(b"".join(frame(r) for item in shard for r in records(item)))
     return paths
 
 
@@ -107,7 +107,7 @@ def test_windows_that_are_missing_repeated_or_out_of_order_are_an_error(
 ) -> None:
     by_line = {item[0].line: records(item) for item in items(3, 1)}
     path = tmp_path / "windows-0.tfrecord"
-    write_records(path, [by_line[line][window] for line, window in order])
+    path.write_bytes(b"".join(frame(by_line[line][window]) for line, window in order))
     message = f"^windows of input file 0, line 1 are {NOT_WHOLE} in .*{path.name}$"
     with pytest.raises(DamagedError, match=message) as error:
         WindowReader([path], LENGTH)
