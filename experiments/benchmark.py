@@ -26,7 +26,7 @@ import orjson
 
 from experiments.sweep import answer
 from nq.commands import arguments, terminal
-from nq.formats.decoding import read_lines
+from nq.formats import lines
 from nq.formats.input_files import find_files
 from nq.inference.profile import DEFAULT_PROFILE
 from nq.inference.scorer import Scorer, score_examples
@@ -181,7 +181,7 @@ def _repeated(files: Sequence[str], times: int) -> Iterator[bytes]:
     number = 0
     for _ in range(times):
         for path in files:
-            for _source, line in read_lines(path):
+            for _, line in lines.rows(path):
                 if isinstance(line, bytes):
                     number += 1
                     yield orjson.dumps(orjson.loads(line) | {"example_id": number}) + b"\n"

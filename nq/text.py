@@ -9,7 +9,6 @@ BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 # that reverse the direction of the text after them.
 _OTHERS = r"\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _CONTROL = re.compile(rf"[\x00-\x1f{_OTHERS}]")
-_CONTROL_EXCEPT_LINE_FEED = re.compile(rf"[\x00-\x09\x0b-\x1f{_OTHERS}]")
 
 
 def truncate(text: str, width: int) -> str:
@@ -63,17 +62,14 @@ def visible(text: str, lines: bool = False) -> str:
     r"""Returns text from data or from a file name for a terminal or a log.
 
     Control characters become visible escapes, because a terminal would obey them. Escaped text
-    that is part of JSON stays JSON of the same value.
-
-    Args:
-        text: any text.
-        lines: whether to keep line feeds.
+    that is part of JSON stays JSON of the same value. With ``lines`` line feeds stay.
 
     >>> print(visible("a\x1b[31mb\n"))
     a\u001b[31mb\u000a
     """
-    pattern = _CONTROL_EXCEPT_LINE_FEED if lines else _CONTROL
-    return pattern.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _CONTROL.sub(
+        lambda match: "\n" if lines and match[0] == "\n" else f"\\u{ord(match[0]):04x}", text
+    )
 
 
 def grid(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import orjson
@@ -85,17 +84,6 @@ def _excerpt(row: containers.Row) -> str:
         return ""
     line = row if isinstance(row, bytes) else orjson.dumps(row, default=str)
     return line[: EXCERPT_CHARS * 4].decode("utf-8", "backslashreplace")[:EXCERPT_CHARS]
-
-
-def read_lines(
-    path: str, file_index: int = 0, limit: int | None = None
-) -> Iterator[tuple[Source, bytes | RecordError]]:
-    """Yields the lines of one file that are not blank, stripped, with their source.
-
-    An error replaces a line that is too long, and the rest of a damaged gzip file.
-    """
-    for number, line in islice(lines.rows(path), limit):
-        yield Source(file_index, shown(path), number), line
 
 
 def decode_example(line: bytes, pages: PageFolder | None = None) -> Example:

@@ -189,10 +189,8 @@ def _span(record: Any, n_tokens: int, where: str, *, may_be_empty: bool = False)
     end: int = get(record, "end_token", int, where=where)
     if start == -1 and end == -1:
         return None
-    if end < start:
-        raise RecordError(f"{where} ends at token {end}, before its start {start}")
-    if start < 0 or start >= n_tokens or end > n_tokens:
-        raise RecordError(f"{where} [{start}, {end}) is outside the {n_tokens} tokens")
+    if not 0 <= start <= end <= n_tokens or start == n_tokens:
+        raise RecordError(f"{where} [{start}, {end}) is no span of the {n_tokens} tokens")
     if start == end and not may_be_empty:
         raise RecordError(f"{where} [{start}, {end}) is empty")
     return Span(start, end)

@@ -75,19 +75,20 @@ def decode(record: Record) -> Example:
     Raises:
         RecordError: A field is missing, of the wrong type, or out of range.
     """
-    LIMITS.check(characters=len(get(record, TEXT, str)))
-    text = _Text(record[TEXT])
+    text = get(record, TEXT, str)
+    LIMITS.check(characters=len(text))
+    byte_of_char = _byte_of_char(text)
     passages = [
-        text.char_span(item, f"passage_answer_candidates[{i}]")
+        _char_span(byte_of_char, item, f"passage_answer_candidates[{i}]")
         for i, item in enumerate(get(record, "passage_answer_candidates", list))
     ]
-    tokens, char_spans, candidates = _tokenize(text.text, passages)
+    tokens, char_spans, candidates = _tokenize(text, passages)
 
     def annotation(item: Any, where: str) -> Annotation:
         passage = get(item, "passage_answer", dict, where=where)
         index = candidate_index(passage, len(candidates), f"{where}.passage_answer")
         minimal = get(item, "minimal_answer", dict, where=where)
-        short = _minimal_answer(minimal, text, char_spans, f"{where}.minimal_answer")
+        short = _minimal_answer(minimal, byte_of_char, char_spans, f"{where}.minimal_answer")
         long = None if index is None else candidates[index].span
         return Annotation(long, index, () if short is None else (short,), yes_no(item, where))
 
@@ -98,33 +99,28 @@ def decode(record: Record) -> Example:
         is_html=(char_spans[:, 0] == char_spans[:, 1]).tolist(),
         candidates=candidates,
         annotations=gold(record, annotation),
-        token_bytes=text.byte_of_char[char_spans],
+        token_bytes=byte_of_char[char_spans],
         title=optional_text(record, "document_title"),
     )
 
 
-class _Text:
-    """A text and the UTF-8 byte offset of each of its characters, and of its end."""
+def _byte_of_char(text: str) -> IntArray:
+    """Returns the UTF-8 byte offset of each character of a text, and of its end."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    widths = 1 + sum((codes >= limit).astype(np.int64) for limit in _WIDER_FROM)
+    return np.concatenate([[0], np.cumsum(widths)])
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-        widths = 1 + sum((codes >= limit).astype(np.int64) for limit in _WIDER_FROM)
-        self.byte_of_char: IntArray = np.concatenate([[0], np.cumsum(widths)])
 
-    def char_span(self, item: Any, where: str) -> tuple[int, int]:
-        """Returns the start and end character of a byte span that is not null."""
-        start, end = (get(item, name, int, where=where) for name in (START, END))
-        n_bytes = int(self.byte_of_char[-1])
-        if end < start:
-            raise RecordError(f"{where} ends at byte {end}, before its start {start}")
-        if start < 0 or end > n_bytes:
-            raise RecordError(f"{where} [{start}, {end}) is outside the {n_bytes} bytes")
-        first, last = np.searchsorted(self.byte_of_char, (start, end)).tolist()
-        for char, byte in ((first, start), (last, end)):
-            if self.byte_of_char[char] != byte:
-                raise RecordError(f"{where}: byte {byte} is in the middle of a character")
-        return first, last
+def _char_span(byte_of_char: IntArray, item: Any, where: str) -> tuple[int, int]:
+    """Returns the start and end character of a byte span that is not null."""
+    start, end = (get(item, name, int, where=where) for name in (START, END))
+    if not 0 <= start <= end <= byte_of_char[-1]:
+        raise RecordError(f"{where} [{start}, {end}) is no span of the {byte_of_char[-1]} bytes")
+    first, last = np.searchsorted(byte_of_char, (start, end)).tolist()
+    for char, byte in ((first, start), (last, end)):
+        if byte_of_char[char] != byte:
+            raise RecordError(f"{where}: byte {byte} is in the middle of a character")
+    return first, last
 
 
 def _tokenize(
@@ -167,11 +163,13 @@ def _tokenize(
     return tokens or [""], np.array(chars or [(0, 0)], np.int64), candidates
 
 
-def _minimal_answer(item: Any, text: _Text, char_spans: IntArray, where: str) -> Span | None:
+def _minimal_answer(
+    item: Any, byte_of_char: IntArray, char_spans: IntArray, where: str
+) -> Span | None:
     """Returns the words that contain characters of a minimal answer, ``None`` if it is null."""
     if [get(item, name, int, where=where) for name in (START, END)] == [-1, -1]:
         return None
-    start, end = text.char_span(item, where)
+    start, end = _char_span(byte_of_char, item, where)
     words = np.flatnonzero(char_spans[:, 0] < char_spans[:, 1])
     first = int(np.searchsorted(char_spans[words, 1], start, "right"))
     last = int(np.searchsorted(char_spans[words, 0], end, "left"))

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import orjson
 
 from nq.errors import Error
 from nq.evaluation import labels
-from nq.formats import decoding, input_files, nbest
+from nq.formats import input_files, lines, nbest
 from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
@@ -142,10 +143,10 @@ class FinishedRun:
         values: dict[ExampleKey, Any] = {}
         quoted = orjson.dumps(name)
         for index, path in enumerate(self.job.files):
-            for source, line in decoding.read_lines(path, index, limit=self.job.limit):
+            for number, line in islice(lines.rows(path), self.job.limit):
                 if isinstance(line, bytes) and quoted in line:
                     with contextlib.suppress(ValueError, AttributeError):  # a dead letter
-                        values[index, source.line] = orjson.loads(line).get(name)
+                        values[index, number] = orjson.loads(line).get(name)
         return values
 
     def n_best_lines(self) -> Iterator[dict[str, Any]]:

@@ -30,8 +30,8 @@ KINDS = (  # ten ways to be broken, and how the reason begins
     (changed(simplified(), "document_text", ...), "no document"),
     (changed(simplified(), "document_text", None), "field 'document_text' must be a string"),
     (changed(simplified(), "question_text", 7), "field 'question_text' must be a string"),
-    (changed(simplified(), f"{CANDIDATES}.0.end_token", 999), f"{CANDIDATES}[0] [3, 999) is out"),
-    (changed(simplified(), f"{CANDIDATES}.1.end_token", 1), f"{CANDIDATES}[1] ends at token 1,"),
+    (changed(simplified(), f"{CANDIDATES}.0.end_token", 999), f"{CANDIDATES}[0] [3, 999) is no"),
+    (changed(simplified(), f"{CANDIDATES}.1.end_token", 1), f"{CANDIDATES}[1] ["),
     (
         changed(simplified(), "annotations.0.long_answer.candidate_index", 5),
         "annotations[0].long_answer.candidate_index is 5, but there are 2 candidates",

@@ -117,7 +117,7 @@ def test_published_files_are_read() -> None:
 
 
 C, A, T, OUTSIDE = (
-    *("long_answer_candidates", "annotations", "document_tokens", "is outside the 11 tokens"),
+    *("long_answer_candidates", "annotations", "document_tokens", "is no span of the 11 tokens"),
 )
 
 
@@ -152,18 +152,18 @@ def test_lines_without_a_record(line: bytes, expected: str) -> None:
         (f"{C}.1.start_token", ..., f"missing field '{C}[1].start_token'"),
         (f"{C}.0.start_token", "3", "must be an integer, found a string"),
         (f"{C}.0.end_token", 12, f"{C}[0] [3, 12) {OUTSIDE}"),
-        (f"{C}.0.start_token", -2, "[-2, 11) is outside the 11 tokens"),
-        (f"{C}.0.end_token", 2, "ends at token 2, before its start 3"),
+        (f"{C}.0.start_token", -2, f"[-2, 11) {OUTSIDE}"),
+        (f"{C}.0.end_token", 2, f"[3, 2) {OUTSIDE}"),
         (f"{C}.0", {"start_token": -1, "end_token": -1}, f"{C}[0] has no span"),
         (f"{C}.0.top_level", 1, "top_level' must be a boolean, found an integer"),
         ("annotations", 0, "field 'annotations' must be an array, found an integer"),
         (f"{A}.1", None, f"{A}[1] must be an object, found null"),
         (f"{A}.0.long_answer", ..., f"missing field '{A}[0].long_answer'"),
-        (f"{A}.0.long_answer.end_token", 99, f"{A}[0].long_answer [3, 99) is outside"),
+        (f"{A}.0.long_answer.end_token", 99, f"{A}[0].long_answer [3, 99) {OUTSIDE}"),
         (f"{A}.0.long_answer.candidate_index", 2, "is 2, but there are 2 candidates"),
         (f"{A}.0.long_answer.candidate_index", -2, "candidate_index is -2"),
         (f"{A}.0.short_answers", ..., f"missing field '{A}[0].short_answers'"),
-        (f"{A}.0.short_answers.0.start_token", 8, f"{A}[0].short_answers[0] ends at token 7"),
+        (f"{A}.0.short_answers.0.start_token", 8, f"{A}[0].short_answers[0] [8, 7) {OUTSIDE}"),
         (f"{A}.0.yes_no_answer", "MAYBE" * 10**5, "must be YES, NO or NONE, found 'MAYBE"),
         (T, "a b", f"field '{T}' must be an array, found a string"),
         (f"{T}.1", "Moon", f"{T}[1] must be an object, found a string"),

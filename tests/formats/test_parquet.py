@@ -116,7 +116,7 @@ def test_columns_may_be_absent_or_null(tmp_path: Path) -> None:
         ("annotations.yes_no_answer.0", 2, "must be 0, 1 or -1, found 2"),
         ("annotations.long_answer.0", None, "annotations[0].long_answer' must be an object"),
         ("annotations.short_answers.0", None, "annotations[0].short_answers' must be an object"),
-        ("annotations.short_answers.0.start_token", [9], "ends at token 7, before its start 9"),
+        ("annotations.short_answers.0.start_token", [9], "[9, 7) is no span of the 11 tokens"),
     ],
 )
 def test_bad_rows_are_dead_letters(tmp_path: Path, path: str, value: Any, expected: str) -> None:

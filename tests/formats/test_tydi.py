@@ -204,9 +204,9 @@ P, A = "passage_answer_candidates", "annotations.0"
         (P, ..., f"missing field '{P}'"),
         (f"{P}.1", None, f"{P}[1] must be an object, found null"),
         (f"{P}.1.{START}", "5", f"'{P}[1].{START}' must be an integer, found a string"),
-        (f"{P}.0.{END}", 999, f"{P}[0] [0, 999) is outside the 103 bytes"),
-        (f"{P}.0.{START}", -1, f"{P}[0] [-1, 43) is outside"),
-        (f"{P}.1.{END}", 3, f"{P}[1] ends at byte 3, before its start 44"),
+        (f"{P}.0.{END}", 999, f"{P}[0] [0, 999) is no span of the 103 bytes"),
+        (f"{P}.0.{START}", -1, f"{P}[0] [-1, 43) is no span"),
+        (f"{P}.1.{END}", 3, f"{P}[1] [44, 3) is no span"),
         (f"{P}.0.{END}", 4, f"{P}[0]: byte 4 is in the middle of a character"),
         (f"{A}.passage_answer", ..., "missing field 'annotations[0].passage_answer'"),
         (f"{A}.passage_answer.candidate_index", 2, "is 2, but there are 2 candidates"),
@@ -215,7 +215,7 @@ P, A = "passage_answer_candidates", "annotations.0"
         (f"{A}.minimal_answer.{END}", 57, "annotations[0].minimal_answer: byte 57 is in the mid"),
         (f"{A}.minimal_answer", {START: 43, END: 44}, "minimal_answer [43, 44) contains no word"),
         (f"{A}.minimal_answer", {START: 3, END: 3}, "minimal_answer [3, 3) contains no word"),
-        (f"{A}.minimal_answer", {START: -1, END: 3}, "minimal_answer [-1, 3) is outside"),
+        (f"{A}.minimal_answer", {START: -1, END: 3}, "minimal_answer [-1, 3) is no span"),
     ],
 )
 def test_bad_records(path: str, value: Any, expected: str) -> None:
