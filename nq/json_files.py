@@ -13,12 +13,7 @@ MAX_BYTES = 128 << 20
 
 
 def read_json_object(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
-    """Reads a JSON file that holds an object.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: it holds something else, is nested too deeply or is too large.
-    """
+    """Reads a JSON file that holds an object."""
     size = path.stat().st_size
     if size > max_bytes:
         raise ValueError(f"{path} has {size} bytes: expected JSON of at most {max_bytes}")

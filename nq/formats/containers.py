@@ -40,12 +40,7 @@ def container_of(path: str) -> Container:
 
 
 def check(path: str) -> None:
-    """Checks for errors that make a file as a whole unusable.
-
-    Raises:
-        ValueError: A table is damaged or lacks columns, or a file can hold no records.
-        OSError: The file cannot be read.
-    """
+    """Raises ``ValueError`` if a file as a whole has no records, is damaged or lacks columns."""
     container = container_of(path)
     if container is Container.PARQUET:
         parquet.check(path)
@@ -66,10 +61,8 @@ def rows(
 ) -> Iterator[tuple[int, Row]]:
     """Yields the records of a file with their numbers from 1.
 
-    Args:
-        path: The file.
-        share: ``(i, n)`` yields every n-th record, from the i-th on, for n parallel readers.
-        limit: The number of records after which to stop, those of all readers together.
+    A share ``(i, n)`` is every n-th record, from the i-th on, for n parallel readers. ``limit`` is
+    the number of records of all readers together.
     """
     container, (worker, workers) = container_of(path), share
     every: Iterator[tuple[int, Row]]

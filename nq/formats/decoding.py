@@ -60,10 +60,6 @@ def read_records(
         limit: The number of records of the file after which to stop.
         pages: The pages that questions name.
         name: The path that sources have; by default that of the file.
-
-    Raises:
-        OSError: The file cannot be opened or read.
-        ValueError: See ``nq.formats.containers.check``.
     """
     for number, row in containers.rows(path, share, limit):
         source = Source(file_index, shown(name or path), number)
@@ -92,11 +88,7 @@ def decode_example(line: bytes, pages: PageFolder | None = None) -> Example:
 
 
 def decode_record(record: Record, pages: PageFolder | None = None) -> Example:
-    """Returns the example in a record of any dialect.
-
-    Raises:
-        RecordError: The record is bad; the text gives the reason.
-    """
+    """Returns the example in a record of any dialect."""
     marks = [mark for mark in DIALECTS if mark in record]
     if marks:
         _, decode = DIALECTS[next((m for m in marks if record[m] is not None), marks[0])]

@@ -187,10 +187,6 @@ def parse_html(text: str) -> Page:
     """Returns the page of an HTML text; broken markup is repaired as browsers do it.
 
     If most words are outside all blocks (a page of bare ``<div>``), they become paragraphs.
-
-    Raises:
-        ValueError: The elements are nested too deeply for the parser.
-        RecordError: There are too many tokens or blocks.
     """
     encoded = text.encode("utf-8", "replace")
     for wrap_loose_text in (False, True):

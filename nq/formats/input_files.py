@@ -25,23 +25,13 @@ TIMESTAMP_STEP_NS = 2 * 10**9
 
 @contextlib.contextmanager
 def input_files(patterns: Patterns) -> Iterator[list[str]]:
-    """Finds input files, with copies of standard input and pipes, which exist inside the block.
-
-    Raises:
-        FileNotFoundError: A pattern matches nothing.
-        ValueError: A pattern is not a path, or a pipe is empty.
-    """
+    """Finds input files, with copies of standard input and pipes, which exist inside the block."""
     with spooled(matching_files(patterns)) as files:
         yield files
 
 
 def find_files(patterns: Patterns) -> list[str]:
-    """Returns the input files that match ``patterns``, in order, each once.
-
-    Raises:
-        FileNotFoundError: A pattern matches nothing.
-        ValueError: A pattern is not a path, or names standard input, a pipe or a device.
-    """
+    """Returns the input files that match ``patterns``, in order, each once."""
     files = matching_files(patterns)
     for path in files:
         if is_stream(path):

@@ -109,9 +109,6 @@ def check_records(
 
     ``limit`` is the number of records of all files after which to stop. ``read`` reads the records
     of a file, as ``read_records`` does.
-
-    Raises:
-        Error: Every record is bad; the text has the first reason.
     """
     records = itertools.chain.from_iterable(read(path, pages=pages) for path in files)
     first, count = "", 0

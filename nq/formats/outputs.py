@@ -90,9 +90,6 @@ def parse(formats: str | Iterable[str]) -> tuple[str, ...]:
 
     >>> parse("official,nbest,kaggle"), parse(["nbest"]), parse("")
     (('kaggle', 'nbest'), ('nbest',), ())
-
-    Raises:
-        ValueError: A name is unknown.
     """
     names = formats.split(",") if isinstance(formats, str) else formats
     names = {str(name).strip() for name in names} - {"", OFFICIAL}

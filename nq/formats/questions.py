@@ -68,12 +68,7 @@ class PageFolder:
 def list_pages(folder: str | Path, column: str | None = None) -> PageFolder:
     """Returns the pages of a folder and of the folders in it.
 
-    Args:
-        folder: The folder.
-        column: The field of a record that names its page; by default ``page``.
-
-    Raises:
-        Error: It is no folder, or has no pages.
+    ``column`` is the field of a record that names its page, by default ``page``.
     """
     folder = str(folder)
     if not Path(folder).is_dir():

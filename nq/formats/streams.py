@@ -37,12 +37,7 @@ def is_stream(path: str) -> bool:
 
 @contextlib.contextmanager
 def spooled(paths: Sequence[str]) -> Iterator[list[str]]:
-    """Replaces streams by copies in temporary folders, which are removed with the block.
-
-    Raises:
-        ValueError: A stream is empty, or standard input is closed.
-        Error: A stream cannot be copied.
-    """
+    """Replaces streams by copies in temporary folders, which are removed with the block."""
     with contextlib.ExitStack() as stack:
         yield [_spool(path, stack) if is_stream(path) else path for path in paths]
 

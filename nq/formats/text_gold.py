@@ -52,11 +52,7 @@ class TextAnswer:
 
 
 def with_gold(example: Example, record: Record) -> Example:
-    """Returns an example with the gold of its record, if the record has any.
-
-    Raises:
-        RecordError: A field has another type, or an answer is not at its place.
-    """
+    """Returns an example with the gold of its record, if the record has any."""
     answers = _answers(record)
     if answers is None:
         return example

@@ -41,13 +41,7 @@ _VARINT_BITS = 7
 def encode_records(
     features: Features, source: Source, id_name: str = "unique_ids"
 ) -> Iterator[bytes]:
-    """Yields one serialized ``tf.train.Example`` for each window of an example, in order.
-
-    Args:
-        features: The windows.
-        source: Where the example was read.
-        id_name: The name of the feature with the unique id.
-    """
+    """Yields one serialized ``tf.train.Example`` for each window of an example, in order."""
     if not len(features):
         return
     windows = features.windows
@@ -128,12 +122,7 @@ def training_shapes(length: int) -> dict[str, list[int]]:
 def decode_records(records: Sequence[bytes], shapes: Mapping[str, list[int]]) -> Columns:
     """Returns features of records of ``encode_records`` as int32 arrays ``[N, *shape]``.
 
-    Args:
-        records: The records; their int64 lists are packed, as those of TensorFlow are.
-        shapes: The shape of each feature; other features of a record are ignored.
-
-    Raises:
-        ValueError: A record lacks a feature, or has it in another shape.
+    Their int64 lists are packed, as TensorFlow packs them. Other features are ignored.
     """
     parsed = [_packed_features(record) for record in records]
     columns: Columns = {}
@@ -176,9 +165,6 @@ def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 def unpack_varints(rows: Sequence[bytes], width: int) -> IntArray:
     """Returns the int64 values ``[n, width]`` of packed rows; the inverse of ``pack_varints``.
-
-    Raises:
-        ValueError: A row has another number of values.
 
     >>> unpack_varints(pack_varints(np.array([[3, -1], [300, 0]])), 2).tolist()
     [[3, -1], [300, 0]]

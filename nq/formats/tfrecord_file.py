@@ -42,11 +42,7 @@ def is_tfrecord(head: bytes) -> bool:
 
 
 def read_records(path: Path, offset: int = 0) -> Iterator[bytes]:
-    """Yields the data of each record of a TFRecord file, from the byte ``offset`` on.
-
-    Raises:
-        DamagedError: The file is cut off, or a checksum does not match.
-    """
+    """Yields the data of each record of a TFRecord file, from the byte ``offset`` on."""
     with path.open("rb") as file:
         file.seek(offset)
         while (length := _read_length(file)) is not None:
@@ -57,9 +53,6 @@ def record_offsets(path: Path) -> list[tuple[int, int]]:
     """Returns the offset and the length, in bytes, of each record's data in a TFRecord file.
 
     Only the headers are read; ``read_record_at`` reads the data and verifies it.
-
-    Raises:
-        DamagedError: The file is cut off, or the checksum of a length does not match.
     """
     offsets = []
     size = path.stat().st_size
@@ -74,11 +67,7 @@ def record_offsets(path: Path) -> list[tuple[int, int]]:
 
 
 def read_record_at(file: IO[bytes], offset: int, length: int) -> bytes:
-    """Returns the data of one record, of whose place ``record_offsets`` tells.
-
-    Raises:
-        DamagedError: The file is cut off, or the checksum does not match.
-    """
+    """Returns the data of one record, of whose place ``record_offsets`` tells."""
     file.seek(offset)
     return _read_data(file, length)
 

@@ -70,11 +70,7 @@ def split(text: str) -> Iterator[tuple[int, int]]:
 
 
 def decode(record: Record) -> Example:
-    """Returns the example in a record of TyDi QA.
-
-    Raises:
-        RecordError: A field is missing, of the wrong type, or out of range.
-    """
+    """Returns the example in a record of TyDi QA."""
     text = get(record, TEXT, str)
     LIMITS.check(characters=len(text))
     byte_of_char = _byte_of_char(text)
@@ -126,11 +122,7 @@ def _char_span(byte_of_char: IntArray, item: Any, where: str) -> tuple[int, int]
 def _tokenize(
     text: str, passages: Sequence[tuple[int, int]]
 ) -> tuple[list[str], IntArray, list[Candidate]]:
-    """Splits a text into words, with tags around its passages.
-
-    Args:
-        text: The page.
-        passages: Start and end character of each passage; passages may be nested.
+    """Splits a text into words, with tags around its passages, which may be nested.
 
     Returns:
         The tokens, their ``[n_tokens, 2]`` start and end characters (equal for a tag), and one

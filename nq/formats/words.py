@@ -93,10 +93,6 @@ def located_words(text: str) -> Iterator[tuple[str, str, int, int]]:
 def spellings(tokens: Sequence[str], is_html: Iterable[bool]) -> list[str]:
     """Returns the spellings of a record's tokens, whose original text is not available.
 
-    Args:
-        tokens: The tokens, tags among them.
-        is_html: One flag for each token, true for a tag.
-
     >>> "".join(spellings(["Obama", "'s", "full", "-", "time", "(", "1961", ")"], [False] * 8))
     "Obama's full-time (1961) "
     """
