@@ -24,7 +24,6 @@ from nq.inference.cascade import (
     select,
 )
 from nq.inference.profile import Profile
-from nq.inference.prune import PruningScorer
 from nq.inference.rescore import RescoringScorer
 from nq.inference.scorer import (
     Progress,
@@ -33,14 +32,11 @@ from nq.inference.scorer import (
     concatenate,
     example_scores,
     no_progress,
-    score_examples,
-    window_scores,
 )
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.ranking import rank
 from nq.preprocess.windows import windows
 from nq.records import (
-    READ,
     READ_BLOCKS,
     SCORE_COLUMNS,
     SECOND_WINDOW,
@@ -263,43 +259,7 @@ def test_a_cascade_has_the_scores_of_both_models(two: TwoModels) -> None:
         assert ids.tolist() == [[i, total] for i in range(total)]
 
 
-@given(two_models(5), st.integers(1, 40))
-def test_scores_do_not_depend_on_the_number_of_examples_in_a_call(
-    two: TwoModels, batch_size: int
-) -> None:
-    columns = two.scorer().scores(two.pages.rows, two.pages.examples)
-    scorer = two.scorer()
-    scorer.batch_size, scorer.part_batches = batch_size, 1
-    items = [
-        (e, two.pages.rows_of(p)) for e, p in zip(two.pages.examples, two.pages.slices, strict=True)
-    ]
-    scored = list(score_examples(scorer, iter(items)))
-    assert [example for example, _ in scored] == list(two.pages.examples)
-    for n, (_, scores) in enumerate(scored):
-        assert isinstance(scores, CascadeScores)
-        page = {m: x[(columns["example_keys"] == (0, n)).all(axis=1)] for m, x in columns.items()}
-        for actual, is_reader in ((scores.ranker, False), (scores.second, True)):
-            expected = window_scores(
-                {m: x[reader_rows(page) == is_reader] for m, x in page.items()}
-            )
-            for name in SCORE_COLUMNS:
-                np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name))
-
-
 # --- composition
-
-
-@given(two_models())
-def test_pruning_leaves_out_windows_of_the_first_model_only(two: TwoModels) -> None:
-    def prune(inner: Scorer) -> Scorer:
-        return PruningScorer(inner, two.pages.decision)
-
-    pruned = prune(TableScorer(two.pages.table)).scores(two.pages.rows, two.pages.examples)
-    columns = two.scorer(prune).scores(two.pages.rows, two.pages.examples)
-    is_reader = reader_rows(columns)
-    assert columns[READ][is_reader].all()
-    for name in (*SCORE_COLUMNS, READ):
-        np.testing.assert_array_equal(columns[name][~is_reader], pruned[name], name)
 
 
 @given(two_models(), st.sampled_from([0.0, 0.5, math.inf]))

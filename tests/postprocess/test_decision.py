@@ -14,7 +14,7 @@ from nq.errors import Error
 from nq.evaluation import labels
 from nq.formats.predictions import encode_prediction
 from nq.postprocess.decision import RULES, check_rule, decide
-from nq.records import Candidate, Example, Prediction, Span
+from nq.records import Example, Prediction, Span
 from tests.postprocess import synthetic_pages
 
 seeds = st.integers(0, 2**32 - 1)
@@ -25,9 +25,6 @@ def predict(rule: str, example: Example, logits: synthetic_pages.Logits) -> Pred
     k = min(RULES[rule].k, logits.doc.shape[1])
     scores = synthetic_pages.window_scores(logits, k, RULES[rule].text_only)
     return decide(example, scores, DecisionConfig(rule)).prediction
-
-
-# --- slow versions of the originals
 
 
 def top(values: list[float], positions: list[int], n: int) -> list[int]:
@@ -121,65 +118,6 @@ def test_the_rules_of_the_originals_decide_as_slow_versions(seed: int, ties: boo
     assert predict("kisialiou-2020-04", example, logits) == earlier
 
 
-# --- cases in which the two differ
-
-
-def one_window(
-    start: dict[int, float], end: dict[int, float], length: int = 40, n_text: int = 31
-) -> synthetic_pages.Logits:
-    """Returns logits of -1 but for those given; position i is document token i - 1.
-
-    Positions beyond ``n_text`` are no document tokens.
-    """
-    doc = np.arange(length) - 1
-    doc[n_text + 1 :] = -1
-    logits = synthetic_pages.Logits(
-        np.full((1, length), -1, np.float32),
-        np.full((1, length), -1, np.float32),
-        np.zeros((1, 5), np.float32),
-        doc[None],
-    )
-    for row, values in ((logits.start[0], start), (logits.end[0], end)):
-        row[list(values)] = list(values.values())
-    logits.start[0, 0] = logits.end[0, 0] = 0
-    return logits
-
-
-PAGE = Example(
-    1,
-    "who",
-    ["w"] * 40,
-    [False] * 40,
-    [Candidate(Span(2, 4), False), Candidate(Span(0, 10), True), Candidate(Span(0, 30), True)],
-)
-
-
-def test_only_kisialiou_excludes_answers_of_one_piece() -> None:
-    logits = one_window({3: 9.0}, {3: 9.0})
-    answer = predict("bert-joint", PAGE, logits)
-    assert (answer.shorts, answer.short_score, answer.long) == ((Span(2, 3),), 18, Span(0, 10))
-    assert predict("kisialiou", PAGE, logits).shorts != (Span(2, 3),)
-
-
-@pytest.mark.parametrize(("n_padding", "answered"), [(0, True), (9, True), (10, False)])
-def test_bert_joint_counts_positions_outside_of_the_text_among_its_top_ten(
-    n_padding: int, answered: bool
-) -> None:
-    padding = {40 + i: 20.0 for i in range(n_padding)}
-    logits = one_window({**padding, 3: 9.0}, {**padding, 4: 9.0}, length=50, n_text=31)
-    assert (predict("bert-joint", PAGE, logits).shorts == (Span(2, 4),)) == answered
-    assert Span(2, 4) in predict("kisialiou", PAGE, logits).shorts
-
-
-@pytest.mark.parametrize(("n_better", "answered"), [(4, True), (5, False)])
-def test_kisialiou_pairs_the_top_five_positions_of_a_window(n_better: int, answered: bool) -> None:
-    logits = one_window({i + 10: 30.0 + i for i in range(n_better)} | {3: 20.0}, {5: 20.0})
-    assert (Span(2, 5) in predict("kisialiou", PAGE, logits).shorts) == answered
-
-
-# --- properties of all rules
-
-
 @each_rule
 @given(seeds, st.booleans(), st.floats(-20, 20), st.floats(-20, 20))
 def test_every_example_has_a_prediction_that_the_evaluation_accepts(
@@ -207,14 +145,12 @@ def test_every_example_has_a_prediction_that_the_evaluation_accepts(
 def test_windows_without_text_give_no_answer(rule: str, n_windows: int) -> None:
     logits = synthetic_pages.logits(1, ties=False, n_windows=n_windows)
     logits.doc[:] = -1
-    assert not predict(rule, PAGE, logits).answered
+    assert not predict(rule, synthetic_pages.example(1), logits).answered
 
 
 @pytest.mark.parametrize(("rule", "ranks"), [(name, name == "default") for name in RULES])
 def test_only_the_default_rule_has_a_ranking_and_a_margin(rule: str, ranks: bool) -> None:
-    logits = one_window({3: 9.0, 15: 8.0}, {5: 9.0, 16: 8.0})
-    scores = synthetic_pages.window_scores(logits, RULES[rule].k, RULES[rule].text_only)
-    decision = decide(PAGE, scores, DecisionConfig(rule))
+    decision = decide(*synthetic_pages.page(5), DecisionConfig(rule))
     assert RULES[rule].ranks is ranks and rule in DECISION_RULES
     check_rule(rule, ())
     if decision.ranking is not None:

@@ -92,11 +92,3 @@ def test_the_slope_is_the_derivative_of_the_score(seed: int, weight: float) -> N
     difference = hypotheses.scores(weight + step) - hypotheses.scores(weight - step)
     slope = hypotheses.scores_and_slopes(weight)[1]
     assert slope == pytest.approx(difference / (2 * step), abs=1e-5)
-
-
-def test_an_example_without_windows_has_no_evidence() -> None:
-    logits = synthetic_pages.logits(1, False, n_windows=0)
-    scores = synthetic_pages.window_scores(logits, 8, text_only=True)
-    evidence = gather_evidence(synthetic_pages.example(1), scores, MAX_PIECES)
-    assert len(evidence.blocks) == 0
-    assert len(evidence.utility(RankingWeights())) == 0
