@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Sequence
 
 from nq.evaluation import nq_eval
-from nq.evaluation.labels import find_files
+from nq.formats.input_files import matching_files
 
 
 def parser() -> argparse.ArgumentParser:
@@ -29,7 +29,7 @@ def read(args: argparse.Namespace) -> nq_eval.Inputs:
     from nq.formats import inputs
     from nq.formats.questions import list_pages
 
-    paths = [str(path) for path in find_files(args.gold_path)]
+    paths = matching_files(args.gold_path)
     if all(map(inputs.is_official, paths)):
         return nq_eval.read(args)
     try:

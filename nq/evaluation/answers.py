@@ -27,8 +27,7 @@ class Row:
     """One answer of the table of answers.
 
     Args:
-        question: the question.
-        answer: the answer in words; empty for no answer.
+        answer: in words; empty for no answer.
         correct: whether it is right; ``None`` without gold.
         expected: where it is wrong, the right answers in words, that of the most annotators first;
             empty if it should have been no answer.
@@ -66,15 +65,7 @@ def answer(
     formats: Sequence[str] = (),
     with_row: bool = False,
 ) -> Answered:
-    """Returns the answer to an example.
-
-    Args:
-        example: question, page and gold.
-        scores: of all its windows.
-        config: how scores become answers.
-        formats: names of output formats besides the official one.
-        with_row: whether the answer is in the table of answers.
-    """
+    """Returns the answer to an example, with its gold, whose windows have these scores."""
     decision = decide(example, scores, config)
     prediction = decision.prediction
     token_bytes = example.token_bytes if RULES[config.rule].with_bytes else None
@@ -92,11 +83,7 @@ def answer(
 class AnswerFiles:
     """Writes the answers of a run, and counts and evaluates them.
 
-    Args:
-        formats: names of the output formats besides the official one.
-
     Attributes:
-        evaluation: of the answers.
         rows: of the table of answers.
         examples: number of answers.
         answered: answers that are not null.

@@ -46,21 +46,14 @@ def reliability(
     Args:
         probabilities: ``[N]`` probabilities that the answers are correct, in [0, 1].
         correct: ``[N]`` whether the answers are correct.
-        bins: The number of bins.
-
-    Raises:
-        ValueError: A probability is outside [0, 1], the lengths differ, or ``bins`` is below 1.
+        bins: number of bins.
 
     >>> [(b.low, b.count, b.mean, b.right) for b in reliability([0.1, 0.5, 1], [False, 0, 1], 2)]
     [(0.0, 1, 0.1, 0.0), (0.5, 2, 0.75, 0.5)]
     """
-    if bins < 1:
-        raise ValueError(f"bins must be at least 1, got {bins}")
     edges = [i / bins for i in range(bins + 1)]
     members: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]
     for probability, is_correct in zip(probabilities, correct, strict=True):
-        if not 0 <= probability <= 1:
-            raise ValueError(f"a probability must be in [0, 1], got {probability}")
         members[min(bisect_right(edges, probability), bins) - 1].append((probability, is_correct))
     return [
         Bin(

@@ -20,8 +20,7 @@ class Judgment:
     """A prediction beside the gold of its example: what the metrics need of both.
 
     Args:
-        example_id: of the example.
-        label: the prediction as the evaluation compares it.
+        label: the prediction.
         gold: the answers of the annotators, ``None`` without annotations.
         text: exact match and F1, where gold is text.
         correct: whether the prediction is correct, by the text where gold is text; ``None``
@@ -51,22 +50,19 @@ class Evaluation:
     """Collects gold and predictions example by example, a few numbers each and no text.
 
     Attributes:
+        gold: the labels of the annotators, by example id.
         without_gold: how many examples had no gold.
         text_only: how many had gold that is text and not in their page.
     """
 
     def __init__(self) -> None:
-        self._gold: dict[ExampleId, list[labels.Label]] = {}
+        self.gold: nq_eval.Gold = {}
         self._predictions: dict[ExampleId, labels.Label] = {}
         self._texts: list[text_match.TextScore] = []
         self.without_gold = self.text_only = 0
 
     def add(self, example: Example, prediction: dict[str, Any]) -> bool | None:
-        """Adds a prediction in the official format.
-
-        Returns:
-            Whether it is correct, by the text where gold is text; ``None`` without gold.
-        """
+        """Adds a prediction in the official format; returns ``Judgment.correct``."""
         judgment = judge(example, prediction)
         self.include(judgment)
         return judgment.correct
@@ -74,7 +70,7 @@ class Evaluation:
     def include(self, judgment: Judgment) -> None:
         """Adds a prediction that is beside its gold already."""
         if judgment.gold is not None:
-            self._gold[judgment.example_id] = judgment.gold
+            self.gold[judgment.example_id] = judgment.gold
             self._predictions[judgment.example_id] = judgment.label
         if judgment.text is not None:
             self._texts.append(judgment.text)
@@ -82,20 +78,15 @@ class Evaluation:
         else:
             self.without_gold += judgment.gold is None
 
-    @property
-    def gold(self) -> nq_eval.Gold:
-        """The labels of the annotators, by example id."""
-        return self._gold
-
     def metrics(self) -> dict[str, float]:
         """Returns all metrics; empty without any gold.
 
         An example with a single annotator has an answer if that one gave it.
         """
         metrics = text_match.metrics(self._texts)
-        if not self._gold:
+        if not self.gold:
             return metrics
-        return nq_eval.score(self._gold, self._predictions, one_annotator=True) | metrics
+        return nq_eval.score(self.gold, self._predictions, one_annotator=True) | metrics
 
 
 def text_score(example: Example, label: labels.Label) -> text_match.TextScore | None:
@@ -141,16 +132,7 @@ def read_scorable(
 ) -> nq_eval.Inputs:
     """Reads gold in any input format as a run reads it, with the predictions for its examples.
 
-    Args:
-        gold: annotated files.
-        predictions: a file in the official format.
-        pages: the pages that questions name.
-
-    Returns:
-        The labels of gold, those of the predictions, and exact match and F1 where gold is text.
-
-    Raises:
-        OSError, ValueError: see ``evaluate``.
+    The arguments and errors are those of ``evaluate``; metrics are only those of gold texts.
     """
     given = labels.read_predictions(Path(input_files.path_text(predictions)))
     before = [file_status(path) for path in gold]
@@ -187,18 +169,12 @@ def accepted_answers(example: Example) -> list[Annotation]:
     They are the answers of the annotators who gave a short one if gold has a short answer; else the
     long answers alone; none if gold has neither, so that a null prediction is correct.
     """
-    gold = gold_labels(example)
+    annotations, gold = example.annotations or (), gold_labels(example)
     long, short = nq_eval.decisions_of_one(gold, labels.Label())
-    answers = list(zip(example.annotations or (), gold, strict=True))
     if short.has_gold:
-        return [answer for answer, label in answers if label.has_short]
-    if long.has_gold:
-        return [
-            replace(answer, shorts=(), yes_no=YesNo.NONE)
-            for answer, label in answers
-            if label.has_long
-        ]
-    return []
+        return [a for a, label in zip(annotations, gold, strict=True) if label.has_short]
+    longs = (a for a, label in zip(annotations, gold, strict=True) if label.has_long)
+    return [replace(a, shorts=(), yes_no=YesNo.NONE) for a in longs] if long.has_gold else []
 
 
 def _label(annotation: Annotation, token_bytes: IntArray | None) -> labels.Label:

@@ -38,10 +38,8 @@ class RelativeLoss:
     """The micro-F1 that a run loses, as a share of the other run's micro-F1.
 
     Args:
-        micro_f1: of the run.
-        other_micro_f1: of the other run.
         loss: ``1 - micro_f1 / other_micro_f1``.
-        low, high: ends of its interval.
+        low, high: the interval of the loss.
         questions: number of questions with gold.
     """
 
@@ -65,7 +63,6 @@ class RelativeLoss:
 
     @property
     def interval(self) -> str:
-        """The interval in words."""
         return f"{LEVEL:.0%}: {self.low:.1%} to {self.high:.1%}"
 
     def __str__(self) -> str:
@@ -77,9 +74,7 @@ class RelativeLoss:
 class Gate:
     """A relative loss and how much of it is accepted.
 
-    Args:
-        loss: what was measured.
-        max_loss: the largest relative loss that is accepted; ``None`` if any is.
+    ``max_loss`` is ``None`` if any loss is accepted.
     """
 
     loss: RelativeLoss
@@ -91,7 +86,6 @@ class Gate:
         return None if self.max_loss is None else self.loss.verdict(self.max_loss)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns all figures as JSON values."""
         return {**asdict(self.loss), "max_loss": self.max_loss, "verdict": self.verdict}
 
     def __str__(self) -> str:
@@ -101,14 +95,9 @@ class Gate:
 
 
 def question_counts(gold: Gold, predictions: Mapping[ExampleId, Label]) -> list[Counts]:
-    """Returns what each question adds to the sums of micro-F1, for which one annotator is enough.
+    """Returns what each question of ``gold`` adds to the sums of micro-F1.
 
-    Args:
-        gold: the labels of the annotators, by example id.
-        predictions: a label for each example of ``gold``.
-
-    Returns:
-        ``[Q]`` counts, in the order of ``gold``.
+    One annotator is enough for gold to have an answer.
     """
     long, short = decisions(
         gold, predictions, long_non_null_threshold=1, short_non_null_threshold=1
@@ -141,16 +130,21 @@ def relative_loss(mine: Sequence[Counts], others: Sequence[Counts]) -> RelativeL
         raise ValueError(
             f"a relative loss of micro-F1 needs two questions with annotations, found {len(mine)}"
         )
-    f1, other_f1 = _micro_f1(mine), _micro_f1(others)
-    if not other_f1:
+    (correct, predicted, gold), (other_correct, other_predicted, other_gold) = (
+        np.asarray(counts, np.int64).T for counts in (mine, others)
+    )
+    items, other_items = predicted + gold, other_predicted + other_gold
+    if not other_correct.any():
         raise ValueError(
             "the micro-F1 of the other run is 0, so that no loss is relative to it: compare with a "
             "run that answers a question correctly"
         )
+    f1 = 2 * int(correct.sum()) / max(int(items.sum()), 1)
+    other_f1 = 2 * int(other_correct.sum()) / int(other_items.sum())
     from scipy.stats import bootstrap
 
     result = bootstrap(
-        (*_columns(mine), *_columns(others)),
+        (correct, items, other_correct, other_items),
         _losses,
         paired=True,
         vectorized=True,
@@ -164,21 +158,11 @@ def relative_loss(mine: Sequence[Counts], others: Sequence[Counts]) -> RelativeL
     return RelativeLoss(f1, other_f1, 1 - f1 / other_f1, low, high, len(mine))
 
 
-def _micro_f1(counts: Sequence[Counts]) -> float:
-    correct, items = (int(column.sum()) for column in _columns(counts))
-    return 2 * correct / items if items else 0.0
-
-
-def _columns(counts: Sequence[Counts]) -> tuple[Any, Any]:
-    """Returns ``[Q]`` correct answers, and ``[Q]`` answers of prediction and gold together."""
-    correct, predicted, gold = np.asarray(counts, np.int64).T
-    return correct, predicted + gold
-
-
 def _losses(correct: Any, items: Any, other_correct: Any, other_items: Any, axis: int) -> Any:
-    """Returns the loss of each draw; the arguments are ``_columns`` of the draws, by ``axis``."""
-    sums = (column.sum(axis=axis) for column in (correct, items, other_correct, other_items))
-    correct, items, other_correct, other_items = sums
+    """Returns the loss of each draw of questions along ``axis``."""
+    correct, items, other_correct, other_items = (
+        column.sum(axis=axis) for column in (correct, items, other_correct, other_items)
+    )
     # (2 c / n) / (2 c' / n'); where c' is above 0, so is the gold in n
     numerator, denominator = correct * other_items, items * other_correct
     ones = np.ones(np.shape(denominator))

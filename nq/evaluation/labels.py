@@ -8,12 +8,10 @@ Source of the rules: google-research-datasets/natural-questions (eval_utils.py).
 
 from __future__ import annotations
 
-import glob
 import gzip
 import json
-import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +19,12 @@ from typing import IO, Any
 
 import orjson
 
-ExampleId = int | str
-Paths = str | Path | Iterable[str | Path]
+from nq.formats.input_files import matching_files
+from nq.storage import file_status
 
-GOLD_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz")
+ExampleId = int | str
+Paths = str | Path | Sequence[str | Path]
+
 KINDS: dict[str, tuple[type, ...]] = {
     "a number": (int, float),
     "a whole number": (int,),
@@ -146,14 +146,7 @@ def _span(record: Any) -> Span:
 
 
 def gold_labels(record: Mapping[str, Any]) -> list[Label]:
-    """Returns the labels of an example's annotators, from its ``annotations``.
-
-    Args:
-        record: A record of NQ v1.0 or simplified NQ.
-
-    Raises:
-        ValueError: There are no annotations, or one lacks a field or has an invalid span.
-    """
+    """Returns the labels of an example's annotators, from its ``annotations``."""
     annotations = _field(record, "annotations", "a list", [])
     if not annotations:
         raise ValueError("no 'annotations': gold must be the annotated examples (train or dev)")
@@ -168,11 +161,7 @@ def gold_labels(record: Mapping[str, Any]) -> list[Label]:
 
 
 def prediction_label(record: Mapping[str, Any]) -> Label:
-    """Returns the label of one record of a prediction file, whose answers may be absent.
-
-    Raises:
-        ValueError: A score is absent, a span is invalid, or there are yes/no and short spans.
-    """
+    """Returns the label of one record of a prediction file, whose answers may be absent."""
     label = Label(
         long=_span(_field(record, "long_answer", "an object", {})),
         short=tuple(map(_span, _field(record, "short_answers", "a list", []))),
@@ -185,29 +174,6 @@ def prediction_label(record: Mapping[str, Any]) -> Label:
     return label
 
 
-def find_files(patterns: Paths) -> list[Path]:
-    """Returns the files that match the patterns (files, globs, folders of shards), each sorted.
-
-    Raises:
-        ValueError: A pattern matches nothing.
-    """
-    files: dict[Path, None] = {}
-    for pattern in [patterns] if isinstance(patterns, str | Path) else patterns:
-        path = Path(pattern)
-        if path.is_dir():
-            matches = sorted(p for p in path.iterdir() if p.name.endswith(GOLD_SUFFIXES))
-        elif path.exists():
-            matches = [path]
-        else:
-            matches = sorted(
-                filter(Path.is_file, map(Path, glob.glob(str(pattern), recursive=True)))
-            )
-        if not matches:
-            raise ValueError(f"no file at {pattern}: give a file, a glob in quotes or a folder")
-        files |= dict.fromkeys(matches)
-    return list(files)
-
-
 @contextmanager
 def _open(path: str | Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
     """Opens a file and decompresses it if its first bytes are those of gzip."""
@@ -215,13 +181,12 @@ def _open(path: str | Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
         open(path, "rb") as raw,
         gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw as file,
     ):
-        before = os.fstat(raw.fileno())
+        before = file_status(path)
         try:
             yield file
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise ValueError(f"{path}: broken gzip ({error}); copy the file again") from error
-        after = os.fstat(raw.fileno())
-        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        if file_status(path) != before:
             raise ValueError(f"{path} changed while it was read: run again when it is complete")
 
 
@@ -239,14 +204,12 @@ def _decode(data: bytes) -> Any:
 def read_gold(paths: Paths) -> dict[ExampleId, list[Label]]:
     """Reads the annotators' labels by example id; of equal ids the last counts.
 
-    Args:
-        paths: jsonl files, globs or folders, plain or gzip.
-
     Raises:
         ValueError: A line is not an annotated example; the text names file and line.
+        OSError: A file cannot be read, or there is none.
     """
     gold = {}
-    for path in find_files(paths):
+    for path in matching_files(paths):
         with _open(path) as lines:
             for number, line in enumerate(lines, 1):
                 if not line.strip():

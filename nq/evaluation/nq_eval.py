@@ -82,12 +82,7 @@ class Point:
 def evaluate(
     gold: str | Path | Sequence[str | Path], predictions: str | Path, *, one_annotator: bool = False
 ) -> Metrics:
-    """Reads gold and predictions and returns all metrics of the module's table, by key.
-
-    Args:
-        gold: jsonl files of NQ v1.0 or simplified NQ, globs or folders, plain or gzip.
-        predictions: An official prediction file, plain or gzip.
-        one_annotator: Whether one is enough for examples with only one annotator.
+    """Reads gold and predictions and returns what ``score`` does.
 
     Raises:
         ValueError: A file or record has another format, or the ids differ.
@@ -229,19 +224,18 @@ def _overall(items: Sequence[Decision]) -> Point:
 
 def _plain_metrics(prefix: str, items: Sequence[Decision]) -> Metrics:
     point = _overall(items)
-    names = {"n": len(items), "f1": point.f1, "precision": point.precision, "recall": point.recall}
-    return {prefix + name: value for name, value in names.items()}
+    return {f"{prefix}n": len(items)} | {
+        f"{prefix}{name}": getattr(point, name) for name in ("f1", "precision", "recall")
+    }
 
 
 def _threshold_metrics(prefix: str, items: Sequence[Decision]) -> Metrics:
     points = sweep(items)
     top = best(points)
     metrics = {
-        f"{prefix}best-threshold-f1": top.f1,
-        f"{prefix}best-threshold-precision": top.precision,
-        f"{prefix}best-threshold-recall": top.recall,
-        f"{prefix}best-threshold": top.threshold,
-    }
+        f"{prefix}best-threshold-{name}": getattr(top, name)
+        for name in ("f1", "precision", "recall")
+    } | {f"{prefix}best-threshold": top.threshold}
     for target in PRECISION_TARGETS:
         point = at_precision(points, target)
         metrics[f"{prefix}recall-at-precision>={target}"] = point.recall if point else 0
@@ -254,17 +248,14 @@ def _micro_metrics(long: Sequence[Decision], short: Sequence[Decision]) -> Metri
     n_correct = sum(d.correct for d in items)
     n_missed = sum(d.has_gold and not d.predicted for d in items)
     kaggle = _point(n_correct, sum(d.predicted for d in items), n_correct + n_missed)
-    above_best = _above_best(long) + _above_best(short)
+    above_best = []
+    for kind in (long, short):
+        threshold = best(sweep(kind)).threshold
+        above_best += [
+            d if d.score >= threshold else replace(d, predicted=False, correct=False) for d in kind
+        ]
     f1s = (_overall(items).f1, _overall(above_best).f1, kaggle.f1)
     return dict(zip(MICRO_METRICS, f1s, strict=True))
-
-
-def _above_best(items: Sequence[Decision]) -> list[Decision]:
-    """Returns the decisions without the predictions that score below the best threshold."""
-    threshold = best(sweep(items)).threshold
-    return [
-        d if d.score >= threshold else replace(d, predicted=False, correct=False) for d in items
-    ]
 
 
 def table(long: Sequence[Decision], short: Sequence[Decision], metrics: Metrics) -> str:
@@ -339,7 +330,7 @@ def read(args: argparse.Namespace) -> Inputs:
     return read_gold(args.gold_path), read_predictions(args.predictions_path), {}
 
 
-def few_annotators(gold: Gold, thresholds: Mapping[str, int], one_annotator: bool) -> str:
+def _few_annotators(gold: Gold, thresholds: Mapping[str, int], one_annotator: bool) -> str:
     """Returns a note that examples have fewer annotators than a threshold; empty if none has.
 
     Args:
@@ -348,8 +339,8 @@ def few_annotators(gold: Gold, thresholds: Mapping[str, int], one_annotator: boo
         one_annotator: whether one is enough for an example with only one.
     """
     needed = max(thresholds.values())
-    few = [len(labels) for labels in gold.values() if len(labels) < needed]
-    few = [count for count in few if not (one_annotator and count == 1)]
+    counts = map(len, gold.values())
+    few = [n for n in counts if n < needed and not (one_annotator and n == 1)]
     if not few:
         return ""
     options = "--one_annotator"
@@ -367,13 +358,7 @@ def main(
     make_parser: Callable[[], argparse.ArgumentParser] = parser,
     read_inputs: Callable[[argparse.Namespace], Inputs] = read,
 ) -> int:
-    """Prints the metrics; returns the exit code: 0, 1 for bad files, 2 for bad arguments.
-
-    Args:
-        argv: the arguments, by default those of the process.
-        make_parser: makes the parser.
-        read_inputs: reads gold and predictions.
-    """
+    """Prints the metrics; returns the exit code: 0, 1 for bad files, 2 for bad arguments."""
     arguments = make_parser()
     args, name = arguments.parse_args(argv), arguments.prog
     needed = {
@@ -384,7 +369,7 @@ def main(
     try:
         gold, predictions, of_texts = read_inputs(args)
         metrics = score(gold, predictions, **thresholds) | of_texts
-        if note := few_annotators(gold, needed, args.one_annotator):
+        if note := _few_annotators(gold, needed, args.one_annotator):
             print(f"{name}: note: {note}", file=sys.stderr)
         if args.pretty_print:
             print(table(*decisions(gold, predictions, **thresholds), metrics))

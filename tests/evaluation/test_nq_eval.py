@@ -20,7 +20,6 @@ from nq.evaluation.labels import (
     ExampleId,
     Label,
     Span,
-    example_id,
     gold_labels,
     prediction_label,
     read_gold,
@@ -118,21 +117,6 @@ def split_examples(examples: dict[int, tuple[list[Label], Label]]) -> tuple[Gold
 
 
 @pytest.mark.parametrize(
-    ("ends", "message"),
-    [
-        ((-1, 5, 1, 2), "byte span [-1, 5) is half null"),
-        ((5, -1, 1, 2), "byte span [5, -1) is half null"),
-        ((1, 2, 0, -1), "token span [0, -1) is half null"),
-        ((5, 5, -1, -1), "byte span [5, 5) is empty"),
-        ((-1, -1, 7, 3), "token span [7, 3) is empty"),
-    ],
-)
-def test_invalid_spans_are_value_errors(ends: tuple[int, int, int, int], message: str) -> None:
-    with pytest.raises(ValueError, match=message.replace("[", r"\[").replace(")", r"\)")):
-        Span(*ends)
-
-
-@pytest.mark.parametrize(
     ("a", "b", "equal"),
     [
         (Span(1, 2, 3, 4), Span(1, 2, 3, 4), True),
@@ -175,12 +159,6 @@ def test_null_spans_in_a_set_are_ignored() -> None:
     assert not Label(short=(Span(),)).has_short
 
 
-@pytest.mark.parametrize("fields", [{"yes_no": "maybe"}, {"long_score": float("nan")}])
-def test_invalid_labels_are_value_errors(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"expected YES, NO or NONE|NaN"):
-        Label(**fields)
-
-
 # --- number of annotators
 
 
@@ -203,11 +181,6 @@ def test_gold_needs_enough_annotators(
     metrics = nq_eval.score(gold, {1: label("1-2 NONE")}, **settings)
     assert metrics["long-answer-f1"] == f1
     assert metrics["micro_f1"] == 1
-
-
-def test_no_annotators_give_no_gold() -> None:
-    metrics = nq_eval.score({1: []}, {1: label("1-2 NONE")}, long_non_null_threshold=0)
-    assert metrics["long-answer-f1"] == 0
 
 
 # --- counts by hand
@@ -250,12 +223,6 @@ def test_three_micro_f1s_by_hand() -> None:
     assert metrics["micro_f1_best"] == pytest.approx(2 * 3 / (3 + 8))
     assert metrics["kaggle_micro_f1"] == pytest.approx(2 * 3 / (2 * 3 + 2 + 3))
     assert metrics["all-answer-f1"] == 0  # one annotator is not enough for the official rule
-
-
-def test_no_examples_score_zero() -> None:
-    metrics = nq_eval.score({}, {})
-    assert set(metrics.values()) == {0}
-    assert nq_eval.table([], [], metrics).startswith("****")
 
 
 # --- results of the official script
@@ -382,13 +349,6 @@ def test_sweep_equals_the_metrics_at_every_threshold(items: list[Decision]) -> N
         assert point is None or point.precision >= target
 
 
-@given(DECISIONS, st.floats(-10, 10))
-def test_no_threshold_has_a_higher_f1_than_the_best(
-    items: list[Decision], threshold: float
-) -> None:
-    assert nq_eval.best(nq_eval.sweep(items)).f1 >= slow_metrics(items, threshold)[0]
-
-
 @given(EXAMPLES, st.randoms(use_true_random=False))
 def test_metrics_do_not_depend_on_order(
     examples: dict[int, tuple[list[Label], Label]], shuffler: random.Random
@@ -491,18 +451,6 @@ def test_gold_is_read_from_files_globs_and_folders(shards: Path) -> None:
     assert list(read_gold([str(shards / "b.jsonl.gz")])) == [1]
 
 
-def test_a_file_name_may_look_like_a_glob(tmp_path: Path) -> None:
-    path = tmp_path / "dev[1].jsonl"
-    path.write_bytes(gold_line(1, [Label()]))
-    assert list(read_gold(path)) == [1]
-
-
-@pytest.mark.parametrize("pattern", ["nothing", "nothing*.jsonl", ""])
-def test_a_pattern_without_files_is_a_value_error(tmp_path: Path, pattern: str) -> None:
-    with pytest.raises(ValueError, match=r"no file at .*: give a file, a glob"):
-        read_gold(tmp_path / pattern)
-
-
 def test_simplified_gold_without_bytes_and_with_text_ids_is_read(tmp_path: Path) -> None:
     annotation = {
         "long_answer": {"start_token": 1, "end_token": 9, "candidate_index": 0},
@@ -514,27 +462,16 @@ def test_simplified_gold_without_bytes_and_with_text_ids_is_read(tmp_path: Path)
     assert read_gold(path) == {-12: [label("1-9 2-3 NONE")]}
 
 
-def test_an_id_may_be_text() -> None:
-    assert example_id({"example_id": "en-7"}) == "en-7"
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
         ("[1]", r"found \[1\], expected an object"),
-        ('{"annotations": []}', "no 'example_id': give a whole number or text"),
         ('{"example_id": 1.5, "annotations": []}', "'example_id' is 1.5, expected"),
-        ('{"example_id": 1}', "no 'annotations': gold must be the annotated examples"),
         ('{"example_id": 1, "annotations": []}', "no 'annotations'"),
-        ('{"example_id": 1, "annotations": {"a": 1}}', "'annotations' is .*, expected a list"),
         ('{"example_id": 1, "annotations": [{}]}', "no 'long_answer': give an object"),
         ('{"example_id": 1, "annotations": [{"long_answer": {"end_byte": 3}}]}', ".* half null"),
-        (
-            '{"example_id": 1, "annotations": [{"long_answer": {"end_byte": "3"}}]}',
-            "'end_byte' is '3', expected a whole number",
-        ),
     ],
 )
 def test_a_bad_gold_line_is_a_value_error_with_its_number(
@@ -571,17 +508,10 @@ def test_predictions_may_lack_answers_and_repeat(tmp_path: Path) -> None:
     assert labels == {5: label("2-4 NONE", 1.5, 2), 6: Label(Span(), (Span(),), "none", 1.5, 2)}
 
 
-def test_predictions_may_be_gzip_and_infinite(tmp_path: Path) -> None:
-    path = tmp_path / "p.json"
-    path.write_bytes(gzip.compress(prediction_bytes({1: Label(long_score=float("-inf"))})))
-    assert read_predictions(path)[1].long_score == float("-inf")
-
-
 @pytest.mark.parametrize(
     ("prediction", "message"),
     [
         ({"long_answer_score": None}, "no 'long_answer_score': give a number"),
-        ({"short_answers_score": "2"}, "'short_answers_score' is '2', expected a number"),
         ({"long_answer_score": float("nan")}, "NaN"),
         ({"yes_no_answer": "perhaps"}, "yes_no_answer is 'perhaps', expected YES, NO or NONE"),
         ({"short_answers": {}}, "'short_answers' is {}, expected a list"),
@@ -596,14 +526,6 @@ def test_a_bad_prediction_is_a_value_error_with_its_index(
 ) -> None:
     path = write_predictions(tmp_path / "p.json", {"example_id": 1}, {"example_id": 2} | prediction)
     with pytest.raises(ValueError, match=rf"p\.json: predictions\[1\]: .*{message}"):
-        read_predictions(path)
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"predictions": 3}'])
-def test_a_file_without_predictions_is_a_value_error(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "p.json"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=r"p\.json: "):
         read_predictions(path)
 
 
@@ -639,7 +561,7 @@ def test_evaluate_returns_what_the_command_prints(
         printed = json.loads(capsys.readouterr().out)
         gold = [tmp_path / "gold.jsonl.gz"] if one_annotator else str(tmp_path / "gold*")
         assert printed == nq_eval.evaluate(gold, predictions, one_annotator=one_annotator)
-    with pytest.raises(ValueError, match="no file at"):
+    with pytest.raises(FileNotFoundError, match="no file matches"):
         nq_eval.evaluate(tmp_path / "nothing", predictions)
 
 
@@ -649,12 +571,6 @@ def test_command_prints_one_line_for_bad_files(files: tuple[str, str], tmp_path:
     assert (process.returncode, process.stdout) == (1, "")
     assert process.stderr.startswith("nq_eval: the ids of gold (14) and predictions (0) differ")
     assert process.stderr.count("\n") == 1
-
-
-def test_command_exits_with_2_for_bad_arguments() -> None:
-    process = run_command("--gold_path=x")
-    assert (process.returncode, process.stdout) == (2, "")
-    assert "--predictions_path" in process.stderr
 
 
 TABLE = """\
@@ -685,41 +601,22 @@ micro_f1: 63.64%
 """
 
 
-@pytest.mark.parametrize("flag", ["--pretty_print", "--pretty_print=true", "--pretty_print=T"])
-def test_pretty_print(
-    files: tuple[str, str], flag: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert nq_eval.main([flag, *files]) == 0
+def test_pretty_print(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert nq_eval.main(["--pretty_print=T", *files]) == 0
     assert capsys.readouterr().out.startswith(TABLE)
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ["--nopretty_print"],
-        ["--pretty_print=false"],
-        ["--pretty_print", "--nopretty_print"],
-        ["--cache_gold_data", "--num_threads=3"],
-        ["--nocache_gold_data", "--num_threads", "3", "--noone_annotator"],
-        ["--long_non_null_threshold=2", "--short_non_null_threshold", "2"],
-    ],
-)
-def test_official_flags_are_accepted(
-    files: tuple[str, str], flags: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert nq_eval.main([*flags, *files]) == 0
-    assert json.loads(capsys.readouterr().out)["long-best-threshold-f1"] == 0.6666666666666666
 
 
 @pytest.mark.parametrize(
     ("flags", "settings"),
     [
+        (["--pretty_print", "--nopretty_print", "--cache_gold_data", "--num_threads", "3"], {}),
+        (["--nocache_gold_data", "--pretty_print=false", "--noone_annotator"], {}),
         (["--one_annotator"], {"one_annotator": True}),
         (["--long_non_null_threshold=1"], {"long_non_null_threshold": 1}),
-        (["--short_non_null_threshold=1"], {"short_non_null_threshold": 1}),
+        (["--short_non_null_threshold", "1"], {"short_non_null_threshold": 1}),
     ],
 )
-def test_flags_change_the_metrics(
+def test_official_flags(
     files: tuple[str, str],
     flags: list[str],
     settings: dict[str, Any],
@@ -728,13 +625,10 @@ def test_flags_change_the_metrics(
     assert nq_eval.main([*files, *flags]) == 0
     metrics = json.loads(capsys.readouterr().out)
     assert metrics == nq_eval.score(*frozen(), **settings)
-    assert metrics != nq_eval.score(*frozen())
+    assert (metrics == nq_eval.score(*frozen())) == (not settings)
 
 
-@pytest.mark.parametrize(
-    "args",
-    [[], ["--pretty_print=maybe"], ["--gold=x"], ["--num_threads=few"], ["--unknown_flag"]],
-)
+@pytest.mark.parametrize("args", [[], ["--pretty_print=maybe"], ["--gold=x"]])
 def test_bad_arguments_exit_with_2(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         nq_eval.main(["--gold_path=x", "--predictions_path=y", *args] if args else [])
@@ -742,16 +636,14 @@ def test_bad_arguments_exit_with_2(args: list[str], capsys: pytest.CaptureFixtur
     assert "usage: nq_eval" in capsys.readouterr().err
 
 
-def test_absent_files_exit_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    gold = tmp_path / "gold.jsonl"
-    gold.write_bytes(b"")
-    assert nq_eval.main([f"--gold_path={gold}", f"--predictions_path={tmp_path}/p.json"]) == 1
-    assert "p.json" in capsys.readouterr().err
-
-
 def test_empty_files_score_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gold, predictions = tmp_path / "gold.jsonl", tmp_path / "p.json"
     gold.write_bytes(b"")
+    arguments = [f"--gold_path={gold}", f"--predictions_path={predictions}"]
+    assert nq_eval.main(arguments) == 1
+    assert "p.json" in capsys.readouterr().err
     predictions.write_text('{"predictions": []}')
-    assert nq_eval.main([f"--gold_path={gold}", f"--predictions_path={predictions}"]) == 0
+    assert nq_eval.main([*arguments, "--pretty_print"]) == 0
+    assert "All answers" in capsys.readouterr().out
+    assert nq_eval.main(arguments) == 0
     assert set(json.loads(capsys.readouterr().out).values()) == {0}
