@@ -64,20 +64,6 @@ def test_every_precision_is_near_float32_and_finite_for_padding_alone(dtype: str
     assert keras.config.dtype_policy().name == "float32"  # nothing global was changed
 
 
-def test_names_and_shapes() -> None:
-    model = tiny_models.model(LENGTH)
-    assert {(i.name, i.shape, i.dtype) for i in model.inputs} == {
-        (name, (None, LENGTH), "int32") for name in joint.INPUTS
-    }
-    assert {name: value.shape for name, value in model.output.items()} == {
-        "start_logits": (None, LENGTH),
-        "end_logits": (None, LENGTH),
-        "type_logits": (None, 5),
-    }
-    for name, value in logits(model, ROWS).items():
-        np.testing.assert_allclose(logits(tiny_models.model(), ROWS)[name], value, atol=1e-6)
-
-
 def test_full_windows_give_the_same_logits_without_mask() -> None:
     model = tiny_models.model()
     full = joint.for_full_windows(model, tiny_models.SHAPE)
@@ -87,20 +73,6 @@ def test_full_windows_give_the_same_logits_without_mask() -> None:
     for name, value in logits(full, rows).items():
         np.testing.assert_allclose(value, expected[name], atol=1e-6)
     assert all(a is b for a, b in zip(full.weights, model.weights, strict=True))
-
-
-def test_what_pads_a_window_and_what_is_beside_it_change_nothing() -> None:
-    model = tiny_models.model()
-    real, expected = ROWS["input_mask"] > 0, logits(model, ROWS)
-    other = {name: np.where(real, row, 1) for name, row in ROWS.items()}
-    other["input_mask"] = ROWS["input_mask"]
-    wide = {name: np.pad(row, ((0, 0), (0, 13))) for name, row in other.items()}
-    order = [2, 0, 1]
-    some = logits(model, {name: row[order] for name, row in wide.items()})
-    np.testing.assert_allclose(some["type_logits"], expected["type_logits"][order], atol=1e-6)
-    for name in ("start_logits", "end_logits"):
-        same = some[name][:, :LENGTH][real[order]]
-        np.testing.assert_allclose(same, expected[name][order][real[order]], atol=1e-6)
 
 
 def test_initial_weights_depend_on_the_seed_only() -> None:

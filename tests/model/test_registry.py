@@ -112,25 +112,6 @@ def test_a_model_that_is_not_installed(lakes: Path) -> None:
         Job(["x"], "lake")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["answer", "--no-track", "--model", "absent"],
-        ["train", "--data", "page.txt", "--output", "out", "--init", "absent"],
-        ["convert", "absent", "out"],
-    ],
-    ids=lambda command: command[0],
-)
-def test_every_command_names_what_to_install(
-    site: Path, command: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("page.txt").write_text("The lake is deep.", encoding="utf-8")
-    assert console(command) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("nq: error: the model absent is not installed")
-    assert [path.name for path in Path().iterdir()] == ["page.txt"]
-
-
 @pytest.mark.parametrize("name", ["\x1b[31m", "a\nb", "\udcff", "é" * 5000, "a\0b", ".."])
 def test_strange_names_are_one_line(
     site: Path, name: str, capsys: pytest.CaptureFixture[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
@@ -20,15 +21,9 @@ MAX_WORD_CHARS = 200  # the original's max_input_chars_per_word
 SPECIAL_PIECES = ("[CLS]", "[SEP]", "[UNK]", "[PAD]")
 MPNET_PIECES = ("<s>", "</s>", "<pad>")  # in rows 0, 2 and 1, before the rows of a BERT
 _BRACKETED = re.compile(r"^\[[^ ]*\]$")
-_CJK_BLOCKS = (
-    (0x4E00, 0x9FFF),
-    (0x3400, 0x4DBF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F),
-    (0x2B740, 0x2B81F),
-    (0x2B820, 0x2CEAF),
-    (0xF900, 0xFAFF),
-    (0x2F800, 0x2FA1F),
+_CJK = re.compile(
+    "[\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f"
+    "\U0002b820-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f]"
 )
 
 
@@ -144,12 +139,9 @@ def _clean_char(char: str) -> str:
         return ""
     if category == "Zs":
         return " "
-    is_cjk = any(first <= ord(char) <= last for first, last in _CJK_BLOCKS)
-    return f" {char} " if is_cjk else char
+    return f" {char} " if _CJK.match(char) else char
 
 
 @lru_cache(maxsize=65536)
 def _is_punctuation(char: str) -> bool:
-    code = ord(char)
-    ascii_mark = 33 <= code <= 47 or 58 <= code <= 64 or 91 <= code <= 96 or 123 <= code <= 126
-    return ascii_mark or unicodedata.category(char).startswith("P")
+    return char in string.punctuation or unicodedata.category(char).startswith("P")
