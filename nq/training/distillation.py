@@ -59,12 +59,9 @@ class SoftCrossEntropy(keras.losses.Loss):
 
 @dataclass(frozen=True, eq=False)
 class Distillation:
-    """A teacher's part in a training.
+    """A teacher's part in a training: its log probabilities of the windows.
 
-    Args:
-        config: weight and temperature.
-        teacher: the teacher's log probabilities of the training windows.
-        has_types: whether the teacher has a head for types; if not, the labels alone teach them.
+    Without a head for types in the teacher the labels alone teach them.
     """
 
     config: DistillationConfig

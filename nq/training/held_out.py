@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -45,14 +46,7 @@ PROFILE, DECISION = Profile.parse("grappler+buckets"), DecisionConfig()
 
 @dataclass(frozen=True, eq=False)
 class HeldOutQuestions:
-    """Annotated questions that a model in training is measured on.
-
-    Args:
-        files: annotated input files.
-        tokenizer, windows: how pages become windows.
-        network: the model in training; its present weights are measured.
-        pages: the pages that questions name.
-    """
+    """Annotated questions that the present weights of a model in training are measured on."""
 
     files: Sequence[str]
     tokenizer: Tokenizer
@@ -62,14 +56,10 @@ class HeldOutQuestions:
 
     def check(self) -> None:
         """Checks that there is something to measure, and logs the number of bad records."""
-        bad, has_annotations = 0, False
-        for file in self.files:
-            for _, item in decoding.read_records(file, pages=self.pages):
-                bad += not isinstance(item, Example)
-                has_annotations |= isinstance(item, Example) and bool(item.annotations)
+        bad = sum(not isinstance(item, Example) for item in self._items())
         if bad:
             log.warning("bad records of the held-out files, which are skipped: %d", bad)
-        if not has_annotations:
+        if not any(self._examples()):
             raise ValueError(
                 f"no annotations in {', '.join(self.files)}: give annotated questions to --dev"
             )
@@ -93,27 +83,23 @@ class HeldOutQuestions:
         computation = Computation(self.network, PROFILE, TopK(rule.k, rule.text_only))
         return Predictor(computation, Shape(BATCH_SIZE, self.windows.max_seq_length), None)
 
-    def _examples(self) -> Iterator[Example]:
+    def _items(self) -> Iterator[Any]:
         for file in self.files:
-            for _, item in decoding.read_records(file, pages=self.pages):
-                if isinstance(item, Example) and item.annotations:
-                    yield item
+            yield from (item for _, item in decoding.read_records(file, pages=self.pages))
+
+    def _examples(self) -> Iterator[Example]:
+        items = self._items()
+        return (item for item in items if isinstance(item, Example) and item.annotations)
 
 
 @dataclass(eq=False)
 class Evaluations:
     """The evaluations of a training; the weights of the best one are kept in a file.
 
-    An interrupted training repeats those that its state does not have, with the same figures, so
-    that the file has the weights of the best one again.
-
-    Args:
-        measure: returns the figures of the model with its present weights.
-        every: steps between two evaluations; there is one after the last step too.
-        model: the model whose weights are kept.
-        file: where they are kept.
-        report: receives the figures of each evaluation, and whether they are the best so far.
-        done: the evaluations so far.
+    There is one ``every`` so many steps, and one after the last step. An interrupted training
+    repeats those that its state does not have, with the same figures, so that the file has the
+    weights of the best one again. ``report`` receives the figures of each evaluation, and whether
+    they are the best so far.
     """
 
     measure: Callable[[], Figures]

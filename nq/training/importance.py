@@ -46,15 +46,12 @@ def importance(
 ) -> Importance:
     """Returns the importance of all heads, feed-forward units and layers of a model.
 
-    Args:
-        model: of ``joint.build``, for any length, in float32; no layers share weights.
-        config: shape of the model.
-        windows: windows that the importance is summed over.
-        of_layers: whether the importance of layers is measured, a forward pass for each of them;
-            without it, and for a single layer, it is 0.
+    The model is in float32, and no layers share weights. The importance of layers, which takes a
+    forward pass for each, is 0 without ``of_layers``, and for a single layer.
     """
     step = _step(model, config)
-    heads, units = (np.zeros(size) for size in _sizes(config))
+    heads: Any = 0.0
+    units: Any = 0.0
     with tqdm(desc="importance", unit=" windows", total=len(windows), disable=None) as bar:
         for rows in _batches(windows, np.arange(len(windows))):
             of_heads, of_units = step(*windows.batch(rows))
@@ -62,31 +59,19 @@ def importance(
             bar.update(len(rows))
     layers: FloatArray = np.zeros(config.num_hidden_layers)
     if of_layers and len(layers) > 1:
-        layers = layer_importance(model, config, windows)
+        chosen = np.arange(len(windows))[:: -(-len(windows) // LAYER_WINDOWS)]
+        shape = pruned_shape(config, PruningConfig(layers=len(layers) - 1))
+        smaller, weights = joint.build(shape, initialize=False), weights_of(model)
+        losses, whole = _losses(smaller), _all_losses(_losses(model), windows, chosen)
+        for layer in tqdm(range(len(layers)), desc="layers", disable=None):
+            assign(smaller, prune_weights(weights, config, Kept.all_but(config, layer)))
+            layers[layer] = np.abs(_all_losses(losses, windows, chosen) - whole).sum()
     if not all(np.isfinite(values).all() for values in (heads, units, layers)):
         raise ArithmeticError(
             "the gradients of the loss are not finite: the weights of the model are damaged, or "
             "too large"
         )
     return Importance(heads, units, layers)
-
-
-def layer_importance(
-    model: keras.Model, config: ModelConfig, windows: TrainingWindows
-) -> FloatArray:
-    """Returns the sums of absolute changes of the loss without each layer, ``[layers]``.
-
-    At most ``LAYER_WINDOWS`` windows have a part in it. The arguments are those of ``importance``.
-    """
-    chosen = np.arange(len(windows))[:: -(-len(windows) // LAYER_WINDOWS)]
-    shape = pruned_shape(config, PruningConfig(layers=config.num_hidden_layers - 1))
-    smaller, weights = joint.build(shape, initialize=False), weights_of(model)
-    losses, whole = _losses(smaller), _all_losses(_losses(model), windows, chosen)
-    changes = []
-    for layer in tqdm(range(config.num_hidden_layers), desc="layers", disable=None):
-        assign(smaller, prune_weights(weights, config, Kept.all_but(config, layer)))
-        changes.append(np.abs(_all_losses(losses, windows, chosen) - whole).sum())
-    return np.array(changes)
 
 
 def weights_of(model: keras.Model) -> dict[str, FloatArray]:
@@ -121,48 +106,43 @@ def _batches(windows: TrainingWindows, chosen: IntArray) -> Iterator[IntArray]:
         yield order[start : start + BATCH_SIZE]
 
 
-def _sizes(config: ModelConfig) -> list[tuple[int, int]]:
-    layers = config.num_hidden_layers
-    return [(layers, config.num_attention_heads), (layers, config.intermediate_size)]
-
-
 def _step(model: keras.Model, config: ModelConfig) -> Any:
     """Returns a function from a batch's inputs and targets to ``[layers, n]`` for each of PARTS."""
     layers = range(config.num_hidden_layers)
-    names = [f"layer_{i}_{part}" for part in PARTS for i in layers]
-    outputs = {name: model.get_layer(name).output for name in names}
+    outputs = {
+        f"layer_{i}_{part}": model.get_layer(f"layer_{i}_{part}").output
+        for part in PARTS
+        for i in layers
+    }
     extended = keras.Model(model.input, {**model.output, **outputs})
 
     def step(inputs: Mapping[str, Any], targets: Mapping[str, Any]) -> list[Any]:
         with tf.GradientTape() as tape:
             values = extended(inputs, training=False)
             loss = tf.reduce_sum(window_losses(values, inputs["input_mask"], targets))
-        activations = [values[name] for name in names]
-        gradients = tape.gradient(loss, activations)
+        activations = [values[name] for name in outputs]
+        products = map(tf.multiply, tape.gradient(loss, activations), activations)
         n_windows = tf.shape(inputs["input_ids"])[0]
-        sizes = [size for n, size in _sizes(config) for _ in range(n)]
-        sums = [
-            _sum(gradient * activation, n_windows, size)
-            for gradient, activation, size in zip(gradients, activations, sizes, strict=True)
-        ]
-        return [tf.stack(sums[: len(layers)]), tf.stack(sums[len(layers) :])]
+        sums = []
+        for size in (config.num_attention_heads, config.intermediate_size):
+            of_layers = []
+            for _ in layers:
+                product = next(products)  # [B * L, size * columns]
+                columns = product.shape[-1] // size
+                of_windows = tf.reshape(product, (n_windows, -1, size, columns))
+                of_windows = tf.reduce_sum(of_windows, axis=(1, 3))
+                of_layers.append(tf.reduce_sum(tf.abs(of_windows), axis=0))
+            sums.append(tf.stack(of_layers))
+        return sums
 
     return tf.function(step, [INPUT_SPECS, TARGET_SPECS], autograph=False)
 
 
 def window_losses(logits: Mapping[str, Any], mask: Any, targets: Mapping[str, Any]) -> Any:
-    """Returns the loss of each window: the mean cross entropy of start, end and type.
+    """Returns the loss ``[B]`` of each window: the mean cross entropy of start, end and type.
 
-    Unlike in ``nq.training.loop``, padding has no part in it, so that it does not depend on the
-    other windows of a batch.
-
-    Args:
-        logits: of ``joint.build``.
-        mask: ``[B, L]``, 1 for pieces and 0 for padding.
-        targets: ``[B]`` for each of the logits.
-
-    Returns:
-        ``[B]``.
+    Unlike in ``nq.training.loop`` it leaves out padding, so that it does not depend on the other
+    windows of a batch. ``mask`` is ``[B, L]``, and each of the targets ``[B]``.
     """
     start, end, types = (logits[name] for name in LOGITS)
     inside = [tf.where(mask > 0, values, EXCLUDED) for values in (start, end)]
@@ -171,19 +151,3 @@ def window_losses(logits: Mapping[str, Any], mask: Any, targets: Mapping[str, An
         for name, values in zip(LOGITS, (*inside, types), strict=True)
     ]
     return tf.add_n(losses) / len(losses)
-
-
-def _sum(products: Any, n_windows: Any, size: int) -> Any:
-    """Returns the sum over windows of the absolute sums over pieces and columns.
-
-    Args:
-        products: ``[B * L, size * columns]``.
-        n_windows: B.
-        size: number of heads or units.
-
-    Returns:
-        ``[size]``.
-    """
-    columns = products.shape[-1] // size
-    of_windows = tf.reshape(products, (n_windows, -1, size, columns))
-    return tf.reduce_sum(tf.abs(tf.reduce_sum(of_windows, axis=(1, 3))), axis=0)

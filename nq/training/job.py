@@ -33,19 +33,13 @@ class TrainingJob:
         files: input files, globs or folders.
         init: model folder of any kind with the initial weights.
         output: model folder to write; an interrupted training is resumed from there.
-        windows: how pages become windows.
-        config: settings of the training.
         limit: number of records to read at most.
         workers: processes for preprocessing; by default as many as the input is worth.
         card: file with the text of the model card, by default a list of the settings.
-        storage: how the weights of the new model are stored.
         teacher: model folder whose probabilities are trained on too.
-        distillation: weight and temperature of the teacher.
         teacher_profile: optimizations of the teacher; by default the fastest without rounding.
-        dev: annotated files, globs or folders, which the model is measured on during the training;
-            the weights of the best evaluation are kept.
-        evaluate_every: steps between two evaluations.
-        pages: the pages that questions name.
+        dev: annotated files, globs or folders, which the model is measured on every
+            ``evaluate_every`` steps; the weights of the best evaluation are kept.
     """
 
     files: tuple[str, ...]

@@ -49,12 +49,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class TrainingState:
-    """The variables of an unfinished training in a folder.
-
-    Args:
-        folder: folder of the files, which is created if necessary.
-        identity: identity of the training; the state of another training is ignored.
-    """
+    """The variables of an unfinished training in a folder; that of another identity is ignored."""
 
     folder: Path
     identity: dict[str, Any]
@@ -104,13 +99,8 @@ def fit(
 ) -> Curves:
     """Trains a model in place, from the state of an interrupted training if there is one.
 
-    Args:
-        model: the model with its initial weights.
-        windows, config: what it is trained on, and how.
-        state: where the variables are saved and restored.
-        on_step: called after each step with the losses so far and the total number of steps.
-        distillation: the teacher's part, if there is a teacher.
-        evaluations: on held-out questions; the model gets the weights of the best one in the end.
+    It gets the weights of the best of the evaluations in the end. ``on_step`` is called after each
+    step with the losses so far and the total number of steps.
 
     Returns:
         The losses of every step, including those before an interruption.

@@ -54,11 +54,6 @@ class LayerwiseAdamW(keras.optimizers.AdamW):
     """AdamW whose learning rate falls by a factor from each level to the one below it.
 
     Clark et al. 2020, https://arxiv.org/abs/2003.10555. The weight decay has the full rate.
-
-    Args:
-        n_layers: number of layers of the model.
-        layer_decay: the factor.
-        args, kwargs: arguments of ``AdamW``.
     """
 
     def __init__(self, n_layers: int, layer_decay: float, *args: Any, **kwargs: Any) -> None:
@@ -82,13 +77,9 @@ def compile_for_training(
     total_steps: int,
     distillation: Distillation | None = None,
 ) -> None:
-    """Compiles a model with AdamW, warm-up and decay, and the mean of the losses.
+    """Compiles a model with AdamW, warm-up and decay to 0, and the mean of the losses.
 
-    Args:
-        model: of ``joint.build``; with a teacher, of ``Distillation.student``.
-        config: settings of the training.
-        total_steps: number of steps after which the learning rate is 0.
-        distillation: adds the losses of a teacher.
+    With a teacher the model is one of ``Distillation.student``.
     """
     n_layers = model.get_layer("embeddings").config.layer_sets
     if config.frozen_layers > n_layers:

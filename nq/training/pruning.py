@@ -12,7 +12,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nq.config import ModelConfig, PruningConfig, StorageConfig, TrainConfig, WindowConfig
+from nq.config import PruningConfig, StorageConfig, TrainConfig, WindowConfig
 from nq.formats import input_files, inputs
 from nq.formats.decoding import read_records
 from nq.formats.fields import RecordError
@@ -48,7 +48,8 @@ def prune(
 ) -> ConversionResult:
     """Converts a model without its least important heads, feed-forward units and layers.
 
-    The decision of the model is kept; ``nq tune`` fits it again.
+    The importance is measured on annotated data. The decision of the model is kept; ``nq tune``
+    fits it again.
 
     Args:
         source: model folder of any kind.
@@ -60,46 +61,36 @@ def prune(
     """
     shape = pruned_shape(load_joint_config(source), counts)
     check_head_width(to, shape)
+
+    def change(loaded: LoadedModel) -> LoadedModel:
+        from nq.model import checkpoint, joint
+        from nq.training.importance import assign, importance, weights_of
+
+        config, folder, whole = loaded.config, loaded.folder, loaded.model
+        if SPAN_HEAD in loaded.report.missing:
+            raise ValueError(
+                f"{folder} has no span head, so that no part of it has an importance for answers: "
+                "train it first with nq train --init"
+            )
+        own = fitting_windows(load_settings(folder).windows, config)
+        tokenizer = load_tokenizer(folder, own.compat)
+        windows = training_windows(files, tokenizer, own, pages=pages)
+        roomy = checkpoint.with_room_for(config, tokenizer)
+        if roomy != config:  # the vocabulary lacks markers, which need rows of word embeddings
+            whole = joint.load(folder, config=roomy).model
+        fewer_layers = shape.num_hidden_layers < config.num_hidden_layers
+        kept = select(importance(whole, config, windows, fewer_layers), config, shape)
+        model = joint.build(shape, initialize=False)
+        assign(model, prune_weights(weights_of(loaded.model), config, kept))
+        names = tuple(shown(Path(file).name) for file in files)
+        record = PruningRecord(folder.name, config, shape, kept, len(windows), names)
+        return dataclasses.replace(loaded, config=shape, model=model, pruning=record)
+
     with input_files.input_files(data) as files:
         inputs.check_files(files)
         inputs.check_records(files, pages=pages)
         inputs.mention_unnamed_pages(files, pages)
-
-        def change(loaded: LoadedModel) -> LoadedModel:
-            return pruned_model(loaded, shape, files, pages)
-
         return convert(source, target, to, storage, change)
-
-
-def pruned_model(
-    loaded: LoadedModel, shape: ModelConfig, files: Sequence[str], pages: PageFolder | None = None
-) -> LoadedModel:
-    """Returns a model of a smaller shape with the most important weights of another one.
-
-    The importance is measured on annotated files.
-    """
-    from nq.model import checkpoint, joint
-    from nq.training.importance import assign, importance, weights_of
-
-    config, folder, whole = loaded.config, loaded.folder, loaded.model
-    if SPAN_HEAD in loaded.report.missing:
-        raise ValueError(
-            f"{folder} has no span head, so that no part of it has an importance for answers: "
-            "train it first with nq train --init"
-        )
-    own = fitting_windows(load_settings(folder).windows, config)
-    tokenizer = load_tokenizer(folder, own.compat)
-    windows = training_windows(files, tokenizer, own, pages=pages)
-    roomy = checkpoint.with_room_for(config, tokenizer)
-    if roomy != config:  # the vocabulary lacks markers, which need rows of word embeddings
-        whole = joint.load(folder, config=roomy).model
-    fewer_layers = shape.num_hidden_layers < config.num_hidden_layers
-    kept = select(importance(whole, config, windows, fewer_layers), config, shape)
-    model = joint.build(shape, initialize=False)
-    assign(model, prune_weights(weights_of(loaded.model), config, kept))
-    names = tuple(shown(Path(file).name) for file in files)
-    record = PruningRecord(folder.name, config, shape, kept, len(windows), names)
-    return dataclasses.replace(loaded, config=shape, model=model, pruning=record)
 
 
 def training_windows(

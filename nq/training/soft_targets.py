@@ -59,25 +59,16 @@ class SoftTargets:
         return cls(first, *(np.empty(size, np.float16) for size in sizes))
 
     def fill(self, part: Columns, rows: slice) -> None:
-        """Copies the log probabilities of the windows ``rows``.
-
-        Raises:
-            LookupError, ValueError: a column is missing, or has the pieces of other windows.
-        """
+        """Copies the log probabilities of the windows ``rows``."""
         pieces = slice(self.first[rows.start], self.first[rows.stop])
         self.start_logits[pieces] = part["start_logits"]
         self.end_logits[pieces] = part["end_logits"]
         self.type_logits[rows] = part["type_logits"]
 
     def batch(self, rows: IntArray, length: int) -> dict[str, FloatArray]:
-        """Returns the log probabilities of some windows in float32, with -inf for padding.
+        """Returns the log probabilities of the windows ``rows`` in float32, -inf for padding.
 
-        Args:
-            rows: ``[B]`` numbers of the windows.
-            length: pieces in a row, at least as many as the longest window has.
-
-        Returns:
-            ``start_logits``, ``end_logits`` ``[B, length]`` and ``type_logits`` ``[B, 5]``.
+        They are ``start_logits``, ``end_logits`` ``[B, length]`` and ``type_logits`` ``[B, 5]``.
         """
         piece = self.first[rows, None] + np.arange(length)[None]
         inside = piece < self.first[rows + 1, None]
@@ -95,7 +86,7 @@ def soft_targets(
     request: Mapping[str, Any],
     compute: Callable[[slice], Columns],
 ) -> SoftTargets:
-    """Returns the log probabilities of all windows; those that a folder lacks are computed.
+    """Returns the log probabilities of all windows; missing ones are computed.
 
     Args:
         windows: windows of the student.
@@ -105,42 +96,7 @@ def soft_targets(
     """
     from tqdm import tqdm
 
-    _prepare_folder(folder, {**request, WINDOWS: windows.digest()})
-    result, total = SoftTargets.empty(windows), len(windows)
-    with tqdm(desc="teacher", unit=" windows", total=total, disable=None) as bar:
-        for number, start in enumerate(range(0, total, PART_WINDOWS)):
-            path = folder / f"part-{number:06d}.npz"
-            rows = slice(start, min(start + PART_WINDOWS, total))
-            if not _read(path, result, rows):
-                started = time.perf_counter()
-                part = compute(rows)
-                storage.write_arrays(path, {WINDOWS: np.array([rows.start, rows.stop]), **part})
-                result.fill(part, rows)
-                if bar.disable:
-                    speed = (rows.stop - rows.start) / (time.perf_counter() - started)
-                    log.info("teacher: %d of %d windows, %.1f windows/s", rows.stop, total, speed)
-            bar.update(rows.stop - rows.start)
-    return result
-
-
-def _read(path: Path, result: SoftTargets, rows: slice) -> bool:
-    """Fills in the windows of a part; returns whether there is an undamaged one."""
-    try:
-        part = storage.read_arrays(path)
-        if part[WINDOWS].tolist() != [rows.start, rows.stop]:
-            raise DamagedError(f"{path} is damaged: expected the windows from {rows.start} on")
-        result.fill(part, rows)
-    except FileNotFoundError:
-        return False
-    except (DamagedError, LookupError, ValueError) as error:
-        log.warning("%s; the teacher computes it again", error)
-        return False
-    return True
-
-
-def _prepare_folder(folder: Path, request: Mapping[str, Any]) -> None:
-    """Creates a folder for a request, and removes the parts of another request."""
-    stored = None
+    request, stored = {**request, WINDOWS: windows.digest()}, None
     try:
         stored = storage.read_json(folder / REQUEST)
     except FileNotFoundError:
@@ -153,3 +109,25 @@ def _prepare_folder(folder: Path, request: Mapping[str, Any]) -> None:
         storage.remove(own)
         folder.mkdir(parents=True, exist_ok=True)
         storage.write_json(folder / REQUEST, request)
+    result, total = SoftTargets.empty(windows), len(windows)
+    with tqdm(desc="teacher", unit=" windows", total=total, disable=None) as bar:
+        for number, start in enumerate(range(0, total, PART_WINDOWS)):
+            path = folder / f"part-{number:06d}.npz"
+            rows = slice(start, min(start + PART_WINDOWS, total))
+            try:
+                part = storage.read_arrays(path)
+                if part[WINDOWS].tolist() != [rows.start, rows.stop]:
+                    raise DamagedError(f"{path} is damaged: expected the windows from {start} on")
+                result.fill(part, rows)
+            except (OSError, DamagedError, LookupError, ValueError) as error:
+                if not isinstance(error, FileNotFoundError):
+                    log.warning("%s; the teacher computes it again", error)
+                started = time.perf_counter()
+                part = compute(rows)
+                storage.write_arrays(path, {WINDOWS: np.array([rows.start, rows.stop]), **part})
+                result.fill(part, rows)
+                if bar.disable:
+                    speed = (rows.stop - rows.start) / (time.perf_counter() - started)
+                    log.info("teacher: %d of %d windows, %.1f windows/s", rows.stop, total, speed)
+            bar.update(rows.stop - rows.start)
+    return result

@@ -43,14 +43,10 @@ EXACT_PROFILES = {
 
 @dataclass(frozen=True)
 class Teacher:
-    """A model that teaches, with the windows of its student.
+    """A model that teaches; ``translation`` makes its windows of those of the student.
 
-    Args:
-        folder: the model folder.
-        translation: from the windows of the student to those of the teacher.
-        length: pieces in a window of the teacher.
-        profile: optimizations.
-        has_types: whether it has a head for types.
+    ``length`` is the number of pieces in a window of the teacher, ``has_types`` whether it has a
+    head for types.
     """
 
     folder: Path
@@ -65,11 +61,8 @@ class Teacher:
     ) -> Teacher:
         """Checks that a model can teach; TensorFlow must have been imported.
 
-        Args:
-            folder: a model folder of any kind.
-            student: the student's tokenizer.
-            windows: how pages become windows of the student.
-            profile: optimizations; by default the first of ``EXACT_PROFILES`` that is installed.
+        ``student`` and ``windows`` are those of the student. The default profile is the first of
+        ``EXACT_PROFILES`` that is installed.
         """
         if profile is None:
             exact = map(Profile.parse, EXACT_PROFILES[device()])
@@ -121,12 +114,9 @@ class Teacher:
     def distillation(
         self, config: DistillationConfig, windows: TrainingWindows, folder: Path
     ) -> Distillation:
-        """Returns the teacher's part in a training.
+        """Returns the teacher's part in a training on the student's windows.
 
-        Args:
-            config: weight and temperature.
-            windows: windows of the student.
-            folder: where the log probabilities are kept; missing ones are computed.
+        The log probabilities are kept in ``folder``.
         """
         predictor = cache(lambda: self._predictor(windows))
 

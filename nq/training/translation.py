@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ class Translation:
 
     @property
     def more_separators(self) -> int:
-        """Pieces that a window of the target has beyond those of the source."""
+        """Separators that a window of the target has beyond those of the source."""
         return self.target.separators - self.source.separators
 
     def rows(self, windows: TrainingWindows, selection: Selection, length: int) -> Columns:
@@ -86,15 +85,9 @@ class Translation:
     def back(
         self, windows: TrainingWindows, selection: Selection, values: FloatArray, missing: float
     ) -> FloatArray:
-        """Returns values at the positions of the target's windows by those of the source's.
+        """Returns values ``[B, length of the target]`` as ``[B, length of the source]``.
 
-        Args:
-            windows, selection: ``B`` windows of the source.
-            values: ``[B, length of the target]``.
-            missing: value for padding, and for a separator that the target does not have.
-
-        Returns:
-            ``[B, length of the source]``.
+        Padding, and a separator that the target does not have, get the value ``missing``.
         """
         separator = self._first_separator(windows, selection)
         page = separator + self.source.separators
@@ -119,26 +112,18 @@ def _check_equal_pieces(source: Tokenizer, target: Tokenizer) -> None:
         raise ValueError(f"one has a {kind}, the other a {other_kind}")
     if not isinstance(source, WordPieceTokenizer):
         raise ValueError(f"the files of their {kind} differ")
-    ours, theirs = _settings(source), _settings(target)
-    for name, value in ours.items():
-        if theirs[name] != value:
-            raise ValueError(f"{name} is {value} for one, {theirs[name]} for the other")
-    pieces, others = _text_pieces(source), _text_pieces(target)
-    if pieces != others:
-        example = min(pieces ^ others, key=lambda piece: (piece.startswith("##"), piece))
+    settings, pieces = [], []
+    for one in (source, target):
+        strip, lowercase = one.options["strip_accents"], one.options["do_lower_case"]
+        settings.append({**one.options, "strip_accents": lowercase if strip is None else strip})
+        pieces.append({p for p in one.spellings().values() if not _NEVER_TEXT.fullmatch(p)})
+    for name, value in settings[0].items():
+        if settings[1][name] != value:
+            raise ValueError(f"{name} is {value} for one, {settings[1][name]} for the other")
+    if pieces[0] != pieces[1]:
+        one_only = pieces[0] ^ pieces[1]
+        example = min(one_only, key=lambda piece: (piece.startswith("##"), piece))
         raise ValueError(
-            f"their vocabularies have {len(pieces)} and {len(others)} pieces, of which "
-            f"{len(pieces & others)} are in both and {example!r:.40} is in one only"
+            f"their vocabularies have {len(pieces[0])} and {len(pieces[1])} pieces, of which "
+            f"{len(pieces[0] & pieces[1])} are in both and {example!r:.40} is in one only"
         )
-
-
-def _settings(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Returns how a WordPiece tokenizer prepares text."""
-    strip, lowercase = tokenizer.options["strip_accents"], tokenizer.options["do_lower_case"]
-    return {**tokenizer.options, "strip_accents": lowercase if strip is None else strip}
-
-
-def _text_pieces(tokenizer: Tokenizer) -> frozenset[str]:
-    """Returns the pieces that text may become."""
-    pieces = tokenizer.spellings().values()
-    return frozenset(piece for piece in pieces if not _NEVER_TEXT.fullmatch(piece))

@@ -92,12 +92,7 @@ def digest(arrays: Iterable[np.ndarray]) -> str:
 
 
 def read_columns(shards: Sequence[Path], length: int) -> Columns:
-    """Returns all training records of TFRecord files as one int32 array per column.
-
-    Args:
-        shards: files with at least one record in all.
-        length: pieces in a window.
-    """
+    """Returns all training records of TFRecord files as one int32 array per column."""
     records = chain.from_iterable(map(read_records, shards))
     parts = []
     while batch := list(islice(records, READ_BATCH)):
@@ -121,16 +116,10 @@ def steps_after(done: int, n_pieces: IntArray, config: TrainConfig) -> Iterator[
 
 
 def batches(n_pieces: IntArray, batch_size: int, epoch: int, seed: int) -> list[IntArray]:
-    """Returns the rows ``[batch_size]`` of each step of one epoch.
+    """Returns the rows ``[batch_size]`` of each step of an epoch, by the pieces ``[N]`` of windows.
 
     Equal arguments give equal batches. The last rows, which do not fill a batch, are left out;
     they differ between epochs.
-
-    Args:
-        n_pieces: ``[N]`` pieces of each window.
-        batch_size: windows in a step.
-        epoch: number of the epoch, from 0.
-        seed: seed of the shuffling.
     """
     draw = np.random.default_rng([seed, epoch])
     order = draw.permutation(len(n_pieces))
