@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 import nq
-from nq.report.answer import to_dict
 from nq.runs.result import PREDICTIONS
 
 ROOT = Path(__file__).parent.parent
@@ -29,7 +28,6 @@ ANSWERS = {
 }
 SAMPLE_METRICS = {"micro_f1": 0.754, "long-answer-f1": 0.877, "short-answer-f1": 0.596}
 """Of the bundled model on the bundled sample; an answer more or less changes them by 0.01."""
-THREADS = 8
 
 
 @pytest.fixture(scope="module")
@@ -141,21 +139,6 @@ def test_predictions_are_those_of_a_run(profile: str, tiny_model: Path, tmp_path
 
 
 # --- threads and life cycle ---------------------------------------------------------------
-
-
-def test_threads_get_the_answers_of_a_single_thread(reader: nq.Reader, page: nq.Page) -> None:
-    questions = list(ANSWERS)
-    expected = [to_dict(reader.ask(question, page)) for question in questions]
-    start = threading.Barrier(THREADS)
-
-    def ask(number: int) -> list[dict[str, Any]]:
-        start.wait()
-        order = [(number + i) % len(questions) for i in range(len(questions))]
-        answers = {i: to_dict(reader.ask(questions[i], page)) for i in order}
-        return [answers[i] for i in range(len(questions))]
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        assert list(pool.map(ask, range(THREADS))) == [expected] * THREADS
 
 
 def test_a_closed_reader_says_so(tiny_model: Path, page: nq.Page) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -163,17 +162,3 @@ def test_missing_files_and_folders(
     with pytest.raises(OSError, match=message):
         use(tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_job_is_changed_by_replacing_its_fields() -> None:
-    job = nq.Job(SAMPLE, profile="xla+mixed", formats="nbest,kaggle", against="baseline")
-    assert (str(job.profile), job.formats, job.keep_scores) == (
-        "mixed+xla",
-        ("kaggle", "nbest"),
-        True,
-    )
-    assert replace(job, profile="grappler").optimizations == nq.Profile.parse("grappler")
-    assert replace(job, batch_size=4).files == job.files == (str(SAMPLE[0]),)
-    with pytest.raises(ValueError, match="batch_size is 0"):
-        replace(job, batch_size=0)
-    assert nq.Job(iter(SAMPLE)).files == job.files

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import nq
-from nq.runs.result import PREDICTIONS
 from tests.terminal_output import without_progress
 
 ROOT = Path(__file__).parent.parent
@@ -34,31 +32,6 @@ def run_without(
         text=True,
         check=False,
     )
-
-
-RUN = """
-import json, sys, nq
-model, output = sys.argv[1:]
-job = nq.Job([nq.bundled_sample()], model, "baseline", output=output, limit=3)
-result = nq.run(job)
-with nq.load(model, profile="baseline") as reader:
-    predictions = list(reader.predict(nq.read_examples(nq.bundled_sample())))
-    answer = str(reader.ask("who", nq.page_from_text("the lake is deep")))
-print(json.dumps([result.examples, len(predictions), answer]))
-"""
-
-
-@pytest.mark.slow
-def test_beam_mlflow_and_matplotlib_are_not_needed(tiny_model: Path, tmp_path: Path) -> None:
-    packages = "apache_beam mlflow matplotlib openvino nncf onnx onnxruntime"
-    done = run_without(packages, RUN, tmp_path, tiny_model, "without")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)[:2] == [3, 40]
-    nq.run(nq.Job([nq.bundled_sample()], tiny_model, "baseline", output=tmp_path / "with", limit=3))
-    for name in (PREDICTIONS, "dead_letters.jsonl", "windows-*/*.tfrecord"):
-        (without,) = (tmp_path / "without").glob(name)
-        (expected,) = (tmp_path / "with").glob(name)
-        assert without.read_bytes() == expected.read_bytes()
 
 
 @pytest.mark.slow

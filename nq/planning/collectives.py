@@ -12,12 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Link:
-    """A link from one device to the next.
-
-    Args:
-        bytes_per_s: bandwidth of one direction.
-        latency_s: seconds until the first byte of a message arrives.
-    """
+    """A link from one device to the next: bandwidth of one direction, time to the first byte."""
 
     bytes_per_s: float
     latency_s: float = 0.0
@@ -25,12 +20,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Transfer:
-    """The cost of messages.
-
-    Args:
-        seconds: until all devices have their part.
-        moved_bytes: over all links together.
-    """
+    """The cost of messages: seconds until all devices have their part, bytes over all links."""
 
     seconds: float = 0.0
     moved_bytes: float = 0.0

@@ -31,14 +31,10 @@ class Workload:
     """What is to be computed.
 
     Args:
-        config: shape of the encoder.
         batch: windows that enter together, over all devices.
         length: pieces of a window.
         compute_type: a key of ``VALUE_BYTES``.
         windows: windows of all batches, ``None`` if their number does not matter.
-
-    Raises:
-        ValueError: a number is out of range, or the model has fewer positions.
     """
 
     config: ModelConfig
@@ -117,13 +113,9 @@ def units(config: ModelConfig, length: int) -> tuple[Unit, ...]:
 
 @dataclass(frozen=True)
 class Costs:
-    """The costs of the parts of a model on a device.
+    """The costs of the parts of a model on one of equal devices.
 
-    Args:
-        workload: the model, its windows and types.
-        device: one of the equal devices.
-        windows: windows that are computed together.
-        tensor: number of devices that share each layer.
+    ``windows`` are computed together, and ``tensor`` devices share each layer.
     """
 
     workload: Workload

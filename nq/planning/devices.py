@@ -45,9 +45,7 @@ class Device:
     """One device.
 
     Args:
-        name: name of its type.
         flop_per_s: operations per second that it sustains in an encoder, by compute type.
-        memory_bytes: size of its memory.
         memory_bytes_per_s: speed of reading its memory.
         link: link to the next device.
         engine_bytes: memory that TensorFlow, or another engine, takes itself.
@@ -78,11 +76,8 @@ class Device:
 class Group:
     """Equal devices that may share a model.
 
-    Args:
-        device: one of them.
-        count: number of devices.
-        whole: device for a model that is not split; for parts of one machine the whole machine.
-        threads: threads of each part, if the devices are parts of this machine.
+    ``whole`` is the device for a model that is not split; for parts of one machine it is the whole
+    machine, and each part has ``threads`` threads.
     """
 
     device: Device
@@ -154,11 +149,7 @@ def load(path: Path) -> list[Group]:
 
 
 def decode(name: str, values: Any) -> Group:
-    """Returns the devices that the table ``[name]`` of a file describes.
-
-    Raises:
-        ValueError: a key is missing or unknown, or a value is out of range.
-    """
+    """Returns the devices that the table ``[name]`` of a file describes."""
     where = f"[{name:.80}]"
     if not isinstance(values, dict):
         raise ValueError(f"{name:.80} is {values!r:.80}: expected a table {where} for each device")

@@ -53,11 +53,8 @@ def measure(
 ) -> Group:
     """Returns this machine, whole and in equal parts, each of which runs an instance.
 
-    Args:
-        config: shape of the model.
-        count: number of the parts; by default the number of cores.
-        batch: windows that the machine computes together.
-        length: pieces of a window.
+    There are ``count`` parts, by default one for each core; the machine computes ``batch`` windows
+    of ``length`` pieces together.
     """
     cores = available()
     count = count or len(cores)
@@ -144,11 +141,7 @@ def main(threads: int) -> int:
 def encoder_flop_per_s(config: ModelConfig, kind: str, windows: int, length: int) -> float:
     """Returns the speed of TensorFlow in an encoder with some layers of a model, in this process.
 
-    Args:
-        config: shape of the model.
-        kind: compute type; a key of ``PROFILES``.
-        windows: full windows in a batch.
-        length: pieces of a window.
+    ``kind`` is a key of ``PROFILES``; a batch has ``windows`` full windows of ``length`` pieces.
     """
     import numpy as np
 

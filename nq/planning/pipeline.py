@@ -14,12 +14,7 @@ from nq.planning.collectives import Link, send
 
 @dataclass(frozen=True)
 class Station:
-    """A stage, or a link between two stages.
-
-    Args:
-        seconds: time of one micro-batch.
-        servers: devices or links that take micro-batches in turn, one each at a time.
-    """
+    """A stage or a link, whose servers take micro-batches in turn, ``seconds`` for each."""
 
     seconds: float
     servers: int = 1

@@ -28,17 +28,14 @@ class Plan:
     """A strategy on a group of devices, and what is predicted for it.
 
     Args:
-        strategy, group: names of the strategy and of the devices.
         reason: why the plan is not possible; empty if it is.
         devices: number of devices that it uses.
         tensor: number of devices that share each layer.
         stages: stages of the pipeline; a data parallel plan has one stage with several replicas.
         micro_batches: number of parts into which a batch is cut.
         memory_bytes: memory of the fullest device.
-        batch_s: seconds for a batch.
         bubble: share of the devices' time in which they wait for others.
         moved_bytes: bytes between devices for a batch.
-        windows_per_s: speed.
         hours, cost: for all windows, the cost in dollars; ``None`` if they are not known.
         command: the command that computes so on this machine; empty on others.
     """

@@ -12,7 +12,7 @@ import pytest
 from nq.commands import arguments
 from nq.commands.main import COMMANDS, console
 from nq.config import Settings, TrainConfig, WindowConfig
-from nq.inference.profile import AUTO, Profile
+from nq.inference.profile import AUTO
 from nq.model.folder import ModelSettings, save_settings
 
 OURS = [command for command in COMMANDS if command != "eval"]
@@ -74,22 +74,6 @@ def test_compatibility_mode_decides_the_length_unless_told_otherwise(
 
 
 # --- types --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "value"),
-    [
-        (arguments.positive, "1", 1),
-        (arguments.count, "0", 0),
-        (arguments.number_in("[0, 1]"), "0", 0.0),
-        (arguments.number_in("[0, 1]"), "1", 1.0),
-        (arguments.number_in("[0, 1]"), "0.25", 0.25),
-        (arguments.profile, "xla+mixed", Profile.parse("mixed+xla")),
-        (arguments.profile, "rescore+mixed", Profile.parse("mixed+rescore")),
-    ],
-)
-def test_texts_are_read_as_values(kind: Callable[[str], object], text: str, value: object) -> None:
-    assert kind(text) == value
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ def test_a_pickle_is_never_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "\n" not in message
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.filterwarnings("ignore")
 def test_live_transformers_loads_the_conversion(hugging_face: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,7 @@ import pytest
 
 from nq.commands.main import console
 from nq.evaluation.text_match import score
-from nq.formats.tfrecord_file import read_records
 from tests.formats import own_data
-from tests.nq_records import write_lines
 
 PARAGRAPH = "The <b>Eiffel</b> Tower was built in 1889 by Eiffel &amp; Co."
 HTML = f"<title>Tower</title>\r\n<p>{PARAGRAPH}</p>"
@@ -116,31 +113,6 @@ def test_questions_with_pages(
     Path(with_pages[3], "rain.txt").write_text("It snows.")
     assert console(command) == 0
     assert {path.name for path in run.glob("windows-*")} > windows
-
-
-@pytest.mark.slow
-def test_beam_and_the_plain_loop_make_the_same_windows(
-    squad: Path,
-    with_pages: list[str],
-    tiny_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    mrqa = write_lines(tmp_path / "mrqa.jsonl", own_data.mrqa())
-    files = ["--data", str(squad), str(mrqa), *with_pages[1:]]
-    command = ["preprocess", *files, "--model", str(tiny_model), "--json", "--output"]
-    assert console([*command, str(tmp_path / "beam"), "--workers", "2"]) == 0
-    beam = result(capsys)
-    monkeypatch.setitem(sys.modules, "apache_beam", None)  # as if it were not installed
-    assert console([*command, str(tmp_path / "plain")]) == 0
-    plain = result(capsys)
-    assert (plain["examples"], plain["dead_letters"]) == (4 + 3 + 2, 2)
-    assert {**plain, "shards": 0, "time": 0, "output": 0} == {
-        **beam, "shards": 0, "time": 0, "output": 0
-    }  # fmt: skip
-    both = [[list(read_records(Path(p))) for p in made["shards"]] for made in (plain, beam)]
-    assert both[0] == both[1]
 
 
 @pytest.mark.slow

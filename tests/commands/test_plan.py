@@ -71,24 +71,6 @@ def test_json_has_every_strategy_with_its_figures(capsys: pytest.CaptureFixture[
     assert all(row["reason"] and row["batch_s"] is None for row in reasons)
 
 
-def test_a_model_that_fits_nowhere_is_told_for_each_strategy(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "devices.toml"
-    path.write_text(TINY_DEVICE, encoding="utf-8")
-    arguments = ["--model", "rembert", "--batch", "4", "--length", "128", "--devices", f"{path}:2"]
-    values = planned(arguments, capsys, code=1)
-    assert [row["fits"] for row in values["plans"]] == [False] * 5
-    assert all(row["reason"] for row in values["plans"])
-    assert main(arguments) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-2].startswith("The model fits nowhere: ")
-    assert not any(line.startswith("strategy") for line in lines)
-    text = "\n".join(lines)
-    assert "not on card: single device (a device needs" in text
-    assert "has 0.5 GB)" in text
-
-
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [

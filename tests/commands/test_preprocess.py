@@ -180,20 +180,6 @@ def command(tmp_path: Path) -> list[str]:
     return ["--data", str(data), "--tokenizer", str(vocab), "--output", out, *SMALL]
 
 
-def test_without_beam(
-    command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "apache_beam", None)  # as if it were not installed
-    for arguments, code in ((["--workers", "2"], 1), (["--runner=DirectRunner"], 2)):
-        assert main([*command, *arguments]) == code
-        stdout, stderr = capsys.readouterr()
-        assert stdout == ""
-        assert "pip install 'nq-pipeline[beam]'" in stderr.splitlines()[-1]
-        assert not Path(command[5]).exists()
-    assert main([*command, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["examples"] == 4
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

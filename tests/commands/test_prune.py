@@ -139,24 +139,10 @@ def test_every_engine_gives_equal_logits(pruned: Path, profile: str) -> None:
         assert value.std() > 0.1
 
 
-def test_heads_of_another_family_share_their_biases(tiny_mpnet: Path, tmp_path: Path) -> None:
-    prune(tiny_mpnet, tmp_path / "half", PruningConfig(heads=1), [SAMPLE])
-    config = load_config(tmp_path / "half")
-    assert (config.num_attention_heads, config.head_size) == (1, 4)
-    removed = settings_of(tmp_path / "half")["pruning"][0]["removed_heads"]
-    assert removed[0] == removed[1] and len(removed[0]) == 1
-    name = "mpnet.encoder.relative_attention_bias.weight"
-    before, after = (
-        load_file(folder / "model.safetensors")[name] for folder in (tiny_mpnet, tmp_path / "half")
-    )
-    np.testing.assert_array_equal(after, np.delete(before, removed[0], axis=1))
-    load(tmp_path / "half")
-
-
 # --- other commands
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.filterwarnings("ignore")
 def test_transformers_loads_a_model_without_layers_and_units(source: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -51,7 +48,6 @@ OTHERS: dict[str, Command] = {
     "peers": lambda out: peers(["--data", SAMPLE, "--output", out]),
     "report": lambda out: console(["report", str(OLD_RUN), "--output", out]),
 }
-each_writer = pytest.mark.parametrize("command", WRITERS.values(), ids=WRITERS)
 
 
 def tree(folder: Path) -> dict[str, bytes | str | None]:
@@ -81,31 +77,6 @@ def check_error(code: int, capsys: pytest.CaptureFixture[str], message: str) -> 
 
 
 # --- folders of others --------------------------------------------------------------------------
-
-
-@each_writer
-def test_a_folder_of_others_is_refused_and_not_touched(
-    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = write_all(tmp_path / "out", FOREIGN)
-    before = tree(tmp_path)
-    is_convert = command is WRITERS["convert"]
-    message = "is not empty" if is_convert else "holds other files (kaggle.csv, notes.txt, results"
-    check_error(command(str(out)), capsys, message)
-    assert tree(tmp_path) == before
-
-
-@each_writer
-def test_a_folder_that_another_command_wrote_is_refused(
-    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kind = RUN if command is not WRITERS["answer --output"] else TRAINING
-    with hold(tmp_path / "out", kind):
-        write_all(tmp_path / "out", ["predictions.json", "model.safetensors"])
-    before = tree(tmp_path)
-    message = "is not empty" if command is WRITERS["convert"] else f"holds {kind.what}; give an"
-    check_error(command(str(tmp_path / "out")), capsys, message)
-    assert tree(tmp_path) == before
 
 
 @pytest.mark.slow
@@ -230,45 +201,3 @@ def test_a_read_only_folder_is_one_line_before_the_work(
     with without_privileges():
         code = command(f"{read_only}/out{below}")
     check_error(code, capsys, f"{read_only} cannot be written: give another folder, or allow it")
-
-
-# --- characters that a locale lacks -------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "locale",
-    [
-        {"PYTHONIOENCODING": "ascii"},
-        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-    ],
-    ids=["PYTHONIOENCODING", "LC_ALL"],
-)
-def test_results_are_printed_where_stdout_is_ascii(
-    locale: dict[str, str], tiny_model: Path, tmp_path: Path
-) -> None:
-    record = simplified() | {"question_text": "wer ging über den Mond " * 9}
-    data = write_lines(tmp_path / "ü.jsonl", [record, b"kaputt \xc3\xbc"])
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **locale}
-    model, out = ["--model", str(tiny_model)], ["--output", str(tmp_path / "Straße")]
-    for arguments in (
-        ["answer", "--data", str(data), *model, *out, "--no-track"],
-        ["answer", "--data", str(data), *model, *out, "--no-track", "--json"],
-        ["preprocess", "--data", str(data), *model, "--output", str(tmp_path / "ö")],
-        ["clean", str(tmp_path), "--dry-run"],
-        ["clean", str(tmp_path), "--json", "--runs"],
-        ["--help"],
-        ["nothing"],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "nq", *arguments],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            check=False,
-        )
-        assert done.returncode == (2 if arguments == ["nothing"] else 0), done.stderr.decode()
-        assert b"Traceback" not in done.stderr
-        text = done.stdout.decode("ascii")
-        if "--json" in arguments:
-            assert json.loads(text)

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from experiments import concurrency, units
-from experiments import concurrency_report as report
 from experiments.concurrency import Task
-from experiments.intervals import CONFIRMED, NOT_TESTABLE, REFUTED
 from experiments.workloads import Workload
 
 pytestmark = pytest.mark.extended
@@ -48,25 +46,6 @@ def test_every_approach_runs_each_step_once(count: int) -> None:
         runs.clear()
     loop.close()
     executor.shutdown()
-
-
-def test_verdicts_by_hand() -> None:
-    rows = [
-        *(row("sync", 1, 1.0), row("asyncio", 1, 0.9), row("threads", 1, 1.0)),
-        *(row("sync", 2, 2.0), row("asyncio", 2, 2.2), row("threads", 2, 2.5)),
-        *(row("sync", 4, 4.0), row("asyncio", 4, 6.0), row("threads", 4, 8.0, 90.0)),
-    ]
-    assert str(report.against_sync(rows[4], rows)) == "1.10 [1.10, 1.10]"
-    assert report.fastest(rows) == CONFIRMED  # one model alone says nothing
-    assert report.gap_grows(rows) == CONFIRMED
-    assert report.least_memory(rows) == REFUTED
-    assert report.most_models(rows) == report.same_for_all_shapes(rows) == NOT_TESTABLE
-    assert report.asyncio_by_threads(rows) == "base 128: 0.75 [0.75, 0.75]"
-    other = [{**values, "shape": "bundled"} for values in rows]
-    assert report.same_for_all_shapes([*rows, *other]) == CONFIRMED
-    other[4]["seconds"] = [1.0] * 5
-    assert report.fastest([*rows, *other]) == REFUTED
-    assert report.same_for_all_shapes([*rows, *other]) == REFUTED
 
 
 def test_a_real_unit_runs_all_approaches() -> None:

@@ -9,10 +9,6 @@ from typing import Any
 import pytest
 
 from experiments import make_sample
-from nq.evaluation.evaluate import Evaluation
-from nq.formats.inputs import read_examples
-from nq.formats.predictions import encode_prediction
-from nq.records import Prediction
 
 Record = dict[str, Any]
 
@@ -36,20 +32,6 @@ def kind(gold: Record) -> str:
 
 def test_the_committed_file_is_up_to_date() -> None:
     assert make_sample.main(["--check"]) == 0
-
-
-@pytest.mark.parametrize("annotator", range(5))
-def test_the_answers_of_each_annotator_as_predictions_are_perfect(annotator: int) -> None:
-    evaluation = Evaluation()
-    for example in read_examples(make_sample.SAMPLE):
-        answer = (example.annotations or ())[annotator]
-        prediction = Prediction(
-            example.example_id, answer.long, 1.0, answer.shorts, 1.0, answer.yes_no
-        )
-        assert evaluation.add(example, encode_prediction(prediction)) is True
-    metrics = evaluation.metrics()
-    assert {value for name, value in metrics.items() if "f1" in name} == {1.0}
-    assert metrics["long-answer-n"] == 40
 
 
 @each_record

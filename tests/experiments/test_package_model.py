@@ -41,10 +41,6 @@ def distribution(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
 def run(*arguments: object) -> int:
     return package_model.main([str(argument) for argument in arguments])
 
@@ -68,30 +64,3 @@ def test_files_of_the_model_are_replaced(
     assert load_settings(package) == load_settings(model)
     assert joint.load(package).report == checkpoint.LoadReport()
     assert [path.name for path in distribution.iterdir() if path.name.startswith(".")] == []
-
-
-@pytest.mark.parametrize(
-    ("project", "options", "problem"),
-    [
-        (PROJECT, ("--total-mb", 1), "the package would have 1.5 MB, more than 1: choose"),
-        ("", (), "registers no model: expected one line such as base ="),
-        ("[project", (), "registers no model"),
-        ("[project]\nentry-points = 3\n", (), "registers no model"),
-        (PROJECT + 'two = "nq_model_two"\n', (), "registers no model"),
-        (PROJECT.replace("_lakes", "_seas"), (), "nq_model_seas does not exist: create it"),
-    ],
-)
-def test_what_cannot_be_packaged_changes_nothing(
-    model: Path,
-    distribution: Path,
-    project: str,
-    options: tuple[object, ...],
-    problem: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (distribution / "pyproject.toml").write_text(project, encoding="utf-8")
-    before = content(distribution)
-    assert run(model, distribution, *options) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert problem in line
-    assert content(distribution) == before

@@ -14,24 +14,20 @@ import numpy as np
 import pytest
 
 from experiments import units, workloads
-from experiments.intervals import NOT_TESTABLE, REFUTED
 from experiments.partition import (
     group,
     perceptron,
     perceptron_ways,
-    report,
     stages,
-    tensor,
 )
 from experiments.partition.group import Block, Seat
 from experiments.partition.perceptron_ways import Steps
-from experiments.partition.rows import ALL, FORWARD, INSTANCES, ONE, PIPELINE, TENSOR, TRAINING
+from experiments.partition.rows import FORWARD, INSTANCES, ONE, PIPELINE, TENSOR, TRAINING
 from experiments.partition.stages import LOGITS, Alone, Run
 from experiments.workloads import Workload
 from nq.errors import Error
 from nq.model import joint
 from tests import tiny_models
-from tests.experiments import partition_units
 
 pytestmark = pytest.mark.extended
 
@@ -167,62 +163,3 @@ def test_every_way_trains_the_perceptron_as_keras_does(network: group.Group) -> 
         expected = keras_logits(TRAINING, done)
         assert np.abs(expected - keras_logits(FORWARD, 1)).max() > 1e-2
         assert np.abs(network.arrays["logits"] - expected).max() < CLOSE
-
-
-def test_two_host_devices_of_jax_have_the_logits_of_tensorflow() -> None:
-    rows = tiny_models.rows([12, 16, 9], 16)
-    model = tiny_models.model()
-    expected = {name: np.asarray(values) for name, values in model(rows, training=False).items()}
-    settings = tensor.environment(2, 1)
-    with units.started(partition_units.jax_logits, (rows, 2), (), settings) as unit:
-        assert unit.receive() == "jax"
-        for devices, all_reduces in ((1, 0), (2, 2 * tiny_models.SHAPE.num_hidden_layers)):
-            logits, count = unit.ask(devices)
-            assert stages.drift(logits, expected) < CLOSE
-            assert count == all_reduces
-
-
-def row(way: str, seconds: float, part: str = "encoder", **more: Any) -> Any:
-    """Returns a row whose rounds all take so long."""
-    return {
-        **{"part": part, "shape": "base", "length": 128, "batch": 16, "layers": 12},
-        **{"task": FORWARD, "way": way, "k": 2, "m": None, "cut": "", "predicted_s": None},
-        **{"predicted_bubble": None, "planned_s": None, "moved_bytes": 0, "drift": None},
-        **{"all_reduces": None, "compiled_all_reduces": None, "cores": []},
-        **{"seconds": [seconds] * 5, "busy_s": [1.5 * seconds] * 5, **more},
-    }
-
-
-def test_verdicts_by_hand() -> None:
-    training = {"part": "perceptron", "task": TRAINING}
-    rows = [
-        row(ONE, 3.0, **training),
-        row(PIPELINE, 2.5, **training, m=1),
-        row(PIPELINE, 2.0, **training, m=4, predicted_s=1.5),
-        row(TENSOR, 2.0, **training, drift=2e-6),
-        *(row(ONE, 2.0), row(ALL, 1.1), row(INSTANCES, 1.0)),
-        row(PIPELINE, 1.3, m=4, predicted_s=1.2, drift=1e-6, predicted_bubble=0.2),
-        row(PIPELINE, 1.35, m=8, predicted_s=1.5),
-        row(TENSOR, 0.9, "tensor", all_reduces=24, compiled_all_reduces=20),
-        row(INSTANCES, 1.0, "tensor"),
-    ]
-    assert report.gained(rows) == "confirmed: 1.50 [1.50, 1.50]"
-    assert report.tensor_first(rows) == "refuted: 1.00 [1.00, 1.00]"
-    assert report.four_per_stage(rows) == "confirmed; base 128: M = 4, 1.04 [1.04, 1.04]"
-    assert report.same_logits(rows) == "confirmed: 2.0e-06"
-    assert report.all_reduces(rows) == "confirmed; base: 24 in 12 layers, 20 after XLA"
-    assert report.near(rows, "encoder", "predicted_s").startswith("confirmed: 2 of 2 rows")
-    assert report.near(rows, "perceptron", "predicted_s") == (
-        "refuted: 0 of 1 rows, largest error -25%"
-    )
-    assert report.copies(rows, "encoder").startswith("refuted; pipeline base 128: 0.77")
-    assert report.copies(rows, "tensor").startswith("confirmed; tensor base 128: 1.11")
-    assert report.bubble(rows[7]) == pytest.approx(0.25)
-    text = report.table(rows)
-    assert "| encoder | base | 128 | forward | pipeline | 2 | 8 |" in text
-    assert "| 1.52 x one device |" in text and "| M >= 8 |" in text
-    assert report.summary(rows).count("| pipeline |") == 4
-    rows[3]["drift"], rows[9]["all_reduces"] = 1e-4, 23
-    assert report.same_logits(rows).startswith(REFUTED)
-    assert report.all_reduces(rows).startswith(REFUTED)
-    assert [text.split(":")[0] for _, text in report.claims(rows[4:6])].count(NOT_TESTABLE) == 12

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from experiments import positions
-from nq.formats.tfrecord_file import frame
-from nq.postprocess.position_prior import PRIOR_WEIGHTS
 
-FEATURES = Path(__file__).parents[3] / "shared" / "data" / "google_tfrecord"
 PIECES = ["[PAD]", "[CLS]", "[SEP]", "[ContextId=3]", "[Paragraph=1]", "[Table=2]", "a", "b"]
 
 
@@ -55,14 +50,3 @@ def test_fit_finds_the_weights_that_the_positions_were_drawn_with() -> None:
     powers = np.array([np.exp(by_type[kind] + weights[3] * np.log(n)) for kind, n in blocks])
     drawn = draw.choice(len(blocks), 20000, p=powers / powers.sum())
     np.testing.assert_allclose(positions.fit(Counter(blocks[i] for i in drawn)), weights, atol=0.1)
-
-
-@pytest.mark.skipif(not FEATURES.is_dir(), reason="needs ../shared/data")
-def test_the_weights_of_the_prior_are_those_of_the_features(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    files = [str(path) for path in FEATURES.glob("*.tfrecords*")]
-    assert positions.main([*files, "--vocab", str(FEATURES / "vocab-nq.txt"), "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    weights = result["Table"], result["List"], result["position"]
-    assert weights == (PRIOR_WEIGHTS.table, PRIOR_WEIGHTS.list, PRIOR_WEIGHTS.position)

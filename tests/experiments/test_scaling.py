@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from experiments import scaling, units
 from experiments import scaling_dispatch as dispatch
-from experiments import scaling_report as report
-from experiments.intervals import CONFIRMED, NOT_TESTABLE, REFUTED
 from experiments.scaling import Group
 from experiments.workloads import Workload
 from tests.experiments import light_units
 
 pytestmark = pytest.mark.extended
-
-
-def row(part: str, seconds: float, reference: bool = False, **more: Any) -> Any:
-    """Returns a row of one instance whose rounds all take so long."""
-    return {
-        **{"part": part, "shape": "base", "length": 128, "group": "tensorflow"},
-        **{"engine": "tensorflow", "instances": 1, "threads": 2, "batch": 1, "pinned": True},
-        "topology": {"threads": 2, "cores": 2, "sockets": 1, "numa_nodes": 1},
-        **{"reference": reference, "windows": 1, "seconds": [seconds] * 5},
-        **{"latencies": [[seconds]] * 5, **more},
-    }
 
 
 def groups(cores: int, *options: str) -> list[Group]:
@@ -49,37 +35,6 @@ def test_instances_of_a_row_share_the_batch_and_the_cores(cores: int) -> None:
                 assert len(set().union(*own)) == sum(map(len, own))
             if not variant.pinned:
                 assert all(len(places) == cores for places in own)
-
-
-def test_verdicts_by_hand() -> None:
-    rows = [
-        *(row("threads", 1.0, True), row("threads", 1.5, threads=1)),
-        *(row("engines", 1.0, True), row("engines", 0.8, engine="torch")),
-        *(row("instances", 1.0, True, windows=8, batch=8),),
-        row("instances", 0.5, instances=4, windows=8, batch=2),
-        row("copies", 1.0, True, threads=1),
-        row("copies", 1.05, threads=1, instances=2, windows=2),
-    ]
-    assert report.torch_first(rows) == CONFIRMED
-    assert report.halves(rows) == "base 128 tensorflow: 1.50 [1.50, 1.50]"
-    assert str(report.speed_up(rows[5], rows)) == "2.00 [2.00, 2.00]"
-    assert report.instances(rows) == CONFIRMED
-    assert report.best_instances(rows) == "base 128 tensorflow: 4"
-    assert report.copies(rows, latency=True) == report.copies(rows, latency=False) == CONFIRMED
-    rows[7]["seconds"] = rows[0]["seconds"]
-    rows[7]["latencies"] = [[1.0, 2.0]] * 5
-    assert report.copies(rows, latency=True) == REFUTED
-    assert report.dispatch(rows, report.SPLIT) == NOT_TESTABLE
-    assert report.hardware_threads(rows) == report.sockets(rows) == NOT_TESTABLE
-    for values in rows:
-        values["topology"] = {"threads": 2, "cores": 1, "sockets": 2, "numa_nodes": 2}
-    assert report.hardware_threads(rows) == REFUTED  # 1.5 times as fast
-    assert report.sockets(rows) == REFUTED
-    assert dict(report.claims(rows))["(g) 48 cores cost 6 times as much as 8"].startswith(
-        "confirmed (arithmetic); base 128 tensorflow, 2 threads: 0.5 windows/(s core)"
-    )
-    assert report.summary(rows).count("| instances |") == 2
-    assert "| instances | base | 128 | tensorflow | 4 x 2 | 2 |" in report.table(rows)
 
 
 def test_a_study_goes_on_where_it_stopped(

@@ -10,7 +10,6 @@ import pytest
 
 from experiments import table_sources, tables
 from experiments.sweep import Row
-from tests.experiments import test_concurrency, test_scaling
 
 ROW = Row(
     "mixed", 23.1, 19.04, -0.339, 37.2, 1.9, 0.44031, 0.0167, 0.24, 972.4, {"predict_s": 19.0}
@@ -54,19 +53,6 @@ def test_a_result_shows_its_figures_and_their_origin(root: Path) -> None:
     assert f"\n{row}\n" in text and "\nold\n" not in text
     assert "Measured on 2026-11-22 with 2 cores (keras 3.15.0):" in text
     assert "```\npython -m made.up\n```\n<!-- end -->" in text
-
-
-def test_studies_show_their_verdicts_and_some_rows(root: Path) -> None:
-    times = [("sync", 2.0), ("threads", 3.0)]
-    save(root, "concurrency_cpu", {"rows": [test_concurrency.row(a, 2, s) for a, s in times]})
-    text = tables.table("concurrency_cpu", root)
-    assert "| sync is the fastest at every N | tensorflow | confirmed |\n" in text
-    assert "| base | 128 | tensorflow | 2 | threads | 3 | 1.50 [1.50, 1.50] |" in text
-    rows = [test_scaling.row("engines", 1.0, True), test_scaling.row("engines", 2.0)]
-    rows[1]["engine"] = "torch"
-    save(root, "scaling_cpu", {"rows": rows})
-    text = tables.table("scaling_cpu", root)
-    assert "| (a) PyTorch is faster than TensorFlow | refuted |\n" in text
 
 
 def test_record_keeps_the_command_and_what_it_printed(tmp_path: Path) -> None:

@@ -32,14 +32,6 @@ def test_parts_have_all_weights_and_operations(name: str) -> None:
     assert sum(part.flop for part in parts) < 1.02 * layers
 
 
-def test_time_is_that_of_reading_the_weights_in_tiny_batches() -> None:
-    work = Workload(SHAPES["bert-large"], 1, 1)
-    layers = [part for part in units(work.config, 1) if part.is_layer]
-    weights = sum(part.whole + part.split for part in layers)
-    total = sum(Costs(work, DEVICE, 1).seconds[1:-1])
-    assert total == pytest.approx(4 * weights / 9e11, rel=0.01)
-
-
 def test_a_tensor_split_divides_the_layers_and_adds_two_all_reduces() -> None:
     work = Workload(SHAPES["bert-large"], 8, 512, "float16")
     one, four = Costs(work, DEVICE, 8), Costs(work, DEVICE, 8, tensor=4)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from nq.errors import Error
 from nq.planning import devices
 from nq.planning.collectives import Link
 
@@ -102,18 +101,3 @@ def test_what_is_no_file_of_devices_is_refused(
     with pytest.raises(ValueError) as error:
         devices.load(path)
     assert message in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("v10", "no device 'v10' (did you mean 'v100'?): expected v100, a100, h100, xeon, here or"),
-        ("x" * 5000, "no device 'xxx"),
-        ("v100\0", "no device 'v100"),
-    ],
-)
-def test_unknown_names_are_refused(text: str, message: str) -> None:
-    with pytest.raises(Error) as error:
-        devices.find(text)
-    assert message in str(error.value)
-    assert len(str(error.value)) < 300

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.config import ModelConfig
 from nq.planning import strategies
 from nq.planning.collectives import Link
 from nq.planning.costs import Costs, Workload, units
@@ -63,17 +62,6 @@ def test_a_model_that_fits_on_no_device_is_split() -> None:
     assert all(row.memory_bytes <= 2e9 for row in fitting)
 
 
-def test_heads_that_cannot_be_divided_are_the_reason() -> None:
-    rows = planned(Workload(ModelConfig(), 8, 128), 8)
-    assert rows[TENSOR].reason == "12 attention heads cannot be divided among 8 devices"
-    assert rows[TENSOR_PIPELINE].fits  # 2 or 4 devices can share a layer
-    assert rows[TENSOR_PIPELINE].tensor in (2, 4)
-    odd = replace(ModelConfig(), num_attention_heads=3)
-    assert planned(Workload(odd, 8, 128), 4)[TENSOR_PIPELINE].reason == (
-        "3 attention heads cannot be divided among 2 devices"
-    )
-
-
 def test_the_time_of_a_pipeline_is_the_equation() -> None:
     work = Workload(LARGE, 64, 512)
     plan = planned(work, 4)[PIPELINE]
@@ -105,11 +93,3 @@ def test_no_plan_is_faster_than_all_devices_without_waiting(
         ends = [0, *(stage.end for stage in plan.stages)]
         assert [stage.first for stage in plan.stages] == ends[:-1]
         assert ends[-1] == n_units
-
-
-def test_parts_of_one_machine_come_with_the_command() -> None:
-    group = Group(DEVICE.divided(4), 4, DEVICE, threads=2)
-    rows = {row.strategy: row for row in strategies.plans(Workload(LARGE, 32, 128), group)}
-    assert rows[DATA].command == "nq answer --instances 4 --threads 2"
-    assert rows[SINGLE].memory_bytes > rows[PIPELINE].memory_bytes
-    assert rows[SINGLE].batch_s == pytest.approx(rows[DATA].batch_s, rel=0.02)

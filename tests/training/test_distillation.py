@@ -149,17 +149,6 @@ def run(
 
 
 @pytest.mark.slow
-def test_a_teacher_without_weight_changes_nothing(tmp_path: Path) -> None:
-    alone, losses = run(tmp_path / "alone", None)
-    taught, curves = run(tmp_path / "taught", distillation(weight=0.0))
-    assert set(losses) == {LOSS} and set(curves) == {LOSS, *PARTS}
-    assert curves[LOSS] == pytest.approx(curves["hard_loss"], rel=1e-6)
-    assert curves[LOSS] == pytest.approx(losses[LOSS], rel=1e-3)
-    for one, other in zip(weights(alone), weights(taught), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-4)
-
-
-@pytest.mark.slow
 def test_windows_without_labels_are_taught_by_the_teacher_alone(tmp_path: Path) -> None:
     unlabelled = np.arange(N) % 4 < 3
     types = np.where(unlabelled, UNLABELLED, WINDOWS.answer_types).astype(np.int32)
@@ -181,19 +170,3 @@ def test_windows_without_labels_are_taught_by_the_teacher_alone(tmp_path: Path) 
     )
     for name, share in none[2].items():
         assert (share == (0 if name in LOGITS else 1)).all()
-
-
-# --- targets
-
-
-def test_soft_targets_have_minus_infinity_for_padding_alone() -> None:
-    logits, rows = teacher(), np.array([5, 3, 60])
-    targets = soft_targets(logits)
-    length = int(WINDOWS.n_pieces[rows].max())
-    batch = targets.batch(rows, length)
-    for name in LOGITS:
-        expected = log_softmax(logits[name][rows], axis=1)
-        expected = expected if name == "type_logits" else expected[:, :length]
-        assert batch[name].dtype == np.float32
-        np.testing.assert_allclose(np.exp(batch[name]), np.exp(expected), atol=2e-4)
-    assert (np.isinf(batch["start_logits"]) == PADDING[rows, :length]).all()

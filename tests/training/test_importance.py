@@ -13,7 +13,7 @@ from scipy.special import log_softmax
 from nq.config import ModelConfig, PruningConfig
 from nq.model.pruning import Importance, prune_weights, pruned_shape, select
 from nq.records import FloatArray, IntArray
-from nq.training.importance import BATCH_SIZE, importance
+from nq.training.importance import importance
 from nq.training.windows import TrainingWindows
 from tests import tiny_models
 from tests.model.slow_bert import SlowBert
@@ -113,19 +113,6 @@ def test_heads_units_and_layers_have_the_importance_of_the_slow_truth() -> None:
         truth = getattr(expected, name)
         np.testing.assert_allclose(getattr(actual, name), truth, rtol=2e-3, atol=1e-5)
         assert truth.max() > 0.01
-
-
-def test_the_importance_is_a_sum_over_windows_whatever_their_batches() -> None:
-    windows, model = some_windows(2 * BATCH_SIZE + 3), tiny_models.model()
-    whole = importance(model, tiny_models.SHAPE, windows)
-    parts = [
-        TrainingWindows(*(getattr(windows, f.name)[rows] for f in dataclasses.fields(windows)))
-        for rows in (slice(5), slice(5, None))
-    ]
-    one, other = (importance(model, tiny_models.SHAPE, part) for part in parts)
-    np.testing.assert_allclose(whole.heads, one.heads + other.heads, rtol=1e-4, atol=1e-7)
-    np.testing.assert_allclose(whole.units, one.units + other.units, rtol=1e-4, atol=1e-7)
-    np.testing.assert_allclose(whole.layers, one.layers + other.layers, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [WIDE, RELATIVE], ids=["plain", "relative"])

@@ -134,24 +134,6 @@ def test_the_probabilities_of_a_teacher_with_other_ids(
         np.testing.assert_allclose(np.exp(targets.type_logits[number]), np.exp(types), atol=2e-4)
 
 
-def test_a_separator_that_the_teacher_lacks_has_no_probability(
-    mpnet: Path, tiny_model: Path, tmp_path: Path
-) -> None:
-    student = load_tokenizer(mpnet)
-    translation = make(mpnet, load_tokenizer(tiny_model)).translation
-    rows = translation.rows(WINDOWS, slice(None), LENGTH + 1)
-    none = dict.fromkeys(("start_positions", "end_positions", "answer_types"), np.zeros(30, int))
-    windows = TrainingWindows.from_columns({**rows, **none})
-    config = dataclasses.replace(WINDOWS_CONFIG, max_seq_length=LENGTH + 1)
-    targets = taught(make(tiny_model, student, windows=config), windows, tmp_path / "a" / "b")
-    same = taught(make(tiny_model, load_tokenizer(tiny_model)), WINDOWS, tmp_path / "c" / "d")
-    second = targets.first[:-1] + tiny_models.N_QUERY
-    for name in ("start_logits", "end_logits"):
-        values = getattr(targets, name)
-        assert (values[second] == -np.inf).all()
-        np.testing.assert_array_equal(np.delete(values, second), getattr(same, name))
-
-
 # --- what is kept
 
 
@@ -264,26 +246,6 @@ def test_of_another_request_nothing_is_used(
 
 
 # --- what is refused
-
-
-def test_a_teacher_with_too_few_positions_is_refused(mpnet: Path, student: Tokenizer) -> None:
-    config = dataclasses.replace(WINDOWS_CONFIG, max_seq_length=32)
-    reason = (
-        "model has 32 positions, windows with its separators take 33: choose a --max-seq-l.* 31"
-    )
-    with pytest.raises(ValueError, match=reason):
-        make(mpnet, student, windows=config)
-
-
-@pytest.mark.parametrize(
-    ("profile", "which"), [("prune", "prune"), ("mixed+prune+rescore", "prune and rescore")]
-)
-def test_profiles_that_do_not_compute_all_windows_are_refused(
-    profile: str, which: str, mpnet: Path, student: Tokenizer
-) -> None:
-    reason = f"is for answers, not for a teacher: leave out {which}"
-    with pytest.raises(ValueError, match=reason):
-        make(mpnet, student, profile)
 
 
 def without(folder: Path, source: Path, *names: str) -> Path:
