@@ -35,7 +35,7 @@ class Settings:
     """Base of all settings: checks of the fields, and conversion to and from plain mappings."""
 
     def __post_init__(self) -> None:
-        """Checks type and range of each field; where a float is expected, an integer will do."""
+        """Checks type and range of each field; an integer may stand for a float."""
         hints = get_type_hints(type(self))
         for f in fields(self):  # type: ignore[arg-type]
             value, expected = getattr(self, f.name), hints[f.name]
@@ -100,7 +100,7 @@ def _check(condition: bool, message: str) -> None:
 
 @dataclass(frozen=True)
 class Compat:
-    """The switches of a compatibility mode; the defaults are those of ``ours``.
+    """The switches of a compatibility mode; the defaults are the mode ``ours``.
 
     Args:
         keep_query_marker: a question that is too long keeps its ``[Q]`` and its last pieces,
@@ -209,7 +209,7 @@ class WindowConfig(Settings):
 class ModelConfig(Settings):
     """Shape of the encoder, in the words of a BERT ``config.json``.
 
-    The defaults are those of BERT base. Its relatives differ in ``type_vocab_size`` and in the
+    The defaults describe BERT base. Its relatives differ in ``type_vocab_size`` and in the
     five fields from ``model_type`` on.
 
     Args:
@@ -598,7 +598,7 @@ class PruningConfig(Settings):
 
 @dataclass(frozen=True)
 class DistillationConfig(Settings):
-    """How a student learns from a teacher; the defaults are those of DistilBERT for SQuAD."""
+    """How a student learns from a teacher; the defaults are DistilBERT's for SQuAD."""
 
     teacher_weight: float = option(
         0.5,

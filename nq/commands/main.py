@@ -69,8 +69,8 @@ def console(argv: list[str] | None = None) -> int:
         name, *rest = arguments
         if name in COMMANDS:
             return int(importlib.import_module(module_of(name)).main(rest))
-        like, known = did_you_mean(name, COMMANDS), ", ".join(COMMANDS)
-        error = f"unknown command {visible(name)!r}{like}; known are {known}"
+        like, names = did_you_mean(name, COMMANDS), ", ".join(COMMANDS)
+        error = f"unknown command {visible(name)!r}{like}; known are {names}"
         print(f"nq: error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:  # before the command handles signals itself, while it is imported

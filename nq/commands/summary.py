@@ -141,16 +141,16 @@ def _table(result: Result) -> list[str]:
     """
     columns = shutil.get_terminal_size((MAX_WIDTH, 1)).columns
     width = max(MIN_WIDTH, min(columns, MAX_WIDTH)) - MARK_WIDTH
-    question = width * QUESTION_WIDTH // (QUESTION_WIDTH + ANSWER_WIDTH)
-    answer = width - question
+    left = width * QUESTION_WIDTH // (QUESTION_WIDTH + ANSWER_WIDTH)
+    right = width - left
     lines = []
     for row in result.rows:
-        asked = f"{truncate(visible(row.question), question):<{question}}"
-        given = truncate(visible(row.answer or NO_ANSWER), answer)
-        lines.append(f"{asked}  {MARKS[row.correct]:<5}  {given}")
+        question = f"{truncate(visible(row.question), left):<{left}}"
+        answer = truncate(visible(row.answer or NO_ANSWER), right)
+        lines.append(f"{question}  {MARKS[row.correct]:<5}  {answer}")
         if row.correct is False:
-            label = f"{'expected':>{question + MARK_WIDTH - 2}}  "
-            lines.append(label + truncate(_expected(row), answer))
+            label = f"{'expected':>{left + MARK_WIDTH - 2}}  "
+            lines.append(label + truncate(_expected(row), right))
     more = result.examples - len(result.rows)
     return lines + ([f"… and {more} more in predictions.json"] if more > 0 else [])
 

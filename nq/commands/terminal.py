@@ -200,7 +200,7 @@ def print_result(result: Mapping[str, Any], as_json: bool) -> None:
 
 
 class ProgressBar:
-    """Shows what goes on as a bar on stderr; in a pipe as a line every ``REPORT_S`` seconds.
+    """Shows the progress as a bar on stderr; in a pipe as a line every ``REPORT_S`` seconds.
 
     It is a context manager, and shows the label before anything is counted.
 
@@ -239,7 +239,7 @@ class ProgressBar:
         self._bar.update(new)
 
     def phase(self, text: str) -> None:
-        """Shows what goes on now in place of the label."""
+        """Shows the present phase in place of the label."""
         self._shown = text
         self._bar.set_description_str(text, refresh=False)
 

@@ -84,9 +84,9 @@ def run(args: argparse.Namespace) -> int:
 
     if args.evaluate_every and not args.dev:
         raise terminal.UsageError("--evaluate-every needs --dev")
-    given = [name for name in ONLY_WITH_TEACHER if getattr(args, name) is not None]
-    if given and args.teacher is None:
-        raise terminal.UsageError(f"--{given[0].replace('_', '-')} needs --teacher")
+    options = [name for name in ONLY_WITH_TEACHER if getattr(args, name) is not None]
+    if options and args.teacher is None:
+        raise terminal.UsageError(f"--{options[0].replace('_', '-')} needs --teacher")
     windows = arguments.settings(WindowConfig(), args)
     config = arguments.settings(TrainConfig(), args)
     distillation = arguments.settings(DistillationConfig(), args)

@@ -77,11 +77,11 @@ class Layout:
 
 def plans(workload: Workload, group: Group) -> list[Plan]:
     """Returns the best plan of each strategy on a group, in their ``order``."""
-    known = group.device.flop_per_s
-    if workload.compute_type not in known:
+    speeds = group.device.flop_per_s
+    if workload.compute_type not in speeds:
         raise Error(
             f"{group.device.name} has no FLOP/s for {workload.compute_type}: choose --type "
-            f"{' or '.join(known)}"
+            f"{' or '.join(speeds)}"
         )
     best: dict[str, Plan] = {}
     for strategy, layout in choices(workload, group):

@@ -86,7 +86,7 @@ class Distillation:
         return {f"{name}{SOFT}": SoftCrossEntropy(self.config.temperature) for name in self.heads}
 
     def weights(self, hard: Mapping[str, float]) -> dict[str, float]:
-        """Returns the weights of all losses by those of the hard losses without a teacher."""
+        """Returns the weights of all losses; ``hard`` are the weights without a teacher."""
         share = self.config.teacher_weight
         soft = {f"{name}{SOFT}": share / len(self.heads) for name in self.heads}
         return {**{name: weight * (1 - share) for name, weight in hard.items()}, **soft}

@@ -43,7 +43,7 @@ EXACT_PROFILES = {
 
 @dataclass(frozen=True)
 class Teacher:
-    """A model that teaches; ``translation`` makes its windows of those of the student.
+    """A model that teaches; ``translation`` makes its windows from the student's.
 
     ``length`` is the number of pieces in a window of the teacher, ``has_types`` whether it has a
     head for types.
@@ -61,7 +61,7 @@ class Teacher:
     ) -> Teacher:
         """Checks that a model can teach; TensorFlow must have been imported.
 
-        ``student`` and ``windows`` are those of the student. The default profile is the first of
+        The student has the tokenizer and the windows. The default profile is the first of
         ``EXACT_PROFILES`` that is installed.
         """
         if profile is None:

@@ -26,7 +26,7 @@ _NEVER_TEXT = re.compile(r"\[.+\]|<.+>")
 
 @dataclass(frozen=True, eq=False)
 class Translation:
-    """Translates windows of a source tokenizer to those of a target tokenizer.
+    """Translates windows from a source tokenizer to a target tokenizer.
 
     ``ids`` ``[source.vocab_size]`` has the target's id of each id that text may become.
     """
@@ -54,7 +54,7 @@ class Translation:
 
     @property
     def more_separators(self) -> int:
-        """Separators that a window of the target has beyond those of the source."""
+        """Additional separators in a window of the target."""
         return self.target.separators - self.source.separators
 
     def rows(self, windows: TrainingWindows, selection: Selection, length: int) -> Columns:
