@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from experiments import positions
+from nq.formats.tfrecord_file import frame
 
 PIECES = ["[PAD]", "[CLS]", "[SEP]", "[ContextId=3]", "[Paragraph=1]", "[Table=2]", "a", "b"]
 
