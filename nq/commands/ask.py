@@ -135,8 +135,9 @@ def _questions() -> Iterator[str]:
     At a terminal they are typed after a prompt, with editing and history; Ctrl-D ends them.
     """
     typed = sys.stdin.isatty()
-    with contextlib.suppress(ImportError):
-        import readline  # noqa: F401 - input() uses it
+    if typed:
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401 - input() uses it
     while True:
         if typed and sys.stdout.isatty():
             try:

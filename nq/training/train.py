@@ -10,6 +10,7 @@ import hashlib
 import logging
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,17 +68,11 @@ def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingR
         inputs.check_files(files)
         inputs.check_records(files, job.limit, job.pages)
         inputs.mention_unnamed_pages((*files, *dev), job.pages)
-        return _train(job, tuple(files), tuple(dev), card, track)
+        return _train(replace(job, files=tuple(files), dev=tuple(dev)), card, track)
 
 
-def _train(
-    job: TrainingJob,
-    files: tuple[str, ...],
-    dev: tuple[str, ...],
-    card: str,
-    track: TrackingConfig | None,
-) -> TrainingResult:
-    """Trains a model on the input files; the caller holds the output folder."""
+def _train(job: TrainingJob, card: str, track: TrackingConfig | None) -> TrainingResult:
+    """Trains a model on the files that were found; the caller holds the output folder."""
     begun = time.time()
     check(job.init, job.windows)
     if job.teacher:
@@ -100,7 +95,7 @@ def _train(
     if job.teacher:
         teacher = Teacher.of(job.teacher, tokenizer, windows, job.teacher_profile)
     work = job.output / STATE_FOLDER
-    prepared, data = _windows(job, files, work / "windows")
+    prepared, data = _windows(job, work / "windows")
     model = joint.build(
         shape, dtype=PRECISION[config.precision], dropout=config.dropout, seed=config.seed
     )
@@ -112,7 +107,7 @@ def _train(
         prepared.windows,
         ", ".join(report.missing) or "nothing",
     )
-    params, content = _description(job, files, dev, teacher)
+    params, content = _description(job, teacher)
     content |= identity(model, data, config)
     digest = hashlib.sha256(repr(sorted((params | content).items())).encode()).hexdigest()
     with tracking.start(
@@ -131,9 +126,9 @@ def _train(
         started = time.perf_counter()
         with tqdm(unit=" steps", disable=None) as bar:
             progress = TrainingProgress(bar, run)
-            if dev:
+            if job.dev:
                 network = Network(shape, model)
-                questions = HeldOutQuestions(dev, tokenizer, windows, network, job.pages)
+                questions = HeldOutQuestions(job.dev, tokenizer, windows, network, job.pages)
                 questions.check()
                 evaluations = Evaluations(
                     measure=questions.measure,
@@ -182,19 +177,19 @@ def _log_model(run: tracking.Run, output: Path) -> str | None:
 
 
 def _description(
-    job: TrainingJob, files: tuple[str, ...], dev: tuple[str, ...], teacher: Teacher | None
+    job: TrainingJob, teacher: Teacher | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the parameters of the MLflow run, and what the result depends on besides the data."""
 
     def names(paths: tuple[str, ...]) -> str:
         return ", ".join(shown(Path(path).name) for path in paths)
 
-    params: dict[str, Any] = {"init": job.init.name, "data": names(files), "limit": job.limit}
+    params: dict[str, Any] = {"init": job.init.name, "data": names(job.files), "limit": job.limit}
     content: dict[str, Any] = {}
-    if dev:
-        request = Request(dev, str(job.init), job.windows, pages=job.pages)
+    if job.dev:
+        request = Request(job.dev, str(job.init), job.windows, pages=job.pages)
         content |= {"dev": request.description, "evaluate_every": job.evaluate_every}
-        params |= {"dev": names(dev), "evaluate_every": job.evaluate_every}
+        params |= {"dev": names(job.dev), "evaluate_every": job.evaluate_every}
     if teacher:
         content["teacher"] = {**teacher.identity, **job.distillation.to_dict()}
         params |= {**job.teacher_settings, "teacher_profile": teacher.profile}
@@ -203,15 +198,13 @@ def _description(
     return params, content
 
 
-def _windows(
-    job: TrainingJob, files: tuple[str, ...], folder: Path
-) -> tuple[Prepared, TrainingWindows]:
+def _windows(job: TrainingJob, folder: Path) -> tuple[Prepared, TrainingWindows]:
     """Returns the prepared windows of a training in a folder, and in memory."""
     from nq.training.windows import TrainingWindows, read_columns
 
     sampling, length = (job.config.negatives, job.config.seed), job.windows.max_seq_length
     training = (*sampling, True) if job.teacher else sampling
-    request = Request(files, str(job.init), job.windows, job.limit, training, pages=job.pages)
+    request = Request(job.files, str(job.init), job.windows, job.limit, training, pages=job.pages)
     prepared = prepare(request, folder, job.workers)
     if not prepared.windows:
         also = ", or with a teacher a higher --negatives" if job.teacher else ""

@@ -142,7 +142,7 @@ def test_pages_of_standard_input(
         ("page.pdf", b"%PDF-1.7\n\x00\x01", "page.pdf is a PDF document"),
         ("bad.jsonl", b"{\n", "bad.jsonl, line 1: not JSON"),
         ("bad.jsonl.gz", b"\x1f\x8bnot gzip", "bad.jsonl.gz, line 1: the compressed file"),
-        ("none.jsonl", b"\n", "none.jsonl has any text"),
+        ("none.jsonl", b"\n", "none.jsonl has no records"),
     ],
 )
 def test_bad_pages_are_one_line(
