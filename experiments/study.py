@@ -163,11 +163,11 @@ def record(study: Study, args: argparse.Namespace, rows: Sequence[Row], started:
             name=f"{study.title(row)} · {study.name}",
             profile=study.profile(row),
             source=f"experiments.{study.name}",
-            tags={"study": tag, tracking.view.SPEED_COMPARABLE: "yes"},
             system_metrics=False,
         ) as run:
             run.open(started=started)
             run.end_at(ended)
+            run.tags({"study": tag, tracking.SPEED_COMPARABLE: "yes"})
             run.params({"rounds": args.rounds, **study.params(row)})
             run.metrics(study.metrics(row))
             if row is rows[0]:

@@ -242,13 +242,13 @@ def metrics(row: Row) -> dict[str, float | None]:
     phases = {name: s for name, s in row.phases.items() if s or name in ("predict_s", "total_s")}
     phases.pop("preprocess_s", None)
     return {
-        tracking.view.MICRO_F1: row.micro_f1,
+        tracking.MICRO_F1: row.micro_f1,
         "time/cold_s": row.cold_s,
         "time/warm_s": row.warm_s,
         **{f"time/{phase}": seconds for phase, seconds in phases.items()},
-        tracking.view.WINDOWS_PER_S: row.windows_per_s,
-        tracking.view.PEAK_MB: row.memory_mb,
-        tracking.view.CHANGED: row.changed,
+        tracking.WINDOWS_PER_S: row.windows_per_s,
+        tracking.PEAK_MB: row.memory_mb,
+        tracking.CHANGED: row.changed,
         "parity/max_drift": row.max_drift,
     }
 
@@ -262,7 +262,7 @@ STUDY = study.Study(
     table=lambda rows: table(_rows(rows)),
     plot=lambda rows, path: plot(_rows(rows), path),
     title=lambda row: str(row["profile"]),
-    params=lambda row: {tracking.view.PROFILE: row["profile"]},
+    params=lambda row: {tracking.PROFILE: row["profile"]},
     metrics=lambda row: metrics(Row(**row)),
     profile=lambda row: str(row["profile"]),
 )

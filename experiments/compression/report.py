@@ -206,9 +206,9 @@ def metrics(row: Row) -> dict[str, float | None]:
     """Returns the metrics of a row's MLflow run."""
     ratio = speed_up(row)
     return {
-        tracking.view.WINDOWS_PER_S: windows_per_s(row),
-        tracking.view.MICRO_F1: row["micro_f1"],
-        tracking.view.CHANGED: row["changed"],
+        tracking.WINDOWS_PER_S: windows_per_s(row),
+        tracking.MICRO_F1: row["micro_f1"],
+        tracking.CHANGED: row["changed"],
         "time/x_baseline": ratio.median if ratio else None,
         "gate/relative_loss": row["loss"],
         "gate/loss_low": row["low"],

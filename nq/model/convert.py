@@ -210,12 +210,12 @@ def _write_nq(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None
 
 
 def _write_mlflow(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None:
-    from nq.tracking.model import PackagedModel, save_model
+    from nq.tracking import save_model
 
     with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
         model = Path(temporary) / "model"
         _write_nq(loaded, model, storage)
-        save_model(PackagedModel({model.name: model}), folder)
+        save_model(folder, {model.name: model})
 
 
 def write_hugging_face(

@@ -70,12 +70,12 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     weights, ranker = decision.pop("weights"), decision.pop("ranker", None)
     tracked.params(
         {
-            tracking.view.PROFILE: result.profile,
+            tracking.PROFILE: result.profile,
             "precision": result.precision,
             "batch_size": job.batch_size,
             "limit": job.limit,
             **_processes(job),
-            **({} if job.runner is None else {tracking.view.RUNNER: job.runner}),
+            **({} if job.runner is None else {tracking.RUNNER: job.runner}),
             "model": model.folder.name,
             **({} if second is None else {"second_model": second.folder.name}),
             **{f"decision.{k}": v for k, v in decision.items()},
@@ -94,8 +94,8 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
             "output": str(result.folder),
             "in_force.jit_compile": changes.jit_compile,
             "in_force.grappler": not changes.grappler["disable_meta_optimizer"],
-            tracking.view.MACHINE: result.machine,
-            tracking.view.SPEED_COMPARABLE: result.speed_comparable,
+            tracking.MACHINE: result.machine,
+            tracking.SPEED_COMPARABLE: result.speed_comparable,
             **({"resumed": f"in {result.parts} parts"} if result.resumed else {}),
             **_job_tags(result),
         }
@@ -113,7 +113,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
 
 def _processes(job: Job) -> dict[str, int]:
     """Returns the params that tell how many instances and threads there were, where it was told."""
-    params = {tracking.view.INSTANCES: job.instances, tracking.view.THREADS: job.threads}
+    params = {tracking.INSTANCES: job.instances, tracking.THREADS: job.threads}
     return {name: number for name, number in params.items() if number is not None}
 
 
@@ -131,10 +131,8 @@ def log_model(tracked: tracking.Run, job: Job) -> str | None:
     engine = job.optimizations.changes.engine
     with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
         models = _copy_models(job.model, Path(temporary))
-        packaged = tracking.PackagedModel(
-            models, str(job.profile), (engine,) if engine in ENGINE_EXTRAS else ()
-        )
-        return tracked.log_model(packaged)
+        extra = engine if engine in ENGINE_EXTRAS else None
+        return tracked.log_model(models, str(job.profile), extra)
 
 
 def _copy_models(model: ModelSpec, parent: Path) -> dict[str, Path]:
@@ -185,8 +183,8 @@ def _metrics(result: Result) -> dict[str, float]:
     values = {
         **{f"quality/{name}": scores[key] for name, key in quality.items() if key in scores},
         **{f"time/{name}": seconds for name, seconds in shown_phases.items()},
-        tracking.view.WINDOWS_PER_S: result.windows_per_s,
-        tracking.view.PEAK_MB: result.peak_memory_bytes / MIB,
+        tracking.WINDOWS_PER_S: result.windows_per_s,
+        tracking.PEAK_MB: result.peak_memory_bytes / MIB,
         **({"resumed_windows": resumed} if result.resumed else {}),
         **{f"beam/{name}": x for name, x in (result.beam or {}).get("metrics", {}).items()},
     }
@@ -202,7 +200,7 @@ def record_parity(tracked: tracking.Run, parity: Parity, folder: Path) -> None:
         folder: of the run, whose ``metrics.json`` has the comparison now.
     """
     tracked.tags({"parity.against": parity.against})
-    tracked.metrics({tracking.view.CHANGED: parity.changed, "parity/max_drift": parity.max_drift})
+    tracked.metrics({tracking.CHANGED: parity.changed, "parity/max_drift": parity.max_drift})
     if parity.gate:
         gate = parity.gate
         tracked.tags({"gate.verdict": gate.verdict, "gate.max_loss": gate.max_loss})

@@ -146,7 +146,7 @@ def _run_files(
             record.record_parity(tracked, difference, result.folder)
             size = storage.size(result.folder, storage.RUN)
             result = replace(result, parity=difference, run_bytes=size)
-        how_to_open, how_to_compare = tracked.how_to_open(), tracked.how_to_compare()
+        how_to_open, how_to_compare = tracked.links()
         return replace(result, how_to_open=how_to_open, how_to_compare=how_to_compare)
 
 

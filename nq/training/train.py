@@ -10,6 +10,7 @@ import hashlib
 import logging
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,16 +110,14 @@ def _train(job: TrainingJob, card: str, track: TrackingConfig | None) -> Trainin
     )
     params, content = _description(job, teacher)
     content |= identity(model, data, config)
-    digest = hashlib.sha256(repr(sorted((params | content).items())).encode()).hexdigest()
     with tracking.start(
         uri=settings.uri,
         experiment=settings.experiment,
         name=f"train {job.output.name}",
         source="nq.train",
         enabled=track is not None,
-        unfinished=work / f"{digest[:12]}.mlflow_run",
-        started=begun,
     ) as run:
+        run.open(_unfinished_run(work, params | content), begun)
         run.params(params)
         distillation = evaluations = None
         if teacher:
@@ -169,11 +168,17 @@ def _train(job: TrainingJob, card: str, track: TrackingConfig | None) -> Trainin
     )
 
 
+def _unfinished_run(work: Path, identity: Mapping[str, Any]) -> Path:
+    """Returns the file that identifies the MLflow run of an unfinished training."""
+    digest = hashlib.sha256(repr(sorted(identity.items())).encode()).hexdigest()
+    return work / f"{digest[:12]}.mlflow_run"
+
+
 def _log_model(run: tracking.Run, output: Path) -> str | None:
     with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
         folder = Path(temporary) / "model"
         copy_model(output, folder)  # not the windows and the state beside it
-        return run.log_model(tracking.PackagedModel({folder.name: folder}))
+        return run.log_model({folder.name: folder})
 
 
 def _description(

@@ -17,7 +17,7 @@ import nq
 from nq.commands.report import main
 from nq.config import DecisionConfig
 from nq.runs.result import REPORT
-from nq.tracking.store import import_mlflow
+from nq.tracking import import_mlflow
 from tests.terminal_output import without_progress
 
 ROOT = Path(__file__).parents[2]

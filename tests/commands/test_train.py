@@ -18,7 +18,7 @@ from nq.bundle import bundled_sample
 from nq.commands.main import console
 from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.tracking.store import absolute
+from nq.tracking import absolute
 from nq.training.train import FINAL_STEPS
 from tests import tiny_models
 from tests.preprocess.synthetic_examples import write_rows

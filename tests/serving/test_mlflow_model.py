@@ -23,9 +23,9 @@ from nq.formats.documents import page_of
 from nq.model.spec import find_model
 from nq.report.answer import to_dict
 from nq.runs.record import _copy_models
-from nq.tracking.store import ENVIRONMENT, import_mlflow
+from nq.tracking import ENVIRONMENT, import_mlflow
 from tests.nq_records import simplified, write_lines
-from tests.tracking.mlflow_stores import free_port
+from tests.serving.test_life import free_port
 
 pytestmark = pytest.mark.slow  # importing MLflow takes seconds
 

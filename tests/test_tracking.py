@@ -1,0 +1,589 @@
+"""Tests with MLflow's own stores: what is recorded, how a run begins, fails and ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from nq import tracking
+from nq.tracking import ENVIRONMENT, Run, absolute, color, history, import_mlflow, start
+from tests.conftest import OncePerRun
+
+pytestmark = pytest.mark.slow  # importing MLflow takes ten seconds
+
+VARIABLES = {"MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", *ENVIRONMENT}
+ROOT = Path(__file__).parents[1]
+QUICK_S = 20.0  # maximum delay by a store that fails, on a busy machine; MLflow waits a minute
+
+
+def environment() -> dict[str, str]:
+    others = {key: value for key, value in os.environ.items() if key not in VARIABLES}
+    return others | {"PYTHONPATH": str(ROOT)}
+
+
+FIRST = """
+import sys
+from nq import tracking
+with tracking.start(enabled=False) as run:
+    run.metrics({"a": 1})
+assert "mlflow" not in sys.modules
+with tracking.start(experiment="first") as run:
+    run.metrics({"a": 1})
+assert "tensorflow" not in sys.modules
+"""
+
+
+def run_two_first_commands(folder: Path) -> None:
+    """Two commands start at the same time in a folder without a database."""
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", FIRST],
+            cwd=folder,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        for _ in range(2)
+    ]
+    outputs = [process.communicate()[0].decode() for process in running]
+    codes = [process.returncode for process in running]
+    (folder / "outcome.json").write_text(json.dumps([outputs, codes]))
+
+
+@pytest.fixture
+def first_runs(once_per_run: OncePerRun) -> Path:
+    return once_per_run("mlflow-first-runs", run_two_first_commands)
+
+
+@pytest.fixture(autouse=True)
+def fresh_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    with mock.patch.dict(os.environ):
+        for key in VARIABLES:
+            os.environ.pop(key, None)
+        yield
+
+
+@pytest.fixture
+def store(first_runs: Path, tmp_path: Path) -> str:
+    """Copies a database to the default place in the working folder, which is faster than MLflow."""
+    shutil.copyfile(first_runs / "mlflow.db", tmp_path / "mlflow.db")
+    return f"sqlite:///{tmp_path / 'mlflow.db'}"
+
+
+def stored(run: Run) -> Any:
+    """Returns the run as MLflow has recorded it."""
+    from mlflow import MlflowClient
+
+    return MlflowClient(absolute(run.uri)).get_run(run.run_id)
+
+
+def statuses(store: str) -> list[str]:
+    with contextlib.closing(sqlite3.connect(store.removeprefix("sqlite:///"))) as connection:
+        rows = connection.execute("SELECT status FROM runs ORDER BY rowid")
+        return [status for (status,) in rows][2:]  # without those of ``run_two_first_commands``
+
+
+def the_warning(caplog: pytest.LogCaptureFixture) -> str:
+    """Returns the text of the only warning, which must be one line."""
+    (record,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
+    assert (record.levelno, record.name) == (logging.WARNING, "nq.tracking")
+    message = record.getMessage()
+    assert "\n" not in message
+    assert "the run is not recorded" in message
+    return message
+
+
+def use(run: Run, folder: Path) -> None:
+    """Makes every call that a command makes."""
+    (folder / "answers.json").write_text("{}")
+    run.params({"profile": "mixed+xla"})
+    run.tags({"device": "cpu"})
+    run.metrics({"quality/long_f1": 0.5})
+    run.dataset("dev", folder / "dev.jsonl", "sha256:12")
+    run.artifacts([folder / "answers.json"], folder="predictions")
+
+
+# --- what is recorded ---------------------------------------------------------------------------
+
+
+def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
+    import mlflow
+
+    os.environ["MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL"] = "0.1"
+    uri = mlflow.get_tracking_uri()
+    with start(name="mixed+xla dev", profile="mixed+xla") as run:
+        use(run, tmp_path)
+        run.params({f"p{i}": i for i in range(250)} | {"long": "x" * 7000, "threshold": None})
+        run.metrics({"time/predict_s": np.float32(3), "nan": math.nan, "inf": math.inf, "s": "x"})
+        run.metrics({f"m{i}": i for i in range(1200)})
+        time.sleep(0.5)
+        # the settings of the process are kept
+        assert (mlflow.active_run(), mlflow.get_tracking_uri()) == (None, uri)
+    recorded = stored(run)
+    assert (recorded.info.run_name, recorded.info.status) == ("mixed+xla dev", "FINISHED")
+    params, tags = recorded.data.params, recorded.data.tags
+    assert (params["profile"], params["threshold"], params["p249"]) == ("mixed+xla", "None", "249")
+    assert params["long"] == "x" * 6000
+    metrics = {k: v for k, v in recorded.data.metrics.items() if not k.startswith("system/")}
+    assert metrics == {
+        "quality/long_f1": 0.5,
+        "time/predict_s": 3.0,
+        **{f"m{i}": float(i) for i in range(1200)},
+    }
+    assert "system/cpu_utilization_percentage" in recorded.data.metrics
+    assert (tags["device"], tags["mlflow.runColor"]) == ("cpu", color("mixed+xla"))
+    assert {"host", "version.python", "version.mlflow", "mlflow.user"} <= set(tags)
+    (dataset,) = [entry.dataset for entry in recorded.inputs.dataset_inputs]
+    assert (dataset.name, dataset.digest) == ("dev", "sha256:12")
+    # all files are beside the database
+    assert {p.name for p in tmp_path.iterdir()} == {"answers.json", "mlflow.db", "mlruns"}
+    folder = tmp_path / "mlruns" / "nq" / str(run.run_id) / "artifacts" / "predictions"
+    assert (folder / "answers.json").read_text() == "{}"
+    command, page = (link or "" for link in run.links())
+    assert command.startswith("mlflow ui --backend-store-uri sqlite:///mlflow.db (then open http")
+    assert f"/#/experiments/{recorded.info.experiment_id}/runs/{run.run_id}?" in command
+    assert f"/#/experiments/{recorded.info.experiment_id}/runs?" in page
+
+
+def test_the_environment_names_store_and_experiment(store: str, tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").rename(tmp_path / "other.db")
+    os.environ["MLFLOW_TRACKING_URI"] = "sqlite:///other.db"
+    os.environ["MLFLOW_EXPERIMENT_NAME"] = "a study/of mine"
+    with start(system_metrics=False) as first, start(system_metrics=False) as second:
+        (tmp_path / "shards" / "deep").mkdir(parents=True)
+        (tmp_path / "shards" / "deep" / "0.bin").write_bytes(b"\0\1")
+        second.artifacts(["shards"], "out")
+    assert stored(first).info.experiment_id == stored(second).info.experiment_id
+    assert not (tmp_path / "mlflow.db").exists()
+    artifacts = Path(stored(second).info.artifact_uri)
+    assert artifacts == tmp_path / "mlruns" / "a study_of mine" / str(second.run_id) / "artifacts"
+    assert (artifacts / "out" / "deep" / "0.bin").read_bytes() == b"\0\1"
+
+
+def test_a_curve_keeps_its_steps(store: str) -> None:
+    from mlflow import MlflowClient
+
+    with start(store, system_metrics=False) as run:
+        run.curve("train/loss", [0.5, math.nan, 0.25], 3)
+        run.curve("train/loss", [1.0, 0.75])
+        assert (run.last_step("train/loss"), run.last_step("none")) == (5, 0)
+    points = MlflowClient(store).get_metric_history(run.run_id, "train/loss")
+    expected = [(1, 1.0), (2, 0.75), (3, 0.5), (5, 0.25)]
+    assert sorted((point.step, point.value) for point in points) == expected
+
+
+def test_profiles_have_different_colors() -> None:
+    parts = ("grappler", "mixed", "xla")
+    names = ["+".join(some) for n in (1, 2, 3) for some in combinations(parts, n)]
+    assert len({color(name) for name in ["baseline", *names]}) == 8
+
+
+# --- beginning and end --------------------------------------------------------------------------
+
+
+def test_two_commands_create_the_database_at_the_same_time(first_runs: Path) -> None:
+    assert json.loads((first_runs / "outcome.json").read_text()) == [["", ""], [0, 0]]
+    with contextlib.closing(sqlite3.connect(first_runs / "mlflow.db")) as connection:
+        assert connection.execute("SELECT status FROM runs").fetchall() == [("FINISHED",)] * 2
+
+
+def test_run_is_opened_in_the_background(store: str) -> None:
+    """The test would deadlock if it had to wait, since it holds the lock of the database."""
+    with contextlib.closing(sqlite3.connect("mlflow.db", isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        with start(store) as run:
+            run.open()
+            connection.execute("ROLLBACK")
+            assert run.run_id is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (ValueError("no such model\nat all"), "FAILED", "ValueError: no such model\nat all"),
+        (KeyboardInterrupt(), "KILLED", None),
+        (SystemExit(0), "FINISHED", None),
+        (SystemExit(1), "FAILED", "SystemExit: 1"),
+        (SystemExit(143), "KILLED", None),
+    ],
+)
+def test_exception_ends_the_run_and_is_not_suppressed(
+    store: str, error: BaseException, status: str, reason: str | None
+) -> None:
+    from mlflow import MlflowClient
+
+    with pytest.raises(type(error)) as raised, start(store, system_metrics=False) as run:
+        run.open(started=1e9)
+        run.metrics({"a": 1})
+        run.end_at(1e9 + 90)
+        run_id = run.run_id
+        raise error
+    assert raised.value is error
+    recorded = MlflowClient(store).get_run(run_id)
+    assert recorded.info.status == status
+    assert recorded.data.tags.get("error") == reason
+    assert (recorded.info.start_time, recorded.info.end_time) == (10**12, 10**12 + 90_000)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_command_that_cannot_start_leaves_no_run(error: type[BaseException], store: str) -> None:
+    """Otherwise Ctrl-C would begin with the import of MLflow, which takes seconds."""
+    before = Path("mlflow.db").read_bytes()
+    with pytest.raises(error), start(store) as run:
+        raise error
+    assert (run.run_id, run.links()) == (None, (None, None))
+    assert Path("mlflow.db").read_bytes() == before
+
+
+def test_an_interruption_does_not_wait_for_a_run_that_does_not_open(
+    store: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracking, "LAST_S", 0.2)
+    with contextlib.closing(sqlite3.connect("mlflow.db", isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(KeyboardInterrupt), start(store) as run:
+            run.open()
+            raise KeyboardInterrupt
+        assert connection.in_transaction  # the thread that opens the run waits for this lock
+    for thread in threading.enumerate():
+        if thread.name == "nq-tracking":
+            thread.join()
+    assert run.run_id is None
+    assert statuses(store) == []
+    assert not caplog.records
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from nq import tracking
+with tracking.start(sys.argv[1], system_metrics=False) as run:
+    run.open(Path(sys.argv[2]))
+    run.curve("loss", [3.0, 2.0])
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_run_that_was_killed_or_failed_is_continued(store: str, tmp_path: Path) -> None:
+    file = tmp_path / "training" / "run"
+    command = [sys.executable, "-c", KILLED, store, str(file)]
+    killed = subprocess.run(command, env=environment(), capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert statuses(store) == ["RUNNING"]
+    with pytest.raises(ValueError, match="memory"), start(store, system_metrics=False) as second:
+        second.open(file)
+        assert second.last_step("loss") == 2
+        raise ValueError("out of memory")
+    assert statuses(store) == ["FAILED"]
+    with start(store, system_metrics=False) as third:
+        third.open(file)
+        assert stored(third).info.status == "RUNNING"
+    assert statuses(store) == ["FINISHED"]
+    assert third.run_id == second.run_id
+    assert "error" not in stored(third).data.tags
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("content", ["deleted", "elsewhere", "nonsense"])
+def test_new_run_is_created_if_the_unfinished_one_is_missing(
+    content: str, store: str, tmp_path: Path
+) -> None:
+    from mlflow import MlflowClient
+
+    file = tmp_path / "run"
+    experiment = "another" if content == "elsewhere" else None
+    with contextlib.suppress(KeyboardInterrupt), start(store, experiment) as first:
+        first.open(file)
+        first.metrics({"a": 1})
+        raise KeyboardInterrupt
+    run_id = file.read_text().strip()
+    if content == "deleted":
+        MlflowClient(store).delete_run(run_id)
+    if content == "nonsense":
+        file.write_text("../\0")
+    with start(store) as second:
+        second.open(file)
+        assert second.run_id != run_id
+    assert sorted(statuses(store)) == ["FINISHED", "KILLED"]
+
+
+# --- failures -----------------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def silent_server() -> Iterator[str]:
+    """Yields the URI of a server that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://user:secret@127.0.0.1:{listener.getsockname()[1]}"
+
+
+def dead_port() -> Iterator[str]:
+    yield f"http://user:secret@127.0.0.1:{free_port()}/"
+
+
+def no_database() -> Iterator[str]:
+    Path("broken.db").write_bytes(b"This is a text, not a database. " * 100)
+    yield "sqlite:///broken.db"
+
+
+def another_program() -> Iterator[str]:
+    with contextlib.closing(sqlite3.connect("mine.db")) as connection:
+        connection.execute("CREATE TABLE users (x)")
+    before = Path("mine.db").read_bytes()
+    yield "sqlite:///mine.db"
+    assert Path("mine.db").read_bytes() == before
+
+
+def another_version() -> Iterator[str]:
+    with contextlib.closing(sqlite3.connect("mlflow.db")) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'from_the_future'")
+        connection.commit()
+    yield "sqlite:///mlflow.db"
+
+
+def locked_database() -> Iterator[str]:
+    with contextlib.closing(sqlite3.connect("mlflow.db", isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield "sqlite:///mlflow.db"
+
+
+def below_a_file() -> Iterator[str]:
+    Path("file").write_text("")
+    yield "sqlite:///file/mlflow.db"
+
+
+@pytest.mark.parametrize(
+    ("failing_store", "reason"),
+    [
+        (dead_port, "Connection refused"),
+        (silent_server, "no answer within 2.0 s"),
+        (no_database, "not a database"),
+        (another_program, "is the database of another program, with users"),
+        (another_version, "from_the_future"),
+        (locked_database, "locked"),
+        (below_a_file, "file"),
+        (lambda: iter(["runs"]), "sqlite:///"),
+        (lambda: iter(["carrier-pigeon://loft"]), "unsupported URI"),
+    ],
+)
+@pytest.mark.usefixtures("store")
+def test_store_that_fails_costs_one_warning(
+    failing_store: Callable[[], Iterator[str]],
+    reason: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import_mlflow()
+    monkeypatch.setattr(tracking, "CALL_S", 2.0)
+    with contextlib.contextmanager(failing_store)() as uri:
+        begin = time.monotonic()
+        with start(uri) as run:
+            use(run, tmp_path)
+        assert time.monotonic() - begin < QUICK_S
+    assert (run.run_id, run.links()) == (None, (None, None))
+    warning = the_warning(caplog)
+    assert reason in warning and "--no-track" in warning
+    assert "secret" not in warning
+    assert capfd.readouterr() == ("", "")
+
+
+def test_database_that_is_locked_during_the_run_costs_one_warning(
+    store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with start(store) as run:
+        run.params({"profile": "xla"})
+        monkeypatch.setattr(tracking, "CALL_S", 0.5)
+        with contextlib.closing(sqlite3.connect("mlflow.db", isolation_level=None)) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            use(run, tmp_path)
+    assert "cannot write the params: no answer within 0.5 s" in the_warning(caplog)
+    assert statuses(store) == ["FINISHED"]
+
+
+def test_missing_artifact_costs_one_warning(store: str, caplog: pytest.LogCaptureFixture) -> None:
+    with start(store) as run:
+        run.artifacts(["nowhere.json"])
+    assert "cannot copy the artifacts" in the_warning(caplog)
+    assert statuses(store) == ["FINISHED"]
+
+
+def test_commands_work_without_mlflow(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with start() as run:
+        use(run, tmp_path)
+        assert run.last_step("loss") == 0
+    assert run.run_id is None
+    assert "MLflow is not installed: run pip install 'nq-pipeline[mlflow]'" in the_warning(caplog)
+    assert {path.name for path in tmp_path.iterdir()} == {"answers.json"}
+
+
+def test_telemetry_is_off_unless_the_user_has_turned_it_on() -> None:
+    os.environ["DO_NOT_TRACK"] = "false"
+    import_mlflow()
+    assert os.environ["DO_NOT_TRACK"] == "false"
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+# --- recorded runs ------------------------------------------------------------------------------
+
+
+def test_recorded_runs_are_listed(store: str) -> None:
+    for profile, total_s in {"baseline": 120.5, "xla": 90.125}.items():
+        with start(store, None, f"{profile} · dev", system_metrics=False) as run:
+            run.open(started=1e9)
+            run.params({"profile": profile, "batch_size": 16, "instances": 2, "threads": 1})
+            run.tags({"speed_comparable": "yes", "machine": "one, 2 cores"})
+            figures = {"time/total_s": total_s, "quality/micro_f1": 0.5, "memory/peak_mb": 700.5}
+            run.metrics({**figures, "parity/changed_answers": 3, "time/load_s": 5.0})
+    with start(store, system_metrics=False) as other:
+        other.params({"epochs": 3})
+    listed = history(store)
+    assert {run.profile: run.total_s for run in listed.runs} == {"baseline": 120.5, "xla": 90.125}
+    assert (listed.experiment, listed.others) == ("nq", 1)
+    assert listed.how_to_open == other.links()[1]
+    one = next(run for run in listed.runs if run.profile == "xla")
+    assert (one.name, one.micro_f1, one.changed, one.peak_mb) == ("xla · dev", 0.5, 3, 700.5)
+    assert (one.machine, one.speed_comparable, one.windows_per_s) == ("one, 2 cores", "yes", None)
+    assert (one.status, one.started, one.instances, one.threads) == ("FINISHED", 1e9, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("uri", "experiment", "message"),
+    [
+        (None, "nowhere", r"no experiment 'nowhere' in sqlite.*, which has Default, first"),
+        ("sqlite:///other.db", None, r"other.db: there is no database; give the store"),
+        ("sqlite:///text.db", None, r"text.db: .*not a database"),
+    ],
+)
+def test_a_store_that_cannot_be_read_is_one_line(
+    uri: str | None, experiment: str | None, message: str, store: str
+) -> None:
+    Path("text.db").write_text("a text that is longer than the header of a database" * 9)
+    with pytest.raises(ValueError, match=message) as raised:
+        history(uri or store, experiment)
+    assert "\n" not in str(raised.value)
+    assert not Path("other.db").exists()
+
+
+# --- a real server, which hangs and finally dies ------------------------------------------------
+
+
+class Server:
+    """A tracking server whose worker processes are in a process group of its own."""
+
+    def __init__(self, folder: Path):
+        self.uri = f"http://127.0.0.1:{free_port()}"
+        self.output = folder / "output.txt"
+        options = {
+            "--host": "127.0.0.1",
+            "--port": self.uri.rpartition(":")[2],
+            "--workers": "1",
+            "--backend-store-uri": f"sqlite:///{folder / 'server.db'}",
+            "--artifacts-destination": str(folder / "artifacts"),
+        }
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "mlflow", "server", *sum(options.items(), ())],
+                cwd=folder,
+                env=environment() | ENVIRONMENT | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "0"},
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def wait(self) -> None:
+        for _ in range(600):
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.uri}/health"):
+                return
+            time.sleep(0.1)
+        raise TimeoutError(self.output.read_text())
+
+    def send(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+HANGING = """
+import os, signal, sys, time
+from nq import tracking
+tracking.CALL_S = 1.0
+with tracking.start(sys.argv[1]) as run:
+    run.params({"profile": "xla"})
+    os.killpg(int(sys.argv[2]), signal.SIGSTOP)
+    begin = time.time()
+    run.metrics({"a": 1})
+print(begin)
+"""
+
+
+def test_a_server_records_a_run_hangs_and_dies(
+    first_runs: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    import_mlflow()
+    from mlflow import MlflowClient
+
+    shutil.copyfile(first_runs / "mlflow.db", tmp_path / "server.db")
+    server = Server(tmp_path)
+    try:
+        server.wait()
+        with start(server.uri, "remote") as run:
+            use(run, tmp_path)
+        assert stored(run).info.status == "FINISHED"
+        assert stored(run).data.params == {"profile": "mixed+xla"}
+        client = MlflowClient(server.uri)
+        path = client.download_artifacts(run.run_id, "predictions/answers.json", str(tmp_path))
+        assert Path(path).read_text() == "{}"
+        assert str(run.links()[0]).startswith(f"{server.uri}/#/experiments/")
+        assert capfd.readouterr().out == ""
+        # MLflow's asynchronous logging would wait for a minute at the exit of the process
+        command = [sys.executable, "-c", HANGING, server.uri, str(server.process.pid)]
+        process = subprocess.run(
+            command, env=environment(), capture_output=True, text=True, timeout=60, check=True
+        )
+        assert time.time() - float(process.stdout) < QUICK_S
+        (warning,) = process.stderr.splitlines()
+        assert "cannot write the metrics: no answer within 1.0 s" in warning
+        server.send(signal.SIGCONT)
+        with start(server.uri) as run:
+            run.params({"profile": "xla"})
+            server.send(signal.SIGKILL)
+            begin = time.monotonic()
+            use(run, tmp_path)
+        assert time.monotonic() - begin < QUICK_S
+        assert "cannot write the params: [Errno 111] Connection refused" in the_warning(caplog)
+    finally:
+        server.send(signal.SIGKILL)
+        server.process.wait()
