@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import re
+from collections.abc import Iterator
 
 from nq.errors import check_argument
 from nq.formats.fields import RecordError
@@ -33,7 +35,8 @@ _LOOKS_LIKE_HTML = re.compile(
 
 def decode_page(data: bytes, name: str) -> Page:
     """Returns the page in the bytes of a text or HTML file; ``ValueError`` calls it ``name``."""
-    _check(name, bytes=len(data))
+    with _naming(name):
+        LIMITS.check(bytes=len(data))
     return page_of(decode_text(data, name), name)
 
 
@@ -59,8 +62,10 @@ def page_from_text(text: str, name: str = "the page") -> Page:
     ['<P>', 'It', 'rains', '.', '</P>']
     """
     check_argument(isinstance(text, str), "text", text, "a str; read a file with nq.read_page")
-    _check(name, characters=len(text))
-    return with_words(paragraphs(text), name)
+    with _naming(name):
+        LIMITS.check(characters=len(text))
+        page = paragraphs(text)
+    return with_words(page, name)
 
 
 def paragraphs(text: str) -> Page:
@@ -87,24 +92,24 @@ def page_from_html(html: str, name: str = "the page") -> Page:
     ['<P>', 'It', 'rains', '.', '</P>']
     """
     check_argument(isinstance(html, str), "html", html, "a str; read a file with nq.read_page")
-    try:
+    with _naming(name):
         page = parse_html(html)
-    except RecordError as error:
-        raise ValueError(f"{name} is {error}") from error
     return with_words(page, name)
 
 
-def _check(name: str, **counts: int) -> None:
-    """Raises ``ValueError``, which calls a page ``name``, if a count is beyond its limit."""
+@contextlib.contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Puts the name of a page before the error that it is too large."""
     try:
-        LIMITS.check(**counts)
+        yield
     except RecordError as error:
         raise ValueError(f"{name} is {error}") from error
 
 
 def with_words(page: Page, name: str) -> Page:
     """Returns a page that has words and is not too large, else raises ``ValueError``."""
-    _check(name, **LIMITS.counts(page.example))
+    with _naming(name):
+        LIMITS.check(**LIMITS.counts(page.example))
     if all(page.example.is_html):
         raise ValueError(
             f"{name} has no text: found {len(page.example.tokens)} tags and no words; give a page "

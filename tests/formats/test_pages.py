@@ -139,7 +139,7 @@ def test_text_outside_blocks_becomes_paragraphs() -> None:
     ]
 
 
-@pytest.mark.parametrize("depth", [300, 100_000])
+@pytest.mark.parametrize("depth", [300, 20_000])
 def test_deeply_nested_markup_is_read_or_a_value_error(depth: int) -> None:
     try:
         page = parse_html("<div>" * depth + "deep")
