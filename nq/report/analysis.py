@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nq.evaluation.calibration import Bin, expected_calibration_error, reliability
-from nq.report.judgments import STAGES, Case, Judgment, Outcome, Stage
+from nq.report.judgments import KINDS, STAGES, Case, Judgment, Outcome, Stage
 from nq.report.traits import TRAITS
 
-KINDS = ("long", "short")
 NOT_STATED = "not stated"
 
 
@@ -105,16 +104,11 @@ class KindReport:
     other: int
     null: int
     calibration: Calibration | None
-    wrong: list[Case]
-    missed: list[Case]
+    wrong: list[dict[str, Any]]
+    missed: list[dict[str, Any]]
 
-    def to_dict(self, kind: str) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         calibration = self.calibration
-
-        def case_dict(case: Case) -> dict[str, Any]:
-            values = dataclasses.asdict(judgment(case, kind))
-            return {"example_id": case.example_id, "question": case.question, **values}
-
         return {
             **self.overall.to_dict(),
             "bounds": {
@@ -125,18 +119,9 @@ class KindReport:
             "decision": {"another": self.other, "none": self.null},
             "expected_calibration_error": calibration.error if calibration else None,
             "reliability": list(map(dataclasses.asdict, calibration.bins)) if calibration else None,
-            "most_confident_wrong": list(map(case_dict, self.wrong)),
-            "most_confident_missed": list(map(case_dict, self.missed)),
+            "most_confident_wrong": self.wrong,
+            "most_confident_missed": self.missed,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """The outcomes of the examples with one value of a trait."""
-
-    value: str
-    long: Tally
-    short: Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,24 +132,26 @@ class Analysis:
         n: number of annotated examples.
         without_gold: number of examples without annotations.
         stages: the stages at which a loss can be told.
-        long, short: the answers of each kind.
-        splits: the examples by the value of each trait.
+        kinds: the answers of each kind, ``long`` and ``short``.
+        splits: the outcomes of each kind, by trait and its value.
     """
 
     n: int
     without_gold: int
     stages: tuple[Stage, ...]
-    long: KindReport
-    short: KindReport
-    splits: dict[str, list[Split]]
+    kinds: dict[str, KindReport]
+    splits: dict[str, dict[str, dict[str, Tally]]]
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "examples": self.n,
             "without_gold": self.without_gold,
-            **{kind: getattr(self, kind).to_dict(kind) for kind in KINDS},
+            **{kind: report.to_dict() for kind, report in self.kinds.items()},
             "splits": {
-                trait: {s.value: {k: getattr(s, k).to_dict() for k in KINDS} for s in values}
+                trait: {
+                    value: {kind: tally.to_dict() for kind, tally in tallies.items()}
+                    for value, tallies in values.items()
+                }
                 for trait, values in self.splits.items()
             },
         }
@@ -184,19 +171,24 @@ def analyse(
         stages: the stages at which a loss can be told, in order.
         examples: length of the lists of worst examples.
     """
-    long, short = (_kind_report(cases, kind, stages, examples) for kind in KINDS)
-    return Analysis(len(cases), without_gold, tuple(stages), long, short, splits(cases))
+    kinds = {kind: _kind_report(cases, kind, stages, examples) for kind in KINDS}
+    return Analysis(len(cases), without_gold, tuple(stages), kinds, splits(cases))
 
 
 def _kind_report(
     cases: Sequence[Case], kind: str, stages: Sequence[Stage], examples: int
 ) -> KindReport:
-    judgments = [judgment(case, kind) for case in cases]
+    judgments = [case.judgments[kind] for case in cases]
     decided = Counter(j.outcome for j in judgments if j.lost is Stage.DECISION)
 
-    def worst(*outcomes: Outcome) -> list[Case]:
-        matching = [case for case in cases if judgment(case, kind).outcome in outcomes]
-        return sorted(matching, key=lambda case: -judgment(case, kind).score)[:examples]
+    def worst(*outcomes: Outcome) -> list[dict[str, Any]]:
+        matching = [case for case in cases if case.judgments[kind].outcome in outcomes]
+        matching.sort(key=lambda case: -case.judgments[kind].score)
+        return [
+            {"example_id": case.example_id, "question": case.question}
+            | dataclasses.asdict(case.judgments[kind])
+            for case in matching[:examples]
+        ]
 
     return KindReport(
         overall=tally(judgments),
@@ -209,19 +201,14 @@ def _kind_report(
     )
 
 
-def judgment(case: Case, kind: str) -> Judgment:
-    """Returns the judgment of the answer of one kind, ``long`` or ``short``."""
-    return case.long if kind == "long" else case.short
-
-
 def tally(judgments: Iterable[Judgment]) -> Tally:
     """Returns the number of judgments with each outcome."""
     return Tally(**Counter(str(j.outcome) for j in judgments))
 
 
-def splits(cases: Sequence[Case]) -> dict[str, list[Split]]:
-    """Returns the examples by the value of each trait that a case has, values in order."""
-    result: dict[str, list[Split]] = {}
+def splits(cases: Sequence[Case]) -> dict[str, dict[str, dict[str, Tally]]]:
+    """Returns the outcomes by each trait that a case has and its values in order, and by kind."""
+    result: dict[str, dict[str, dict[str, Tally]]] = {}
     for trait, order in TRAITS.items():
         if not any(trait in case.traits for case in cases):
             continue
@@ -229,10 +216,10 @@ def splits(cases: Sequence[Case]) -> dict[str, list[Split]]:
         for case in cases:
             by_value[case.traits.get(trait, NOT_STATED)].append(case)
         values = [*(v for v in order if v in by_value), *sorted(by_value.keys() - set(order))]
-        result[trait] = [
-            Split(v, *(tally(judgment(c, kind) for c in by_value[v]) for kind in KINDS))
+        result[trait] = {
+            v: {kind: tally(c.judgments[kind] for c in by_value[v]) for kind in KINDS}
             for v in values
-        ]
+        }
     return result
 
 

@@ -21,6 +21,7 @@ from nq.records import Annotation, Context, Example, ExampleId, IntArray, Span, 
 from nq.text import truncate
 
 MAX_CHARS = 160
+KINDS = ("long", "short")
 
 
 class Outcome(enum.StrEnum):
@@ -98,13 +99,12 @@ class Judgment:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One example with its traits and the judgments of its two answers."""
+    """One example with its traits and the judgments of its answers of each kind."""
 
     example_id: ExampleId
     question: str
     traits: Mapping[str, str]
-    long: Judgment
-    short: Judgment
+    judgments: Mapping[str, Judgment]
 
 
 def outcome(decision: Decision) -> Outcome:
@@ -118,8 +118,8 @@ def outcome(decision: Decision) -> Outcome:
 
 def judgments(
     example: Example, gold: Sequence[Label], label: Label, stages: StageOutputs
-) -> tuple[Judgment, Judgment]:
-    """Returns the judgments of the long and the short answer of a prediction.
+) -> dict[str, Judgment]:
+    """Returns the judgments of the long and the short answer of a prediction, by kind.
 
     Args:
         example: with its annotations.
@@ -135,22 +135,22 @@ def judgments(
     short_text = "; ".join(
         dict.fromkeys(example.text(Span(*span.tokens)) for span in label.short_spans)
     )
-    return (
-        Judgment(
+    return {
+        "long": Judgment(
             outcome(long),
             long.score,
             _lost(long, (_keeps_block(span, example, stages) for span in longs)),
             _joined(map(example.text, longs)) if long.has_gold else "",
             truncate(long_text, MAX_CHARS),
         ),
-        Judgment(
+        "short": Judgment(
             outcome(short),
             short.score,
             _lost(short, (_keeps_short(a, example, stages) for a in shorts)),
             _joined(_gold_text(example, a) for a in shorts) if short.has_gold else "",
             truncate(short_text if label.yes_no == "none" else label.yes_no.upper(), MAX_CHARS),
         ),
-    )
+    }
 
 
 def _lost(decision: Decision, kept: Iterable[Mapping[Stage, bool]]) -> Stage | None:

@@ -21,9 +21,9 @@ import orjson
 from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.gate import Counts, Gate, question_counts, relative_loss
 from nq.evaluation.nq_eval import Decision, decisions_of_one
-from nq.report.analysis import KINDS, NOT_STATED, Analysis, analyse
+from nq.report.analysis import NOT_STATED, Analysis, analyse
 from nq.report.charts import Plot, curve, format_seconds, phases, plot_of
-from nq.report.judgments import MEANING, Case, Stage
+from nq.report.judgments import KINDS, MEANING, Case, Stage
 from nq.report.questions import Question, Scored, entries
 from nq.report.tables import COUNTS, loss, notes, number
 from nq.report.traits import TRAITS
@@ -46,11 +46,11 @@ class RunView:
     """What the page shows of a run besides its questions.
 
     Args:
-        description: of the run, by name.
+        description: texts by name.
         metrics: its ``metrics.json``.
         stages: the stages at which a loss can be told.
         problems: what is missing in the page, one sentence each.
-        thresholds: the thresholds of its decision, by kind.
+        thresholds: those of its decision, by kind.
         other: the ``metrics.json`` of the run that it is compared with.
         max_loss: the largest relative loss of micro-F1 that its own comparison accepted.
     """
@@ -70,11 +70,9 @@ class Report:
 
     Args:
         paths: the page, and the folder of its parts if there are any.
-        questions: number of questions.
-        analysis: the error analysis; ``None`` without gold.
+        analysis: ``None`` without gold.
         changed: answers that differ from the other run's; ``None`` without one.
-        gate: the relative loss of micro-F1 against the other run; ``None`` without one or without
-            gold.
+        gate: the relative loss against the other run; ``None`` without one or without gold.
         problems: what is missing in the page, one sentence each.
     """
 
@@ -109,12 +107,7 @@ def script_json(value: Any) -> bytes:
 
 
 class PageWriter:
-    """Writes the page of a run question by question; details do not stay in memory.
-
-    Args:
-        path: the page.
-        n_questions: how many there will be, at most.
-    """
+    """Writes the page of a run of so many questions one by one; details do not stay in memory."""
 
     def __init__(self, path: Path, n_questions: int) -> None:
         self.path, self.folder = path, parts_folder(path)
@@ -131,7 +124,6 @@ class PageWriter:
         self._changed = self._without_gold = 0
 
     def add(self, question: Question) -> None:
-        """Adds a question."""
         gold = gold_labels(question.example) if question.example else []
         labels = [question.label, *([question.other] if question.other else [])]
         scored = [
@@ -175,7 +167,6 @@ class PageWriter:
         self._parts.append(count)
 
     def write(self, run: RunView) -> Report:
-        """Writes the page."""
         if self._parts and self._details:
             self._write_part()
         analysis = analyse(self._cases, self._without_gold, run.stages) if self._cases else None
@@ -238,12 +229,10 @@ def remove_parts(folder: Path, first: int = 0) -> None:
 
 
 def _render(scripts: Mapping[str, bytes], has_parts: bool, curves: Any, **view: Any) -> str:
-    """Returns the page.
-
-    Its policy lets it run its own script, and load nothing but its parts.
+    """Returns the page, whose policy lets it run its own script and load only its parts.
 
     Args:
-        scripts: JSON for the script, escaped.
+        scripts: escaped JSON for the script.
         has_parts: whether the page loads files beside it.
         curves: of this run and of the other one, by kind.
         view: what the template shows besides.

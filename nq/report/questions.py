@@ -39,12 +39,10 @@ class Question:
     """One question of a run with everything that the report shows.
 
     Args:
-        example_id: id of the example.
         label: the prediction of the run.
         other: the prediction of the run that it is compared with.
-        n_best: the line of ``nbest.jsonl``; ``None`` if there is none.
-        example: question and page; ``None`` if the data are gone.
-        source: file and line of the example.
+        n_best: the line of ``nbest.jsonl``.
+        example, source: question and page, file and line; ``None`` if the data are gone.
         case: the example with its gold; ``None`` without annotations.
     """
 
@@ -104,7 +102,7 @@ def entries(
         question: the question.
         mine, other: its predictions.
         traits: index of its value of each trait.
-        more_chars: characters of the page besides the blocks with answers.
+        more_chars: characters of the page that are shown besides the blocks with answers.
     """
     texts, case, example = _Texts(question), question.case, question.example
     row: Entry = {
@@ -127,7 +125,7 @@ def entries(
         "given": texts.details(mine.label),
         "other": texts.details(other.label) if other else None,
         "gold": texts.gold(),
-        "lost": [str(judgment.lost or "") for judgment in (case.long, case.short)] if case else [],
+        "lost": [str(j.lost or "") for j in case.judgments.values()] if case else [],
         "nbest": texts.n_best(),
     }
     if example is not None and texts.blocks is not None:

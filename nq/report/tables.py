@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from nq.report.analysis import KINDS, Analysis, Calibration, KindReport, Split, Tally
-from nq.report.judgments import MEANING, Outcome, Stage
+from nq.report.analysis import Analysis, Calibration, KindReport, Tally
+from nq.report.judgments import KINDS, MEANING, Outcome, Stage
 from nq.text import grid
 
 COUNTS = tuple(outcome.value for outcome in Outcome)
@@ -35,12 +35,12 @@ def text(analysis: Analysis) -> str:
     more = f"; {analysis.without_gold} more have no annotations" if analysis.without_gold else ""
     lines = [f"{analysis.n} annotated examples{more}", "", *_overall(analysis)]
     for kind in KINDS:
-        lines += ["", *_bounds(getattr(analysis, kind), kind, analysis.stages)]
+        lines += ["", *_bounds(analysis.kinds[kind], kind, analysis.stages)]
     lines += [line for note in notes(analysis) for line in ("", note)]
     for trait, values in analysis.splits.items():
         lines += ["", *_split(trait, values)]
     for kind in KINDS:
-        lines += ["", *_calibration(getattr(analysis, kind).calibration, kind)]
+        lines += ["", *_calibration(analysis.kinds[kind].calibration, kind)]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -56,10 +56,7 @@ def number(value: float | None) -> str:
 def loss(kind: str, stage: Stage, stages: Sequence[Stage]) -> str:
     """Returns what it means that a stage loses a long or a short answer.
 
-    Args:
-        kind: ``long`` or ``short``.
-        stage: the stage.
-        stages: the stages at which a loss can be told; the decision has the losses of the others.
+    The decision has the losses of the stages that are not in ``stages``, the known ones.
     """
     if stage is not Stage.DECISION:
         return LOSSES[kind, stage]
@@ -79,8 +76,8 @@ def _counts(tally: Tally) -> list[str]:
 
 def _overall(analysis: Analysis) -> list[str]:
     rows = []
-    for kind in KINDS:
-        tally = getattr(analysis, kind).overall
+    for kind, part in analysis.kinds.items():
+        tally = part.overall
         measures = map(number, (tally.precision, tally.recall, tally.f1))
         rows.append([kind, *_counts(tally), *measures])
     meanings = "; ".join(f"{outcome}: {meaning}" for outcome, meaning in MEANING.items())
@@ -100,18 +97,17 @@ def _bounds(part: KindReport, kind: str, stages: Sequence[Stage]) -> list[str]:
     return [*lines, f"of the last, {part.other} to another answer and {part.null} to none"]
 
 
-def _split(trait: str, values: list[Split]) -> list[str]:
-    short = ("right", "wrong", "extra", "missed", "F1")
+def _split(trait: str, values: Mapping[str, Mapping[str, Tally]]) -> list[str]:
     rows = [
         [
-            s.value,
-            s.long.n,
-            *(cell for t in (s.long, s.short) for cell in (*_counts(t)[:4], number(t.f1))),
+            value,
+            tallies["long"].n,
+            *(cell for t in tallies.values() for cell in (*_counts(t)[:4], number(t.f1))),
         ]
-        for s in values
+        for value, tallies in values.items()
     ]
-    width = max(len(trait), *(len(s.value) for s in values))
-    head = [trait, "examples", *(f"{name:>6}" for name in short * 2)]
+    width = max(len(trait), *map(len, values))
+    head = [trait, "examples", *(f"{name:>6}" for name in (*COUNTS[:4], "F1") * 2)]
     return [f"{'':<{width}}  {'':>8}  {'long':<38}  short", *grid(head, rows)]
 
 

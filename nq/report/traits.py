@@ -74,13 +74,9 @@ def page_length(n_tokens: int) -> str:
 def block_position(
     block: Span, example: Example, all_contexts: Sequence[Context], n_read: int
 ) -> str:
-    """Returns the position of a block on its page.
+    """Returns the position of a block on its page, of whose contexts the first are read.
 
-    Args:
-        block: the gold answer.
-        example: question and page.
-        all_contexts: all contexts of the page, without a limit; the null context first.
-        n_read: how many of them are read.
+    The first context is the null context.
     """
     spans = [example.candidates[context.candidate].span for context in all_contexts[1:]]
     if block not in spans:

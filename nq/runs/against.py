@@ -12,7 +12,7 @@ from nq import storage
 from nq.errors import Error
 from nq.formats import input_files
 from nq.formats.streams import shown
-from nq.runs.finished import FinishedRun, read_folder
+from nq.runs.finished import read_folder
 from nq.runs.job import Job
 from nq.runs.parity import Parity
 from nq.runs.result import JOB, METRICS, write_metrics
@@ -28,11 +28,6 @@ def check_other(job: Job, digests: Mapping[str, str] | None = None) -> None:
     Args:
         job: whose input files are found.
         digests: the SHA-256 of its files, where it is known; computed by default.
-
-    Raises:
-        Error: the folder has no finished run, or is that of the job; or the run answered other
-            questions, or has no micro-F1 where the job has a largest loss.
-        OSError: a file cannot be read.
     """
     if not isinstance(job.against, Path):
         return
@@ -40,30 +35,23 @@ def check_other(job: Job, digests: Mapping[str, str] | None = None) -> None:
     folder = other.folder
     if job.output is not None and job.output.resolve() == folder.resolve():
         raise Error(f"{folder} is the run to compare with: give another --output")
-    known = digests or {}
-    found = [known.get(path) or input_files.sha256(path) for path in job.files]
-    if found != list(other.digests):
+    mine = [(digests or {}).get(path) or input_files.sha256(path) for path in job.files]
+    if mine != list(other.digests):
         raise Error(
             f"{folder} answered other data than {', '.join(map(shown, job.files))}: give the data "
             "of that run, or compare with a run of these"
         )
-    _check_limits(job, other)
-    if job.max_loss is not None and MICRO_F1 not in other.metrics["metrics"]:
-        raise Error(f"{folder} has no micro-F1, since its data have no annotations")
-
-
-def _check_limits(job: Job, other: FinishedRun) -> None:
-    """Checks that two runs of the same files do not end at different records."""
     limits = [run.limit or math.inf for run in (job, other.job)]
     if limits[0] != limits[1] and min(limits) <= len(other.predictions):
-        raise Error(
-            f"{other.folder} answered {len(other.predictions)} questions under "
-            f"{_limit(other.job)}, this run is under {_limit(job)}: give both the same limit"
+        theirs, ours = (
+            f"--limit {run.limit}" if run.limit else "no --limit" for run in (other.job, job)
         )
-
-
-def _limit(job: Job) -> str:
-    return "no --limit" if job.limit is None else f"--limit {job.limit}"
+        raise Error(
+            f"{folder} answered {len(other.predictions)} questions under {theirs}, this run is "
+            f"under {ours}: give both the same limit"
+        )
+    if job.max_loss is not None and MICRO_F1 not in other.metrics["metrics"]:
+        raise Error(f"{folder} has no micro-F1, since its data have no annotations")
 
 
 def write_parity(folder: Path, parity: Parity, sources: Iterable[str | Path]) -> None:
@@ -76,10 +64,6 @@ def write_parity(folder: Path, parity: Parity, sources: Iterable[str | Path]) ->
         folder: of the run.
         parity: the comparison.
         sources: the files and folders that the run read.
-
-    Raises:
-        Error: another run writes to the folder.
-        FileNotFoundError: another run has removed the results.
     """
     with storage.hold(folder, storage.RUN, sources):
         description = storage.read_json(folder / JOB)

@@ -1,4 +1,4 @@
-"""Reads the folder of a finished run, of earlier versions too, and its examples as cases."""
+"""Reads the folder of a finished run."""
 
 from __future__ import annotations
 
@@ -32,10 +32,8 @@ class FinishedRun:
     """A run that has ended.
 
     Args:
-        folder: of the run.
         job: its description; its files and its model may be gone.
-        digests: the SHA-256 of each of its files.
-        tokenizer_sha256: the digest of its tokenizer.
+        digests: the SHA-256 of each of its data files.
         predictions: by example id, in the order of the examples.
         metrics: the content of ``metrics.json``.
     """
@@ -47,28 +45,15 @@ class FinishedRun:
     predictions: dict[ExampleId, labels.Label]
     metrics: dict[str, Any]
 
-    @property
-    def run_id(self) -> str | None:
-        """Id of the MLflow run, if there is one."""
-        return self.metrics.get("run_id")
-
     @cached_property
     def scores(self) -> ScoreStore | None:
-        """The scores of the windows; ``None`` if they were not kept.
-
-        Raises:
-            DamagedError: a part of them is damaged.
-        """
+        """The scores of the windows; ``None`` if they were not kept."""
         folder = self.folder / KEPT_SCORES
         return ScoreStore(folder) if folder.is_dir() else None
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the model.
-
-        Raises:
-            Error: the model is gone, or has another tokenizer.
-        """
+        """The tokenizer of the model; an ``Error`` if it is gone, or not that of the run."""
         model = self.job.model.folder
         if not model.is_dir():
             raise Error(f"{model} does not exist: give the new folder of the model with --model")
@@ -81,11 +66,7 @@ class FinishedRun:
         return tokenizer
 
     def check_data(self) -> None:
-        """Checks that the data files are those that the run read.
-
-        Raises:
-            Error: one is gone or has another content.
-        """
+        """Raises an ``Error`` if a data file is gone or is not the one that the run read."""
         files = self.job.files
         if len(files) != len(self.digests):
             raise Error(f"the run read {len(self.digests)} data files, --data names {len(files)}")
@@ -99,17 +80,14 @@ class FinishedRun:
                 )
 
     def examples(self) -> Iterator[tuple[ExampleKey, Example]]:
-        """Yields what ``sources`` yields, with file number and line as the key."""
+        """Yields the examples of the run in order, each with file number and line."""
         return (((source.file_index, source.line), example) for source, example in self.sources())
 
     def sources(self) -> Iterator[tuple[Source, Example]]:
-        """Yields the examples of the run in order, each with its origin.
-
-        Raises:
-            Error: an example has no prediction.
-        """
-        seen: set[ExampleId] = set()
-        dead_letters = self._dead_letters()
+        """Yields the examples of the run in order, each with its origin."""
+        path, seen = self.folder / DEAD_LETTERS, set[ExampleId]()
+        letters = map(orjson.loads, path.read_bytes().splitlines() if path.is_file() else ())
+        dead_letters = {(Path(letter["file"]).name, letter["line"]) for letter in letters}
         for request in self.job.requests():
             for source, example in read_request(request):
                 if example.example_id in seen:
@@ -124,22 +102,8 @@ class FinishedRun:
                 seen.add(example.example_id)
                 yield source, example
 
-    def _dead_letters(self) -> set[tuple[str, int]]:
-        """Returns name of the file and line of each record that was not used."""
-        path = self.folder / DEAD_LETTERS
-        lines = path.read_bytes().splitlines() if path.is_file() else []
-        letters = map(orjson.loads, lines)
-        return {(Path(letter["file"]).name, letter["line"]) for letter in letters}
-
     def extra_field(self, name: str) -> dict[ExampleKey, Any]:
-        """Returns a field of the records that the input formats do not have.
-
-        Args:
-            name: of the field.
-
-        Returns:
-            Its values by file number and line, for lines of JSON that have it.
-        """
+        """Returns a field that the input formats do not have, by file number and line of JSON."""
         values: dict[ExampleKey, Any] = {}
         quoted = orjson.dumps(name)
         for index, path in enumerate(self.job.files):
@@ -150,11 +114,7 @@ class FinishedRun:
         return values
 
     def n_best_lines(self) -> Iterator[dict[str, Any]]:
-        """Yields the lines of ``nbest.jsonl``; none if there is no such file.
-
-        Raises:
-            Error: a line is damaged.
-        """
+        """Yields the lines of ``nbest.jsonl``; none if there is no such file."""
         path = self.folder / nbest.FILE
         if not path.is_file():
             return
@@ -171,14 +131,7 @@ class FinishedRun:
                     ) from error
 
     def decided_n_best(self, key: ExampleKey, example: Example) -> dict[str, Any] | None:
-        """Returns the n-best list of an example, decided again from the kept scores.
-
-        Returns:
-            What ``nbest.jsonl`` has for the example; ``None`` if the scores were not kept.
-
-        Raises:
-            Error: the scores of the example are missing.
-        """
+        """Returns the line of ``nbest.jsonl`` of an example, decided from the kept scores."""
         if self.scores is None:
             return None
         decision = decide(example, self.scores.scores(key), self.job.model.decision)
@@ -191,7 +144,7 @@ def read_run(
 ) -> FinishedRun:
     """Reads the folder of a finished run whose data are there and have not changed.
 
-    The arguments and errors are those of ``read_folder`` and ``FinishedRun.check_data``.
+    The arguments and errors are those of ``read_folder``.
     """
     run = read_folder(folder, files, model)
     run.check_data()
@@ -215,48 +168,40 @@ def read_folder(
     description = _read_json(folder, JOB)
     try:
         job = Job.from_dict(description["job"])
-        request = description["request"]
+        request, written = description["request"], description["files"]
         digests, tokenizer_sha256 = [i["sha256"] for i in request["inputs"]], request["tokenizer"]
     except (LookupError, TypeError, ValueError) as error:
         raise Error(
             f"{folder / JOB} is of another version of nq ({error}): answer the questions again"
         ) from error
-    found = replace(job.model, folder=model or job.model.folder)
-    job = replace(job, files=tuple(files or job.files), model=found)
+    spec = replace(job.model, folder=model or job.model.folder)
+    job = replace(job, files=tuple(files or job.files), model=spec)
     if not (folder / PREDICTIONS).is_file():
         raise Error(f"{folder} has no {PREDICTIONS}: answer the questions again")
-    _check_files(folder, description.get("files"))
-    predictions = labels.read_predictions(folder / PREDICTIONS)
-    metrics = _read_json(folder, METRICS)
-    return FinishedRun(folder, job, tuple(digests), tokenizer_sha256, predictions, metrics)
-
-
-def _check_files(folder: Path, digests: Any) -> None:
-    """Checks that the files of a run are those that it wrote; earlier versions have no digests."""
-    for name, digest in digests.items() if isinstance(digests, dict) else ():
+    for name, digest in written.items():
         if (folder / name).is_file() and input_files.sha256(folder / name) != digest:
             raise Error(
                 f"{folder / name} is damaged, its SHA-256 is not that in {JOB}: answer the "
                 "questions again"
             )
+    predictions = labels.read_predictions(folder / PREDICTIONS)
+    metrics = _read_json(folder, METRICS)
+    return FinishedRun(folder, job, tuple(digests), tokenizer_sha256, predictions, metrics)
 
 
 def _read_json(folder: Path, name: str) -> dict[str, Any]:
     if not folder.is_dir():
         raise Error(f"{folder} is not a folder: give one that nq answer wrote")
-    if not (folder / name).is_file():
-        if (folder / UNFINISHED_SCORES).is_dir():
-            raise Error(
-                f"the run in {folder} is not finished: give its nq answer command again to resume"
-            )
+    if not (folder / name).is_file() and (folder / UNFINISHED_SCORES).is_dir():
         raise Error(
-            f"{folder} has no {name}, so it is not a run of nq answer, or one of an older version: "
-            "answer the questions again"
+            f"the run in {folder} is not finished: give its nq answer command again to resume"
         )
+    if not (folder / name).is_file():
+        raise Error(f"{folder} has no {name}, so it is not a run of nq answer: give one")
     try:
         values = orjson.loads((folder / name).read_bytes())
-    except orjson.JSONDecodeError as error:
+        if not isinstance(values, dict):
+            raise ValueError("it has no JSON object")
+    except ValueError as error:
         raise Error(f"{folder / name} is damaged ({error}): answer the questions again") from error
-    if not isinstance(values, dict):
-        raise Error(f"{folder / name} has no JSON object: answer the questions again")
     return values

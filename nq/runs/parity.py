@@ -37,8 +37,7 @@ class Parity:
         against: the other run's profile; of a run that was named by its folder, the folder too.
         answers: number of predictions compared.
         changed: how many of them have another answer.
-        max_drift: largest difference of a logit; ``None`` if no window was computed by both.
-        mean_drift: mean difference.
+        max_drift, mean_drift: differences of logits; ``None`` if no window was computed by both.
         f1: difference of each F1, this run's minus the other's; empty without gold.
         gate: the relative loss of micro-F1 and whether it is accepted, if that was required.
     """
@@ -53,7 +52,6 @@ class Parity:
 
     @property
     def changed_share(self) -> float:
-        """Share of the answers that changed."""
         return self.changed / self.answers if self.answers else 0.0
 
     def within(self, tolerance: float) -> bool:
@@ -61,7 +59,6 @@ class Parity:
         return max(self.changed_share, *map(abs, self.f1.values()), 0.0) <= tolerance
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns all figures as JSON values."""
         values = {**asdict(self), "changed_share": self.changed_share}
         del values["gate"]
         return {**values, "gate": self.gate.to_dict()} if self.gate else values
@@ -80,8 +77,8 @@ def compare(
         run: the run.
         other: the run that it is compared with.
         show_folder: whether the result names the other run by its folder too.
-        gold: the labels of the annotators, by example id.
-        max_loss: the relative loss of micro-F1 that is accepted; needs ``gold``.
+        gold: the labels of the annotators, for a gate.
+        max_loss: the relative loss of micro-F1 that the gate accepts.
 
     Raises:
         ValueError: they answered different questions, or no relative loss can be computed.

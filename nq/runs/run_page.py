@@ -47,9 +47,7 @@ def write_report(
         progress: receives the questions that have just been completed, and how many there are.
 
     Raises:
-        Error: there is no finished run, ``files`` or ``model`` are not those of the run, the two
-            runs answered other questions, or a file of others is in the way.
-        OSError: a file cannot be read or written.
+        Error: a run is not finished, or not with these files and questions; a file is in the way.
         ValueError: the predictions are damaged.
     """
     run = read_folder(folder, files, model)
@@ -166,8 +164,8 @@ def _case(
             pairs(run.scores[key]) if run.scores is not None else None,
         )
     values = traits(example, long.has_gold, short.has_gold, all_contexts, len(read), record_source)
-    both = judgments(example, gold, label, stages)
-    return Case(example.example_id, example.question, values, *both)
+    verdicts = judgments(example, gold, label, stages)
+    return Case(example.example_id, example.question, values, verdicts)
 
 
 def _description(run: FinishedRun, other: FinishedRun | None) -> dict[str, str]:

@@ -20,7 +20,6 @@ from tests.nq_records import simplified, write_lines
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
-OLD_RUN = ROOT / "tests" / "golden" / "old_runs" / "baseline"
 SAMPLE, MODEL = str(bundled_sample()), str(bundled_model())
 FOREIGN = (
     "notes.txt",
@@ -46,7 +45,6 @@ WRITERS: dict[str, Command] = {
 OTHERS: dict[str, Command] = {
     "answer --root": lambda out: console(["answer", "--data", SAMPLE, "--root", out]),
     "peers": lambda out: peers(["--data", SAMPLE, "--output", out]),
-    "report": lambda out: console(["report", str(OLD_RUN), "--output", out]),
 }
 
 

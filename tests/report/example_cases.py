@@ -13,7 +13,7 @@ from nq.evaluation import labels
 from nq.postprocess.spans import Pairs
 from nq.preprocess.contexts import contexts
 from nq.records import Annotation, Candidate, Example, Span, YesNo
-from nq.report.judgments import Case, Judgment, Outcome, Stage, StageOutputs
+from nq.report.judgments import KINDS, Case, Judgment, Outcome, Stage, StageOutputs
 from nq.report.traits import TRAITS
 
 FIRST, SECOND, THIRD = Span(0, 8), Span(8, 16), Span(16, 24)
@@ -90,4 +90,5 @@ def cases() -> st.SearchStrategy[list[Case]]:
     """Draws cases, some of them with a source."""
     fixed = {trait: st.sampled_from(values) for trait, values in TRAITS.items() if values}
     traits = st.fixed_dictionaries(fixed, optional={"source": st.text(min_size=1)})
-    return st.lists(st.builds(Case, st.integers(), st.text(), traits, judgments(), judgments()))
+    both = st.fixed_dictionaries({kind: judgments() for kind in KINDS})
+    return st.lists(st.builds(Case, st.integers(), st.text(), traits, both))

@@ -79,7 +79,7 @@ def _case(example: Example, mine: Label) -> Case:
     blocks = contexts(example, WindowConfig())
     values = traits(example, long.has_gold, short.has_gold, blocks, len(blocks))
     both = judgments(example, labels, mine, StageOutputs(blocks))
-    return Case(example.example_id, example.question, values, *both)
+    return Case(example.example_id, example.question, values, both)
 
 
 def questions(count: int, with_other: bool = False) -> Iterator[Question]:

@@ -71,12 +71,6 @@ def test_top_limits_the_alternatives(top: int, count: int) -> None:
     assert ("runners-up" in render(answer)) == (count > 0)
 
 
-def test_runners_up_are_in_the_order_of_the_percentages_shown() -> None:
-    first, second, third = N_BEST
-    answer = make(BOTH, (first, replace(second, short_probability=0.0005), third))
-    assert [a.text for a in answer.alternatives] == ["yes", "Tom Hale"]
-
-
 def test_long_answer_only() -> None:
     answer = make(Prediction(0, SECOND, 0.9), top=1)
     text = render(answer)
@@ -85,17 +79,14 @@ def test_long_answer_only() -> None:
     assert (answer.text, answer.short, str(answer)) == (None, None, "Tom Hale was its keeper.")
 
 
-def test_yes_no_and_short_answers_without_a_long_one() -> None:
+def test_several_short_answers_yes_no_and_short_answers_without_a_long_one() -> None:
+    several = make(Prediction(0, FIRST, 0.9, (ADA, Span(4, 5)), 0.8), ())
+    assert several.short == "Ada Brenn; 1840"
+    assert "»Ada Brenn« (»1840«) designed" in render(several)
     yes = make(Prediction(0, yes_no=YesNo.YES), N_BEST[2:])
     assert render(yes) == "yes (<1%)"
     assert (yes.text, yes.short, yes.long, yes.answered) == ("yes", None, None, True)
     assert render(make(Prediction(0, shorts=(ADA,)), top=0)) == "Ada Brenn (83%)"
-
-
-def test_several_short_answers_are_joined() -> None:
-    answer = make(Prediction(0, FIRST, 0.9, (ADA, Span(4, 5)), 0.8), ())
-    assert answer.short == "Ada Brenn; 1840"
-    assert "»Ada Brenn« (»1840«) designed" in render(answer)
 
 
 def test_no_answer() -> None:
@@ -137,11 +128,6 @@ def test_the_place_of_a_short_answer_in_the_text_of_the_long_one(text: str) -> N
     assert long["text"][answer["start_in_long"] : answer["end_in_long"]] == "Ada Brenn"
 
 
-def test_a_short_answer_outside_of_the_long_one_has_no_place_in_it() -> None:
-    (answer,) = to_dict(make(Prediction(0, SECOND, 0.9, (ADA,), 0.8)))["short_answers"]
-    assert (answer["start_in_long"], answer["end_in_long"]) == (-1, -1)
-
-
 def test_json() -> None:
     values = json.loads(json.dumps(to_dict(make(BOTH, top=1))))
     assert values["question"] == "who"
@@ -154,5 +140,7 @@ def test_json() -> None:
     ]
     assert values["long_answer"]["text"] == "Ada Brenn (1840) designed the tower."
     assert [other["answer"] for other in values["runners_up"]] == ["Tom Hale"]
+    (outside,) = to_dict(make(Prediction(0, SECOND, 0.9, (ADA,), 0.8)))["short_answers"]
+    assert (outside["start_in_long"], outside["end_in_long"]) == (-1, -1)
     nothing = to_dict(make(Prediction(0), (), 1))
     assert (nothing["answer"], nothing["long_answer"], nothing["runners_up"]) == (None, None, [])

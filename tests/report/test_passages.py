@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,12 +50,6 @@ def test_marks_divide_the_text_and_nothing_else(tokens: list[str], spans: list[S
     )
     both = "".join(x[0] for x in segments if not isinstance(x, str))
     assert [c for c in both if c not in " |\n\u2013"] == [c for c in words if c not in "\u2013"]
-
-
-def test_words_whose_bytes_are_adjacent_are_joined() -> None:
-    page = example(["<P>", "a", "b", "c", "</P>"])
-    places = np.array([[0, 3], [3, 4], [4, 5], [6, 7], [7, 11]])
-    assert span_text(replace(page, token_bytes=places), Span(0, 5), 160) == "ab c"
 
 
 def test_a_long_block_is_cut_around_its_mark() -> None:
