@@ -24,10 +24,12 @@ from nq.model.families import encode_config, layout_of
 from nq.model.folder import CARD, CONFIG, ModelSettings, save_settings
 from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
+from nq.records import FloatArray
 
 log = logging.getLogger(__name__)
 
 TYPE_HEAD = ("type_output/kernel", "type_output/bias")
+ROWS = 4096  # that are written at once
 PADDING_ROWS = 64  # embedding tables are often padded to a multiple of it
 
 
@@ -127,8 +129,24 @@ def fill(model: Any, tensors: CheckpointTensors, config: ModelConfig) -> LoadRep
             missing.append(f"{path}[{rows}:]")
             more = np.random.default_rng(0).normal(0, 0.02, (all_rows - rows, *value.shape[1:]))
             value = np.concatenate([value, more.astype(np.float32)])
-        variable.assign(value.astype(variable.dtype, copy=False))  # ml_dtypes knows bfloat16
+        _write(variable, value.astype(variable.dtype, copy=False))  # ml_dtypes knows bfloat16
     return LoadReport(tuple(missing), tuple(sorted(tensors.shapes.keys() - used)))
+
+
+def _write(variable: Any, value: FloatArray) -> None:
+    """Writes a weight in place, where TensorFlow would allocate it twice more to assign it."""
+    import keras
+
+    if keras.config.backend() != "tensorflow":
+        variable.assign(value)
+        return
+    from tensorflow import raw_ops
+
+    for first in range(0, len(value), ROWS):
+        rows = value[first : first + ROWS]
+        places = np.arange(first, first + len(rows), dtype=np.int32)
+        handle = variable.value.handle
+        raw_ops.ResourceScatterUpdate(resource=handle, indices=places, updates=rows)
 
 
 def save(

@@ -78,9 +78,9 @@ def encode(name: str, value: FloatArray, path: str, store: str) -> Mapping[str, 
 
 def decode(value: Array, *scales: Array) -> FloatArray:
     """Returns a tensor times its scales, as float32."""
-    values: FloatArray = value.astype(np.float32, copy=False)
+    values: FloatArray = value.astype(np.float32, copy=bool(scales))
     for scale in scales:
         if not (np.isfinite(scale) & (scale >= 0)).all():
             raise ValueError("a scale is negative or not finite")
-        values = values * scale.astype(np.float32)
+        values *= scale.astype(np.float32)
     return values

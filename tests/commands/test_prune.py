@@ -155,7 +155,7 @@ def test_transformers_loads_a_model_without_layers_and_units(source: Path, tmp_p
         np.testing.assert_allclose(value[real], ours[name][real], atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_pruned_model_is_trained_by_the_model_before_then_tuned_and_answers(
     source: Path,
     pruned: Path,

@@ -20,7 +20,7 @@ from nq.config import WindowConfig
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import MARKERS, Tokenizer
 from nq.preprocess.tokenizers.huggingface import LibraryTokenizer
-from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.preprocess.tokenizers.wordpiece import OriginalWordPieceTokenizer, WordPieceTokenizer
 from nq.records import Candidate, Example, Span
 from tests.preprocess.synthetic_examples import any_words
@@ -156,15 +156,6 @@ def test_pieces_that_were_added_to_a_wordpiece_json_have_their_ids(
     ids = list(map(tokenizer.marker_id, MARKERS))
     assert ids == [*range(size, size + len(MARKERS))]
     assert set(ids).isdisjoint(tokenizer.encode(["[Q]"])[0])
-
-
-def test_the_two_files_and_the_one_are_the_same_tokenizer(folders: dict[str, Path]) -> None:
-    two, one = load_tokenizer(folders["byte-level"]), load_tokenizer(folders["byte-level-json"])
-    words = " ".join(PAGES).split(" ")
-    assert two.encode(words) == one.encode(words)
-    for name in ("cls_id", "sep_id", "pad_id", "unk_id", "pieces", "vocab_size", "separators"):
-        assert getattr(two, name) == getattr(one, name)
-    assert tokenizer_digest(two) != tokenizer_digest(one)
 
 
 @given(st.lists(st.one_of(any_words, st.sampled_from([*ROBERTA, *BERT, *MARKERS])), max_size=3))
