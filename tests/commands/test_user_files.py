@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging.handlers  # noqa: F401 - a process without privileges may not read the library
 import os
 import shutil
 import tempfile
