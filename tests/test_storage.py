@@ -16,7 +16,7 @@ import pytest
 
 from nq import storage
 from nq.errors import DamagedError, Error
-from nq.storage import KINDS, LOCK, MARK, RUN, TRAINING, Kind, check, hold, kind_of
+from nq.storage import KINDS, MARK, RUN, TRAINING, Kind, check, hold, kind_of
 
 ROOT = Path(__file__).parents[1]
 HOLDS = (
@@ -206,13 +206,6 @@ def test_an_input_that_would_be_overwritten_is_refused(
     assert tree(tmp_path) == before
 
 
-def test_other_inputs_in_the_folder_are_welcome(tmp_path: Path) -> None:
-    with hold(tmp_path, RUN):
-        data = write(tmp_path / "questions.jsonl")
-    check(tmp_path, RUN, [data, tmp_path / "nowhere.jsonl"])
-    check(tmp_path / "run", RUN, [tmp_path])
-
-
 def test_a_place_that_cannot_be_a_folder(tmp_path: Path) -> None:
     write(tmp_path / "file")
     for link, target in (("dangling", "nowhere"), ("circle", "circle"), ("to file", "file")):
@@ -328,13 +321,6 @@ def test_two_commands_do_not_share_a_folder(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="of the block"), hold(tmp_path / "run", RUN):
         raise FileNotFoundError("of the block")
     assert not (tmp_path / "run").exists()
-
-
-def test_an_empty_folder_of_the_user_stays(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    with hold(tmp_path / "empty", RUN):
-        assert set(tree(tmp_path / "empty")) == {LOCK, MARK}
-    assert tree(tmp_path) == {"empty": None}
 
 
 def test_a_folder_that_vanishes_does_not_hide_the_error(tmp_path: Path) -> None:

@@ -6,11 +6,10 @@ dead_letters.jsonl                  bad records: file, line, reason, excerpt
 manifest.json                       the request, counts, sizes and digests of the files
 COMPLETED                           written last; without it nothing here is reused
 .nq-folder.json                     marks the folder as ours, see ``nq.storage``
-.nq-preprocess.lock                 locked while a job runs
+.nq-folder.lock                     locked while a job runs
 .unfinished-…/                      where a running job writes; remains if it is killed
 
-Damage is found by the checksums of the manifest and of the records in the windows. Earlier versions
-wrote a shard for each worker, and neither ``examples.npy`` nor checksums in the manifest.
+Damage is found by the checksums of the manifest and of the records in the windows.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ def find_completed(folder: Path, description: Mapping[str, Any]) -> Prepared | N
             return None
         for name, size in manifest["shards"].items():
             _check(folder / name, "size", size, (folder / name).stat().st_size)
-        for name, digest in manifest.get("digests", {}).items():
+        for name, digest in manifest["digests"].items():
             _check(folder / name, "SHA-256", digest, input_files.sha256(folder / name))
         shards = tuple(folder / name for name in manifest["shards"])
         return Prepared(folder, shards, **manifest["counts"], reused=True)

@@ -18,7 +18,6 @@ import pytest
 from nq.beam.prefetch import prefetch
 from nq.beam.prepare import Request, prepare
 from nq.config import WindowConfig
-from nq.errors import Error
 from nq.preprocess.store import COMPLETED
 from tests.nq_records import simplified, write_lines, write_vocab
 
@@ -116,17 +115,6 @@ def test_the_first_chunk_is_ready_while_another_is_prepared(tmp_path: Path) -> N
         assert [path.name for path in later.shards] == ["windows-1-00000-of-00001.tfrecord"]
 
 
-@pytest.mark.slow
-def test_of_two_chunks_one_is_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "second").mkdir()
-    first, second = make_request(tmp_path), make_request(tmp_path / "second")
-    second = replace(second, first_file=1)
-    prepare(first, tmp_path / "one")
-    monkeypatch.delattr("nq.beam.prepare.unfinished")
-    with prefetch([(first, tmp_path / "one"), (second, tmp_path / "two")]) as folders:
-        assert [prepared.reused for prepared in folders] == [True, False]
-
-
 def test_a_completed_folder_needs_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,18 +123,6 @@ def test_a_completed_folder_needs_no_process(
     monkeypatch.delattr(f"{MODULE}.subprocess")
     with prefetch([(request, tmp_path / "out")]) as folders:
         assert list(folders) == [replace(expected, reused=True)]
-
-
-def test_fails_as_prepare_does(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    request = make_request(tmp_path)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine.txt").touch()
-    with (
-        prefetch([(request, tmp_path / "out")]) as folders,
-        pytest.raises(Error, match="holds other files"),
-    ):
-        next(folders)
-    assert capfd.readouterr() == ("", "")
 
 
 def test_the_work_of_a_killed_process_is_done_here(tmp_path: Path) -> None:
@@ -183,7 +159,7 @@ def test_modules_of_the_working_folder_are_not_imported(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay_s", [0.1, 0.2, 0.4])  # the process still imports
+@pytest.mark.parametrize("delay_s", [0.2])  # the process still imports
 def test_ctrl_c_ends_both_processes_without_a_word(tmp_path: Path, delay_s: float) -> None:
     request = make_request(tmp_path, 5000)
     command = [sys.executable, "-c", INTERRUPTED, *request.files, request.tokenizer]

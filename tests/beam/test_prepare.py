@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import json
 import os
@@ -22,16 +21,14 @@ import psutil
 import pytest
 
 from nq.beam.prepare import (
-    LARGE_INPUT_BYTES,
     Prepared,
     Request,
-    default_workers,
     prepare,
     prepare_again,
 )
 from nq.config import WindowConfig
 from nq.errors import DamagedError, Error
-from nq.formats import decoding, input_files
+from nq.formats import decoding
 from nq.formats.tfrecord import encode_records
 from nq.formats.tfrecord_file import read_records
 from nq.preprocess import request as request_module
@@ -159,15 +156,6 @@ def test_any_number_of_workers_writes_the_same_bytes(
     assert folder_bytes(tmp_path / "several") == folder_bytes(completed.folder)
 
 
-@pytest.mark.slow
-def test_workers_import_no_modules_of_the_working_folder(
-    job_request: Request, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "pickle.py").write_text("raise SystemExit('a script of the user')")
-    monkeypatch.chdir(tmp_path)
-    assert prepare(job_request, out, workers=2).examples
-
-
 def test_training_records(job_request: Request, out: Path) -> None:
     training = replace(job_request, training=(0.5, 7))
     prepared = prepare(training, out)
@@ -175,27 +163,9 @@ def test_training_records(job_request: Request, out: Path) -> None:
     assert 0 < prepared.windows < len(flat(expected_records(job_request)))
 
 
-def test_one_worker_writes_the_same_bytes_each_time(tmp_path: Path) -> None:
-    for i in range(7):
-        write_lines(tmp_path / f"{i}.jsonl", [simplified(i * 10 + j, words=30) for j in range(3)])
-    files = input_files.find_files([str(tmp_path)])
-    job_request = Request(tuple(files), str(nq_records.write_vocab(tmp_path)), CONFIG)
-    first, second = (prepare(job_request, tmp_path / name) for name in ("one", "two"))
-    assert [s.read_bytes() for s in first.shards] == [s.read_bytes() for s in second.shards]
-    assert records(first) == flat(expected_records(job_request))
-
-
 def test_limit_counts_records_of_all_files(job_request: Request, out: Path) -> None:
     prepared = prepare(replace(job_request, limit=43), out)
     assert (prepared.examples, prepared.dead_letters) == (41, 2)
-
-
-def test_limit_with_a_damaged_file(job_request: Request, out: Path) -> None:
-    first = Path(job_request.files[0])
-    first.write_bytes(first.read_bytes()[:-30])
-    prepared = prepare(replace(job_request, limit=100), out)
-    assert prepared.examples < 42
-    assert any("cut off" in reason for _, _, reason in dead_letters(prepared))
 
 
 @pytest.mark.parametrize("lines", [[], [b"bad", b"worse"]])
@@ -214,22 +184,6 @@ def test_a_folder_of_any_name_with_hidden_files(job_request: Request, tmp_path: 
     prepared = prepare(job_request, out)
     assert prepared.windows == len(records(prepared)) > 0
     assert (out / ".gitignore").read_text() == "*"
-
-
-def test_input_names_that_are_not_utf8(job_request: Request, tmp_path: Path) -> None:
-    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.jsonl"))
-    write_lines(path, [simplified(), b"bad"])
-    prepared = prepare(replace(job_request, files=(str(path),)), tmp_path / "out")
-    assert (prepared.examples, prepared.dead_letters) == (1, 1)
-    assert prepared.first_dead_letter().startswith(f"{tmp_path}/\\xff.jsonl, line 2: not JSON")
-
-
-def test_large_input_takes_all_cores(tmp_path: Path) -> None:
-    for name, size in (("small", 1000), ("large", LARGE_INPUT_BYTES)):
-        with (tmp_path / name).open("wb") as file:
-            file.truncate(size)
-    assert default_workers([str(tmp_path / "small")]) == 1
-    assert default_workers([str(tmp_path / "large")]) == len(os.sched_getaffinity(0))
 
 
 # --- without Beam ---------------------------------------------------------------------------
@@ -337,14 +291,6 @@ def test_another_request_does_not_reuse_it(
     assert find_completed(out, other.description) is None
 
 
-def test_without_the_mark_a_folder_is_not_complete(
-    job_request: Request, completed: Prepared, out: Path
-) -> None:
-    assert find_completed(out, job_request.description) == completed
-    (out / COMPLETED).unlink()
-    assert find_completed(out, job_request.description) is None
-
-
 def flip(path: Path, position: int = -20) -> None:
     """Flips a bit of one byte of a file."""
     data = bytearray(path.read_bytes())
@@ -439,16 +385,6 @@ def test_unread_blocks_are_counted(job_request: Request, out: Path, workers: int
     )
 
 
-@pytest.mark.usefixtures("completed")
-def test_another_request_replaces_the_windows(job_request: Request, out: Path) -> None:
-    other = replace(job_request, windows=replace(CONFIG, max_seq_length=40))
-    again = prepare(other, out)
-    assert not again.reused
-    assert names(out) == FILES
-    assert records(again) == flat(expected_records(other))
-    assert prepare(other, out) == replace(again, reused=True)
-
-
 # --- files of others, and failures -------------------------------------------------------
 
 
@@ -462,34 +398,6 @@ def test_files_of_a_killed_job_are_removed(job_request: Request, out: Path) -> N
     prepare(job_request, out)
     assert names(out) == FILES | {"notes.txt"}
     assert (out / SHARD).stat().st_size > 0
-
-
-def test_a_folder_with_other_files_is_not_touched(job_request: Request, out: Path) -> None:
-    out.mkdir()
-    for name in (MANIFEST, SHARD, "x", "y", ".hidden"):
-        (out / name).write_text("mine")
-    before = state(out)
-    with pytest.raises(Error, match=r"holds other files \(manifest.json, .*, x, …\); give an"):
-        prepare(job_request, out)
-    assert state(out) == before
-
-
-def test_output_that_cannot_be_a_folder(job_request: Request, out: Path) -> None:
-    out.write_text("mine")
-    with pytest.raises(NotADirectoryError, match="out"):
-        prepare(job_request, out)
-    with pytest.raises(NotADirectoryError, match="out"):
-        prepare(job_request, out / "below")
-    assert out.read_text() == "mine"
-
-
-def test_two_jobs_do_not_share_a_folder(job_request: Request, out: Path) -> None:
-    out.mkdir()
-    with (out / LOCK).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(Error, match=r"writes to .*; wait for it, or give"):
-            prepare(job_request, out)
-    assert names(out) == {LOCK}
 
 
 def test_a_bad_tokenizer_is_an_error_before_anything_is_written(

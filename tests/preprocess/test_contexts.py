@@ -28,17 +28,6 @@ def test_a_page_in_small() -> None:
     ]
 
 
-def test_the_type_is_that_of_the_first_token() -> None:
-    tags = ["<P>", "<Table>", "<Ul>", "<Ol>", "<Dl>", "<Tr>", "<Dd>", "<Div>", "<p>", "</P>"]
-    tokens = [t for tag in tags for t in (tag, "x")]
-    blocks = [Candidate(Span(i, i + 2), True) for i in range(0, len(tokens), 2)]
-    example = Example(1, "", tokens, [True, False] * len(tags), blocks)
-    assert [context.kind for context in contexts(example, OURS)[1:]] == [
-        *("[Paragraph=1]", "[Table=1]", "[List=1]", "[List=2]", "[List=3]"),
-        *("[Other=1]", "[Other=2]", "[Other=3]", "[Other=4]", "[Other=5]"),
-    ]
-
-
 def test_a_block_that_begins_with_a_word_is_of_no_type() -> None:
     example = Example(1, "", ["a", "b"], [False, False], [Candidate(Span(0, 2), True)])
     assert contexts(example, OURS)[1] == Context(0, "[Other=1]", ["a", "b"], [0, 1])
@@ -56,21 +45,11 @@ def test_at_most_48_contexts_and_counters_that_stop_at_50() -> None:
     ]
 
 
-def test_numbers_count_every_candidate_but_types_only_what_is_read() -> None:
-    example = page("<Ul> <Li> a </Li> <Li> b </Li> </Ul> <P> <Br> </Br> </P> <P> c </P>")
-    assert markers(example)[1:] == ["[ContextId=0] [List=1]", "[ContextId=5] [Paragraph=1]"]
-
-
 def test_only_the_port_takes_every_token_with_an_angle_for_a_tag() -> None:
     example = page("<P> i <3 ice a<b> </P>")
     assert contexts(example, OURS)[1].words == ["i", "<3", "ice", "a<b>"]
     assert contexts(example, WindowConfig(compat="bert-joint"))[1].words[1] == "<3"
     assert contexts(example, WindowConfig(compat="kisialiou"))[1].words == ["i", "ice"]
-
-
-def test_a_page_without_blocks_is_its_null_context() -> None:
-    assert contexts(page("just a word"), OURS) == [NULL_CONTEXT]
-    assert words([NULL_CONTEXT], OURS).doc == [-1, -1]
 
 
 @few

@@ -297,19 +297,6 @@ def test_pages_without_annotations_are_unlabelled_if_asked_for(
     assert len({str((rows(one), labels(one))) for one in made}) == 1
 
 
-def test_negatives_are_as_frequent_as_asked_and_differ_by_seed_and_page(
-    wordpiece: WordPieceTokenizer,
-) -> None:
-    def kept(number: int, seed: int) -> list[int]:
-        example = Example(number, "", long.tokens, long.is_html, long.candidates, ())
-        return list(training_features(example, wordpiece, SMALL, 0.02, seed).windows)
-
-    long = page(f"<P> {'ice ' * 5000}</P>")
-    draws = [kept(number, seed) for number in (1, 2) for seed in (1, 2)]
-    assert all(a != b for a, b in itertools.combinations(draws, 2))
-    assert 0.015 < np.mean([len(draw) for draw in draws]) / 1000 < 0.025
-
-
 # --- real data
 
 

@@ -57,26 +57,12 @@ def test_of_short_answers_far_apart_the_first_of_the_page_is_wanted() -> None:
     assert words_["both"][0] == ["Ann", "and", "Bo"]
 
 
-def test_of_short_answers_in_each_other_the_longest_is_wanted() -> None:
-    shorts = [(4, 5), (2, 5), (3, 4)]
-    assert found(page(PAGE, long=0, shorts=shorts))[1] == ["ice", "is", "cold"]
-
-
-@pytest.mark.parametrize("short", [(6, 16), (7, 15), (6, 14), (8, 16)])
-def test_a_short_answer_may_begin_or_end_with_tags(short: tuple[int, int]) -> None:
-    assert found(page(PAGE, long=1, shorts=[short]))[1] == ["it", "floats", "it", "melts"]
-
-
 @pytest.mark.parametrize(
     ("yes_no", "kind"),
     [("YES", AnswerType.YES), ("NO", AnswerType.NO), ("NONE", AnswerType.LONG)],
 )
 def test_without_a_short_answer_the_target_is_the_block(yes_no: str, kind: AnswerType) -> None:
     assert found(page(PAGE, long=0, yes_no=yes_no)) == (kind, ["ice", "is", "cold"])
-
-
-def test_a_short_answer_goes_before_yes_and_no() -> None:
-    assert found(page(PAGE, long=0, shorts=[(2, 3)], yes_no="NO"))[0] is AnswerType.SHORT
 
 
 @pytest.mark.parametrize("config", [OURS, BERT_JOINT])

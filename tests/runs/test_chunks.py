@@ -11,8 +11,6 @@ import pytest
 
 from nq.bundle import bundled_sample
 from nq.inference.profile import Profile
-from nq.preprocess.tokenizers.base import Tokenizer
-from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.runs.job import Job
 from nq.runs.result import DEAD_LETTERS, JOB, PREDICTIONS, Result
 from nq.runs.run import run
@@ -75,22 +73,6 @@ def test_a_request_with_a_limit_is_not_divided(job: Job) -> None:
 def test_small_files_share_a_chunk(job: Job) -> None:
     job = replace(job, chunk_bytes=Path(job.files[0]).stat().st_size + 1)
     assert [request.files for request in job.requests()] == [job.files[:2], job.files[2:]]
-
-
-def test_chunks_load_the_tokenizer_once(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    folders = []
-
-    def load(folder: str, compat: str) -> Tokenizer:
-        folders.append(folder)
-        return load_tokenizer(folder, compat)
-
-    monkeypatch.setattr("nq.preprocess.request.load_tokenizer", load)
-    requests = replace(job, chunk_bytes=1).requests()
-    keys = [request.key for request in requests]
-    assert (keys, folders) == ([request.key for request in requests], [str(job.model.folder)])
-    separate = [replace(request, tokenizer_sha256="") for request in requests]
-    assert keys == [request.key for request in separate]
-    assert [r.description for r in requests] == [r.description for r in separate]
 
 
 @pytest.mark.slow

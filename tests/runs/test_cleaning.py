@@ -128,31 +128,12 @@ def test_the_state_of_an_unfinished_training_is_a_result(tmp_path: Path) -> None
     assert files(tmp_path) == {"x/model.safetensors"}
 
 
-def test_what_a_teacher_has_computed_for_an_unfinished_training_is_a_result(tmp_path: Path) -> None:
-    teacher = [f"training/teacher/{name}" for name in ("request.json", "part-000000.npz")]
-    make(tmp_path / "x", TRAINING, "model.safetensors", "training/training_state.json", *teacher)
-    for name in ("model.safetensors", "training/training_state.json"):
-        os.utime(tmp_path / "x" / name, (1, 1))  # of an earlier training
-    (item,) = clean([tmp_path])
-    assert (item.what, item.kept) == ("state of an unfinished training", RESULT)
-    os.utime(tmp_path / "x" / "model.safetensors")
-    (item,) = clean([tmp_path])
-    assert (item.what, item.kept) == ("state of a finished training", "")
-    assert files(tmp_path) == {"x/model.safetensors"}
-
-
 def test_predictions_of_an_earlier_run_in_an_unfinished_one_stay(tmp_path: Path) -> None:
     make(tmp_path / "x", RUN, "predictions.json", "results/request.json", "job.json.tmp")
     first, second = clean([tmp_path])
     assert (first.what, first.kept, first.bytes) == ("unfinished run", "", 20)
     assert (second.what, second.kept) == ("results of a run", RESULT)
     assert files(tmp_path) == {"x/predictions.json"}
-
-
-def test_the_folder_that_is_named_is_cleaned_itself(tmp_path: Path) -> None:
-    make(tmp_path / "for me", WINDOWS, *PREPARED)
-    clean([tmp_path / "for me", tmp_path])
-    assert not any(tmp_path.iterdir())
 
 
 def test_files_of_others_stay_and_keep_their_folder(tmp_path: Path) -> None:
@@ -163,7 +144,6 @@ def test_files_of_others_stay_and_keep_their_folder(tmp_path: Path) -> None:
         "unfinished/results/mine.npz",
         "finished/scores/part-1.npz",
         "windows-0123456789ab/windows-mine.tfrecord",
-        "windows-0123456789ab/.unfinished-abcdefgh/mine.bin",
         "model/training/mine-training_state.npz",
         "runs/job.json",
     }
@@ -220,12 +200,6 @@ def test_what_was_changed_later_is_kept(tmp_path: Path) -> None:
     assert names(items, tmp_path, kept=True)["windows-0123456789ab"] == TOO_NEW
     (age_s,) = (item.age_s for item in items if not item.kept)
     assert age_s == pytest.approx(3 * DAY_S, abs=600)
-
-
-def test_nothing_to_clean(tmp_path: Path) -> None:
-    assert clean([tmp_path]) == []
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        clean([tmp_path / "nowhere"])
 
 
 # --- locks ------------------------------------------------------------------------------------
