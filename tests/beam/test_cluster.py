@@ -228,7 +228,7 @@ def test_workers_without_the_model(cluster: Cluster, tiny_model: Path, tmp_path:
     error = Answering(
         tmp_path / "run", Path("/proc/self/cwd/model"), *options, cwd=tmp_path
     ).error()
-    assert error.startswith("FileNotFoundError: no tokenizer in /proc/self/cwd/model")
+    assert error.startswith("FileNotFoundError: no model in /proc/self/cwd/model")
     assert "a worker does not see it" in error
 
 

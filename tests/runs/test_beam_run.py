@@ -261,9 +261,7 @@ def test_a_worker_without_the_model_and_the_next_start(
             (tmp_path / "hidden").rename(model)
 
     monkeypatch.setattr(pipelines, "execute", hidden)
-    with pytest.raises(
-        Error, match=r"^FileNotFoundError: no tokenizer in .*: a worker does not se"
-    ):
+    with pytest.raises(Error, match=r"^FileNotFoundError: no model in .*: a worker does not se"):
         run(one)
     assert not (tmp_path / "beam").exists()
     monkeypatch.undo()
