@@ -97,7 +97,7 @@ def _record(names: list[str], cells: list[str]) -> Record | RecordError:
             "cell with a separator or a quote between quotes"
         )
     try:
-        "".join(cells).encode()
+        "".join([*names, *cells]).encode()
     except UnicodeEncodeError:
         return RecordError(NOT_UTF8)
     return dict(zip(names, cells, strict=True))
