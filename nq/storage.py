@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import struct
 import zipfile
 import zlib
@@ -297,8 +298,10 @@ def check(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> None:
                     f"the input {path} is the file {same}, which would be written: give another "
                     "output folder"
                 )
-    mark = kind_of(folder)
-    names = sorted(p.name for p in folder.iterdir() if p.name[0] != ".") if folder.exists() else []
+    names = []
+    with contextlib.suppress(FileNotFoundError):
+        names = sorted(path.name for path in folder.iterdir() if path.name[0] != ".")
+    mark = kind_of(folder)  # after the names: a command marks a folder before it writes files
     if names and mark != kind.name:
         shown = ", ".join(names[:MAX_NAMES_SHOWN] + ["…"] * (len(names) > MAX_NAMES_SHOWN))
         content = KINDS[mark].what if mark in KINDS else f"other files ({shown})"
@@ -321,13 +324,22 @@ def check_writable(folder: Path) -> None:
         OSError: it cannot.
     """
     for path in (folder, *folder.absolute().parents):
-        if path.is_dir():
-            if not os.access(path, os.W_OK | os.X_OK):
+        # Asked once, because another command may create or remove the folder at any moment.
+        if mode := _mode(path):
+            if not stat.S_ISDIR(mode):
+                kind = f"a link to {path.readlink()}" if path.is_symlink() else "a file"
+                raise NotADirectoryError(f"{path} is {kind}, expected a folder: give another one")
+            if not os.access(path, os.W_OK | os.X_OK) and _mode(path):
                 raise PermissionError(f"{path} cannot be written: give another folder, or allow it")
             return
-        if path.is_symlink() or path.exists():
-            is_link = f"a link to {path.readlink()}" if path.is_symlink() else "a file"
-            raise NotADirectoryError(f"{path} is {is_link}, expected a folder: give another folder")
+
+
+def _mode(path: Path) -> int:
+    """Returns the mode of what is at a path, of a link's target if it has one; 0 for nothing."""
+    for status in (path.stat, path.lstat):
+        with contextlib.suppress(OSError):
+            return status().st_mode
+    return 0
 
 
 def _check_type(path: Path, may_be_file: bool, may_be_folder: bool) -> None:

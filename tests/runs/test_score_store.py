@@ -25,6 +25,7 @@ from nq.runs.score_store import (
     clear,
     copy,
 )
+from nq.storage import write_arrays
 
 K = 2
 WIDTHS = {"cls_logit": 2, "type_logits": 5}
@@ -59,9 +60,9 @@ def write(store: ScoreStore, examples: Sequence[tuple[ExampleKey, int]]) -> None
     store.write(keys_of(rows), scores_of(rows))
 
 
-def write_old_part(path: Path, rows: Sequence[Row], shift: float = 0.0) -> None:
-    """Writes a part as earlier versions named them: by shard and number of the first window."""
-    np.savez(path, allow_pickle=False, **keys_of(rows), **scores_of(rows, shift))
+def write_part(path: Path, rows: Sequence[Row]) -> None:
+    """Writes a part of any name and content."""
+    write_arrays(path, {**keys_of(rows), **scores_of(rows)})
 
 
 def check(store: ScoreStore, key: ExampleKey, n: int, shift: float = 0.0) -> None:
@@ -118,8 +119,8 @@ def test_what_is_written_is_read_back(examples: list[list[tuple[ExampleKey, int]
 def test_missing_and_repeated_windows_are_an_error_that_says_what_to_do(
     tmp_path: Path, rows: list[Row]
 ) -> None:
-    write_old_part(tmp_path / f"windows-{0:012d}.npz", [(0, 6, 0, 1)])
-    write_old_part(tmp_path / f"windows-{1:012d}.npz", [*rows, (0, 8, 0, 1)])
+    write_part(tmp_path / "part-000000-000000000.npz", [(0, 6, 0, 1)])
+    write_part(tmp_path / "part-000000-000000001.npz", [*rows, (0, 8, 0, 1)])
     store = ScoreStore(tmp_path)
     assert list(store) == [(0, 6), (0, 8)]
     assert len(store[0, 6]) == len(store[0, 8]) == 1
@@ -138,17 +139,6 @@ def test_pruned_windows_are_told_from_computed_ones(tmp_path: Path) -> None:
         assert opened.computed((0, 1)).tolist() == [True, False, True]
         assert opened.computed((0, 2)).tolist() == [False, False]
         assert opened.computed((0, 3)).tolist() == [True, True]
-
-
-def test_rescored_examples_of_earlier_versions_are_computed_in_full(tmp_path: Path) -> None:
-    rows = rows_of([((0, 1), 2), ((0, 2), 2)])
-    pruned = {**keys_of(rows), **scores_of(rows), READ: np.array([True, False, True, False])}
-    np.savez(tmp_path / f"windows-{0:012d}.npz", allow_pickle=False, **pruned)
-    write_old_part(tmp_path / f"again-{0:012d}.npz", rows_of([((0, 1), 2)]), shift=0.25)
-    store = ScoreStore(tmp_path)
-    assert store.computed((0, 1)).tolist() == [True, True]
-    assert store.computed((0, 2)).tolist() == [True, False]
-    check(store, (0, 1), 2, shift=0.25)
 
 
 def test_few_parts_are_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,17 +328,6 @@ def test_scores_of_another_example_at_the_same_place_are_computed_again(tmp_path
         assert DIGESTS not in columns
         for name, expected in scores_of(rows).items():
             np.testing.assert_array_equal(columns[name], expected)
-
-
-def test_scores_of_an_earlier_version_have_no_digests_and_count(tmp_path: Path) -> None:
-    rows = rows_of([((0, 1), 2), ((0, 2), 1)])
-    write_old_part(ScoreStore.open(tmp_path, {}).folder / f"windows-{0:012d}.npz", rows[:2])
-    inner = CountingScorer()
-    scorer = StoringScorer(inner, ScoreStore.open(tmp_path, {}))
-    columns = scorer.scores(with_digests(rows, [-7, -7, 5]), examples_of(2))
-    assert (inner.keys, scorer.stored_windows) == ([(0, 2)], 2)
-    for name, expected in scores_of(rows).items():
-        np.testing.assert_array_equal(columns[name], expected)
 
 
 def test_rescored_examples_count_whether_stored_or_computed(tmp_path: Path) -> None:
