@@ -26,10 +26,11 @@ import orjson
 
 from experiments.sweep import answer
 from nq.commands import arguments, terminal
+from nq.config import Compute
 from nq.formats import lines
 from nq.formats.input_files import find_files
 from nq.inference.profile import DEFAULT_PROFILE
-from nq.inference.scorer import Scorer, score_examples
+from nq.inference.scorer import score_examples
 from nq.model.folder import load_settings
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
@@ -63,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_data(parser)
     arguments.add_model(parser)
     arguments.add_profile(parser)
-    arguments.add_batch_size(parser)
+    arguments.add_settings(parser, Compute, ["batch_size"])
     parser.add_argument(
         "--windows",
         type=arguments.positive,
@@ -103,7 +104,12 @@ def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict
     shards = sorted((folder / "windows").glob("*.tfrecord"))
     with WindowReader(shards, model.windows.max_seq_length) as reader:
         calibration = {model.folder: reader.some_rows(args.windows, CALIBRATION_WINDOWS)}
-        spec = ScorerSpec(model, args.profile, args.batch_size, calibration=calibration)
+        spec = ScorerSpec(
+            model,
+            args.profile,
+            arguments.settings(Compute, args).batch_size,
+            calibration=calibration,
+        )
         predictor = load_predictor(spec)
         in_memory = dict(_first_examples(request, reader, args.windows))
         n_windows = sum(len(rows["window_ids"]) for _, rows in in_memory.values())
@@ -111,8 +117,9 @@ def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict
         for number in range(1 + ROUNDS):
             store = ScoreStore.open(folder / "scores", {"round": number})
             on_disk = ((example, reader.rows(key)) for key, (example, _) in in_memory.items())
-            disk_s = _scoring_s(StoringScorer(predictor, store), on_disk)
-            rounds.append((disk_s, _scoring_s(predictor, iter(in_memory.values()))))
+            disk_s = _seconds(StoringScorer(predictor, store).score(on_disk))
+            memory_s = _seconds(score_examples(predictor, iter(in_memory.values())))
+            rounds.append((disk_s, memory_s))
     # The first round compiles.
     disk_s, memory_s = map(statistics.median, zip(*rounds[1:], strict=True))
     started = time.perf_counter()
@@ -129,10 +136,10 @@ def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict
     }
 
 
-def _scoring_s(scorer: Scorer, windows: Iterator[tuple[Example, Columns]]) -> float:
-    """Returns the seconds in which a scorer scores windows."""
+def _seconds(scored: Iterator[object]) -> float:
+    """Returns the seconds until an iterator has ended."""
     started = time.perf_counter()
-    for _ in score_examples(scorer, windows):
+    for _ in scored:
         pass
     return time.perf_counter() - started
 

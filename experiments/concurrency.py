@@ -33,7 +33,7 @@ from experiments.intervals import rotated
 from experiments.workloads import ENGINE_PACKAGES, SHAPES, Model, Step, Workload, missing
 from nq import storage
 from nq.commands import arguments, terminal
-from nq.runs.machine import own_peak_bytes
+from nq.runs.measure import own_peak_bytes
 
 ENGINES = ("tensorflow", "tensorflow-eager", "openvino")
 LENGTHS, SHORT = (32, 128, 512), 32

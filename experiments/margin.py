@@ -22,7 +22,7 @@ from typing import Any
 
 from experiments.halves import add_half, in_half
 from nq.commands import arguments, terminal
-from nq.config import DecisionConfig, WindowConfig
+from nq.config import Compute, DecisionConfig, WindowConfig
 from nq.errors import Error
 from nq.evaluation.evaluate import Evaluation
 from nq.formats.input_files import find_files
@@ -43,8 +43,9 @@ from nq.records import (
     WindowScores,
 )
 from nq.runs.job import Job
-from nq.runs.phases import PhaseTimer
-from nq.runs.scoring import Plan, Scoring, check_job, open_scoring
+from nq.runs.measure import Clock
+from nq.runs.plan import Plan, check_job
+from nq.runs.scoring import Scoring, open_scoring
 
 MARGINS = (0.0, 1.0, 2.0, prune.NEAR, 3.0, 5.0)
 DEFAULT_PROFILE = "mixed+grappler+buckets"
@@ -79,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="P",
         help=f"optimizations to score all windows under (default: {DEFAULT_PROFILE})",
     )
-    arguments.add_batch_size(parser)
+    arguments.add_settings(parser, Compute, ["batch_size"])
     arguments.add_limit(parser)
     parser.add_argument(
         "--output", type=Path, metavar="DIR", help="keep windows and scores in this folder"
@@ -258,16 +259,16 @@ def compare(args: argparse.Namespace) -> int:
             find_files(args.data),
             args.model,
             args.profile,
-            batch_size=args.batch_size,
             output=folder,
             limit=args.limit,
+            compute=arguments.settings(Compute, args),
         )
         windows = arguments.settings(job.model.windows, args)
         job = replace(job, model=replace(job.model, windows=windows))
         check_job(job)
         with (
             terminal.ProgressBar("predict", "windows") as bar,
-            open_scoring(Plan.of(job), PhaseTimer(), bar) as scoring,
+            open_scoring(Plan.of(job), Clock(), bar) as scoring,
         ):
             result = measure(read_pages(job, scoring, args.half), args.margins)
     if args.json:

@@ -1,11 +1,20 @@
 from .bundle import bundled_model, bundled_sample
-from .config import DecisionConfig, RankingWeights, TrackingConfig, TrainConfig, WindowConfig
+from .config import (
+    Beam,
+    Compute,
+    DecisionConfig,
+    RankingWeights,
+    TrackingConfig,
+    TrainConfig,
+    WindowConfig,
+)
 from .errors import Error
 from .evaluation.evaluate import evaluate
 from .formats.documents import page_from_html, page_from_text
 from .formats.inputs import read_examples
 from .formats.pages import read_page
 from .inference.profile import Profile
+from .model.spec import find_model
 from .reader import Reader, load
 from .records import (
     Alternative,
@@ -27,7 +36,9 @@ __all__ = [
     "Alternative",
     "Annotation",
     "Answer",
+    "Beam",
     "Candidate",
+    "Compute",
     "DecisionConfig",
     "Error",
     "Example",
@@ -47,6 +58,7 @@ __all__ = [
     "bundled_model",
     "bundled_sample",
     "evaluate",
+    "find_model",
     "load",
     "page_from_html",
     "page_from_text",

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_origin, get_type_hints, overload
 
 MAX_NUMBER = 1e18
 """The largest number that a file of settings may hold."""
 DECISION_RULES = ("default", "bert-joint", "kisialiou", "kisialiou-2020-04")
 STORES = ("float32", "float16", "compact", "int8")
+AUTO = "auto"
 PAGE, BLOCK = "page", "block"
 WINDOW_SCOPES = (PAGE, BLOCK)
 
@@ -26,9 +27,46 @@ def option(default: Any, help: str = "", **checks: Any) -> Any:
         default: its default.
         help: help text of the option; without one the command line has no such option.
         checks: ``choices``, ``minimum``, or ``within``, an interval such as ``"[0, 1)"``;
-            ``shown_default`` replaces the default in the help text.
+            ``shown_default`` replaces the default in the help text; ``is_stored`` marks what the
+            description of a run has, if it is not ``None``.
     """
     return field(default=default, metadata={"help": help, **checks})
+
+
+Given = TypeVar("Given")
+Stored = TypeVar("Stored")
+
+
+class Converted(Generic[Given, Stored]):
+    """A field of a dataclass that converts and checks its value when it is set.
+
+    See "Descriptor-typed fields" in Python's documentation of ``dataclasses``.
+
+    Args:
+        convert: returns what is stored.
+        default: the default, which is converted too; without one the field is required.
+    """
+
+    def __init__(self, convert: Callable[[Given], Stored], *default: Given) -> None:
+        self._convert, self._default = convert, default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Given: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Stored: ...
+    def __get__(self, instance: object | None, owner: type) -> Given | Stored:
+        if instance is not None:
+            stored: Stored = vars(instance)[self._name]
+            return stored
+        if not self._default:
+            raise AttributeError(f"{self._name} has no default")
+        return self._default[0]
+
+    def __set__(self, instance: object, value: Given) -> None:
+        vars(instance)[self._name] = self._convert(value)
 
 
 class Settings:
@@ -39,6 +77,8 @@ class Settings:
         hints = get_type_hints(type(self))
         for f in fields(self):  # type: ignore[arg-type]
             value, expected = getattr(self, f.name), hints[f.name]
+            if get_origin(expected) is Converted:
+                continue
             kinds = (int, float) if expected is float else expected
             wrong_bool = isinstance(value, bool) and expected is not bool
             if wrong_bool or not isinstance(value, kinds):
@@ -50,14 +90,19 @@ class Settings:
             if choices and value not in choices:
                 names = ", ".join(choices)
                 raise ValueError(f"unknown {f.name} {value!r:.80}; known are {names}")
-            if minimum is not None and value < minimum:
+            if minimum is not None and not isinstance(value, str | None) and value < minimum:
                 raise ValueError(f"{f.name} must be at least {minimum}, got {value}")
-            if within and not is_within(value, within):
+            if within and value is not None and not is_within(value, within):
                 raise ValueError(f"{f.name} must be in {within}, got {value}")
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all fields as plain JSON values."""
         return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
+
+    def stored(self) -> dict[str, Any]:
+        """Returns the values that the description of a run has."""
+        names = [f.name for f in fields(self) if f.metadata.get("is_stored")]  # type: ignore[arg-type]
+        return {name: x for name in names if (x := getattr(self, name)) is not None}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -421,6 +466,66 @@ class CascadeDecision(DecisionConfig):
         """See ``DecisionConfig``."""
         ranker = abs(self.weights.ranker) * self.ranker.weights.evidence
         return max(self.weights.evidence + ranker, self.weights.short_evidence)
+
+
+@dataclass(frozen=True)
+class Compute(Settings):
+    """How a run computes: batches, processes and threads.
+
+    Args:
+        chunk_bytes: bytes of input files after which the preprocessing begins a new chunk.
+    """
+
+    batch_size: int = option(16, "windows in a batch", minimum=1, is_stored=True)
+    workers: int | None = option(
+        None,
+        "processes for preprocessing; with a runner of Beam: readers among which few files are "
+        "divided",
+        minimum=1,
+    )
+    instances: int | str | None = option(
+        None,
+        "processes that share the windows, each on cores of its own; auto: as many as there are "
+        "cores for; default: this process alone",
+        minimum=1,
+    )
+    threads: int | None = option(
+        None,
+        "threads of each instance, or of this process without instances; default: those for which "
+        "there are cores; with auto instances: 1",
+        minimum=1,
+        is_stored=True,
+    )
+    chunk_bytes: int = option(64 << 20, minimum=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check(
+            self.instances == AUTO or not isinstance(self.instances, str),
+            f"instances is {self.instances!r:.80}: expected a whole number from 1 on, or {AUTO!r}",
+        )
+
+
+@dataclass(frozen=True)
+class Beam(Settings):
+    """A runner of Apache Beam whose workers answer the questions.
+
+    Args:
+        options: further options of Beam, such as ``"--flink_master=host:8081"``.
+    """
+
+    runner: str = option(
+        dataclasses.MISSING,
+        "answer on other machines, by FlinkRunner, PortableRunner, SparkRunner, DataflowRunner and "
+        "others; the workers have nq installed and see the data; an interrupted run begins again",
+    )
+    options: Converted[Iterable[str], tuple[str, ...]] = Converted(tuple, ())
+    temp: str | None = option(
+        None,
+        "folder that every worker sees, a path or s3://…, gs://…, hdfs://…: they write to it, and "
+        "copy the model from it; default: they write to the folder of the run, and read the model "
+        "under its path",
+    )
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,14 +91,23 @@ SAMPLE = [nq.bundled_sample()]
             "model is b'x': expected the path of a model folder",
         ),
         (lambda nq: nq.Job(SAMPLE, output=1), "output is 1: expected the path of a folder"),
-        (lambda nq: nq.Job(SAMPLE, batch_size="8"), "batch_size is '8': expected a whole number"),
-        (lambda nq: nq.Job(SAMPLE, limit=0), "limit is 0: expected a whole number from 1 on"),
-        (lambda nq: nq.Job(SAMPLE, workers=-1), "workers is -1: expected a whole number from 1 on"),
+        (
+            lambda nq: nq.Job(SAMPLE, compute=nq.Compute(batch_size="8")),
+            "batch_size is '8': expected a value of type int",
+        ),
+        (lambda nq: nq.Job(SAMPLE, limit=0), "limit must be at least 1, got 0"),
+        (
+            lambda nq: nq.Job(SAMPLE, compute=nq.Compute(workers=-1)),
+            "workers must be at least 1, got -1",
+        ),
         (
             lambda nq: nq.Job(SAMPLE, formats=["xml"]),
             "unknown format xml; known are official, kagg",
         ),
-        (lambda nq: nq.Job(SAMPLE, windows={}), "windows is {}: expected nq.WindowConfig"),
+        (
+            lambda nq: nq.Job(SAMPLE, nq.find_model(windows={})),
+            "windows is {}: expected nq.WindowConfig",
+        ),
         (lambda nq: nq.run("dev.jsonl"), "job is 'dev.jsonl': expected nq.Job"),
         (lambda nq: nq.evaluate(None, "x"), "gold is None: expected a list of files"),
         (lambda nq: nq.evaluate("dev.jsonl", "x"), "gold is 'dev.jsonl': expected a list of files"),
@@ -162,3 +172,17 @@ def test_missing_files_and_folders(
     with pytest.raises(OSError, match=message):
         use(tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_job_is_changed_by_replacing_its_fields() -> None:
+    job = nq.Job(SAMPLE, profile="xla+mixed", formats="nbest,kaggle", against="baseline")
+    assert (str(job.profile), job.formats, job.keep_scores) == (
+        "mixed+xla",
+        ("kaggle", "nbest"),
+        True,
+    )
+    assert replace(job, profile="grappler").optimizations == nq.Profile.parse("grappler")
+    assert replace(job, compute=nq.Compute(batch_size=4)).files == job.files == (str(SAMPLE[0]),)
+    with pytest.raises(ValueError, match="batch_size must be"):
+        replace(job, compute=nq.Compute(batch_size=0))
+    assert nq.Job(iter(SAMPLE)).files == job.files

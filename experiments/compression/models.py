@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from nq.bundle import bundled_model
-from nq.config import DecisionConfig, ModelConfig
+from nq.config import Compute, DecisionConfig, ModelConfig
 from nq.errors import Error
 from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.labels import Label, prediction_label
 from nq.evaluation.nq_eval import Gold
 from nq.formats.predictions import encode_prediction
 from nq.model.folder import copy_model, load_settings, save_settings
+from nq.model.spec import find_model
 from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Example, ExampleId, Scores
@@ -249,13 +250,11 @@ def answers(
     """
     job = Job(
         files,
-        model,
+        find_model(model, decision=DecisionConfig()),
         profile,
-        decision=DecisionConfig(),
-        batch_size=batch_size,
         root=root,
         keep_scores=True,
-        instances=instances,
+        compute=Compute(batch_size=batch_size, instances=instances),
     )
     return Answers(read_run(in_new_process(run_once, job)))
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nq import extras
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
 from nq.commands.parser import Parser
-from nq.config import DECISION_RULES, DecisionConfig, WindowConfig
+from nq.config import AUTO, DECISION_RULES, Beam, Compute, DecisionConfig, WindowConfig
 from nq.errors import Error
 from nq.formats import outputs
-from nq.inference.profile import AUTO, BASELINE, parse_against
+from nq.inference.profile import BASELINE, parse_against
 
 if TYPE_CHECKING:
     from nq.evaluation.gate import Gate
@@ -61,10 +61,8 @@ def parser() -> Parser:
         metavar="DIR",
         help="folder of runs and the windows that they share (default: runs)",
     )
-    arguments.add_batch_size(parser)
-    arguments.add_instances(parser)
+    arguments.add_settings(parser, Compute)
     arguments.add_limit(parser, "answer")
-    arguments.add_workers(parser, "; with --runner: readers among which few files are divided")
     parser.add_argument(
         "--keep-scores",
         action="store_true",
@@ -81,20 +79,7 @@ def parser() -> Parser:
     beam = parser.add_argument_group(
         "runner of Apache Beam; further options that are not listed are Beam's"
     )
-    beam.add_argument(
-        "--runner",
-        metavar="R",
-        help="answer on other machines, by FlinkRunner, PortableRunner, SparkRunner, "
-        "DataflowRunner and others; the workers have nq installed and see the data; an interrupted "
-        "run begins again",
-    )
-    beam.add_argument(
-        "--temp",
-        metavar="URI",
-        help="folder that every worker sees, a path or s3://…, gs://…, hdfs://…: they write to it, "
-        "and copy the model from it; default: they write to the folder of the run, and read the "
-        "model under its path",
-    )
+    arguments.add_settings(beam, Beam, show_default=False)
     parity = parser.add_argument_group("parity")
     parity.add_argument(
         "--against",
@@ -138,7 +123,7 @@ def parser() -> Parser:
 
 def answer(args: argparse.Namespace) -> int:
     """Runs the command."""
-    runner = _runner_options(args)
+    beam, compute = _beam(args), arguments.settings(Compute, args)
     from dataclasses import replace
 
     from nq.commands.summary import parity_line, summary
@@ -162,21 +147,18 @@ def answer(args: argparse.Namespace) -> int:
         files=args.data or [bundled_sample()],
         model=replace(model, decision=arguments.settings(decision, args)),
         profile=args.profile,
-        batch_size=args.batch_size,
         output=args.output,
         root=args.root,
         limit=args.limit,
-        workers=args.workers,
         keep_scores=args.keep_scores,
         formats=args.formats,
         against=args.against or (BASELINE if args.tolerance is not None else None),
         max_loss=args.max_loss,
         pages=arguments.pages(args),
-        instances=args.instances,
-        threads=args.threads,
-        **runner,
+        compute=compute,
+        beam=beam,
     )
-    labels = ("answer", "examples") if runner else ("predict", "windows")
+    labels = ("answer", "examples") if beam else ("predict", "windows")
     with terminal.ProgressBar(*labels) as bar:
         result = run(
             job,
@@ -204,14 +186,14 @@ def answer(args: argparse.Namespace) -> int:
     return 0
 
 
-def _runner_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns the arguments of a job for a runner of Beam; empty without one."""
+def _beam(args: argparse.Namespace) -> Beam | None:
+    """Returns the runner of Beam that ``args`` name."""
     if args.runner is None:
         if args.unknown:
             raise terminal.UsageError(parser().unknown(args.unknown))
         if args.temp is not None:
             raise terminal.UsageError("--temp needs --runner")
-        return {}
+        return None
     refused = {
         f"--profile {AUTO}": args.profile == AUTO,
         "--instances": args.instances is not None,
@@ -221,7 +203,7 @@ def _runner_options(args: argparse.Namespace) -> dict[str, Any]:
         raise terminal.UsageError(f"{option} is of no use with --runner: leave one of both out")
     extras.require("beam")
     options = arguments.beam_options([f"--runner={args.runner}", *args.unknown])
-    return {"runner": args.runner, "beam_options": options[1:], "temp": args.temp}
+    return Beam(args.runner, options[1:], args.temp)
 
 
 def _check_gate(gate: Gate, strict: bool) -> None:

@@ -7,11 +7,12 @@ import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, TypeVar, get_args, get_type_hints
 
 from nq import extras
 from nq.commands.terminal import UsageError
 from nq.config import (
+    AUTO,
     CascadeDecision,
     Settings,
     StorageConfig,
@@ -19,7 +20,7 @@ from nq.config import (
     WindowConfig,
     is_within,
 )
-from nq.inference.profile import AUTO, DEFAULT_PROFILE, Profile, describe
+from nq.inference.profile import DEFAULT_PROFILE, Profile, describe
 from nq.tracking import DEFAULT_EXPERIMENT
 
 if TYPE_CHECKING:
@@ -55,16 +56,27 @@ def add_settings(
             continue
         if not f.metadata.get("help"):  # settings within settings have no option
             continue
+        kinds = {*(get_args(hints[f.name]) or [hints[f.name]])} - {type(None)}
         shown = f.metadata.get("shown_default", f.default)
-        default = f" (default: {shown})" if show_default else ""
+        default = f" (default: {shown})" if show_default and shown is not None else ""
         choices = f.metadata.get("choices")
+        is_auto = kinds == {int, str}
+        kind = next(iter(kinds))
         parser.add_argument(
             f"--{f.name.replace('_', '-')}",
-            type=hints[f.name],
+            type=_number_or_auto if is_auto else kind,
             choices=choices,
-            metavar=None if choices else _METAVARS[hints[f.name]],
+            metavar=None if choices else f"N|{AUTO}" if is_auto else _METAVARS[kind],
             help=(f.metadata["help"] + default).replace("%", "%%"),
         )
+
+
+def _number_or_auto(text: str) -> int | str:
+    try:
+        return text if text == AUTO else int(text)
+    except ValueError:
+        expected = f"must be a whole number, or {AUTO}, got {text!r}"
+        raise argparse.ArgumentTypeError(expected) from None
 
 
 def settings(base: type[S] | S, args: argparse.Namespace) -> S:
@@ -190,41 +202,6 @@ def add_workers(parser: argparse.ArgumentParser, note: str = "") -> None:
     """Adds ``--workers``."""
     text = f"processes for preprocessing{note}"
     parser.add_argument("--workers", type=positive, metavar="N", help=text)
-
-
-def add_instances(parser: argparse._ActionsContainer) -> None:
-    """Adds ``--instances`` and ``--threads``."""
-    parser.add_argument(
-        "--instances",
-        type=_instances,
-        metavar="N|auto",
-        help="processes that share the windows, each on cores of its own; auto: as many as there "
-        "are cores for; default: this process alone",
-    )
-    parser.add_argument(
-        "--threads",
-        type=positive,
-        metavar="T",
-        help="threads of each instance, or of this process without --instances; default: those for "
-        "which there are cores; with --instances auto: 1",
-    )
-
-
-def _instances(text: str) -> int | str:
-    if text == AUTO:
-        return text
-    try:
-        int(text)
-    except ValueError:
-        message = f"must be a whole number, or {AUTO}, got {text!r}"
-        raise argparse.ArgumentTypeError(message) from None
-    return positive(text)
-
-
-def add_batch_size(parser: argparse.ArgumentParser) -> None:
-    """Adds ``--batch-size``."""
-    text = "windows in a batch (default: 16)"
-    parser.add_argument("--batch-size", type=positive, default=16, metavar="N", help=text)
 
 
 def add_profile(parser: argparse.ArgumentParser, auto: bool = False) -> None:

@@ -8,7 +8,8 @@ import importlib
 from nq.commands import terminal
 from nq.commands.main import COMMANDS, module_of
 from nq.commands.parser import Parser
-from nq.inference.profile import AUTO, BASELINE, OPTIMIZATIONS
+from nq.config import AUTO
+from nq.inference.profile import BASELINE, OPTIMIZATIONS
 
 PROFILE = "P"
 PATHS = ("DIR", "DST", "FILE", "FOLDER", "MODEL", "PATH", "QUESTION, PAGE", "SRC")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.commands.parser import Parser
+from nq.config import Compute
 from nq.errors import Error
 
 
@@ -27,8 +28,7 @@ def parser() -> Parser:
     parser.add_argument("--model", required=True, metavar="DIR", help="model folder")
     arguments.add_second_model(parser)
     arguments.add_profile(parser)
-    arguments.add_batch_size(parser)
-    arguments.add_instances(parser)
+    arguments.add_settings(parser, Compute, exclude=("workers",), show_default=False)
     parser.add_argument(
         "--keep-scores",
         action="store_true",
@@ -57,12 +57,10 @@ def tune(args: argparse.Namespace) -> int:
             args.data,
             model,
             args.profile,
-            args.batch_size,
+            arguments.settings(Compute, args),
             args.keep_scores,
             bar,
             arguments.pages(args),
-            args.instances,
-            args.threads,
         )
     terminal.print_result(figures, args.json)
     return 0

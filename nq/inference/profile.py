@@ -24,7 +24,6 @@ from nq.text import did_you_mean
 
 BASELINE = "baseline"
 DEFAULT_PROFILE = "grappler"
-AUTO = "auto"
 """In place of a profile: the fastest one here that keeps the answers."""
 COMPUTE_TYPE = {"CPU": "bfloat16", "GPU": "float16"}
 THESIS = ("mixed", "xla", "grappler")

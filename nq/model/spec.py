@@ -11,8 +11,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Self
 
 from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument, is_count
@@ -69,6 +71,30 @@ class ModelSpec:
     def models(self) -> tuple[ModelSpec, ...]:
         """This model and, if there is one, the second one."""
         return (self,) if self.second is None else (self, self.second)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the models as the description of a run has them, with absolute paths."""
+        values = {
+            "model": str(self.folder.absolute()),
+            "windows": self.windows.to_dict(),
+            "decision": self.decision.to_dict(),
+        }
+        if self.second is not None:
+            values["second_model"] = str(self.second.folder.absolute())
+            values["second_windows"] = self.second.windows.to_dict()
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Returns the models that ``to_dict`` described."""
+        windows = WindowConfig.from_dict(values["windows"])
+        if "second_model" not in values:
+            decision = DecisionConfig.from_dict(values["decision"])
+            return cls(Path(values["model"]), windows, decision)
+        both = CascadeDecision.from_dict(values["decision"])
+        own = WindowConfig.from_dict(values["second_windows"])
+        second = ModelSpec(Path(values["second_model"]), own, both)
+        return cls(Path(values["model"]), windows, both, second)
 
     def check(self) -> None:
         """Checks the files of both models in milliseconds, without TensorFlow.

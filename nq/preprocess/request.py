@@ -20,7 +20,6 @@ from nq.formats.questions import PageFolder
 from nq.formats.streams import shown
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 
-CHUNK_BYTES = 64 << 20
 Training = tuple[float, int] | tuple[float, int, bool]
 """The arguments ``negatives``, ``seed`` and ``unlabelled`` of ``training_features``, the last one
 only if it is true."""
@@ -113,7 +112,7 @@ class Request:
         return tokenizer_digest(load_tokenizer(self.tokenizer, self.windows.compat))
 
 
-def chunks(request: Request, chunk_bytes: int = CHUNK_BYTES) -> tuple[Request, ...]:
+def chunks(request: Request, chunk_bytes: int) -> tuple[Request, ...]:
     """Returns requests for consecutive files of ``request``, whose first windows are ready soon.
 
     A request with a limit is not divided, because only reading the files in order tells how many

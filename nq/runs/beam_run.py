@@ -9,52 +9,38 @@ from __future__ import annotations
 import contextlib
 import glob
 import re
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from nq import extras, storage, tracking
+from nq.config import Beam
 from nq.errors import DamagedError, Error
-from nq.evaluation.answers import AnswerFiles
+from nq.evaluation.answers import Answered
 from nq.evaluation.nq_eval import Gold
 from nq.formats import inputs
 from nq.formats.input_files import is_uri
+from nq.formats.streams import shown
 from nq.inference.load import ScorerSpec
-from nq.inference.scorer import PART_BATCHES, concatenate, feature_rows
-from nq.preprocess.features import features
-from nq.preprocess.store import UNFINISHED
-from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import Columns, Example
+from nq.preprocess.store import UNFINISHED, encode_dead_letter
+from nq.records import DeadLetter, Example, ExampleId
 from nq.runs import record
 from nq.runs.against import check_other
-from nq.runs.beam_result import Merge, Outcome
-from nq.runs.clock import Clock
 from nq.runs.job import Job
-from nq.runs.phases import MERGE, PIPELINE, SCORE, SUBMIT
-from nq.runs.result import (
-    DEAD_LETTERS,
-    JOB,
-    UNFINISHED_SCORES,
-    Result,
-    write_metrics,
-    written_digests,
-)
-from nq.runs.scoring import (
-    CALIBRATION_WINDOWS,
-    Plan,
-    RunProgress,
-    check_model_folders,
-    check_rules,
-    second_calibration,
-)
-from nq.storage import atomic_write
+from nq.runs.measure import MERGE, PIPELINE, SUBMIT, Clock, Totals
+from nq.runs.plan import Plan, check_job
+from nq.runs.result import JOB, UNFINISHED_SCORES, Result, finish
+from nq.runs.scoring import RunProgress, duplicate, scorer_spec
 
 if TYPE_CHECKING:
+    from nq.beam.elements import Decided, Work
     from nq.beam.runner import Finished
+
+MODEL_S, LOAD_S = "inference_batch_latency_micro_secs", "load_model_latency_milli_secs"
+"""Distributions of Beam's ``RunInference``."""
 
 
 @dataclass(frozen=True)
@@ -69,29 +55,22 @@ class BeamRun:
     """
 
     job: Job
+    beam: Beam
     options: tuple[str, ...]
     digests: Mapping[str, str]
     statuses: Mapping[str, Any]
 
     @classmethod
-    def of(cls, job: Job) -> BeamRun:
-        """Finds and checks the input files of a job.
-
-        Raises:
-            Error: Beam is not installed, all records are bad, or the folder of the run, or that of
-                the run to compare with, is of no use.
-            OSError: a file cannot be read.
-            ValueError: Beam refuses an option, or a file or model is of no use.
-        """
+    def of(cls, job: Job, beam: Beam) -> BeamRun:
+        """Finds and checks the input files of a job."""
         extras.require("beam")
         from nq.beam import files
         from nq.beam.flink import check_flink
 
-        options = (f"--runner={job.runner}", *job.beam_options)
-        files.set_options(options, [*job.files, *(() if job.temp is None else (job.temp,))])
+        options = (f"--runner={beam.runner}", *beam.options)
+        files.set_options(options, [*job.files, *([beam.temp] if beam.temp else [])])
         check_flink(options)
-        check_rules(job)
-        check_model_folders(job)
+        check_job(job, has_files=False)
         found = files.find_files(job.files)
         job = replace(job, files=tuple(found))
         job.check_output()
@@ -100,7 +79,7 @@ class BeamRun:
         check_other(job, digests)
         if not statuses:
             inputs.mention_unnamed_pages(found, job.pages)
-        return cls(job, options, digests, statuses)
+        return cls(job, beam, options, digests, statuses)
 
     def run(
         self, clock: Clock, tracked: tracking.Run, progress: RunProgress, table_rows: int
@@ -119,38 +98,24 @@ class BeamRun:
         from nq.beam.files import check_unchanged
         from nq.beam.runner import requested_workers
 
-        job, timer = self.job, clock.timer
-        timer.enter(SUBMIT)
+        job = self.job
+        clock.enter(SUBMIT)
         plan = Plan.of(job, (job.request(self.digests),))
         folder = plan.folder
         with storage.hold(folder, storage.RUN, job.sources), _part(folder) as part:
             _check_free(plan)
             tracked.open(record.unfinished_file(folder, plan.description), clock.started)
-            with _shared(job, part) as shared:
+            with _shared(self.beam, part) as shared:
                 options = self._options(folder)
-                workers = job.workers or requested_workers(self.options) or 1
+                workers = job.compute.workers or requested_workers(self.options) or 1
                 answer = self._pipeline(part, shared, workers, table_rows)
-                timer.enter(PIPELINE)
+                clock.enter(PIPELINE)
                 finished, elements = answer(options=options, progress=progress)
             check_unchanged(self.statuses)
             plan.requests[0].check_unchanged()
-            timer.enter(MERGE)
-            (folder / JOB).unlink(missing_ok=True)
-            merge, answers = Merge(job), AnswerFiles(job.formats)
-            with atomic_write(folder / DEAD_LETTERS) as dead_letters:
-                answers.write(folder, merge.answers(elements, dead_letters))
-            timer.enter(SCORE)
-            outcome = Outcome(finished, workers, merge, answers)
-            result = outcome.result(plan, clock, options)
-            tracked.end_at(time.time())
-            result = replace(result, run_id=tracked.run_id)
-            write_metrics(folder, result.to_dict())
-            # This file marks the run as finished.
-            written = written_digests(folder, job.formats)
-            described = plan.description | {"files": written, "beam": result.beam}
-            storage.write_json(folder / JOB, described)
-        size = storage.size(folder, storage.RUN)
-        return replace(result, run_bytes=size), answers.evaluation.gold
+            clock.enter(MERGE)
+            merge = _Merge(job.files, options, workers, finished, elements)
+            return finish(plan, merge, clock, tracked)
 
     def _options(self, folder: Path) -> list[str]:
         """Returns the options with a name of the job, by which it is found in a cluster."""
@@ -166,7 +131,7 @@ class BeamRun:
         from nq.beam.answer import answer_questions
         from nq.beam.files import stage_model
 
-        job = self.job
+        job, beam = self.job, self.beam
         spec = self._spec()
         models = [model.folder for model in spec.model.models]
         return partial(
@@ -179,42 +144,115 @@ class BeamRun:
             pages=job.pages,
             formats=job.formats,
             table_rows=table_rows,
-            staged={} if job.temp is None else {one: stage_model(one, shared) for one in models},
+            staged={} if beam.temp is None else {one: stage_model(one, shared) for one in models},
             readers=workers,
         )
 
     def _spec(self) -> ScorerSpec:
-        """Returns the description of the scorer, with windows on which it is calibrated."""
-        job, calibration = self.job, dict[Path, Columns]()
-        if job.optimizations.changes.int8:
-            calibration = {job.model.folder: _calibration(job), **second_calibration(job)}
-        spec = ScorerSpec(job.model, job.optimizations, job.batch_size, job.threads, calibration)
-        return spec.in_folders({one.folder: one.folder.absolute() for one in job.model.models})
+        """Returns the description of the scorer, with absolute paths."""
+        from nq.beam.files import read_records
+
+        def read() -> Iterator[Example]:
+            for path in self.job.files:
+                for _, item in read_records(path, pages=self.job.pages):
+                    if isinstance(item, Example):
+                        yield item
+
+        spec = scorer_spec(self.job, read)
+        return spec.in_folders({one.folder: one.folder.absolute() for one in spec.model.models})
 
 
-def _calibration(job: Job) -> Columns:
-    """Returns windows of the first examples; those on which a run without Beam is calibrated."""
-    from nq.beam.files import read_records
+class _Merge:
+    """Divides the elements of the workers into answers and dead letters.
 
-    tokenizer, windows = load_tokenizer(job.model.folder, job.model.windows.compat), list[Columns]()
-    enough, count = PART_BATCHES * job.batch_size, 0
-    for path in job.files:
-        for _, item in read_records(path, pages=job.pages):
-            if count >= enough:
-                break
-            if isinstance(item, Example):
-                windows.append(feature_rows(features(item, tokenizer, job.model.windows)))
-                count += len(windows[-1]["window_ids"])
-    step = -(-count // CALIBRATION_WINDOWS)
-    return {name: column[::step] for name, column in concatenate(windows).items()}
+    Args:
+        files: of the job.
+        options: of Beam.
+        workers: among which few files were shared.
+        finished: what the pipeline did.
+        elements: the answers and dead letters, in the order of the input.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[str],
+        options: Sequence[str],
+        workers: int,
+        finished: Finished,
+        elements: Iterable[Decided | DeadLetter],
+    ) -> None:
+        self._files, self._options, self._workers = files, options, workers
+        self._finished, self._elements = finished, elements
+        self._totals = Totals()
+
+    def answers(self, dead_letters: IO[bytes]) -> Iterator[Answered]:
+        def write(letter: DeadLetter) -> None:
+            dead_letters.write(f"{encode_dead_letter(letter)}\n".encode())
+            self._totals.dead_letters += 1
+
+        seen, duplicates = set[ExampleId](), list[DeadLetter]()
+        for element in self._elements:
+            path = shown(self._files[element.source.file_index])
+            item = replace(element, source=replace(element.source, path=path))
+            if isinstance(item, DeadLetter):
+                write(item)
+                continue
+            key = item.answered.judgment.example_id
+            self._add(item.work, key not in seen)
+            if key in seen:
+                duplicates.append(duplicate(item.source, key, item.question))
+                continue
+            seen.add(key)
+            yield item.answered
+        for letter in duplicates:
+            write(letter)
+
+    def _add(self, work: Work, is_answered: bool) -> None:
+        """Adds what was done for one example, which is not answered if it repeats an id."""
+        totals = self._totals
+        totals.windows += work.windows
+        totals.unread_blocks += work.unread_blocks
+        totals.truncated_pages += work.unread_blocks > 0
+        totals.reader_windows += work.reader_windows * is_answered
+        totals.rescored += work.rescored * is_answered
+        totals.prepare_s += work.prepare_s
+        totals.devices.add(work.device)
+        totals.precisions.add(work.precision)
+        for name, value in vars(work.part).items() if work.part else ():
+            setattr(totals.counters, name, getattr(totals.counters, name) + value)
+
+    def totals(self) -> Totals:
+        return self._totals
+
+    def beam(self) -> dict[str, Any]:
+        from nq.beam.flink import flink_job_id
+
+        finished, counters = self._finished, self._finished.counters
+        model, load = (finished.distributions.get(name, (0, 0)) for name in (MODEL_S, LOAD_S))
+        flink = flink_job_id(self._options, finished.job_name or "")
+        examples, dead_letters = counters.get("examples", 0), counters.get("dead_letters", 0)
+        return {
+            "runner": finished.runner,
+            "job_name": finished.job_name,
+            "job_id": finished.job_id,
+            **({} if flink is None else {"flink_job_id": flink}),
+            "workers": self._workers,
+            "metrics": {
+                "records": examples + dead_letters,
+                "dead_letters": dead_letters,
+                "windows": counters.get("windows", 0),
+                "parts": model[1],
+                "model_s": model[0] / 1e6,
+                "models": load[1],
+                "load_s": load[0] / 1e3,
+                "compile_s": self._totals.counters.compile_s,
+                "warmup_s": self._totals.counters.warmup_s,
+            },
+        }
 
 
 def _check_free(plan: Plan) -> None:
-    """Checks that a folder has no run that this one would overwrite.
-
-    Raises:
-        Error: it has the finished run of another job, or an unfinished run.
-    """
+    """Checks that a folder has no run that this one would overwrite."""
     folder = plan.folder
     if (folder / UNFINISHED_SCORES).is_dir():
         raise Error(
@@ -253,17 +291,12 @@ def _remove(folder: Path, prefix: str) -> None:
 
 
 @contextlib.contextmanager
-def _shared(job: Job, part: Path) -> Iterator[str]:
-    """Yields the folder that all workers see: ``part``, or a new one in that of the job.
-
-    Raises:
-        Error: Beam cannot write to ``part``.
-        OSError: a folder cannot be made.
-    """
-    if job.temp is not None:
+def _shared(beam: Beam, part: Path) -> Iterator[str]:
+    """Yields the folder that all workers see: ``part``, or a new one in that of the job."""
+    if beam.temp is not None:
         from nq.beam.files import absolute, new_folder
 
-        with new_folder(absolute(job.temp), f"nq-{uuid.uuid4().hex[:12]}") as folder:
+        with new_folder(absolute(beam.temp), f"nq-{uuid.uuid4().hex[:12]}") as folder:
             yield folder
         return
     if glob.escape(str(part)) != str(part):

@@ -20,7 +20,7 @@ from pathlib import Path
 from nq import storage
 from nq.errors import Error
 from nq.preprocess.store import UNFINISHED
-from nq.runs.choices import cache_file
+from nq.runs.profile_choice import cache_file
 from nq.runs.result import JOB, UNFINISHED_SCORES
 from nq.storage import LOCK, MARK, RUN, TEMPORARY, TRAINING, WINDOWS, Kind
 

@@ -4,10 +4,10 @@
    ``baseline`` by more than a tolerance is rejected.
 2. The fastest of them score the windows again in rounds that alternate between them, so that a
    change of the machine's speed affects all; the median of its rounds is the speed of a profile.
-3. The winner answers whole pages of the job, with and without ``prune``. Pruning is added if it is
+3. If the job names no instances, one for each core scores the windows in such rounds too. They are
+   chosen if they are faster than one process, since each has a copy of the model in memory.
+4. The winner answers whole pages of the job, with and without ``prune``. Pruning is added if it is
    faster and changes no answer.
-4. If the job tells nothing about instances, one for each core scores the first windows without
-   ``prune``. They are chosen if they are faster than one process (``nq.runs.instance_choice``).
 
 The choice is kept for this machine, model, versions and window shape, and the next run takes it
 without a trial; not if other programs kept the machine busy. ``int8`` is never tried: name it, with
@@ -17,31 +17,37 @@ without a trial; not if other programs kept the machine busy. ``int8`` is never 
 from __future__ import annotations
 
 import gc
+import hashlib
+import importlib.metadata
 import logging
 import os
+import platform
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import orjson
 
-from nq.errors import Error
+from nq import __version__, storage
+from nq.errors import DamagedError, Error
 from nq.inference import cores
-from nq.inference.load import load_predictor, load_scorer
+from nq.inference.instances import InstancePool
+from nq.inference.load import ScorerSpec, load_predictor, load_scorer
 from nq.inference.profile import BASELINE, Profile
-from nq.inference.scorer import PART_BATCHES, Rows, score_examples
+from nq.inference.scorer import PART_BATCHES, score_examples
+from nq.model.folder import weights_digest
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import check_rule, decide
 from nq.records import Columns, Example
-from nq.runs import choices
-from nq.runs.choices import PAGES, Choice
-from nq.runs.instance_choice import InstancesTrial, try_instances
 from nq.runs.job import Job
-from nq.runs.phases import PhaseTimer
-from nq.runs.scoring import prepare_first_chunk, read_request, scorer_spec
+from nq.runs.measure import Clock, available_memory_bytes, machine, tree_memory_bytes
+from nq.runs.scoring import prepare_first_chunk, read_request
+from nq.text import format_bytes
 
 if TYPE_CHECKING:
     from nq.inference.predictor import Predictor
@@ -51,7 +57,11 @@ log = logging.getLogger(__name__)
 TOLERANCE = 0.5
 TRIAL_WINDOWS, FINALISTS, ROUNDS = 64, 3, 3
 WARM_UP_PAGES = 2
-PRUNING_GAIN = 1.1
+PAGES = 20
+"""Whole pages that show what pruning costs in answers; of a smaller job, all pages do."""
+PRUNING_GAIN, INSTANCES_GAIN = 1.1, 1.05
+MEMORY_SHARE = 0.5
+"""Share of the free memory that instances may need at most to be tried."""
 BUSY_SHARE = 0.5
 """Load of the machine for each of its cores, from which on a choice is not kept."""
 CANDIDATES = {
@@ -71,6 +81,141 @@ CANDIDATES = {
         "mixed+xla+grappler+frozen+buckets",
     ),
 }
+DISTRIBUTIONS = (
+    *("keras", "numpy", "tensorflow", "tensorflow-cpu"),
+    *("openvino", "nncf", "onnx", "onnxruntime", "tf2onnx"),
+)
+"""Distributions with whose versions the speed may change, as far as they are installed."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A profile that trials have chosen; ``str`` gives it in words.
+
+    Args:
+        profile: its name.
+        pages: on how many whole pages pruning was tried.
+        windows: digest of the windows of the job for which it was chosen.
+        instances: number of instances of one thread each, if these are faster than one process.
+    """
+
+    profile: str
+    pages: int = 0
+    windows: str = ""
+    instances: int | None = None
+
+    def __str__(self) -> str:
+        by = "" if self.instances is None else f", {self.instances} instances of 1 thread"
+        return f"{self.profile}{by}"
+
+    def of(self, job: Job) -> Job:
+        """Returns a job with what was chosen."""
+        if self.instances is None:
+            return replace(job, profile=self.profile)
+        compute = replace(job.compute, instances=self.instances, threads=1)
+        return replace(job, profile=self.profile, compute=compute)
+
+
+def choose_profile(
+    job: Job, tolerance: float = TOLERANCE, cache: bool = True
+) -> tuple[Choice, bool]:
+    """Returns the choice for ``job``, whose own profile is ignored, and logs the trials.
+
+    Args:
+        job: with files, model and windows.
+        tolerance: largest drift of the logits that is accepted.
+        cache: whether to take the choice of an earlier run, and to keep this one.
+
+    Returns:
+        The choice, and whether profiles had to be tried.
+    """
+    import_tensorflow(job.compute.threads)
+    from nq.inference.engines.tensorflow import device
+
+    key, windows = choice_key(job, device()), job.requests()[0].key
+    earlier = read_choice(key, windows) if cache else None
+    if earlier:
+        where = f"kept in {cache_file()}; --no-cache tries again"
+        log.info("profile auto: %s, chosen by an earlier trial (%s)", earlier, where)
+        return earlier, False
+    load, n_cores = os.getloadavg()[0], os.cpu_count() or 1
+    log.info("profile auto: trying the first %d windows", TRIAL_WINDOWS)
+    trials = Trials(job, tolerance)
+    outcomes = trials.candidates()
+    for outcome in outcomes:
+        log.info("  %s", outcome)
+    best = max((o for o in outcomes if not o.rejected), key=lambda o: o.windows_per_s).profile
+    instances = trials.instances(best)
+    profile, pages = trials.pruning(best)
+    choice = Choice(profile, pages, windows, instances)
+    log.info("profile auto: %s", choice)
+    if cache and load > BUSY_SHARE * n_cores:
+        busy = f"the load is {load:.1f} on {n_cores} cores"
+        log.info("the choice is not kept for later runs: %s", busy)
+    elif cache and write_choice(key, choice):
+        log.info("the choice is kept for later runs in %s", cache_file())
+    return choice, True
+
+
+# --- choices of earlier runs --------------------------------------------------------------------
+
+
+def cache_file() -> Path:
+    """Returns the file that has the choices of this user's earlier runs."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "nq" / "profiles.json"
+
+
+def choice_key(job: Job, device: str) -> str:
+    """Returns a digest of everything that a choice depends on, the job's data excepted."""
+    depends = [
+        __version__,
+        versions(),
+        [platform.node(), machine(), device],
+        [weights_digest(model.folder) for model in job.model.models],
+        job.model.windows.max_seq_length,
+        job.compute.batch_size,
+        job.model.decision.rule,
+        [job.instances, job.compute.threads],
+    ]
+    return hashlib.sha256(orjson.dumps(depends, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions of the installed distributions with which the speed may change."""
+    installed = {d.name.lower(): d.version for d in importlib.metadata.distributions() if d.name}
+    return {name: installed[name] for name in DISTRIBUTIONS if name in installed}
+
+
+def read_choice(key: str, windows: str) -> Choice | None:
+    """Returns the choice under a key; ``None`` if there is none, or the file is damaged.
+
+    One from few pages is for the same windows only.
+    """
+    try:
+        choice = Choice(**storage.read_json(cache_file())[key])
+    except (OSError, DamagedError, LookupError, TypeError):
+        return None
+    return choice if choice.pages >= PAGES or choice.windows == windows else None
+
+
+def write_choice(key: str, choice: Choice) -> bool:
+    """Keeps a choice; returns whether it could be written, else the next run tries again."""
+    file = cache_file()
+    try:
+        others = storage.read_json(file)
+    except (OSError, DamagedError):
+        others = {}
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        storage.write_json(file, {**others, key: asdict(choice)})
+    except OSError as error:
+        log.debug("the choice of a profile cannot be stored: %s", error)
+        return False
+    return True
+
+
+# --- trials -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -95,118 +240,7 @@ class Trial:
         return f"{self.profile}: {self.windows_per_s:.1f} windows/s, drift {self.drift:.2g}"
 
 
-@dataclass(frozen=True)
-class PruningTrial:
-    """What pruning does to whole pages.
-
-    Args:
-        profile: with ``prune``.
-        pages: how many pages were answered.
-        changed: how many of their answers pruning changed.
-        seconds: without and with pruning.
-    """
-
-    profile: str
-    pages: int
-    changed: int
-    seconds: tuple[float, float]
-
-    @property
-    def accepted(self) -> bool:
-        """Whether pruning is worth while: faster, and with the same answers."""
-        without, with_it = self.seconds
-        return not self.changed and without > PRUNING_GAIN * with_it
-
-    def __str__(self) -> str:
-        without, with_it = self.seconds
-        return (
-            f"{self.profile}: {self.pages} whole pages in {with_it:.1f} s, without prune in "
-            f"{without:.1f} s; answers that it changes: {self.changed}"
-        )
-
-
-def choose_profile(
-    job: Job, tolerance: float = TOLERANCE, cache: bool = True
-) -> tuple[Choice, bool]:
-    """Returns the choice for ``job``, whose own profile is ignored, and logs the trials.
-
-    Args:
-        job: with files, model and windows.
-        tolerance: largest drift of the logits that is accepted.
-        cache: whether to take the choice of an earlier run, and to keep this one.
-
-    Returns:
-        The choice, and whether profiles had to be tried.
-    """
-    import_tensorflow(job.threads)
-    from nq.inference.engines.tensorflow import device
-
-    key, windows = choices.key(job, device()), job.requests()[0].key
-    known = choices.read(key, windows) if cache else None
-    if known:
-        where = f"kept in {choices.cache_file()}; --no-cache tries again"
-        log.info("profile auto: %s, chosen by an earlier trial (%s)", known, where)
-        return known, False
-    busy = _busy()
-    choice = _tried(job, tolerance, windows)
-    log.info("profile auto: %s", choice)
-    if cache and busy:
-        log.info("the choice is not kept for later runs: %s", busy)
-    elif cache and choices.write(key, choice):
-        log.info("the choice is kept for later runs in %s", choices.cache_file())
-    return choice, True
-
-
-def _tried(job: Job, tolerance: float, windows: str) -> Choice:
-    """Returns the choice of new trials, which are logged.
-
-    Args:
-        job: with files, model and windows.
-        tolerance: largest drift of the logits that is accepted.
-        windows: digest of the job's windows.
-    """
-    log.info("profile auto: trying the first %d windows", TRIAL_WINDOWS)
-    trial = _Trials(job, tolerance)
-    outcomes = trial.all()
-    for outcome in outcomes:
-        log.info("  %s", outcome)
-    best = max((o for o in outcomes if not o.rejected), key=lambda o: o.windows_per_s)
-    instances = _tried_instances(trial, best.profile)
-    try:
-        pruning = trial.pruning(best.profile)
-    except (Error, ArithmeticError) as error:
-        log.info("  prune: %s", error)
-        return Choice(best.profile, PAGES, windows, instances)
-    log.info("  %s", pruning)
-    name = pruning.profile if pruning.accepted else best.profile
-    return Choice(name, pruning.pages, windows, instances)
-
-
-def _tried_instances(trial: _Trials, best: str) -> int | None:
-    """Returns the number of instances that are faster than one process, ``None`` for none."""
-    if not trial.leaves_instances_open:
-        return None
-    try:
-        outcome = trial.instances(best)
-    except (Error, ArithmeticError) as error:
-        log.info("  instances: %s", error)
-        return None
-    log.info("  %s: %s", best, outcome)
-    return outcome.instances if outcome.accepted else None
-
-
-def _busy() -> str:
-    """Returns by how much other programs keep the machine busy; empty if they hardly do."""
-    load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    return f"the load is {load:.1f} on {cores} cores" if load > BUSY_SHARE * cores else ""
-
-
-def trials(job: Job, tolerance: float = TOLERANCE) -> list[Trial]:
-    """Returns the trial of baseline and of every candidate on the first windows of ``job``."""
-    return _Trials(job, tolerance).all()
-
-
-class _Trials:
+class Trials:
     """Tries profiles on a job.
 
     Args:
@@ -214,98 +248,110 @@ class _Trials:
         tolerance: largest drift of the logits that is accepted.
     """
 
-    def __init__(self, job: Job, tolerance: float) -> None:
+    def __init__(self, job: Job, tolerance: float = TOLERANCE) -> None:
         self._job, self._tolerance = job, tolerance
-        self._chunks = prepare_first_chunk(job, PhaseTimer())
-        self._spec = scorer_spec(replace(job, profile=BASELINE), self._chunks)
-        self._finalists: dict[str, Predictor] = {}
-        self._expected: Columns = {}
+        self._chunks = prepare_first_chunk(job, Clock())
+        compute = job.compute
+        self._spec = ScorerSpec(job.model, Profile(), compute.batch_size, compute.threads)
+        with self._chunks.open_windows(0) as reader:
+            self._rows = reader.some_rows(PART_BATCHES * job.compute.batch_size, TRIAL_WINDOWS)
 
-    def all(self) -> list[Trial]:
+    def candidates(self) -> list[Trial]:
         """Returns the trials of all candidates; the fastest have run several rounds."""
         from nq.inference.engines.tensorflow import device
 
-        rows = self._rows()
         outcomes: dict[str, Trial] = {}
+        finalists: dict[str, Predictor] = {}
+        expected: Columns = {}
         for name in (BASELINE, *CANDIDATES[device()]):
-            outcomes[name] = self._first(name, rows)
-            self._keep_fastest(outcomes)
-        names = list(self._finalists)
-        rounds = [{n: _speed(self._finalists[n], rows) for n in names} for _ in range(ROUNDS)]
-        for name in names:
+            profile = Profile.parse(name)
+            if missing := profile.missing():
+                outcomes[name] = Trial(name, rejected=f"{' and '.join(missing)} not installed")
+                continue
+            try:
+                predictor = load_predictor(replace(self._spec, profile=profile))
+                columns = predictor.scores(self._rows)
+                speed = self._speed(predictor)
+            except (Error, ArithmeticError) as error:
+                outcomes[name] = Trial(name, rejected=str(error))
+                continue
+            expected = expected or columns
+            difference = drift(columns, expected)
+            if difference > self._tolerance:
+                rejected = f"drift {difference:.2g}, more than {self._tolerance}"
+                outcomes[name] = Trial(name, speed, difference, rejected)
+                continue
+            outcomes[name], finalists[name] = Trial(name, speed, difference), predictor
+            if len(finalists) > FINALISTS:  # more would need much memory
+                del finalists[min(finalists, key=lambda n: outcomes[n].windows_per_s)]
+                gc.collect()  # graphs and their layers reference each other, with frozen weights
+        rounds = [{n: self._speed(one) for n, one in finalists.items()} for _ in range(ROUNDS)]
+        for name in finalists:
             speed = statistics.median(speeds[name] for speeds in rounds)
             outcomes[name] = replace(outcomes[name], windows_per_s=speed)
-        self._finalists.clear()
-        gc.collect()  # graphs and their layers reference each other, with all frozen weights
+        finalists.clear()
+        gc.collect()
         return list(outcomes.values())
 
-    def _rows(self) -> Rows:
-        """Returns the first windows of the job."""
-        with self._chunks.open_windows(0) as reader:
-            return reader.some_rows(PART_BATCHES * self._job.batch_size, TRIAL_WINDOWS)
-
-    @property
-    def leaves_instances_open(self) -> bool:
-        """Whether instances are possible, and the job tells nothing about them."""
+    def instances(self, best: str) -> int | None:
+        """Returns how many instances are faster than one process; ``None`` if they are not."""
         from nq.inference.engines.tensorflow import device
 
-        told = self._job.instances is not None or self._job.threads is not None
-        return not told and device() == "CPU" and len(cores.available()) > 1
-
-    def instances(self, best: str) -> InstancesTrial:
-        """Returns how fast instances of a profile without pruning and rescoring are.
-
-        Raises:
-            Error: they need too much memory, or cannot be started.
-        """
-        model, rows = self._spec.model, self._rows()
+        count, compute = len(cores.available()), self._job.compute
+        is_given = compute.instances is not None or compute.threads is not None
+        if is_given or device() != "CPU" or count == 1:
+            return None
+        needed, free = count * tree_memory_bytes(os.getpid()), available_memory_bytes()
+        if needed > MEMORY_SHARE * free:
+            need = f"{format_bytes(needed)} of the {format_bytes(free)} of memory that are free"
+            log.info("  instances: %d instances may need %s: not tried", count, need)
+            return None
+        model = self._spec.model
         alone = replace(model, decision=model.own_decision, second=None)
         spec = replace(self._spec, model=alone, profile=Profile.parse(best))
         predictor = load_predictor(spec)
-        predictor.scores(rows)
-        return try_instances(spec, predictor, rows)
-
-    def _first(self, name: str, rows: Rows) -> Trial:
-        """Returns the first trial of a profile; that of baseline must come before others."""
-        if missing := Profile.parse(name).missing():
-            return Trial(name, rejected=f"{' and '.join(missing)} not installed")
+        predictor.scores(self._rows)
         try:
-            predictor = load_predictor(replace(self._spec, profile=Profile.parse(name)))
-            columns = predictor.scores(rows)
-            speed = _speed(predictor, rows)
+            with InstancePool(spec, count, 1) as pool:
+
+                def pool_speed(times: int = 1) -> float:
+                    started = time.perf_counter()
+                    for future in [pool.submit(self._rows, ()) for _ in range(count * times)]:
+                        future.result()
+                    n_windows = count * times * len(self._rows["window_ids"])
+                    return n_windows / (time.perf_counter() - started)
+
+                pool_speed(2)  # each instance compiles
+                rounds = [(self._speed(predictor), pool_speed()) for _ in range(ROUNDS)]
         except (Error, ArithmeticError) as error:
-            return Trial(name, rejected=str(error))
-        self._expected = self._expected or columns
-        drift = _drift(columns, self._expected)
-        if drift > self._tolerance:
-            return Trial(name, speed, drift, f"drift {drift:.2g}, more than {self._tolerance}")
-        self._finalists[name] = predictor
-        return Trial(name, speed, drift)
+            log.info("  instances: %s", error)
+            return None
+        one, several = (statistics.median(speeds) for speeds in zip(*rounds, strict=True))
+        speeds = f"{several:.1f} windows/s, one process: {one:.1f} windows/s"
+        log.info("  %s: %d instances of 1 thread: %s", best, count, speeds)
+        return count if several > INSTANCES_GAIN * one else None
 
-    def _keep_fastest(self, outcomes: dict[str, Trial]) -> None:
-        """Gives up the slowest finalist if there are too many to keep in memory."""
-        if len(self._finalists) > FINALISTS:
-            del self._finalists[min(self._finalists, key=lambda n: outcomes[n].windows_per_s)]
-            gc.collect()
-
-    def pruning(self, best: str) -> PruningTrial:
-        """Returns what pruning does to whole pages of the job under a profile.
-
-        Raises:
-            Error: the decision rule has no margin, so that nothing can be pruned.
-        """
-        check_rule(self._job.model.decision.rule, needs_margin=("prune",))
-        plain, pruned = Profile.parse(best), Profile.parse("+".join([*_parts(best), "prune"]))
-        pages = list(self._pages())
-        (without_s, expected), (with_s, answers) = (
-            self._answer(profile, pages) for profile in (plain, pruned)
-        )
+    def pruning(self, best: str) -> tuple[str, int]:
+        """Returns a profile with pruning if that is better, and on how many pages it was tried."""
+        parts = [] if best == BASELINE else best.split("+")
+        pruned = str(Profile.parse("+".join([*parts, "prune"])))
+        try:
+            check_rule(self._job.model.decision.rule, needs_margin=("prune",))
+            pages = list(self._pages())
+            without_s, expected = self._answer(best, pages)
+            with_s, answers = self._answer(pruned, pages)
+        except (Error, ArithmeticError) as error:
+            log.info("  prune: %s", error)
+            return best, PAGES
         changed = sum(a != b for a, b in zip(answers, expected, strict=True))
-        return PruningTrial(str(pruned), len(pages), changed, (without_s, with_s))
+        times = f"{len(pages)} whole pages in {with_s:.1f} s, without prune in {without_s:.1f} s"
+        log.info("  %s: %s; answers that it changes: %d", pruned, times, changed)
+        is_better = not changed and without_s > PRUNING_GAIN * with_s
+        return pruned if is_better else best, len(pages)
 
     def _pages(self) -> Iterator[tuple[Example, Columns]]:
         """Yields the first examples of the job with the rows of all their windows."""
-        (request, *_), chunk = self._job.requests(), self._chunks[0]
+        request, chunk = self._job.requests()[0], self._chunks[0]
         if not chunk.examples:
             return
         with self._chunks.open_windows(0) as reader:
@@ -314,10 +360,10 @@ class _Trials:
             yield from islice(whole, PAGES)
 
     def _answer(
-        self, profile: Profile, pages: Sequence[tuple[Example, Columns]]
+        self, profile: str, pages: Sequence[tuple[Example, Columns]]
     ) -> tuple[float, list[tuple[Any, ...]]]:
         """Returns the seconds without compilation, and the answers of pages."""
-        scorer = load_scorer(replace(self._spec, profile=profile))
+        scorer = load_scorer(replace(self._spec, profile=Profile.parse(profile)))
         list(score_examples(scorer, iter(pages[:WARM_UP_PAGES])))
         compiled_s, started = scorer.counters.compile_s, time.perf_counter()
         scored = list(score_examples(scorer, iter(pages)))
@@ -325,19 +371,14 @@ class _Trials:
         decided = (decide(example, s, self._job.model.decision).prediction for example, s in scored)
         return seconds, [(p.long, frozenset(p.shorts), p.yes_no) for p in decided]
 
-
-def _parts(profile: str) -> list[str]:
-    return [] if profile == BASELINE else profile.split("+")
-
-
-def _speed(predictor: Any, rows: Rows) -> float:
-    """Returns the windows per second of one pass."""
-    started = time.perf_counter()
-    predictor.scores(rows)
-    return len(rows["window_ids"]) / (time.perf_counter() - started)
+    def _speed(self, predictor: Predictor) -> float:
+        """Returns the windows per second of one pass over the first windows."""
+        started = time.perf_counter()
+        predictor.scores(self._rows)
+        return len(self._rows["window_ids"]) / (time.perf_counter() - started)
 
 
-def _drift(columns: Columns, expected: Columns) -> float:
+def drift(columns: Columns, expected: Columns) -> float:
     """Returns the largest difference of a logit; of starts and ends the best ones count."""
     widths = {"start_logit": 1, "end_logit": 1, "cls_logit": 2, "type_logits": 5}
     return max(

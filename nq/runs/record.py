@@ -68,27 +68,37 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     model, second = job.model, job.model.second
     decision = model.decision.to_dict()
     weights, ranker = decision.pop("weights"), decision.pop("ranker", None)
+    optional_params = {
+        tracking.INSTANCES: job.instances,
+        tracking.THREADS: job.compute.threads,
+        tracking.RUNNER: job.beam and job.beam.runner,
+        "second_model": second and second.folder.name,
+    }
     tracked.params(
         {
             tracking.PROFILE: result.profile,
             "precision": result.precision,
-            "batch_size": job.batch_size,
+            "batch_size": job.compute.batch_size,
             "limit": job.limit,
-            **_processes(job),
-            **({} if job.runner is None else {tracking.RUNNER: job.runner}),
             "model": model.folder.name,
-            **({} if second is None else {"second_model": second.folder.name}),
+            **{name: value for name, value in optional_params.items() if value is not None},
             **{f"decision.{k}": v for k, v in decision.items()},
             **{f"windows.{k}": v for k, v in model.windows.to_dict().items()},
         }
     )
-    changes = job.optimizations.changes
+    changes, beam = job.optimizations.changes, result.beam or {}
+    optional_tags = {
+        "decision.ranker": ranker,
+        "second_model_folder": second and str(second.folder),
+        "resumed": f"in {result.parts} parts" if result.resumed else None,
+        "beam.job_name": beam.get("job_name"),
+        "beam.job_id": beam.get("job_id"),
+        "flink.job_id": beam.get("flink_job_id"),
+    }
     tracked.tags(
         {
             "device": result.device,
             "decision.weights": weights,
-            **({} if ranker is None else {"decision.ranker": ranker}),
-            **({} if second is None else {"second_model_folder": str(second.folder)}),
             "data": ", ".join(map(shown, job.files)),
             "model_folder": str(model.folder),
             "output": str(result.folder),
@@ -96,8 +106,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
             "in_force.grappler": not changes.grappler["disable_meta_optimizer"],
             tracking.MACHINE: result.machine,
             tracking.SPEED_COMPARABLE: result.speed_comparable,
-            **({"resumed": f"in {result.parts} parts"} if result.resumed else {}),
-            **_job_tags(result),
+            **{name: value for name, value in optional_tags.items() if value},
         }
     )
     first = job.files[0]
@@ -109,19 +118,6 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     others = (outputs.FORMATS[name].file for name in job.formats)
     tracked.artifacts([result.folder / name for name in (*files, *others)])
     _record_report(tracked, result)
-
-
-def _processes(job: Job) -> dict[str, int]:
-    """Returns the params that tell how many instances and threads there were, where it was told."""
-    params = {tracking.INSTANCES: job.instances, tracking.THREADS: job.threads}
-    return {name: number for name, number in params.items() if number is not None}
-
-
-def _job_tags(result: Result) -> dict[str, str]:
-    """Returns the name and the ids of the job of a runner of Beam, as far as there are any."""
-    job = result.beam or {}
-    names = {"job_name": "beam.job_name", "job_id": "beam.job_id", "flink_job_id": "flink.job_id"}
-    return {tag: job[name] for name, tag in names.items() if job.get(name)}
 
 
 def log_model(tracked: tracking.Run, job: Job) -> str | None:

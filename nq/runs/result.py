@@ -1,21 +1,25 @@
-"""The result of a run, and the names of its files."""
+"""The result of a run: its files, its counts, times and metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Protocol
 
 import orjson
 
-from nq import storage
+from nq import storage, tracking
 from nq.errors import DamagedError
-from nq.evaluation.answers import PREDICTIONS, Row
+from nq.evaluation.answers import PREDICTIONS, Answered, AnswerFiles, Row
+from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files, outputs
 from nq.formats.streams import shown
+from nq.runs.measure import SCORE, Clock, Totals, iso
 from nq.runs.parity import JOB, KEPT_SCORES, METRICS, Parity
-from nq.runs.score_store import ScoreStore
+from nq.runs.plan import Plan
+from nq.runs.score_store import ScoreStore, clear, copy
 from nq.storage import atomic_write
 
 __all__ = ["JOB", "KEPT_SCORES", "METRICS", "PREDICTIONS", "Result", "Row"]
@@ -25,18 +29,9 @@ REPORT = "report.html"
 
 
 def check_finished(folder: Path, with_scores: bool) -> None:
-    """Checks that a folder has a finished run whose files are as the run wrote them.
-
-    Args:
-        folder: of the run; of an earlier version, whose files have no digests, too.
-        with_scores: whether it must have kept its scores.
-
-    Raises:
-        FileNotFoundError: there is no finished run, or a file is missing.
-        DamagedError: a file is damaged.
-    """
+    """Checks that a folder has a finished run whose files are as the run wrote them."""
     description = storage.read_json(folder / JOB)
-    for name, digest in description.get("files", {}).items():
+    for name, digest in description["files"].items():
         if input_files.sha256(folder / name) != digest:
             raise DamagedError(f"{folder / name} is damaged: its SHA-256 is not that in {JOB}")
     if with_scores:
@@ -56,34 +51,20 @@ def write_metrics(folder: Path, values: Mapping[str, Any]) -> None:
         file.write(orjson.dumps(values, option=orjson.OPT_INDENT_2) + b"\n")
 
 
-def written_digests(folder: Path, formats: Sequence[str]) -> dict[str, str]:
-    """Returns the digests of the files that a run wrote, by name.
-
-    Args:
-        folder: of the run.
-        formats: names of its output formats.
-    """
-    names = [PREDICTIONS, METRICS, DEAD_LETTERS, *(outputs.FORMATS[name].file for name in formats)]
-    return {name: input_files.sha256(folder / name) for name in names}
-
-
 @dataclass(frozen=True)
 class Result:
     """The folder, counts, times and metrics of a run.
 
     Args:
-        folder: of its files.
-        profile: the optimizations.
         device: ``CPU`` or ``GPU``.
         precision: compute type of the matrix products.
-        examples: number of predictions.
-        windows: windows of all pages.
+        examples: number of predictions; ``answered`` of them are not null.
+        windows: windows of all pages; those of a second model are ``reader_windows``.
         resumed_windows: windows scored by an interrupted run before.
         read_windows: windows that the model computed in this run; less with pruning.
         float32_windows: windows computed again in float32 because logits were not finite.
         rescored: examples whose close decision was computed again in float32.
         windows_per_s: speed without compilation and warm-up.
-        answered: predictions that are not null.
         dead_letters: records that could not be used.
         without_gold: examples without annotations.
         truncated_pages: pages with more blocks than ``max_contexts``.
@@ -99,11 +80,9 @@ class Result:
         run_id: of the MLflow run, if there is one.
         rows: the first answers as a table.
         parity: the comparison with another run, if one was required.
-        how_to_open: how to see the run in MLflow.
-        how_to_compare: how to see it in a table with the other runs of its experiment.
+        how_to_open, how_to_compare: how to see the run in MLflow, alone and beside others.
         run_bytes: size of the run's files, without the windows.
         windows_bytes: size of the windows, which other runs may share.
-        reader_windows: windows that the second model computed, in interrupted runs too.
         text_only: examples whose gold is text and not in their page.
         started_at, ended_at: start of the first part and end of the last one, ISO 8601 in UTC.
         parts: in how many processes the run was computed; more than one if it was resumed.
@@ -179,3 +158,92 @@ class Result:
         beam = {} if self.beam is None else {"beam": self.beam}
         output = {"profile": self.profile, "output": shown(str(self.folder))}
         return {**output, **values, **speed, **beam}
+
+
+class Computation(Protocol):
+    """A way of computing a run: in this process and its instances, or by a runner of Beam."""
+
+    def answers(self, dead_letters: IO[bytes]) -> Iterator[Answered]:
+        """Yields the answers in the order of the input, and writes all dead letters."""
+
+    def totals(self) -> Totals:
+        """Returns what was computed, once all answers were yielded."""
+
+    def beam(self) -> dict[str, Any] | None:
+        """Returns runner, job and metrics of the pipeline as JSON values, if there was one."""
+
+
+def finish(
+    plan: Plan,
+    computation: Computation,
+    clock: Clock,
+    tracked: tracking.Run,
+    store: ScoreStore | None = None,
+) -> tuple[Result, Gold]:
+    """Writes the files of a run; the last one, ``job.json``, marks it as finished.
+
+    Args:
+        plan: of the run, whose folder is held.
+        computation: gives its answers.
+        clock: ends with the run.
+        tracked: the MLflow run, whose end is that of the run.
+        store: the scores of the run while it is unfinished; kept if the job requires it.
+
+    Returns:
+        The result, and the labels of the annotators.
+    """
+    job, folder = plan.job, plan.folder
+    (folder / JOB).unlink(missing_ok=True)
+    answers = AnswerFiles(job.formats)
+    with atomic_write(folder / DEAD_LETTERS) as dead_letters:
+        answers.write(folder, computation.answers(dead_letters))
+    clock.enter(SCORE)
+    metrics = answers.evaluation.metrics()
+    clear(folder / KEPT_SCORES)
+    if store is not None and job.keep_scores:
+        copy(store.folder, folder / KEPT_SCORES)
+    totals, beam = computation.totals(), computation.beam()
+    measured, ended = clock.finish(totals), time.time()
+    tracked.end_at(ended)
+    reasons = measured.reasons if beam is None else (f"answered by {beam['runner']}",)
+    result = Result(
+        folder=folder,
+        profile=str(job.profile),
+        device=", ".join(sorted(totals.devices)),
+        precision=", ".join(sorted(totals.precisions)),
+        examples=answers.examples,
+        windows=totals.windows,
+        resumed_windows=totals.resumed_windows,
+        read_windows=totals.counters.computed_windows,
+        float32_windows=totals.counters.float32_windows,
+        rescored=totals.rescored,
+        reader_windows=totals.reader_windows,
+        windows_per_s=measured.windows_per_s(totals),
+        answered=answers.answered,
+        dead_letters=totals.dead_letters,
+        without_gold=answers.evaluation.without_gold,
+        text_only=answers.evaluation.text_only,
+        truncated_pages=totals.truncated_pages,
+        unread_blocks=totals.unread_blocks,
+        peak_memory_bytes=measured.peak_memory_bytes,
+        metrics=metrics,
+        time=measured.time,
+        run_id=tracked.run_id,
+        rows=tuple(answers.rows),
+        started_at=iso(measured.started),
+        ended_at=iso(ended),
+        parts=measured.parts,
+        machine=measured.machine,
+        instances=job.instances,
+        threads=job.compute.threads,
+        not_comparable=reasons,
+        beam=beam,
+    )
+    write_metrics(folder, result.to_dict())
+    names = [PREDICTIONS, METRICS, DEAD_LETTERS, *(outputs.FORMATS[n].file for n in job.formats)]
+    digests = {name: input_files.sha256(folder / name) for name in names}
+    mark = {**plan.description, "files": digests, **({} if beam is None else {"beam": beam})}
+    storage.write_json(folder / JOB, mark)
+    if store is not None:
+        clear(store.folder)  # not before, so that no interruption loses scores
+    return result, answers.evaluation.gold

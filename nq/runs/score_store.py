@@ -3,9 +3,8 @@
 An interrupted run leaves its parts; an equal run takes the examples in them as scored. A run with
 ``--keep-scores`` leaves them for error analysis and comparisons.
 
-Parts have a checksum. A part that is damaged is removed and computed again, since a run computes
-the same bytes; who only reads scores gets an error. Parts of earlier versions have neither checksum
-nor digests of their examples.
+Parts have a checksum. A run removes a damaged part and computes it again, to the same bytes; a
+reader of finished scores gets an error.
 """
 
 from __future__ import annotations
@@ -14,8 +13,11 @@ import contextlib
 import json
 import logging
 import os
+import queue
 import shutil
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,15 +27,17 @@ import numpy as np
 
 from nq import storage
 from nq.errors import DamagedError, Error
+from nq.inference.instances import InstancePool
 from nq.inference.scorer import (
+    Part,
     Progress,
     Rows,
     Scorer,
-    ScorerWrapper,
     concatenate,
     example_scores,
     example_slices,
     no_progress,
+    parts,
 )
 from nq.records import (
     READ,
@@ -46,7 +50,7 @@ from nq.records import (
     Scores,
     WindowScores,
 )
-from nq.runs.phases import PREDICT, PhaseTimer
+from nq.runs.measure import PREDICT, TIMES, Clock
 from nq.storage import RUN, TEMPORARY, sync
 
 log = logging.getLogger(__name__)
@@ -54,10 +58,8 @@ log = logging.getLogger(__name__)
 KEYS = ("example_keys", "window_ids")
 DIGESTS = "example_digests"
 """Optional column: the digest of the window's example (``nq.preprocess.identity``)."""
-REQUEST, TIMES = "request.json", "times.json"
+REQUEST = "request.json"
 PARTS_IN_MEMORY = 8
-OLD_RESCORED = "again-"
-"""Prefix of parts in which earlier versions kept rescored examples; they replace other parts."""
 
 
 def own_files(folder: Path) -> list[Path]:
@@ -97,21 +99,17 @@ class ScoreStore:
     Args:
         folder: of the parts.
         repair: remove damaged parts, so that their examples are missing.
-
-    Raises:
-        DamagedError: a part is damaged, without ``repair``.
     """
 
     def __init__(self, folder: Path, repair: bool = False) -> None:
         self.folder = folder
         self._index: dict[ExampleKey, tuple[Path, slice, int | None]] = {}
-        self._load = lru_cache(maxsize=PARTS_IN_MEMORY)(_load)
+        self._load = lru_cache(maxsize=PARTS_IN_MEMORY)(storage.read_arrays)
         paths = [path for path in own_files(folder) if path.suffix == ".npz"]
-        paths.sort(key=lambda path: path.name.startswith(OLD_RESCORED))
         damaged: list[DamagedError] = []
         for path in paths:
             try:
-                self._add(path, _load(path))
+                self._add(path, storage.read_arrays(path))
             except DamagedError as error:
                 if not repair:
                     raise DamagedError(f"{error}; run with --keep-scores again") from error
@@ -131,14 +129,14 @@ class ScoreStore:
             folder: is created.
             request: everything that the scores depend on, as JSON values.
         """
-        mark, found = folder / REQUEST, None
+        mark, stored = folder / REQUEST, None
         try:
-            found = storage.read_json(mark)
+            stored = storage.read_json(mark)
         except FileNotFoundError:
             pass
         except DamagedError as error:
             log.warning("%s; all windows are computed again", error)
-        if found != json.loads(json.dumps(request)):
+        if stored != json.loads(json.dumps(request)):
             clear(folder)
             folder.mkdir(parents=True, exist_ok=True)
             storage.write_json(mark, request)
@@ -149,7 +147,7 @@ class ScoreStore:
 
         Args:
             rows: the columns ``KEYS`` of their windows, and ``DIGESTS`` if it is known.
-            columns: their scores; those of a cascade have keys of their own.
+            columns: their scores; two models have ``window_ids`` of their own.
         """
         keys = {name: rows[name] for name in (*KEYS, DIGESTS) if name in rows}
         table = {**keys, **columns}
@@ -160,11 +158,9 @@ class ScoreStore:
 
     def _add(self, path: Path, keys: Rows) -> None:
         for page in example_slices(keys):
-            ids, examples = keys["window_ids"][page], keys["example_keys"][page]
-            if np.array_equal(ids[:, 0], np.arange(ids[0, 1])) and (examples == examples[0]).all():
-                file, line = examples[0].tolist()
-                digest = int(keys[DIGESTS][page.start]) if DIGESTS in keys else None
-                self._index[file, line] = path, page, digest
+            file, line = keys["example_keys"][page.start].tolist()
+            digest = int(keys[DIGESTS][page.start]) if DIGESTS in keys else None
+            self._index[file, line] = path, page, digest
 
     def discard_other(self, key: ExampleKey, digest: int) -> None:
         """Removes the part with the scores of another example that was at the same place.
@@ -174,7 +170,7 @@ class ScoreStore:
             digest: of the example.
         """
         path, _, stored = self._index.get(key, (None, None, None))
-        if path is not None and stored not in (digest, None):
+        if path is not None and stored != digest:
             path.unlink()
             self._index = {k: entry for k, entry in self._index.items() if entry[0] != path}
             self._load.cache_clear()
@@ -185,37 +181,24 @@ class ScoreStore:
     def __contains__(self, key: object) -> bool:
         return key in self._index
 
-    def __getitem__(self, key: ExampleKey) -> WindowScores:
-        """Returns the scores of all windows of one example, without those of a second model.
+    def scores(self, key: ExampleKey) -> Scores:
+        """Returns all scores of one example."""
+        return example_scores(self.columns(key))
 
-        Raises:
-            Error: they are missing or not complete.
-        """
+    def __getitem__(self, key: ExampleKey) -> WindowScores:
+        """Returns the scores of the first model alone."""
         scores = self.scores(key)
         return scores if isinstance(scores, WindowScores) else scores.ranker
 
-    def scores(self, key: ExampleKey) -> Scores:
-        """Returns all scores of one example.
-
-        Raises:
-            Error: they are missing or not complete.
-        """
-        return example_scores(self.columns(key))
-
     def columns(self, key: ExampleKey) -> Columns:
-        """Returns the columns of one example, except the keys' ``DIGESTS``.
-
-        Raises:
-            Error: they are missing or not complete, or were damaged meanwhile.
-        """
+        """Returns the columns of one example, except ``DIGESTS``."""
         if key not in self._index:
             raise Error(
-                f"the scores of input file {key[0]}, line {key[1]} are missing or not complete in "
-                f"{self.folder}: remove that folder and run again"
+                f"the scores in {self.folder} are not complete, input file {key[0]}, line {key[1]} "
+                "is missing: remove that folder and run again"
             )
         path, page, _ = self._index[key]
-        columns = self._load(path)
-        return {name: column[page] for name, column in columns.items() if name != DIGESTS}
+        return {name: x[page] for name, x in self._load(path).items() if name != DIGESTS}
 
     def computed(self, key: ExampleKey) -> IntArray:
         """Returns ``[W]`` which windows of an example the model computed, and did not prune."""
@@ -223,103 +206,120 @@ class ScoreStore:
         return columns.get(READ, np.ones(len(columns["window_ids"]), np.bool_))
 
 
-def _load(path: Path) -> Columns:
-    columns = storage.read_arrays(path)
-    if not set(KEYS) <= columns.keys():
-        raise DamagedError(f"{path} is damaged: expected the arrays {', '.join(KEYS)}")
-    return columns
+@dataclass(eq=False)
+class _Pending:
+    """A part that is computed; ``columns`` are those of all its examples, once they are stored."""
 
-
-@dataclass(frozen=True, eq=False)
-class SplitPart:
-    """A part whose examples are in the store or are to be computed.
-
-    Args:
-        rows: windows of all examples.
-        keys: of all examples, in order.
-        stored: the columns of those in the store.
-        new_rows, new: windows and examples that are to be computed.
-    """
-
-    rows: Rows
+    part: Part
     keys: Sequence[ExampleKey]
     stored: Mapping[ExampleKey, Columns]
     new_rows: Rows
-    new: Sequence[Example]
+    future: Future[Columns]
+    columns: Columns | None = None
 
 
-class StoringScorer(ScorerWrapper):
+class StoringScorer:
     """Scores examples that are not in a store and writes them to it; takes the others from it.
 
+    Instances compute one part more than there are of them, so that none waits for the next. Scores
+    are stored as soon as they are there, so that an interrupted run loses only what was computed.
+    While instances compute, all time counts as ``PREDICT``, that of reading and deciding too.
+
     Args:
-        inner: computes the scores.
+        inner: computes the scores; a pool of instances several parts at once.
         store: of the same request.
-        timer: gets the time of all calls, with the writing of the scores.
+        clock: gets the time of the computation, with the writing of the scores.
+        progress: receives completed windows, in the thread of ``score``.
 
     Attributes:
-        stored_windows: windows that were in the store already.
-        rescored_examples: examples with a close decision, those in the store included.
-        reader_windows: windows of the second model, those in the store included.
+        resumed_windows: windows that were in the store already.
+        rescored: examples with a close decision, those in the store included.
+        reader_windows: windows of a second model, those in the store included.
     """
 
-    def __init__(self, inner: Scorer, store: ScoreStore, timer: PhaseTimer | None = None) -> None:
-        super().__init__(inner)
-        self.store, self.timer = store, timer or PhaseTimer()
-        self.stored_windows = self.rescored_examples = self.reader_windows = 0
+    def __init__(
+        self,
+        inner: Scorer,
+        store: ScoreStore,
+        clock: Clock | None = None,
+        progress: Progress = no_progress,
+    ) -> None:
+        self.inner, self.store = inner, store
+        self.resumed_windows = self.rescored = self.reader_windows = 0
+        self._clock, self._progress = clock or Clock(), progress
+        self._pool = inner if isinstance(inner, InstancePool) else None
+        self._pending = deque[_Pending]()
+        self._completed: queue.SimpleQueue[int] = queue.SimpleQueue()
 
-    def scores(
-        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
-    ) -> Columns:
-        """See ``Scorer.scores``; the rows must have ``example_keys``."""
-        with self.timer(PREDICT):
-            part = self.split(rows, examples, progress)
-            computed: Columns = {}
-            if part.new:
-                computed = self.inner.scores(part.new_rows, part.new, progress)
-            return self.complete(part, computed)
-
-    def split(
-        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
-    ) -> SplitPart:
-        """Returns which examples of a part are to be computed, with the scores of the others.
+    def score(self, windows: Iterator[tuple[Example, Columns]]) -> Iterator[tuple[Example, Scores]]:
+        """Yields each example with its scores, in order.
 
         Args:
-            rows, examples: see ``scores``.
-            progress: receives the number of windows that are in the store.
+            windows: each example with the rows of its windows, with ``example_keys`` and, if they
+                are known, ``DIGESTS``.
         """
-        pages = example_slices(rows)
-        keys: list[ExampleKey] = [
-            tuple(rows["example_keys"][page.start].tolist()) for page in pages
-        ]
+        for part in parts(windows, self.inner):
+            with self._clock(PREDICT):
+                self._pending.append(self._start(part))
+            while len(self._pending) > (len(self._pool) if self._pool else 0):
+                yield from self._first()
+        while self._pending:
+            yield from self._first()
+
+    def _start(self, part: Part) -> _Pending:
+        """Starts to compute the examples of a part that are not in the store."""
+        rows, pages = part.rows, example_slices(part.rows)
+        keys: list[ExampleKey] = [tuple(rows["example_keys"][p.start].tolist()) for p in pages]
         if DIGESTS in rows:
             for key, page in zip(keys, pages, strict=True):
                 self.store.discard_other(key, int(rows[DIGESTS][page.start]))
         new = [n for n, key in enumerate(keys) if key not in self.store]
         # The columns are read now, since another part may discard those of a part that changed.
-        known = {key: self.store.columns(key) for key in keys if key in self.store}
-        stored = sum(p.stop - p.start for p, key in zip(pages, keys, strict=True) if key in known)
-        self.stored_windows += stored
-        progress(stored)
+        stored = {key: self.store.columns(key) for key in keys if key in self.store}
         tables = [{name: column[pages[n]] for name, column in rows.items()} for n in new]
+        count = len(rows["window_ids"]) - sum(len(table["window_ids"]) for table in tables)
+        self.resumed_windows += count
+        self._progress(count)
         new_rows = concatenate(tables) if tables else {}
-        return SplitPart(rows, keys, known, new_rows, [examples[n] for n in new])
+        examples, future = [part.examples[n] for n in new], Future[Columns]()
+        if not new:
+            future.set_result({})
+        elif self._pool is None:
+            future.set_result(self.inner.scores(new_rows, examples, self._progress))
+        else:
+            future = self._pool.submit(new_rows, examples, self._completed.put)
+            future.add_done_callback(lambda _: self._completed.put(0))
+            self._clock.cover(PREDICT)
+        return _Pending(part, keys, stored, new_rows, future)
 
-    def complete(self, part: SplitPart, computed: Columns) -> Columns:
-        """Stores what was computed of a part; returns the columns of the whole part.
+    def _first(self) -> Iterator[tuple[Example, Scores]]:
+        """Waits for the first part, removes it, and returns its examples with their scores."""
+        while True:
+            for one in self._pending:
+                if one.columns is None and one.future.done():
+                    with self._clock(PREDICT):
+                        one.columns = self._store(one)
+            if (columns := self._pending[0].columns) is not None:
+                break
+            self._progress(self._completed.get())
+        while not self._completed.empty():  # windows of a part are reported before its scores
+            self._progress(self._completed.get())
+        part = self._pending.popleft().part
+        if self._pool is not None and all(one.future.done() for one in self._pending):
+            self._clock.cover("")
+        return part.scored(columns)
 
-        Args:
-            part: made by ``split``.
-            computed: the scores of its new examples.
-        """
-        columns, rows = computed, part.rows
-        if part.new:
-            self.store.write(part.new_rows, computed)
-        if part.stored:
-            tables = (part.stored.get(key) or self.store.columns(key) for key in part.keys)
+    def _store(self, one: _Pending) -> Columns:
+        """Stores what was computed of a part; returns the columns of the whole part."""
+        columns = one.future.result()
+        if one.new_rows:
+            self.store.write(one.new_rows, columns)
+        if one.stored:
+            tables = (one.stored.get(key) or self.store.columns(key) for key in one.keys)
             columns = concatenate(list(tables))
         if RESCORED in columns:
-            scored = example_slices({**rows, **columns})
-            self.rescored_examples += sum(bool(columns[RESCORED][page.start]) for page in scored)
+            pages = example_slices({**one.part.rows, **columns})
+            self.rescored += sum(bool(columns[RESCORED][page.start]) for page in pages)
         if SECOND_WINDOW in columns:
             self.reader_windows += int((columns[SECOND_WINDOW] >= 0).sum())
         return columns

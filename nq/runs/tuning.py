@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nq import storage
-from nq.config import CascadeDecision, DecisionConfig, RankingWeights
+from nq.config import CascadeDecision, Compute, DecisionConfig, RankingWeights
 from nq.evaluation import labels, nq_eval
 from nq.evaluation.calibration import (
     area_under_roc,
@@ -35,15 +35,10 @@ from nq.postprocess.position_prior import CASCADE_PRIOR_WEIGHTS, PRIOR_WEIGHTS
 from nq.postprocess.ranking import calibrated, rank
 from nq.records import Example, Scores
 from nq.runs.job import Job
-from nq.runs.phases import PhaseTimer
+from nq.runs.measure import Clock
+from nq.runs.plan import Plan, check_job
 from nq.runs.score_store import clear
-from nq.runs.scoring import (
-    Plan,
-    RunProgress,
-    check_job,
-    no_progress,
-    open_scoring,
-)
+from nq.runs.scoring import RunProgress, no_progress, open_scoring
 
 log = logging.getLogger(__name__)
 
@@ -64,12 +59,10 @@ def tune(
     files: Sequence[str | Path],
     model: ModelSpec,
     profile: Profile | str = DEFAULT_PROFILE,
-    batch_size: int = 16,
+    compute: Compute = Compute(),
     keep_scores: bool = False,
     progress: RunProgress = no_progress,
     pages: PageFolder | None = None,
-    instances: int | str | None = None,
-    threads: int | None = None,
 ) -> dict[str, Any]:
     """Fits the decision on the even half of the data, writes it into the model folder, and
     measures it on the odd half.
@@ -79,12 +72,9 @@ def tune(
     Args:
         files: annotated files, globs or folders.
         model: whose settings file is replaced.
-        profile: optimizations.
-        batch_size: windows in a batch.
+        profile, compute, pages: see ``Job``.
         keep_scores: keep the scores, so that tuning the same model again takes seconds.
         progress: receives completed windows.
-        pages: the pages that questions name.
-        instances, threads: see ``Job``.
 
     Returns:
         The thresholds, and the figures of the odd half by name.
@@ -94,26 +84,30 @@ def tune(
         Error, OSError: the settings file cannot be replaced, or is an input.
     """
     folder = model.models[-1].folder
+    start = DecisionConfig(max_answer_length=model.decision.max_answer_length)
+    if cascade := model.cascade:
+        start = CascadeDecision(
+            max_answer_length=cascade.max_answer_length,
+            read_blocks=cascade.read_blocks,
+            ranker=cascade.ranker,
+        )
     with contextlib.ExitStack() as stack:
         paths = stack.enter_context(input_files.input_files([str(file) for file in files]))
-        job = Job(
-            paths,
-            replace(model, decision=_not_tuned(model.decision)),
-            profile,
-            batch_size=batch_size,
-            pages=pages,
-            instances=instances,
-            threads=threads,
-        )
+        job = Job(paths, replace(model, decision=start), profile, pages=pages, compute=compute)
         job.check_output()
         storage.check_output_file(folder / SETTINGS, job.files)
         check_job(job)
         inputs.mention_unnamed_pages(paths, job.pages)
-        scoring = stack.enter_context(open_scoring(Plan.of(job), PhaseTimer(), progress))
-        tuned = tune_decision(scoring, job.model.decision, ", ".join(paths))
-        _save(folder, model.folder, tuned.decision)
+        scoring = stack.enter_context(open_scoring(Plan.of(job), Clock(), progress))
+        tuned = tune_decision(scoring, start, ", ".join(paths))
+        settings = load_settings(folder)
+        if isinstance(tuned.decision, CascadeDecision):
+            cascades = {**settings.cascades, weights_digest(model.folder): tuned.decision}
+            save_settings(folder, replace(settings, cascades=cascades))
+        else:
+            save_settings(folder, replace(settings, decision=tuned.decision))
         if not keep_scores:
-            clear(scoring.scorer.store.folder)
+            clear(scoring.store.folder)
     for chunk in scoring.chunks.ready:
         if chunk.dead_letters:
             counts, path = chunk.dead_letters, chunk.dead_letter_file
@@ -128,31 +122,6 @@ def tune(
         "truncated_pages": scoring.chunks.total("truncated_pages"),
         "unread_blocks": scoring.chunks.total("unread_blocks"),
     }
-
-
-def _not_tuned(decision: DecisionConfig) -> DecisionConfig:
-    """Returns the default decision with what is not tuned in another one."""
-    length = decision.max_answer_length
-    if isinstance(decision, CascadeDecision):
-        read = decision.read_blocks
-        return CascadeDecision(max_answer_length=length, read_blocks=read, ranker=decision.ranker)
-    return DecisionConfig(max_answer_length=length)
-
-
-def _save(folder: Path, model: Path, decision: DecisionConfig) -> None:
-    """Writes a decision into a folder: its own, or that of a cascade whose second model it is.
-
-    Args:
-        folder: whose settings are replaced.
-        model: the first model of the cascade.
-        decision: what was tuned.
-    """
-    settings = load_settings(folder)
-    if isinstance(decision, CascadeDecision):
-        cascades = {**settings.cascades, weights_digest(model): decision}
-        save_settings(folder, replace(settings, cascades=cascades))
-    else:
-        save_settings(folder, replace(settings, decision=decision))
 
 
 @dataclass(frozen=True)
@@ -176,9 +145,6 @@ def tune_decision(
         scored: all examples with their scores; iterated twice.
         decision: its maximum answer length is kept.
         name: of the data, for errors.
-
-    Raises:
-        ValueError: the data have no annotations.
     """
     gold: Gold = {}
     choice_sets: dict[int, list[ChoiceSets]] = {}
@@ -208,8 +174,15 @@ def tune_decision(
         predictions[example.example_id] = labels.prediction_label(prediction)
     weights = _calibrate(weights, *_half(gold, predictions, 0))
     predictions = {key: _rescaled(label, weights) for key, label in predictions.items()}
-    long, short = thresholds(*_half(gold, predictions, 0))
-    tuned = replace(plain, weights=weights, long_threshold=long, short_threshold=short)
+    long, short = nq_eval.decisions(  # one annotator is enough
+        *_half(gold, predictions, 0), long_non_null_threshold=1, short_non_null_threshold=1
+    )
+    tuned = replace(
+        plain,
+        weights=weights,
+        long_threshold=best_threshold(long),
+        short_threshold=best_threshold(short),
+    )
     return Tuned(tuned, gold, predictions)
 
 
@@ -246,14 +219,6 @@ def _rescaled(label: labels.Label, weights: RankingWeights) -> labels.Label:
     )
 
 
-def thresholds(gold: Gold, predictions: Predictions) -> tuple[float, float]:
-    """Returns the long and the short threshold with the best F1; one annotator is enough."""
-    long, short = nq_eval.decisions(
-        gold, predictions, long_non_null_threshold=1, short_non_null_threshold=1
-    )
-    return best_threshold(long), best_threshold(short)
-
-
 def best_threshold(decisions: Sequence[nq_eval.Decision]) -> float:
     """Returns the most plausible of the thresholds whose F1 is within ``SLACK`` of the best.
 
@@ -278,53 +243,43 @@ def best_threshold(decisions: Sequence[nq_eval.Decision]) -> float:
 
 
 def measure(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> dict[str, Any]:
-    """Returns the figures of a decision, from predictions without a threshold applied."""
-    kept = {
-        key: _apply_thresholds(label, decision.long_threshold, decision.short_threshold)
-        for key, label in predictions.items()
-    }
+    """Returns the figures of a decision, from predictions without a threshold applied.
+
+    Scores are measured by how far they are from the share of right answers, beside what that would
+    be by chance if they were calibrated, and by how well they rank right answers.
+    """
+    kept = {}
+    for key, label in predictions.items():
+        long = label.long if label.long_score >= decision.long_threshold else labels.Span()
+        kept[key] = replace(label, long=long)
+        if label.short_score < decision.short_threshold:
+            kept[key] = replace(kept[key], short=(), yes_no="none")
     metrics = nq_eval.score(gold, kept, one_annotator=True)
     best = nq_eval.score(gold, predictions, one_annotator=True)
-    long, short = nq_eval.decisions(gold, predictions, one_annotator=True)
-    return {
+    figures: dict[str, Any] = {
         "odd_examples": len(predictions),
         "odd_micro_f1": metrics["micro_f1"],
         "odd_micro_f1_best": best["micro_f1_best"],
-        "odd_long_f1": metrics["long-answer-f1"],
-        "odd_long_f1_best": best["long-best-threshold-f1"],
-        "odd_short_f1": metrics["short-answer-f1"],
-        "odd_short_f1_best": best["short-best-threshold-f1"],
-        **_calibration("odd_long", long),
-        **_calibration("odd_short", short),
-        **_yes_no(gold, predictions),
     }
-
-
-def _calibration(name: str, decisions: Sequence[nq_eval.Decision]) -> dict[str, float]:
-    """Returns how far scores are from the share of right answers, and how well they rank these.
-
-    The calibration error comes with its expected value if the scores were calibrated.
-    """
-    predicted = [d for d in decisions if d.predicted]
-    scores = [d.score for d in predicted]
-    error = expected_calibration_error(scores, [d.correct for d in predicted])
-    return {
-        f"{name}_calibration_error": error,
-        f"{name}_calibration_error_by_chance": error_by_chance(scores),
-        f"{name}_auc": area_under_roc(scores, [d.correct for d in predicted]),
-    }
-
-
-def _yes_no(gold: Gold, predictions: Predictions) -> dict[str, Any]:
-    """Returns how many questions have a yes/no answer, and the share answered correctly."""
-    wanted = {
+    for name in ("long", "short"):
+        figures[f"odd_{name}_f1"] = metrics[f"{name}-answer-f1"]
+        figures[f"odd_{name}_f1_best"] = best[f"{name}-best-threshold-f1"]
+    decisions = nq_eval.decisions(gold, predictions, one_annotator=True)
+    for name, of_name in zip(("odd_long", "odd_short"), decisions, strict=True):
+        scores = [d.score for d in of_name if d.predicted]
+        correct = [d.correct for d in of_name if d.predicted]
+        figures[f"{name}_calibration_error"] = expected_calibration_error(scores, correct)
+        figures[f"{name}_calibration_error_by_chance"] = error_by_chance(scores)
+        figures[f"{name}_auc"] = area_under_roc(scores, correct)
+    yes_no = {
         key: {label.yes_no for label in annotators} - {"none"}
         for key, annotators in gold.items()
-        if sum(label.yes_no != "none" for label in annotators) >= min(2, len(annotators))
+        if sum(map(_is_yes_no, annotators)) >= min(2, len(annotators))
     }
-    correct = sum(predictions[key].yes_no in words for key, words in wanted.items())
-    accuracy = correct / len(wanted) if wanted else 0.0
-    return {"odd_yes_no_questions": len(wanted), "odd_yes_no_accuracy": accuracy}
+    n_correct = sum(predictions[key].yes_no in words for key, words in yes_no.items())
+    figures["odd_yes_no_questions"] = len(yes_no)
+    figures["odd_yes_no_accuracy"] = n_correct / len(yes_no) if yes_no else 0.0
+    return figures
 
 
 def _number(key: labels.ExampleId) -> int:
@@ -344,12 +299,3 @@ def fold_of(key: labels.ExampleId) -> int | None:
 def _half(gold: Gold, predictions: Predictions, remainder: int) -> tuple[Gold, Predictions]:
     keys = [key for key in gold if _number(key) % 2 == remainder and key in predictions]
     return {key: gold[key] for key in keys}, {key: predictions[key] for key in keys}
-
-
-def _apply_thresholds(label: labels.Label, long: float, short: float) -> labels.Label:
-    """Returns the prediction without the answers that score below their threshold."""
-    if label.long_score < long:
-        label = replace(label, long=labels.Span())
-    if label.short_score < short:
-        label = replace(label, short=(), yes_no="none")
-    return label

@@ -22,10 +22,6 @@ class WindowReader:
     Args:
         shards: TFRecord files, in which the windows of each example are consecutive.
         length: pieces in a window.
-
-    Raises:
-        DamagedError: a shard is damaged, or windows of an example are missing, repeated, or out of
-            order.
     """
 
     def __init__(self, shards: Sequence[Path], length: int) -> None:
@@ -48,12 +44,7 @@ class WindowReader:
         return key in self._records
 
     def rows(self, key: ExampleKey) -> Columns:
-        """Returns all windows of one example, each column ``[W, …]``.
-
-        Raises:
-            Error: there are none.
-            DamagedError: the shard was damaged meanwhile.
-        """
+        """Returns all windows of one example, each column ``[W, …]``."""
         if key not in self._records:
             raise Error(
                 f"there are no windows of input file {key[0]}, line {key[1]}: the file has changed "
@@ -68,9 +59,6 @@ class WindowReader:
         Args:
             first: so many windows are considered, to the end of an example.
             count: how many of them to return.
-
-        Raises:
-            Error: there are no windows.
         """
         chosen: list[tuple[int, int]] = []
         for shard, numbers in self._records.values():

@@ -11,8 +11,7 @@ import pytest
 
 from nq.commands import arguments
 from nq.commands.main import COMMANDS, console
-from nq.config import Settings, TrainConfig, WindowConfig
-from nq.inference.profile import AUTO
+from nq.config import AUTO, Settings, TrainConfig, WindowConfig
 from nq.model.folder import ModelSettings, save_settings
 
 OURS = [command for command in COMMANDS if command != "eval"]

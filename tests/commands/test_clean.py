@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nq.commands.main import console
-from nq.runs.choices import cache_file
+from nq.runs.profile_choice import cache_file
 from nq.storage import RUN, WINDOWS, hold
 
 

@@ -51,7 +51,9 @@ def answer(model: Path, folder: Path, records: list[dict[str, Any]], **job: Any)
     """Answers every question, so that there are errors."""
     data = write(folder / "data.jsonl", records)
     decision = DecisionConfig(long_threshold=-1e9, short_threshold=-1e9)
-    return nq.run(nq.Job([data], model, decision=decision, output=folder / "run", **job))
+    return nq.run(
+        nq.Job([data], nq.find_model(model, decision=decision), output=folder / "run", **job)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +170,9 @@ def test_two_runs_are_compared(
     run: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, never = run.parent / "data.jsonl", DecisionConfig(long_threshold=1e9, short_threshold=1e9)
-    other = nq.run(nq.Job([data], tiny_model, decision=never, output=tmp_path / "other")).folder
+    other = nq.run(
+        nq.Job([data], nq.find_model(tiny_model, decision=never), output=tmp_path / "other")
+    ).folder
     report = json_report(run, capsys, "--against", other)
     rows, details = embedded(run / REPORT, "rows"), embedded(run / REPORT, "details")
     answered = sum(entry["given"]["l"] != "" for entry in details)

@@ -35,5 +35,5 @@ def test_each_rule_has_the_metrics_of_its_own_run(
     for row in rows:
         own = load_settings(tiny_model).decision
         decision = replace(own, rule=str(row.pop("decision")))
-        result = nq.run(nq.Job(FILES, tiny_model, decision=decision, root=tmp_path))
+        result = nq.run(nq.Job(FILES, nq.find_model(tiny_model, decision=decision), root=tmp_path))
         assert row == {name: result.metrics[name] for name in row}

@@ -30,7 +30,9 @@ def answer(tiny_model: Path, folder: Path, records: list[dict[str, Any]]) -> Pat
     data = folder / "data.jsonl"
     data.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
     decision = DecisionConfig(rule="bert-joint")
-    return nq.run(nq.Job([data], tiny_model, decision=decision, output=folder / "run")).folder
+    return nq.run(
+        nq.Job([data], nq.find_model(tiny_model, decision=decision), output=folder / "run")
+    ).folder
 
 
 def test_an_answer_matches_its_own_text_and_no_other(

@@ -43,6 +43,7 @@ from nq.runs.job import Job
 from nq.runs.result import PREDICTIONS, Result
 from nq.runs.run import run
 from tests.inference.table_scorer import Pages, TableScorer, pages
+from tests.jobs import flat_job
 from tests.postprocess import synthetic_pages
 
 
@@ -164,10 +165,12 @@ QUESTIONS = 6
 def make_job(model: Path, folder: Path, **options: Any) -> Job:
     settings = load_settings(model)
     weights = RankingWeights(bm25=3.0, max_evidence=2.0)
-    return Job(
-        *([bundled_sample()], model, "prune"),
-        replace(settings.windows, doc_stride=4),
-        replace(settings.decision, weights=weights),
+    return flat_job(
+        [bundled_sample()],
+        model,
+        "prune",
+        windows=replace(settings.windows, doc_stride=4),
+        decision=replace(settings.decision, weights=weights),
         output=folder,
         limit=QUESTIONS,
         **options,
@@ -214,7 +217,8 @@ def test_a_rule_without_a_decision_margin_is_refused(tiny_model: Path, tmp_path:
     decision = DecisionConfig(rule="bert-joint")
     for profile in ("prune", "mixed+rescore"):
         message = f"decision bert-joint has no decision margin: remove {profile.split('+')[-1]}"
+        job = flat_job([bundled_sample()], tiny_model, profile, decision=decision)
         with pytest.raises(Error, match=message):
-            run(Job([bundled_sample()], tiny_model, profile, decision=decision, output=tmp_path))
+            run(replace(job, output=tmp_path))
         with pytest.raises(Error, match=message):
             reader.load(tiny_model, profile=profile, decision=decision)

@@ -14,7 +14,7 @@ import pytest
 
 from nq import reader
 from nq.bundle import bundled_sample
-from nq.config import DecisionConfig, RankingWeights
+from nq.config import Compute, DecisionConfig, RankingWeights
 from nq.formats import inputs
 from nq.formats.predictions import encode_prediction
 from nq.inference import load
@@ -80,7 +80,7 @@ def test_what_is_rescored_has_the_predictions_of_float32_also_after_an_interrupt
     def job(profile: str, batch_size: int = 16) -> Job:
         return Job(
             *([bundled_sample()], tiny_model, profile),
-            batch_size=batch_size,
+            compute=Compute(batch_size=batch_size),
             output=tmp_path / f"{profile}-{margin}",
             limit=QUESTIONS,
         )

@@ -10,28 +10,27 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from nq import storage
 from nq.bundle import bundled_sample
 from nq.child import python_path
-from nq.config import TrackingConfig
+from nq.config import Beam, Compute, TrackingConfig
 from nq.errors import Error
 from nq.formats.questions import list_pages
-from nq.inference.scorer import COLUMNS
+from nq.model.spec import find_model
 from nq.preprocess.store import UNFINISHED
-from nq.runs import beam_run, scoring
 from nq.runs.finished import read_run
 from nq.runs.job import Job
-from nq.runs.phases import PhaseTimer
 from nq.runs.result import JOB, PREDICTIONS, Result
 from nq.runs.run import run
 from nq.runs.run_page import write_report
 from nq.storage import RUN
 from tests.beam.folder_file_system import PLUGIN, uri
+from tests.jobs import flat_job
 from tests.nq_records import changed, simplified, write_lines
 
+INSTANCES = Compute(instances=2)
 LOCAL = "FnApiRunner"
 FILES = (PREDICTIONS, "dead_letters.jsonl", "nbest.jsonl", "kaggle.csv", "squad.json")
 FORMATS = "nbest,kaggle,squad"
@@ -52,9 +51,16 @@ def data(tmp_path: Path) -> list[str]:
 
 
 def job(
-    data: Sequence[str | Path], model: Path, output: Path, runner: str | None = LOCAL, **more: Any
+    data: Sequence[str | Path],
+    model: Path,
+    output: Path,
+    runner: str | None = LOCAL,
+    beam_options: Sequence[str] = (),
+    temp: str | None = None,
+    **more: Any,
 ) -> Job:
-    return Job(data, model, "baseline", output=output, runner=runner, formats=FORMATS, **more)
+    beam = Beam(runner, beam_options, temp) if runner else None
+    return flat_job(data, model, "baseline", output=output, formats=FORMATS, beam=beam, **more)
 
 
 def assert_equal(found: Result, expected: Result) -> None:
@@ -112,12 +118,11 @@ def test_a_reader_and_profiles(
     jobs = [
         Job(
             data[:1],
-            tiny_model,
+            find_model(tiny_model, second_model=tiny_mpnet),
             profile,
-            second_model=tiny_mpnet,
             output=tmp_path / str(runner),
-            runner=runner,
             formats=FORMATS,
+            beam=Beam(runner) if runner else None,
         )
         for runner in (LOCAL, None)
     ]
@@ -333,10 +338,9 @@ def test_a_folder_of_pages(
                 tiny_model,
                 "baseline",
                 output=tmp_path / str(runner),
-                runner=runner,
-                beam_options=external(good_pool) if runner else (),
                 formats=FORMATS,
                 pages=list_pages("pages"),
+                beam=Beam(runner, external(good_pool)) if runner else None,
             )
         )
         for runner in ("PortableRunner", None)
@@ -349,16 +353,16 @@ def test_a_folder_of_pages(
     [
         ({"profile": "auto"}, "profile is 'auto': expected another profile, since a runner is"),
         ({"keep_scores": True}, "keep_scores is True: expected False, since a runner is given"),
-        ({"instances": 2}, "instances is 2: expected None, since a runner is given"),
+        (
+            {"compute": Compute(instances=2)},
+            "instances is 2: expected None, since a runner is given",
+        ),
         ({"against": "xla"}, "expected the folder of a finished run, since a runner is given"),
-        ({"runner": None, "temp": "s3://b"}, "temp is 's3://b': expected none without a runner"),
-        ({"runner": None, "beam_options": ["--a"]}, "expected none without a runner"),
     ],
 )
 def test_what_a_runner_cannot_do(options: dict[str, Any], problem: str, tiny_model: Path) -> None:
-    values = {"model": tiny_model, "runner": LOCAL, **options}
     with pytest.raises(ValueError, match=problem):
-        Job(["a.jsonl"], **values)
+        Job(["a.jsonl"], tiny_model, beam=Beam(LOCAL), **options)
 
 
 @pytest.mark.slow
@@ -375,14 +379,3 @@ def test_mlflow_has_the_metrics_of_the_pipeline(
     assert {n: recorded.data.metrics[n] for n in expected} == pytest.approx(expected, abs=1e-3)
     assert recorded.data.params["runner"] == LOCAL
     assert recorded.data.tags["beam.job_name"] == found.beam["job_name"]
-
-
-def test_8_bit_engines_are_calibrated_on_the_windows_of_a_run_without_beam(
-    data: list[str], tiny_model: Path, tmp_path: Path
-) -> None:
-    one = Job(data, tiny_model, "openvino+int8", output=tmp_path, batch_size=2)
-    chunks = scoring.prepare_first_chunk(one, PhaseTimer())
-    expected = scoring.scorer_spec(one, chunks).calibration[tiny_model]
-    found = beam_run._calibration(one)
-    assert set(COLUMNS) < found.keys() < expected.keys()
-    assert all(np.array_equal(column, expected[name]) for name, column in found.items())

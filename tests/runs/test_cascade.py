@@ -33,10 +33,11 @@ from nq.model.folder import SETTINGS, load_settings, save_settings, weights_dige
 from nq.model.spec import find_model, mention_decision
 from nq.records import SCORE_COLUMNS, SECOND_WINDOW, Columns
 from nq.runs.job import Job
+from nq.runs.plan import Plan
 from nq.runs.result import JOB, KEPT_SCORES, PREDICTIONS, Result
 from nq.runs.run import run
 from nq.runs.score_store import ScoreStore
-from nq.runs.scoring import Plan
+from tests.jobs import flat_job
 from tests.runs.test_resume import run_killed
 
 QUESTIONS, ALL = 6, 1000
@@ -44,7 +45,8 @@ QUESTIONS, ALL = 6, 1000
 
 def make_job(model: Path, second: Path | None, output: Path, **settings: Any) -> Job:
     job = {"profile": "baseline", "batch_size": 4, "limit": QUESTIONS, "keep_scores": True}
-    return Job([bundled_sample()], model, second_model=second, output=output, **{**job, **settings})
+    files = [bundled_sample()]
+    return flat_job(files, model, second_model=second, output=output, **{**job, **settings})
 
 
 def scores_of(result: Result) -> list[Columns]:

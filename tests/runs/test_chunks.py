@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nq.bundle import bundled_sample
-from nq.inference.profile import Profile
+from nq.config import Compute
 from nq.runs.job import Job
 from nq.runs.result import DEAD_LETTERS, JOB, PREDICTIONS, Result
 from nq.runs.run import run
@@ -26,7 +26,9 @@ def job(tiny_model: Path, tmp_path: Path) -> Job:
         files.append(tmp_path / f"{i}.jsonl")
         bad = f"bad {i}\n".encode()
         files[-1].write_bytes(b"".join([*lines[2 * i : 2 * i + 2], bad]))
-    return Job(files, tiny_model, "baseline", batch_size=8, output=tmp_path / "whole")
+    return Job(
+        files, tiny_model, "baseline", output=tmp_path / "whole", compute=Compute(batch_size=8)
+    )
 
 
 def outputs(result: Result) -> tuple[Any, str, Any]:
@@ -40,45 +42,32 @@ def outputs(result: Result) -> tuple[Any, str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("profile", ["baseline", "prune"])
-def test_chunks_give_the_predictions_of_one_request(job: Job, tmp_path: Path, profile: str) -> None:
-    job = replace(job, profile=Profile.parse(profile))
+def test_chunks_give_the_predictions_of_one_request(job: Job, tmp_path: Path) -> None:
     assert len(job.requests()) == 1
     whole = run(job)
-    cut = replace(job, output=tmp_path / "cut", chunk_bytes=1)
+    cut = replace(job, output=tmp_path / "cut", compute=replace(job.compute, chunk_bytes=1))
     assert [request.first_file for request in cut.requests()] == [*range(FILES)]
     calls: list[tuple[int, int]] = []
     result = run(cut, progress=lambda windows, total: calls.append((windows, total)))
-    (cut_predictions, *others), (predictions, *expected) = outputs(result), outputs(whole)
-    assert others == expected
-    tolerance = 0.0 if profile == "baseline" else 1e-5  # pruning batches other windows together
-    pairs = zip(cut_predictions["predictions"], predictions["predictions"], strict=True)
-    for mine, one in pairs:
-        for name in ("long_answer_score", "short_answers_score"):
-            assert mine.pop(name) == pytest.approx(one.pop(name), rel=0, abs=tolerance)
-        assert mine == one
+    assert outputs(result) == outputs(whole)
     assert (result.examples, result.windows) == (2 * FILES, whole.windows)
     assert result.dead_letters == FILES
     assert sum(windows for windows, _ in calls) == whole.windows == calls[-1][1]
     assert len(list(result.folder.glob("windows-*/COMPLETED"))) == FILES
 
 
-@pytest.mark.slow
-def test_a_request_with_a_limit_is_not_divided(job: Job) -> None:
-    limited = replace(job, limit=3, chunk_bytes=1)
-    assert len(limited.requests()) == 1
-    assert run(limited).examples == 2  # the third record is bad
-
-
 def test_small_files_share_a_chunk(job: Job) -> None:
-    job = replace(job, chunk_bytes=Path(job.files[0]).stat().st_size + 1)
+    job = replace(
+        job, compute=replace(job.compute, chunk_bytes=Path(job.files[0]).stat().st_size + 1)
+    )
     assert [request.files for request in job.requests()] == [job.files[:2], job.files[2:]]
+    assert len(replace(job, limit=3).requests()) == 1
 
 
 @pytest.mark.slow
 def test_windows_scored_before_an_interruption_are_kept(job: Job, tmp_path: Path) -> None:
     whole = outputs(run(replace(job, output=tmp_path / "other")))
-    job = replace(job, chunk_bytes=1)
+    job = replace(job, compute=replace(job.compute, chunk_bytes=1))
     totals: set[int] = set()
 
     def interrupt(windows: int, total: int) -> None:

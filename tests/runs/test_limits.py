@@ -16,12 +16,10 @@ CONTENT = 10  # pieces of the page that a window of the tiny model has at least
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_page_with_too_many_windows(tiny_model: Path, tmp_path: Path, workers: int) -> None:
+def test_a_page_with_too_many_windows(tiny_model: Path, tmp_path: Path) -> None:
     long = simplified(2, words=LIMITS.windows * CONTENT)
     data = write_lines(tmp_path / "a.jsonl", [simplified(1), long, b"bad", simplified(3)])
-    job = Job([data], tiny_model, "baseline", output=tmp_path / "run", workers=workers)
-    result = run(job)
+    result = run(Job([data], tiny_model, "baseline", output=tmp_path / "run"))
     assert (result.examples, result.dead_letters) == (2, 2)
     lines = (tmp_path / "run" / "dead_letters.jsonl").read_text(encoding="utf-8").splitlines()
     first, second = map(json.loads, lines)

@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from nq.bundle import bundled_sample
+from nq.config import Compute
 from nq.inference.instances import InstanceDiedError
 from nq.runs.job import Job
 from nq.runs.result import KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES, Result
@@ -46,7 +47,7 @@ result = nq.run(job)
 names = Counter(path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm"))
 print(result.resumed_windows, names["tf_Compute"])
 try:
-    nq.run(nq.Job(job.files, job.model, output=sys.argv[2] + "-2", threads=2))
+    nq.run(nq.Job(job.files, job.model, output=sys.argv[2] + "-2", compute=nq.Compute(threads=2)))
 except nq.Error as error:
     print(error)
 """
@@ -55,7 +56,13 @@ except nq.Error as error:
 def make_job(model: Path, output: Path, instances: int | None) -> Job:
     """Returns a job whose parts are pages, each in many batches."""
     files = [bundled_sample()]
-    return Job(files, model, batch_size=1, output=output, limit=8, instances=instances, threads=1)
+    return Job(
+        files,
+        model,
+        output=output,
+        limit=8,
+        compute=Compute(batch_size=1, instances=instances, threads=1),
+    )
 
 
 def instances() -> list[psutil.Process]:
@@ -168,28 +175,29 @@ def test_runs_that_die_resume_with_any_number_of_instances(
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"instances": 0}, "instances is 0: expected a whole number from 1 on, or 'auto'"),
+        ({"instances": 0}, "instances must be at least 1"),
         ({"instances": True}, "instances is True"),
         ({"instances": "two"}, "instances is 'two'"),
-        ({"threads": -1}, "threads is -1: expected a whole number from 1 on"),
+        ({"threads": -1}, "threads must be at least 1"),
         ({"threads": "auto"}, "threads is 'auto'"),
     ],
 )
 def test_bad_numbers_are_errors(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Job([bundled_sample()], **values)
+        Job([bundled_sample()], compute=Compute(**values))
 
 
 def test_scores_depend_on_threads_and_not_on_instances(tiny_model: Path, tmp_path: Path) -> None:
-    from nq.runs.scoring import Plan
+    from nq.runs.plan import Plan
 
     plain = Job([bundled_sample()], tiny_model, root=tmp_path)
     one, two, four = (
-        Plan.of(replace(plain, instances=n, threads=t)) for n, t in ((1, 1), (2, 1), (1, 4))
+        Plan.of(replace(plain, compute=Compute(instances=n, threads=t)))
+        for n, t in ((1, 1), (2, 1), (1, 4))
     )
     assert one.scores == two.scores and one.folder == two.folder
     assert len({Plan.of(plain).folder, one.folder, four.folder}) == 3
-    assert Job.from_dict(one.job.to_dict()).threads == 1
+    assert Job.from_dict(one.job.to_dict()).compute.threads == 1
     assert "threads" not in plain.to_dict()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import resource
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,15 +15,16 @@ import pytest
 from nq import extras, storage
 from nq.beam.prepare import prepare
 from nq.bundle import bundled_sample
-from nq.config import DecisionConfig, WindowConfig
+from nq.config import DecisionConfig
 from nq.evaluation.answers import table_row
 from nq.formats import decoding, inputs
 from nq.model.folder import load_settings
 from nq.records import Annotation, Example, Prediction, Span, YesNo
 from nq.runs.job import Job
+from nq.runs.plan import windows_folder
 from nq.runs.result import METRICS, PREDICTIONS, Result, Row
 from nq.runs.run import run
-from nq.runs.scoring import windows_folder
+from tests.jobs import flat_job
 
 QUESTIONS = 6
 BESIDES = ("total_s", "preprocess_s")
@@ -38,7 +38,7 @@ def make_job(model: Path, folder: Path, profile: str = "baseline", **settings: A
     data = folder / "data.jsonl"
     lines = bundled_sample().read_bytes().splitlines(keepends=True)[:QUESTIONS]
     data.write_bytes(b"".join(lines))
-    return Job([data], model, profile, batch_size=8, output=folder / "run", **settings)
+    return flat_job([data], model, profile, output=folder / "run", batch_size=8, **settings)
 
 
 def check_times(result: Result, elapsed_s: float) -> None:
@@ -52,8 +52,7 @@ def check_times(result: Result, elapsed_s: float) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "profile",
-    ["baseline", "mixed+prune+rescore", pytest.param("int8+openvino+rescore", marks=INT8)],
+    "profile", ["mixed+prune+rescore", pytest.param("int8+openvino+rescore", marks=INT8)]
 )
 def test_the_phases_add_up_to_the_total(profile: str, tiny_model: Path, tmp_path: Path) -> None:
     job = make_job(tiny_model, tmp_path, profile)
@@ -76,24 +75,6 @@ def prepare_windows(job: Job) -> None:
     with storage.hold(job.output, storage.RUN):
         for request in job.requests():
             prepare(request, windows_folder(job, request), workers=1)
-
-
-@pytest.mark.slow
-def test_a_wait_for_windows_is_a_phase_of_its_own(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job, delay_s = make_job(tiny_model, tmp_path), 0.4
-    prepare_windows(job)
-
-    def delayed(*arguments: Any) -> Any:
-        time.sleep(delay_s)
-        return prepare(*arguments)
-
-    monkeypatch.setattr("nq.beam.prefetch.prepare", delayed)
-    started = time.perf_counter()
-    result = run(job)
-    check_times(result, time.perf_counter() - started)
-    assert delay_s <= result.time["preprocess_wait_s"] < delay_s + 0.5
 
 
 @pytest.fixture(scope="module")
@@ -176,24 +157,9 @@ def test_expected_answers_are_those_of_most_annotators_first(
     assert table_row(example, wrong, None) == Row("how long", "km", None, ())
 
 
-def test_peak_memory_is_that_of_the_processes(result: Result) -> None:
-    now = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    assert (
-        0.1 * GIB < result.peak_memory_bytes < now + 4 * GIB
-    )  # with the one that prepares windows
-
-
-def test_a_result_does_not_change(result: Result) -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        result.examples = 0  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("profile", ["baseline", pytest.param("prune", marks=pytest.mark.slow)])
-def test_blocks_beyond_the_last_context_are_counted(
-    profile: str, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_blocks_beyond_the_last_context_are_counted(tiny_model: Path, tmp_path: Path) -> None:
     windows = replace(load_settings(tiny_model).windows, max_contexts=4)
-    job = make_job(tiny_model, tmp_path, profile, windows=windows)
+    job = make_job(tiny_model, tmp_path, windows=windows)
     result = run(job)
     unread = [max(0, blocks_with_text(e) - 3) for e in inputs.read_examples(job.files)]
     assert result.unread_blocks == sum(unread) > 0
@@ -211,9 +177,8 @@ def blocks_with_text(example: Example) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("profile", ["baseline", "mixed+prune+rescore"])
 def test_the_input_is_decoded_twice(
-    profile: str, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once for the windows, and once for the answers; the first one also to see that it is good."""
     calls: list[Any] = []
@@ -224,20 +189,10 @@ def test_the_input_is_decoded_twice(
         return decode(record, *limits)
 
     monkeypatch.setattr(decoding, "decode_record", counted)
-    job = make_job(tiny_model, tmp_path, profile)
+    job = make_job(tiny_model, tmp_path)
     prepare_windows(job)  # in this process, in which calls are counted
     assert len(calls) == QUESTIONS
     result = run(job)
     assert result.examples == QUESTIONS
     assert len(calls) == 2 * QUESTIONS + 1
     assert sorted(calls[:QUESTIONS]) == sorted(calls[QUESTIONS + 1 :])
-
-
-@pytest.mark.slow
-def test_windows_of_another_length_are_prepared_again(tiny_model: Path, tmp_path: Path) -> None:
-    short = WindowConfig(max_seq_length=24, doc_stride=8, max_query_length=8)
-    results = [
-        run(make_job(tiny_model, tmp_path, windows=windows, limit=1)) for windows in (None, short)
-    ]
-    assert results[0].windows < results[1].windows
-    assert len(list((tmp_path / "run").glob("windows-*"))) == 2

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.errors import DamagedError, Error
@@ -19,13 +19,11 @@ from nq.inference.scorer import Counters, Progress, Rows, no_progress
 from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, ExampleKey
 from nq.runs.score_store import (
     DIGESTS,
-    PARTS_IN_MEMORY,
     ScoreStore,
     StoringScorer,
     clear,
     copy,
 )
-from nq.storage import write_arrays
 
 K = 2
 WIDTHS = {"cls_logit": 2, "type_logits": 5}
@@ -60,11 +58,6 @@ def write(store: ScoreStore, examples: Sequence[tuple[ExampleKey, int]]) -> None
     store.write(keys_of(rows), scores_of(rows))
 
 
-def write_part(path: Path, rows: Sequence[Row]) -> None:
-    """Writes a part of any name and content."""
-    write_arrays(path, {**keys_of(rows), **scores_of(rows)})
-
-
 def check(store: ScoreStore, key: ExampleKey, n: int, shift: float = 0.0) -> None:
     scores, expected = store[key], scores_of(rows_of([(key, n)]), shift)
     assert len(scores) == n
@@ -87,7 +80,6 @@ def parts(draw: st.DrawFn) -> list[list[tuple[ExampleKey, int]]]:
     return [examples[a:b] for a, b in edges if a < b]
 
 
-@settings(max_examples=60)
 @given(parts())
 def test_what_is_written_is_read_back(examples: list[list[tuple[ExampleKey, int]]]) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -102,31 +94,8 @@ def test_what_is_written_is_read_back(examples: list[list[tuple[ExampleKey, int]
                 check(opened, key, n)
             absent = next(key for key in ((9, line) for line in range(50)) if key not in counts)
             assert absent not in opened
-            with pytest.raises(Error, match=r"file 9, line 0 are missing .* run again"):
+            with pytest.raises(Error, match=r"not complete, input file 9, line 0 is missing"):
                 opened[absent]
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [(0, 7, 0, 3), (0, 7, 2, 3)],
-        [(0, 7, 0, 3), (0, 7, 1, 3)],
-        [(0, 7, 1, 2)],
-        [(0, 7, 0, 2), (0, 7, 1, 2), (0, 7, 1, 2)],
-        [(0, 7, 0, 2), (0, 9, 1, 2)],
-    ],
-)
-def test_missing_and_repeated_windows_are_an_error_that_says_what_to_do(
-    tmp_path: Path, rows: list[Row]
-) -> None:
-    write_part(tmp_path / "part-000000-000000000.npz", [(0, 6, 0, 1)])
-    write_part(tmp_path / "part-000000-000000001.npz", [*rows, (0, 8, 0, 1)])
-    store = ScoreStore(tmp_path)
-    assert list(store) == [(0, 6), (0, 8)]
-    assert len(store[0, 6]) == len(store[0, 8]) == 1
-    message = r"input file 0, line 7 are missing or not complete in .*: remove .* run again"
-    with pytest.raises(Error, match=message):
-        store[0, 7]
 
 
 def test_pruned_windows_are_told_from_computed_ones(tmp_path: Path) -> None:
@@ -139,38 +108,6 @@ def test_pruned_windows_are_told_from_computed_ones(tmp_path: Path) -> None:
         assert opened.computed((0, 1)).tolist() == [True, False, True]
         assert opened.computed((0, 2)).tolist() == [False, False]
         assert opened.computed((0, 3)).tolist() == [True, True]
-
-
-def test_few_parts_are_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    n_parts = PARTS_IN_MEMORY * 3
-    store = ScoreStore(tmp_path)
-    for line in range(n_parts):
-        write(store, [((0, line), 1)])
-    loads: list[Path] = []
-    load = np.load
-
-    def counted(path: Path) -> Any:
-        loads.append(path)
-        return load(path)
-
-    monkeypatch.setattr(np, "load", counted)
-    for line in range(n_parts):
-        check(store, (0, line), 1)
-        check(store, (0, line), 1)
-    assert len(loads) == n_parts
-    for line in range(n_parts):
-        check(store, (0, line), 1)
-    assert len(loads) == 2 * n_parts
-
-
-def test_equal_scores_give_equal_bytes(tmp_path: Path) -> None:
-    paths: list[Path] = []
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        write(ScoreStore(tmp_path / name), [((0, 1), 2)])
-        paths += (tmp_path / name).iterdir()
-    assert paths[0].name == paths[1].name
-    assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
 # --- damage -------------------------------------------------------------------------------
@@ -207,15 +144,6 @@ def test_damaged_parts_are_removed_and_computed_again(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == expected
 
 
-def test_a_part_that_is_damaged_after_it_was_opened_is_an_error(tmp_path: Path) -> None:
-    write(ScoreStore.open(tmp_path, {}), [((0, 1), 2)])
-    store = ScoreStore.open(tmp_path, {})
-    (part,) = tmp_path.glob("*.npz")
-    damage(part, "flipped")
-    with pytest.raises(DamagedError, match="is damaged: its checksum does not match"):
-        store[0, 1]
-
-
 @pytest.mark.parametrize("text", [b"", b"{", b'{"model": "\xff"}'])
 def test_scores_with_a_damaged_request_are_computed_again(
     tmp_path: Path, text: bytes, caplog: pytest.LogCaptureFixture
@@ -226,22 +154,9 @@ def test_scores_with_a_damaged_request_are_computed_again(
     (message,) = [record.getMessage() for record in caplog.records]
     assert "request.json is damaged: " in message
     assert message.endswith("; all windows are computed again")
-    write(ScoreStore.open(tmp_path, {"model": "a"}), [((0, 1), 1)])
-    assert list(ScoreStore.open(tmp_path, {"model": "a"})) == [(0, 1)]
 
 
 # --- resuming -----------------------------------------------------------------------------
-
-
-def test_an_unfinished_part_does_not_count(tmp_path: Path) -> None:
-    write(ScoreStore(tmp_path), [((0, 1), 1)])
-    (part,) = tmp_path.glob("*.npz")
-    part.with_name("part-000000-000000002.npz.tmp").write_bytes(b"PK\x03\x04 cut")
-    store = ScoreStore(tmp_path)
-    assert list(store) == [(0, 1)]
-    write(store, [((0, 2), 2)])
-    assert not list(tmp_path.glob("*.tmp"))
-    check(ScoreStore(tmp_path), (0, 2), 2)
 
 
 def test_an_equal_request_keeps_the_parts_and_another_one_removes_them(tmp_path: Path) -> None:
@@ -252,16 +167,6 @@ def test_an_equal_request_keeps_the_parts_and_another_one_removes_them(tmp_path:
     write(ScoreStore(folder), [((0, 1), 1)])
     (folder / "request.json").write_text('{"model": "b"', encoding="utf-8")
     assert not list(ScoreStore.open(folder, {"model": "b", "batch_size": 8}))
-
-
-def test_opening_removes_parts_and_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
-    write(ScoreStore.open(tmp_path, {"model": "a"}), [((0, 1), 1)])
-    (tmp_path / "half.tmp").touch()
-    (tmp_path / "half.tmp").touch()
-    ScoreStore.open(tmp_path, {"model": "b"})
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"notes.txt", "half.tmp", "request.json"}
 
 
 class CountingScorer:
@@ -285,57 +190,40 @@ class CountingScorer:
         return {**scores_of(table), **extra}
 
 
-def examples_of(count: int) -> list[Example]:
-    return [Example(i, "who", ["a"], [False], ()) for i in range(count)]
+def score(scorer: StoringScorer, rows: Sequence[Row], digests: Sequence[int]) -> None:
+    """Scores examples, and checks what the scorer returns."""
+    pages = [
+        (
+            Example(line, "who", ["a"], [False], ()),
+            {**keys_of(group), DIGESTS: np.full(len(group), digest, np.int64)},
+        )
+        for digest, (line, group) in zip(
+            digests, ((key, list(g)) for key, g in groupby(rows, lambda r: r[1])), strict=True
+        )
+    ]
+    for example, scores in scorer.score(iter(pages)):
+        expected = scores_of([row for row in rows if row[1] == example.example_id])
+        for name in SCORE_COLUMNS:
+            np.testing.assert_array_equal(getattr(scores, name), expected[name])
 
 
 def test_a_storing_scorer_computes_each_example_once(tmp_path: Path) -> None:
-    first, second = [((0, 1), 2), ((0, 2), 1)], [((0, 2), 1), ((0, 3), 3), ((1, 1), 2)]
-    calls: list[int] = []
-    for number, (part, new, stored) in enumerate(
-        ((first, [(0, 1), (0, 2)], 0), (second, [(0, 3), (1, 1)], 1), (second, [], 6))
+    """Stored examples of a part are not computed, except where others have taken their place."""
+    first, second = [((0, 1), 2), ((0, 2), 1)], [((0, 2), 1), ((0, 3), 3), ((0, 4), 2)]
+    for part, digests, new, stored in (
+        (first, [-7, 5], [(0, 1), (0, 2)], 0),
+        (second, [5, 1, 1], [(0, 3), (0, 4)], 1),
+        (second, [5, 1, 1], [], 6),
+        (first, [-7, 6], [(0, 1), (0, 2)], 0),  # the whole part
+        (first, [-8, 6], [(0, 1), (0, 2)], 0),
+        (first, [-8, 6], [], 3),
     ):
-        inner = CountingScorer()
-        scorer = StoringScorer(inner, ScoreStore.open(tmp_path, {}))
-        rows = rows_of(part)
-        columns = scorer.scores(keys_of(rows), examples_of(len(part)), calls.append)
-        for name, expected in scores_of(rows).items():
-            np.testing.assert_array_equal(columns[name], expected)
-        assert (inner.keys, scorer.stored_windows) == (new, stored)
-        assert sum(calls) == [3, 9, 15][number]
-        assert scorer.timer.seconds["predict_s"] > 0
-
-
-def with_digests(rows: Sequence[Row], digests: Sequence[int]) -> Columns:
-    """Returns the keys of rows with the digests of their examples."""
-    return {**keys_of(rows), DIGESTS: np.array(digests, np.int64)}
-
-
-def test_scores_of_another_example_at_the_same_place_are_computed_again(tmp_path: Path) -> None:
-    rows = rows_of([((0, 1), 2), ((0, 2), 1)])
-    for digests, new in (
-        ([-7, -7, 5], [(0, 1), (0, 2)]),
-        ([-7, -7, 5], []),
-        ([-7, -7, 6], [(0, 1), (0, 2)]),  # the whole part
-        ([-7, -7, 6], []),
-        ([-8, -8, 6], [(0, 1), (0, 2)]),
-        ([-8, -8, 6], []),
-    ):
-        inner = CountingScorer()
-        scorer = StoringScorer(inner, ScoreStore.open(tmp_path, {}))
-        columns = scorer.scores(with_digests(rows, digests), examples_of(2))
-        assert inner.keys == new
-        assert DIGESTS not in columns
-        for name, expected in scores_of(rows).items():
-            np.testing.assert_array_equal(columns[name], expected)
-
-
-def test_rescored_examples_count_whether_stored_or_computed(tmp_path: Path) -> None:
-    part = [((0, 1), 2), ((0, 2), 1)]
-    for _ in range(2):
-        scorer = StoringScorer(CountingScorer(**{RESCORED: True}), ScoreStore.open(tmp_path, {}))
-        scorer.scores(keys_of(rows_of(part)), examples_of(2))
-        assert scorer.rescored_examples == 2
+        inner, completed = CountingScorer(**{RESCORED: True}), list[int]()
+        store = ScoreStore.open(tmp_path, {})
+        scorer = StoringScorer(inner, store, progress=completed.append)
+        score(scorer, rows_of(part), digests)
+        assert (inner.keys, scorer.resumed_windows, scorer.rescored) == (new, stored, len(part))
+        assert sum(completed) == sum(n for _, n in part)
 
 
 # --- folders ------------------------------------------------------------------------------

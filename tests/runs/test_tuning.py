@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, RankingWeights
 from nq.evaluation import labels, nq_eval
+from nq.model.spec import find_model
 from nq.postprocess.ranking import calibrated
 from nq.runs import tuning
 from nq.runs.job import Job
-from nq.runs.phases import PhaseTimer
-from nq.runs.scoring import Plan, open_scoring
+from nq.runs.measure import Clock
+from nq.runs.plan import Plan
+from nq.runs.scoring import open_scoring
 
 NO_ANSWER = {
     "yes_no_answer": "NONE",
@@ -41,14 +43,17 @@ def tune_without(tiny_model: Path, tmp_path: Path) -> Tune:
                 record["annotations"] = [{**record["annotations"][0], **NO_ANSWER}]
         file.write_text("".join(json.dumps(r) + "\n" for r in records), "utf-8")
         job = Job(
-            [file], tiny_model, "baseline", decision=DecisionConfig(), output=tmp_path / "run"
+            [file],
+            find_model(tiny_model, decision=DecisionConfig()),
+            "baseline",
+            output=tmp_path / "run",
         )
         completed: list[int] = []
 
         def progress(windows: int, total: int) -> None:
             completed.append(windows)
 
-        with open_scoring(Plan.of(job), PhaseTimer(), progress) as scoring:
+        with open_scoring(Plan.of(job), Clock(), progress) as scoring:
             tuned = tuning.tune_decision(scoring, job.model.decision)
             assert sum(completed) == scoring.chunks.total("windows")
             return tuned

@@ -8,20 +8,28 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from nq import storage
-from nq.runs.clock import CACHED, LOST, MACHINES, WARM, Measured, _read
 from nq.runs.job import Job
-from nq.runs.machine import own_peak_bytes, tree_memory_bytes
-from nq.runs.phases import PhaseTimer
+from nq.runs.measure import (
+    CACHED,
+    LOST,
+    MACHINES,
+    TIMES,
+    WARM,
+    Clock,
+    Measured,
+    own_peak_bytes,
+    read_times,
+    tree_memory_bytes,
+)
 from nq.runs.result import METRICS, UNFINISHED_SCORES
 from nq.runs.run import run
-from nq.runs.score_store import TIMES
 from tests.runs.test_resume import make_job, run_killed
 
 PART = Measured(
@@ -37,39 +45,32 @@ MIB = 1 << 20
 
 def test_phases_add_up_at_every_moment() -> None:
     started = time.perf_counter()
-    timer = PhaseTimer("load_s")
-    with timer("preprocess_wait_s"):
-        with timer("read_s"):
-            inside = timer.seconds
-        assert timer.enter("predict_s") == "preprocess_wait_s"
+    clock = Clock()
+    with clock("preprocess_wait_s"):
+        with clock("read_s"):
+            inside = clock.seconds
+        assert clock.enter("predict_s") == "preprocess_wait_s"
     assert set(inside) == {"load_s", "preprocess_wait_s", "read_s"}
-    seconds = timer.seconds
+    seconds = clock.seconds
     assert 0 < sum(inside.values()) < sum(seconds.values()) <= time.perf_counter() - started
-    assert timer.enter("score_s") == "load_s"
+    assert clock.enter("score_s") == "load_s"
 
 
 def test_a_phase_of_other_processes_covers_those_of_this_one() -> None:
     reported: list[str] = []
-    timer = PhaseTimer("load_s", reported.append)
-    timer.cover("predict_s")
-    timer.cover("predict_s")
-    with timer("preprocess_wait_s"):
-        before = timer.seconds
-        assert timer.enter("preprocess_wait_s") == "preprocess_wait_s"
+    clock = Clock(reported.append)
+    clock.cover("predict_s")
+    clock.cover("predict_s")
+    with clock("preprocess_wait_s"):
+        before = clock.seconds
+        assert clock.enter("preprocess_wait_s") == "preprocess_wait_s"
     assert set(before) == {"load_s", "predict_s"}
-    assert timer.seconds["predict_s"] > before["predict_s"]
-    timer.cover(None)
-    assert set(timer.seconds) == {"load_s", "predict_s"}
-    assert timer.seconds["predict_s"] == timer.seconds["predict_s"]
-    assert timer.enter("score_s") == "load_s"
+    assert clock.seconds["predict_s"] > before["predict_s"]
+    clock.cover("")
+    assert set(clock.seconds) == {"load_s", "predict_s"}
+    assert clock.seconds["predict_s"] == clock.seconds["predict_s"]
+    assert clock.enter("score_s") == "load_s"
     assert reported == ["loading the model", "compiling, computing the first windows"]
-
-
-def test_a_block_that_fails_ends_its_phase() -> None:
-    timer = PhaseTimer("load_s")
-    with pytest.raises(ValueError, match="broken"), timer("read_s"):
-        raise ValueError("broken")
-    assert timer.enter("score_s") == "load_s"
 
 
 def test_a_run_says_what_goes_on(tiny_model: Path, tmp_path: Path) -> None:
@@ -92,21 +93,8 @@ def test_parts_add_up() -> None:
     assert both.peak_memory_bytes == 1000
     assert both.reasons == (CACHED, WARM)
     assert (PART + both).parts == 3
-
-
-def test_only_the_windows_of_the_first_part_count_as_cached() -> None:
-    first = replace(PART, reasons=())
-    assert (first + PART).reasons == ()
-
-
-def test_parts_on_several_machines_are_said() -> None:
+    assert (replace(PART, reasons=()) + PART).reasons == ()  # only the first part's windows count
     assert MACHINES in (PART + replace(PART, machine="b")).reasons
-
-
-def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
-    storage.write_json(tmp_path / TIMES, asdict(PART))
-    assert _read(tmp_path / TIMES) == PART
-    assert _read(tmp_path / "none") is None
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"started": 3}', b'{"parts": 1, "a": 2}'])
@@ -114,7 +102,7 @@ def test_damaged_times_are_reported_in_one_line(
     content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / TIMES).write_bytes(content)
-    assert _read(tmp_path / TIMES) is None
+    assert read_times(tmp_path / TIMES) is None
     (message,) = caplog.messages
     assert "the time of the earlier parts of the run is not known" in message
 

@@ -1,0 +1,349 @@
+"""Measures a run: the seconds of its phases, which add up to its time, its memory, its machine.
+
+What is measured is kept beside the scores, once a second and when the run ends or is interrupted,
+so that the run that continues it adds its own time to that of all its parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+from nq import processor, storage
+from nq.errors import DamagedError
+from nq.inference.scorer import Counters
+
+log = logging.getLogger(__name__)
+
+TRIALS, LOAD, WAIT, READ = "trials_s", "load_s", "preprocess_wait_s", "read_s"
+PREDICT, POSTPROCESS, SCORE = "predict_s", "postprocess_s", "score_s"
+SUBMIT, PIPELINE, MERGE = "submit_s", "pipeline_s", "merge_s"
+DESCRIPTIONS = {
+    TRIALS: "trying profiles",
+    LOAD: "loading the model",
+    WAIT: "preparing windows",
+    PREDICT: "computing windows",
+    SUBMIT: "reading the data, submitting the job",
+    PIPELINE: "answering on workers",
+    MERGE: "merging the answers",
+}
+"""What goes on in phases that can take long, for a progress bar."""
+FIRST = {PREDICT: "compiling, computing the first windows"}
+"""What goes on when such a phase begins for the first time."""
+TIMES = "times.json"
+BEAT_S = 1.0
+CACHED, WARM = "cached windows", "TensorFlow was loaded before"
+LOST, MACHINES = "times of earlier parts are lost", "parts on several machines"
+PROC, KIB = Path("/proc"), 1 << 10
+
+OnPhase = Callable[[str], None]
+"""Receives the description of a phase when it begins."""
+
+
+def no_report(phase: str) -> None:
+    """Ignores phases."""
+
+
+@dataclass
+class Totals:
+    """What a run has computed: the sum over its chunks, or over the records of Beam's workers.
+
+    Fields that ``Result`` has too are explained there.
+
+    Args:
+        reader_windows, rescored: those of interrupted runs included.
+        prepare_s: work of the preprocessing.
+        is_cached: whether windows of an earlier run were used.
+        devices, precisions, counters: of all scorers.
+    """
+
+    windows: int = 0
+    resumed_windows: int = 0
+    reader_windows: int = 0
+    rescored: int = 0
+    dead_letters: int = 0
+    truncated_pages: int = 0
+    unread_blocks: int = 0
+    prepare_s: float = 0.0
+    is_cached: bool = False
+    devices: set[str] = field(default_factory=set)
+    precisions: set[str] = field(default_factory=set)
+    counters: Counters = field(default_factory=Counters)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What all parts of a run have measured, each in a process of its own.
+
+    Args:
+        started: when the first part started, in seconds since 1970.
+        time: seconds of each phase, which add up to ``total_s``; and ``preprocess_s``.
+        warmup_windows: windows in the first batches of each shape.
+        peak_memory_bytes: largest resident memory of a process with its descendants.
+        machine: of the first part.
+        parts: how many parts there were.
+        reasons: why the speed cannot be compared with that of other runs.
+    """
+
+    started: float
+    time: Mapping[str, float]
+    warmup_windows: int
+    peak_memory_bytes: int
+    machine: str
+    parts: int = 1
+    reasons: tuple[str, ...] = ()
+
+    def __add__(self, later: Measured) -> Measured:
+        moved = () if self.machine == later.machine else (MACHINES,)
+        others = (reason for reason in later.reasons if reason != CACHED)  # the first part's
+        return Measured(
+            self.started,
+            {name: self.time.get(name, 0.0) + later.time[name] for name in later.time},
+            self.warmup_windows + later.warmup_windows,
+            max(self.peak_memory_bytes, later.peak_memory_bytes),
+            self.machine,
+            self.parts + later.parts,
+            tuple(dict.fromkeys((*self.reasons, *moved, *others))),
+        )
+
+    def windows_per_s(self, totals: Totals) -> float:
+        """Returns the speed without compilation and warm-up; with the warm-up if there is no more.
+
+        Windows that pruning leaves out count; those of a second model do not, nor does its time.
+        Of a run that was interrupted, the windows and the time of all parts count; of a runner of
+        Beam, the whole pipeline.
+        """
+        seconds = self.time.get(PIPELINE, self.time.get(PREDICT, 0.0))
+        windows = totals.windows - (totals.resumed_windows if LOST in self.reasons else 0)
+        if windows > self.warmup_windows:
+            windows -= self.warmup_windows
+        else:
+            seconds += self.time.get("warmup_s", 0.0)
+        return windows / seconds if windows and seconds > 0 else 0.0
+
+
+class Clock:
+    """Divides the time of one part of a run into phases, of which one goes on at every moment.
+
+    Within its ``with`` block it also watches the memory of the process and its descendants.
+
+    >>> clock = Clock()
+    >>> with clock(WAIT):
+    ...     sorted(clock.seconds)
+    ['load_s', 'preprocess_wait_s']
+
+    Args:
+        on_phase: receives the phases that begin and have a description.
+    """
+
+    def __init__(self, on_phase: OnPhase = no_report) -> None:
+        self.on_phase, self._started = on_phase, time.time()
+        self._phase, self._covering, self._since = LOAD, "", time.perf_counter()
+        self._seconds: dict[str, float] = defaultdict(float)
+        self._reasons = (WARM,) if "tensorflow" in sys.modules else ()
+        self._memory_bytes = 0
+        self._earlier: Measured | None = None
+        self._kept: tuple[Path, Callable[[], Totals]] | None = None
+        self._lock, self._keep_lock = threading.Lock(), threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="nq-clock", daemon=True)
+        self._report(LOAD)
+
+    def enter(self, phase: str) -> str:
+        """Ends the phase that goes on and begins another; returns the one that has ended."""
+        with self._lock:
+            self._add_seconds()
+            ended, self._phase = self._phase, phase
+        if not self._covering:
+            self._report(phase)
+        return ended
+
+    @contextlib.contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        """Gives the time of a block to a phase instead of the one that goes on."""
+        outer = self.enter(phase)
+        try:
+            yield
+        finally:
+            self.enter(outer)
+
+    def cover(self, phase: str) -> None:
+        """Gives all time to one phase, whatever others begin and end, until an empty one is given.
+
+        It is for work of other processes, beside which this one reads and decides.
+        """
+        with self._lock:
+            self._add_seconds()
+            before, self._covering = self._covering, phase
+        if phase != before:
+            self._report(phase)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds of each phase so far, with those of the one that goes on."""
+        with self._lock:
+            self._add_seconds()
+            return dict(self._seconds)
+
+    def _add_seconds(self) -> None:
+        now = time.perf_counter()
+        self._seconds[self._covering or self._phase] += now - self._since
+        self._since = now
+
+    def _report(self, phase: str) -> None:
+        if phase in DESCRIPTIONS:
+            is_first = phase in FIRST and phase not in self._seconds
+            self.on_phase(FIRST[phase] if is_first else DESCRIPTIONS[phase])
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def started(self) -> float:
+        """When the first part started, in seconds since 1970."""
+        return self._earlier.started if self._earlier else self._started
+
+    def note(self, reason: str) -> None:
+        """Adds a reason why the speed cannot be compared with that of other runs."""
+        self._reasons = (*self._reasons, reason)
+
+    @contextlib.contextmanager
+    def kept(self, folder: Path, totals: Callable[[], Totals]) -> Iterator[None]:
+        """Keeps what is measured in a folder until ``finish`` is called or the block ends.
+
+        Args:
+            folder: of the scores.
+            totals: returns what the run has computed so far; called from another thread.
+        """
+        self._earlier = read_times(folder / TIMES)
+        self._kept = folder / TIMES, totals
+        self._keep()
+        try:
+            yield
+        finally:
+            self._keep(is_last=True)
+
+    def finish(self, totals: Totals) -> Measured:
+        """Ends the measurement; returns what all parts have measured."""
+        self._keep(is_last=True)
+        measured = self._measured(totals)
+        if totals.resumed_windows and self._earlier is None:
+            measured = replace(measured, reasons=(*measured.reasons, LOST))
+        return measured
+
+    def _measured(self, totals: Totals) -> Measured:
+        self._memory_bytes = max(self._memory_bytes, tree_memory_bytes(os.getpid()))
+        seconds, counters = self.seconds, totals.counters
+        phases = dict(seconds)
+        if PIPELINE not in seconds:
+            names = ("compile_s", "warmup_s", "reader_s", "rescore_s")
+            counted = {name: getattr(counters, name) for name in names}
+            phases = {name: seconds.get(name, 0.0) for name in (TRIALS, LOAD, WAIT, READ)}
+            phases |= counted
+            phases[PREDICT] = seconds.get(PREDICT, 0.0) - sum(counted.values())
+            phases |= {name: seconds.get(name, 0.0) for name in (POSTPROCESS, SCORE)}
+        own = Measured(
+            self._started,
+            {**phases, "total_s": sum(seconds.values()), "preprocess_s": totals.prepare_s},
+            counters.warmup_windows if PIPELINE not in seconds else 0,
+            max(self._memory_bytes, own_peak_bytes()),
+            machine(),
+            reasons=(*([CACHED] if totals.is_cached else []), *self._reasons),
+        )
+        return self._earlier + own if self._earlier else own
+
+    def _beat(self) -> None:
+        while not self._stop.wait(BEAT_S):
+            self._memory_bytes = max(self._memory_bytes, tree_memory_bytes(os.getpid()))
+            self._keep()
+
+    def _keep(self, is_last: bool = False) -> None:
+        """Writes what is measured; a failure costs no more than the time of this part."""
+        with self._keep_lock:  # not the lock of the phases, so that no phase waits for the disk
+            if self._kept is not None:
+                path, totals = self._kept
+                with contextlib.suppress(OSError):
+                    storage.write_json(path, asdict(self._measured(totals())))
+            if is_last:
+                self._kept = None
+
+
+def read_times(path: Path) -> Measured | None:
+    """Returns what earlier parts have measured; ``None`` without any."""
+    try:
+        values = storage.read_json(path)
+        return Measured(**{**values, "reasons": tuple(values["reasons"])})
+    except FileNotFoundError:
+        return None
+    except (DamagedError, TypeError, KeyError) as error:
+        log.warning("%s; the time of the earlier parts of the run is not known", error)
+        return None
+
+
+def iso(moment: float) -> str:
+    """Returns a moment as ISO 8601 in UTC.
+
+    >>> iso(0.25)
+    '1970-01-01T00:00:00.250+00:00'
+    """
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
+
+
+def machine() -> str:
+    """Returns the processor and the number of its cores that this process may use."""
+    return f"{processor.name()}, {len(os.sched_getaffinity(0))} cores"
+
+
+def tree_memory_bytes(root: int) -> int:
+    """Returns the resident memory of a process and its descendants at this moment.
+
+    Pages that several processes share count in each of them.
+    """
+    children: dict[int, list[int]] = defaultdict(list)
+    pages: dict[int, int] = {}
+    for path in PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has just ended
+            fields = (path / "stat").read_bytes().rpartition(b")")[2].split()
+            children[int(fields[1])].append(int(path.name))
+            pages[int(path.name)] = int(fields[21])
+    total, left = 0, [root]
+    while left:
+        process = left.pop()
+        total += pages.get(process, 0)
+        left += children[process]
+    return total * os.sysconf("SC_PAGE_SIZE")
+
+
+def available_memory_bytes() -> int:
+    """Returns the memory that new processes can use, 0 if unknown."""
+    return _kib("meminfo", "MemAvailable")
+
+
+def own_peak_bytes() -> int:
+    """Returns the largest resident memory of this process since its start, 0 if unknown.
+
+    ``resource.getrusage`` would count the process that started this one too.
+    """
+    return _kib("self/status", "VmHWM")
+
+
+def _kib(file: str, name: str) -> int:
+    with contextlib.suppress(OSError, StopIteration):
+        lines = (PROC / file).read_text(encoding="utf-8").splitlines()
+        return KIB * int(next(line for line in lines if line.startswith(name)).split()[1])
+    return 0

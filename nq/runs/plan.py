@@ -1,0 +1,98 @@
+"""A job with the digests of what it reads, and the checks of a job before anything is computed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from nq.formats import inputs
+from nq.inference.profile import Profile
+from nq.model.folder import weights_digest
+from nq.postprocess.decision import RULES, check_cascade_rule, check_rule
+from nq.preprocess.request import Request
+from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
+from nq.runs.job import Job
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A job with its digests, which are computed once per run.
+
+    Args:
+        job: with a chosen profile.
+        requests: the preprocessing requests, one for each chunk of the files.
+        scores: everything that scores depend on; runs with equal values share scores.
+        folder: of the run.
+    """
+
+    job: Job
+    requests: tuple[Request, ...]
+    scores: Mapping[str, Any]
+    folder: Path
+
+    @classmethod
+    def of(cls, job: Job, requests: tuple[Request, ...] | None = None) -> Plan:
+        """Returns the plan of a job; reads the input files and the weights for their digests."""
+        requests = requests or job.requests()
+        rule, decision = RULES[job.model.decision.rule], job.model.decision.to_dict()
+        scores: dict[str, Any] = {
+            "windows": "+".join(request.key for request in requests),
+            "weights": weights_digest(job.model.folder),
+            "profile": str(job.profile),
+            "batch_size": job.compute.batch_size,
+            "positions": [rule.k, rule.text_only],
+            **({} if job.compute.threads is None else {"threads": job.compute.threads}),
+            **({} if job.beam is None else {"runner": job.beam.runner}),
+            **({"decision": decision} if job.optimizations.needs_margin else {}),
+        }
+        second, cascade = job.model.second, job.model.cascade
+        if second is not None and cascade is not None:
+            tokenizer = load_tokenizer(second.folder, second.windows.compat)
+            scores["second_model"] = {
+                "weights": weights_digest(second.folder),
+                "tokenizer": tokenizer_digest(tokenizer),
+                "windows": second.windows.to_dict(),
+                "read_blocks": cascade.read_blocks,
+                "ranker": cascade.ranker.to_dict(),
+            }
+        text = orjson.dumps([scores, decision], option=orjson.OPT_SORT_KEYS)
+        name = f"{job.profile}-{hashlib.sha256(text).hexdigest()[:10]}"
+        return cls(job, requests, scores, job.output or job.root / name)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The job with the digests of what it reads, as ``job.json`` has it."""
+        described = [request.description for request in self.requests]
+        files = [file for description in described for file in description["inputs"]]
+        return {"job": self.job.to_dict(), "request": {**described[0], "inputs": files}}
+
+
+def windows_folder(job: Job, request: Request) -> Path:
+    """Returns the folder of a request's windows, which runs of equal settings share."""
+    return (job.output or job.root) / f"windows-{request.key}"
+
+
+def check_job(job: Job, has_files: bool = True) -> None:
+    """Checks what can be checked before TensorFlow is imported, also if the profile is "auto".
+
+    Args:
+        job: with its input files.
+        has_files: whether this process reads the input and computes; if not, a runner of Beam does.
+    """
+    rule = job.model.decision.rule
+    for profile in (job.profile, job.against):
+        if isinstance(profile, Profile):
+            check_rule(rule, profile.needs_margin)
+            if has_files:
+                profile.require()
+    if has_files:
+        inputs.check_files(job.files)
+        inputs.check_records(job.files, job.limit, job.pages)
+    if job.model.second is not None:
+        check_cascade_rule(rule)
+    job.model.check()
