@@ -52,6 +52,7 @@ class Parity:
 
     @property
     def changed_share(self) -> float:
+        """Share of the answers that differ; 0 if there are none."""
         return self.changed / self.answers if self.answers else 0.0
 
     def within(self, tolerance: float) -> bool:

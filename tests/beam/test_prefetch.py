@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from nq.beam.prefetch import prefetch
 from nq.beam.prepare import Request, prepare
 from nq.config import WindowConfig
 from nq.preprocess.store import COMPLETED
+from tests.child_processes import children
 from tests.nq_records import simplified, write_lines, write_vocab
 
 MODULE = prefetch.__module__
@@ -61,15 +61,8 @@ def make_request(folder: Path, examples: int = 20) -> Request:
     return Request((str(data),), str(write_vocab(folder)), CONFIG)
 
 
-def children() -> list[psutil.Process]:
-    """The prefetching processes; other tests may have left others."""
-    return [p for p in psutil.Process().children() if is_prefetching(p)]
-
-
-def is_prefetching(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-        return MODULE in process.cmdline()
-    return False
+def prefetching() -> list[psutil.Process]:
+    return children(MODULE)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -90,7 +83,7 @@ def test_writes_what_prepare_writes(
     expected = prepare(request, tmp_path / "other")
     with monkeypatch.context() as patch, prefetch([(request, tmp_path / "one")]) as folders:
         patch.delattr("nq.beam.prepare.unfinished")  # the other process does the work
-        assert len(children()) == 1
+        assert len(prefetching()) == 1
         (prepared,) = folders
     assert contents(tmp_path / "one") == contents(tmp_path / "other")
     assert (prepared.examples, prepared.windows) == (20, expected.windows)
@@ -98,7 +91,7 @@ def test_writes_what_prepare_writes(
     assert prepared.seconds > 0
     assert prepare(request, tmp_path / "one") == replace(prepared, reused=True)
     assert capfd.readouterr() == ("", "")
-    assert not children()
+    assert not prefetching()
 
 
 @pytest.mark.slow
@@ -109,7 +102,7 @@ def test_the_first_chunk_is_ready_while_another_is_prepared(tmp_path: Path) -> N
     second = replace(second, first_file=1)
     with prefetch([(first, tmp_path / "one"), (second, tmp_path / "two")]) as folders:
         assert next(folders).examples == 20
-        assert len(children()) == 1 and not (tmp_path / "two" / COMPLETED).exists()
+        assert len(prefetching()) == 1 and not (tmp_path / "two" / COMPLETED).exists()
         later = next(folders)
         assert later.examples == 3000 and not later.reused
         assert [path.name for path in later.shards] == ["windows-1-00000-of-00001.tfrecord"]
@@ -128,7 +121,7 @@ def test_a_completed_folder_needs_no_process(
 def test_the_work_of_a_killed_process_is_done_here(tmp_path: Path) -> None:
     request = make_request(tmp_path)
     with prefetch([(request, tmp_path / "out")]) as folders:
-        children()[0].kill()
+        prefetching()[0].kill()
         prepared = next(folders)
         assert prepared.examples == 20 and not prepared.reused
 
@@ -140,7 +133,7 @@ def test_leaving_the_block_ends_the_process(
     request = make_request(tmp_path, 5000)
     with prefetch([(request, tmp_path / "out")]):
         wait_until(lambda: list(tmp_path.glob("out/.unfinished-*/*/progress")))
-    assert not children()
+    assert not prefetching()
     assert not (tmp_path / "out").exists()
     assert capfd.readouterr() == ("", "")
 

@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from nq.beam.prepare import (
@@ -46,6 +45,7 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Example
 from nq.storage import LOCK, MARK
 from tests import nq_records
+from tests.child_processes import children
 from tests.nq_records import simplified, write_lines
 
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
@@ -438,7 +438,7 @@ def test_a_killed_worker_is_an_error_and_does_not_hang(
     job_request: Request, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def kill_one() -> None:
-        while not (workers := psutil.Process().children()):
+        while not (workers := children("nq.beam.worker")):
             time.sleep(0.05)
         workers[0].kill()
 

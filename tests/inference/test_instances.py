@@ -25,6 +25,7 @@ from nq.model.spec import find_model
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
+from tests.child_processes import children
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def assert_same_bytes(some: list[Columns], others: list[Columns]) -> None:
 
 
 def processes() -> list[psutil.Process]:
-    return [p for p in psutil.Process().children() if "run_instance" in " ".join(p.cmdline())]
+    return children("run_instance")
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
@@ -26,6 +25,7 @@ from nq.runs.job import Job
 from nq.runs.result import KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES, Result
 from nq.runs.run import run
 from nq.runs.scoring import RunProgress
+from tests.child_processes import children
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60.0
@@ -67,13 +67,7 @@ def make_job(model: Path, output: Path, instances: int | None) -> Job:
 
 def instances() -> list[psutil.Process]:
     """The instances of this process."""
-    return [p for p in psutil.Process().children() if is_instance(p)]
-
-
-def is_instance(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-        return "run_instance" in " ".join(process.cmdline())
-    return False
+    return children("run_instance")
 
 
 def killing(deaths: int) -> RunProgress:
