@@ -60,6 +60,7 @@ class Parity:
         return max(self.changed_share, *map(abs, self.f1.values()), 0.0) <= tolerance
 
     def to_dict(self) -> dict[str, Any]:
+        """Returns what `parity.json` holds: the fields and the share of changed answers."""
         values = {**asdict(self), "changed_share": self.changed_share}
         del values["gate"]
         return {**values, "gate": self.gate.to_dict()} if self.gate else values
