@@ -22,7 +22,7 @@ from nq.commands import arguments, terminal
 from nq.config import DECISION_RULES, DecisionConfig
 from nq.errors import Error
 from nq.evaluation.evaluate import Evaluation
-from nq.formats.predictions import encode_prediction
+from nq.formats.outputs import encode_prediction
 from nq.postprocess.decision import RULES, decide
 from nq.runs.finished import FinishedRun, read_run
 from nq.runs.job import Job

@@ -26,7 +26,7 @@ from nq.config import Compute, DecisionConfig, WindowConfig
 from nq.errors import Error
 from nq.evaluation.evaluate import Evaluation
 from nq.formats.input_files import find_files
-from nq.formats.predictions import encode_prediction
+from nq.formats.outputs import encode_prediction
 from nq.inference import prune
 from nq.inference.profile import Profile
 from nq.inference.scorer import window_scores

@@ -23,7 +23,7 @@ from scipy.optimize import minimize
 
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
-from nq.formats.tfrecord_file import read_records
+from nq.formats.tfrecord import read_records
 from nq.model.runtime import import_tensorflow
 from nq.records import FloatArray
 

@@ -83,7 +83,7 @@ def families(root: Path) -> str:
 
 def limits(root: Path) -> str:
     """Returns the table of the limits of a record."""
-    from nq.formats.limits import LIMITS, UNITS
+    from nq.formats.fields import LIMITS, UNITS
 
     rows = ((unit, f"{getattr(LIMITS, name):,}") for name, unit in UNITS.items())
     return markdown(("of one record", "at most"), *rows)

@@ -11,8 +11,7 @@ from .config import (
 from .errors import Error
 from .evaluation.evaluate import evaluate
 from .formats.documents import page_from_html, page_from_text
-from .formats.inputs import read_examples
-from .formats.pages import read_page
+from .formats.inputs import read_examples, read_page
 from .inference.profile import Profile
 from .model.spec import find_model
 from .reader import Reader, load

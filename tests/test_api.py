@@ -108,7 +108,7 @@ def spans_and_scores(prediction: dict[str, Any]) -> tuple[dict[str, Any], list[f
 
 
 def check_predictions(reader: nq.Reader, result: nq.Result, files: list[Path]) -> None:
-    from nq.formats.predictions import encode_prediction
+    from nq.formats.outputs import encode_prediction
 
     written = json.loads((result.folder / PREDICTIONS).read_bytes())["predictions"]
     predictions = list(reader.predict(nq.read_examples(files)))

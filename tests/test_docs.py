@@ -22,7 +22,7 @@ import pytest
 
 import nq
 from nq.commands import main as console
-from nq.formats import decoding, outputs, questions
+from nq.formats import inputs, outputs, questions
 from nq.inference.profile import OPTIMIZATIONS
 
 ROOT = Path(__file__).parents[1]
@@ -127,7 +127,7 @@ def test_every_optimization_is_documented(name: str) -> None:
 
 def test_every_input_and_output_format_is_documented() -> None:
     page = PAGES["docs/data.md"]
-    marks = [f"| `{mark}` |" for mark in (*decoding.DIALECTS, questions.QUESTION)]
+    marks = [f"| `{mark}` |" for mark in (*inputs.DIALECTS, questions.QUESTION)]
     names = [f"`--formats {name}`" for name in outputs.FORMATS]
     assert not [text for text in (*marks, *names) if text not in page]
 

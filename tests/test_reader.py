@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 import nq
-from nq.formats.predictions import encode_prediction
+from nq.formats.outputs import encode_prediction
 from nq.runs.result import PREDICTIONS
 
 QUESTIONS = 3

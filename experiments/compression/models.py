@@ -26,7 +26,7 @@ from nq.errors import Error
 from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.labels import Label, prediction_label
 from nq.evaluation.nq_eval import Gold
-from nq.formats.predictions import encode_prediction
+from nq.formats.outputs import encode_prediction
 from nq.model.folder import copy_model, load_settings, save_settings
 from nq.model.spec import find_model
 from nq.postprocess.decision import decide

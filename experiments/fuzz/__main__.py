@@ -28,8 +28,8 @@ from nq.bundle import bundled_model
 from nq.commands import arguments, terminal
 from nq.config import DECISION_RULES, DecisionConfig, WindowConfig
 from nq.errors import Error
-from nq.formats import decoding, documents, inputs, outputs
-from nq.formats.predictions import encode_prediction
+from nq.formats import documents, inputs, outputs
+from nq.formats.outputs import encode_prediction
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.local import make_windows, serialized
 from nq.preprocess.store import encode_dead_letter
@@ -129,7 +129,7 @@ class Checker:
         """Reads a file of records; each must have an outcome."""
         before, n_errors = tally.good + tally.dead_letters, len(tally.errors)
         with tally.catching(f"file of mutation {tally.mutations}"):
-            for source, item in decoding.read_records(str(path)):
+            for source, item in inputs.read_records(str(path)):
                 with tally.catching(f"mutation {tally.mutations}, line {source.line}"):
                     self.item(source, item, tally)
         outcomes = tally.good + tally.dead_letters - before + len(tally.errors) - n_errors
@@ -176,7 +176,7 @@ class Checker:
         with tally.catching(f"mutation {tally.mutations}"):
             try:
                 inputs.check_files([str(path)])
-                n_records = decoding.count_records(str(path))
+                n_records = inputs.count_records(str(path))
             except (ValueError, OSError) as error:
                 _check_one_line(error)
                 tally.refused += 1

@@ -15,8 +15,7 @@ from nq.beam.prepare import Request, prepare
 from nq.bundle import bundled_model
 from nq.config import ModelConfig, WindowConfig
 from nq.errors import Error
-from nq.formats.tfrecord import decode_records, inference_shapes
-from nq.formats.tfrecord_file import read_records
+from nq.formats.tfrecord import decode_records, inference_shapes, read_records
 from nq.inference.batches import Shape, by_length
 from nq.inference.scorer import PART_BATCHES, concatenate
 from nq.model import checkpoint, joint

@@ -136,7 +136,7 @@ def _merge_s(answers: Sequence[Any]) -> float:
     """Returns the seconds of merging and writing the answers once."""
     from nq.beam.merge import encode, merged
     from nq.evaluation.answers import AnswerFiles
-    from nq.formats.tfrecord_file import frame
+    from nq.formats.tfrecord import frame
     from nq.records import Source
 
     with tempfile.TemporaryDirectory(prefix="nq-scale-") as name:

@@ -21,7 +21,7 @@ from typing import Any
 
 from nq.beam.runner import CompressionTypes, FileSystems, parse_options
 from nq.errors import DamagedError, Error
-from nq.formats import decoding, input_files, inputs
+from nq.formats import input_files, inputs
 from nq.formats.input_files import SHARD_SUFFIXES, is_uri, sha256
 from nq.formats.questions import PageFolder
 from nq.model.folder import copy_model
@@ -136,9 +136,9 @@ def read_records(
     limit: int | None = None,
     pages: PageFolder | None = None,
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
-    """Yields what ``decoding.read_records`` does, of a file with a path or a URI."""
+    """Yields what ``inputs.read_records`` does, of a file with a path or a URI."""
     with local_copy(path) as copy:
-        yield from decoding.read_records(copy, file_index, share, limit, pages=pages, name=path)
+        yield from inputs.read_records(copy, file_index, share, limit, pages=pages, name=path)
 
 
 def check(

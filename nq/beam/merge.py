@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nq.errors import DamagedError
-from nq.formats.tfrecord_file import FRAME_BYTES, read_records
+from nq.formats.tfrecord import FRAME_BYTES, read_records
 from nq.records import ExampleKey
 
 _KEY = struct.Struct("<qq")

@@ -15,9 +15,9 @@ from nq.beam.files import local_copy, local_folder, read_records
 from nq.beam.merge import Share, shares
 from nq.config import WindowConfig
 from nq.errors import check_argument
-from nq.formats import decoding, inputs
+from nq.formats import inputs
 from nq.formats.questions import PageFolder
-from nq.formats.tfrecord_file import frame
+from nq.formats.tfrecord import frame
 from nq.inference.scorer import feature_rows
 from nq.model.folder import load_settings
 from nq.preprocess.local import COUNTERS, Made, make_windows, serialized, unchanged
@@ -37,7 +37,7 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
 
     Args:
         files: paths that every worker can read, or URIs of Beam's ``FileSystems``, in any format
-            of ``nq.formats.decoding``.
+            of ``nq.formats.inputs``.
         limit: read at most so many records of all files, in their order.
         readers: workers among which few files are shared; one reads files from start to end.
         first_file: number of the first file in ``Source.file_index``.
@@ -72,7 +72,7 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
         rest, limits = self.limit, list[int | None]()
         for path in self.files:
             with local_copy(path) as copy:
-                count = decoding.count_records(copy, rest) if rest else 0
+                count = inputs.count_records(copy, rest) if rest else 0
             limits.append(count)
             rest -= count
         return limits

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from nq.commands import arguments, terminal
 from nq.commands.parser import Parser
 from nq.config import WindowConfig
-from nq.formats import documents, pages
-from nq.formats.limits import LIMITS
+from nq.formats import documents, inputs
+from nq.formats.fields import LIMITS
 from nq.text import one_line, visible
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _question_and_path(args: argparse.Namespace) -> tuple[str | None, str]:
 
 def _read_page(path: str, record: str | None) -> Page:
     if path != STDIN:
-        return pages.read_page(path, record)
+        return inputs.read_page(path, record)
     if record is not None:
         raise terminal.UsageError("--record is for a jsonl file, not for standard input")
     if sys.stdin.isatty():

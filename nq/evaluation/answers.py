@@ -15,7 +15,7 @@ from typing import Any
 from nq.config import DecisionConfig
 from nq.evaluation.evaluate import Evaluation, Judgment, accepted_answers, judge
 from nq.formats import outputs
-from nq.formats.predictions import encode_prediction, write_predictions
+from nq.formats.outputs import encode_prediction, write_predictions
 from nq.postprocess.decision import RULES, decide
 from nq.records import Annotation, Example, Prediction, Scores, YesNo
 

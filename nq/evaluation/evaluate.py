@@ -9,7 +9,7 @@ from typing import Any
 
 from nq.evaluation import labels, nq_eval, text_match
 from nq.formats import input_files, inputs
-from nq.formats.predictions import byte_span
+from nq.formats.outputs import byte_span
 from nq.formats.questions import PageFolder
 from nq.records import Annotation, Example, ExampleId, IntArray, Span, YesNo
 from nq.storage import file_status

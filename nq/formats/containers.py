@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
-from enum import Enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 
 from nq.formats import csv_rows, lines, parquet, squad
 from nq.formats.fields import Record, RecordError
-from nq.formats.kinds import Kind, binary_kind, text_kind
-from nq.formats.lines import BOM, GZIP_MAGIC, MAX_LINES
+from nq.formats.lines import BOM, GZIP_MAGIC, MAX_LINES, binary_kind, text_kind
 
-Container = Enum("Container", ["PARQUET", "SQUAD", "MRQA", "CSV", "LINES"])
 Row = Record | bytes | RecordError
 """A record as an object, or as a line of JSON, or why there is none."""
 
@@ -26,34 +24,57 @@ _RECORD_START = re.compile(rb"\{[ \t]*\"")
 _NO_RECORDS = f"no file of records, by its first {MAX_LINES} lines", "give another file"
 
 
+def _check_lines(path: str) -> None:
+    """Raises ``ValueError`` if a file is of a kind in whose lines there are no records."""
+    data, head = _head(path)
+    kind = binary_kind(head)
+    if not kind:
+        several = [line for _, line in islice(lines.rows(path), MAX_LINES)]
+        n_records = sum(
+            isinstance(line, bytes) and bool(_RECORD_START.match(line)) and line.endswith(b"}")
+            for line in several
+        )  # in an array with one object a line, the last one looks like a record
+        if n_records <= 1 and not _RECORD_START.match(head):
+            no_records = len(several) == MAX_LINES and not n_records
+            kind = text_kind(head) or (_NO_RECORDS if no_records else None)
+    if kind:
+        name = f"{kind[0]} in a gzip file" if data.startswith(GZIP_MAGIC) else kind[0]
+        raise ValueError(
+            f"{path} is {name}: {kind[1]}; expected one JSON object a line, plain or gzip, "
+            "parquet, CSV, or a file of SQuAD"
+        )
+
+
+@dataclass(frozen=True)
+class Container:
+    """One way of holding records.
+
+    ``rows`` yields the records with their numbers from 1, and ``check`` raises ``ValueError`` if a
+    file as a whole has no records, is damaged or lacks columns.
+    """
+
+    rows: Callable[[str], Iterator[tuple[int, Row]]]
+    check: Callable[[str], None] = lambda path: None
+
+
+PARQUET = Container(parquet.rows, parquet.check)
+SQUAD = Container(lambda path: enumerate(squad.squad_questions(path), 1))
+MRQA = Container(lambda path: enumerate(squad.mrqa_questions(path), 1))
+CSV = Container(csv_rows.rows, csv_rows.check)
+LINES = Container(lines.rows, _check_lines)
+
+
 def container_of(path: str) -> Container:
     """Returns how a file holds records."""
     data, head = _head(path)
     if data.startswith(parquet.MAGIC):
-        return Container.PARQUET
+        return PARQUET
     if squad.is_squad(head):
-        return Container.SQUAD
+        return SQUAD
     if squad.is_mrqa(path, head):
-        return Container.MRQA
+        return MRQA
     is_text = b"\0" not in head and not binary_kind(head)
-    return Container.CSV if is_text and csv_rows.is_csv(path, head) else Container.LINES
-
-
-def check(path: str) -> None:
-    """Raises ``ValueError`` if a file as a whole has no records, is damaged or lacks columns."""
-    container = container_of(path)
-    if container is Container.PARQUET:
-        parquet.check(path)
-    elif container is Container.CSV:
-        csv_rows.check(path)
-    elif container is Container.LINES:
-        data, head = _head(path)
-        if kind := binary_kind(head) or _text_kind(path, head):
-            name = f"{kind[0]} in a gzip file" if data.startswith(GZIP_MAGIC) else kind[0]
-            raise ValueError(
-                f"{path} is {name}: {kind[1]}; expected one JSON object a line, plain or gzip, "
-                "parquet, CSV, or a file of SQuAD"
-            )
+    return CSV if is_text and csv_rows.is_csv(path, head) else LINES
 
 
 def rows(
@@ -65,21 +86,14 @@ def rows(
     the number of records of all readers together.
     """
     container, (worker, workers) = container_of(path), share
-    every: Iterator[tuple[int, Row]]
-    if container is Container.PARQUET:
+    if container is PARQUET:  # which does not decode the other rows
         return parquet.rows(path, share, limit)
-    if container is Container.SQUAD:
-        every = enumerate(squad.squad_questions(path), 1)
-    elif container is Container.MRQA:
-        every = enumerate(squad.mrqa_questions(path), 1)
-    else:
-        every = csv_rows.rows(path) if container is Container.CSV else lines.rows(path)
-    return islice(islice(every, limit), worker, None, workers)
+    return islice(islice(container.rows(path), limit), worker, None, workers)
 
 
 def count(path: str, limit: int | None = None) -> int:
     """Returns how many records, good or bad, ``rows`` yields for a file."""
-    if container_of(path) is not Container.PARQUET:
+    if container_of(path) is not PARQUET:
         return sum(1 for _ in rows(path, limit=limit))
     n_rows = parquet.count(path)
     return n_rows if limit is None else min(n_rows, limit)
@@ -95,17 +109,3 @@ def _head(path: str) -> tuple[bytes, bytes]:
         except zlib.error:  # the lines before the damage are read
             head = b""
     return data, head.removeprefix(BOM)
-
-
-def _text_kind(path: str, head: bytes) -> Kind | None:
-    """Returns the kind of a text file, ``None`` if its first lines may have a record.
-
-    In an array with one object a line, the last one looks like a record.
-    """
-    n_lines = n_records = 0
-    for _, line in islice(lines.rows(path), MAX_LINES):
-        n_lines += 1
-        if isinstance(line, bytes):
-            n_records += bool(_RECORD_START.match(line)) and line.endswith(b"}")
-    kind = text_kind(head) or (_NO_RECORDS if n_lines == MAX_LINES and not n_records else None)
-    return None if n_records > 1 or _RECORD_START.match(head) else kind

@@ -9,11 +9,11 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from functools import partial
 from typing import IO, TextIO
 
 from nq.formats import questions, text_gold
-from nq.formats.fields import Record, RecordError, listed
-from nq.formats.limits import LIMITS
+from nq.formats.fields import LIMITS, Record, RecordError, listed
 from nq.formats.lines import NOT_UTF8, open_bytes
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
@@ -22,7 +22,6 @@ COLUMNS = {
     *(*questions.ID_FIELDS, *text_gold.FIELDS, "answer_start", text_gold.IMPOSSIBLE),
 }
 SEPARATORS = ",;\t|"
-csv.field_size_limit(max(csv.field_size_limit(), LIMITS.bytes + 1))  # pages are larger than 128 KiB
 
 
 def is_csv(path: str, head: bytes) -> bool:
@@ -55,32 +54,21 @@ def check(path: str) -> None:
 
 def rows(path: str) -> Iterator[tuple[int, Record | RecordError]]:
     """Yields the rows of a file with the numbers of their first lines."""
-    n_lines = row_chars = 0
+    csv.field_size_limit(LIMITS.bytes)  # by default 128 KiB; a quote may not be closed
     first = 1
-
-    def lines() -> Iterator[str]:
-        nonlocal n_lines, row_chars
-        while line := text.readline(LIMITS.bytes + 1):
-            row_chars += len(line)
-            if row_chars > LIMITS.bytes:
-                raise RecordError(
-                    f"too large: {row_chars} bytes, the limit is {LIMITS.bytes}; the rest is not "
-                    "read (is a quote not closed?)"
-                )
-            n_lines += 1
-            yield line
-
     try:
         with open_bytes(path) as file, _text(file) as text:
-            remaining = lines()
-            names, separator = _header(next(remaining, ""))
-            reader = csv.reader(remaining, delimiter=separator, strict=True)
+            next_line = partial(text.readline, LIMITS.bytes + 1)
+            names, separator = _header(next_line())
+            reader = csv.reader(iter(next_line, ""), delimiter=separator, strict=True)
             while True:
-                row_chars, first = 0, n_lines + 1
+                first = reader.line_num + 2  # the header is a line, too
                 try:
                     cells = next(reader, None)
                 except csv.Error as error:
                     yield first, RecordError(f"not CSV: {error}; check the quotes")
+                    if "field larger" in str(error):  # the rest may be as large
+                        return
                     continue
                 if cells is None:
                     return
@@ -97,9 +85,11 @@ def _record(names: list[str], cells: list[str]) -> Record | RecordError:
             "cell with a separator or a quote between quotes"
         )
     try:
-        "".join([*names, *cells]).encode()
+        LIMITS.check(bytes=len("".join([*names, *cells]).encode()))
     except UnicodeEncodeError:
         return RecordError(NOT_UTF8)
+    except RecordError as error:
+        return error
     return dict(zip(names, cells, strict=True))
 
 

@@ -1,18 +1,19 @@
-"""Pages in the bytes of a file of text or HTML."""
+"""Pages of text, of HTML, of the bytes of a file of either, and of records."""
 
 from __future__ import annotations
 
 import codecs
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from nq.errors import check_argument
-from nq.formats.fields import RecordError
+from nq.formats.fields import LIMITS, RecordError
 from nq.formats.html import PageBuilder, parse_html
-from nq.formats.kinds import binary_kind
-from nq.formats.limits import LIMITS
-from nq.records import Page
+from nq.formats.lines import binary_kind
+from nq.formats.words import spellings
+from nq.records import Example, Page, Span
 
 TEXT_SUFFIXES, HTML_SUFFIXES = (".txt", ".text"), (".html", ".htm", ".xhtml")
 _BOMS = {  # longest first, because the mark of UTF-32 begins with that of UTF-16
@@ -116,6 +117,27 @@ def with_words(page: Page, name: str) -> Page:
             "with text that a browser displays"
         )
     return page
+
+
+def page_from_record(example: Example, name: str = "the page") -> Page:
+    """Returns the page of an example, spelled by rules because the original text is lost.
+
+    Words whose bytes are adjacent are joined, whatever the rules are. A page without words is a
+    ``ValueError``, which calls the page ``name``.
+    """
+    return with_words(Page(example, record_spelling(example, Span(0, len(example.tokens)))), name)
+
+
+def record_spelling(example: Example, span: Span) -> Sequence[str]:
+    """Returns the spelling of the tokens of a span of an example; see ``page_from_record``."""
+    if example.original is not None:
+        return example.original.spelling[span.start : span.end]
+    html = example.is_html[span.start : span.end]
+    spelled = spellings(example.tokens[span.start : span.end], html)
+    for i, (is_html, next_is_html) in enumerate(pairwise(html)):
+        if not (is_html or next_is_html) and example.adjacent(span.start + i, span.start + i + 1):
+            spelled[i] = spelled[i].rstrip(" ")
+    return spelled
 
 
 def decode_text(data: bytes, name: str) -> str:

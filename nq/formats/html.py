@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from lxml import etree
 
-from nq.formats.limits import LIMITS
+from nq.formats.fields import LIMITS
 from nq.formats.markup import UNKNOWN, CharacterData
 from nq.formats.words import BLOCKS, HEADINGS, TAG_SPELLINGS, located_words
 from nq.records import Candidate, Example, Original, Page, Span

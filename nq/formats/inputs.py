@@ -1,6 +1,8 @@
 """Input files as a whole: their examples in order, and checks before a command begins.
 
-``nq.formats.input_files`` finds the files, ``nq.formats.decoding`` decodes their records.
+Each record of a file is decoded by the dialect that matches its fields. It becomes an ``Example``
+or a ``DeadLetter`` with the reason, so that every record is accounted for and none stops the
+stream.
 """
 
 from __future__ import annotations
@@ -9,19 +11,104 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import orjson
+
 from nq.errors import Error
-from nq.formats import containers, lines, natural_questions, questions
-from nq.formats.containers import Container
-from nq.formats.decoding import DIALECTS, read_records
-from nq.formats.fields import RecordError
-from nq.formats.input_files import Patterns, matching_files
+from nq.formats import containers, csv_rows, lines, natural_questions, questions, tydi
+from nq.formats.documents import decode_page, page_from_record
+from nq.formats.fields import LIMITS, Record, RecordError
+from nq.formats.input_files import (
+    SHARD_SUFFIXES,
+    Patterns,
+    is_stream,
+    matching_files,
+    path_text,
+    shown,
+    spooled,
+)
 from nq.formats.questions import PageFolder
-from nq.formats.streams import is_stream, shown, spooled
-from nq.records import DeadLetter, Example, Source
+from nq.records import DeadLetter, Example, Page, Source
 
 log = logging.getLogger(__name__)
+
+DIALECTS = {
+    natural_questions.TOKENS: ("NQ v1.0", natural_questions.decode_v1),
+    natural_questions.TEXT: ("simplified NQ", natural_questions.decode_simplified),
+    tydi.TEXT: ("TyDi QA", tydi.decode),
+    natural_questions.DOCUMENT: (
+        *("Hugging Face's natural_questions", natural_questions.decode_row),
+    ),
+    questions.CONTEXT: ("question and context", questions.decode_context),
+}
+"""Name and function of each dialect, by the field with the page, which a record must have.
+
+A record with a question and none of them names its page in another file.
+"""
+EXCERPT_CHARS = 500
+
+count_records = containers.count
+
+
+def read_records(
+    path: str,
+    file_index: int = 0,
+    share: tuple[int, int] = (0, 1),
+    limit: int | None = None,
+    pages: PageFolder | None = None,
+    name: str | None = None,
+) -> Iterator[tuple[Source, Example | DeadLetter]]:
+    """Yields each record of one file as an example or as a dead letter, with its source.
+
+    Args:
+        path: The file, of any kind.
+        file_index: The file's index among the inputs.
+        share: ``(i, n)`` reads every n-th record, from the i-th on, for n parallel readers.
+        limit: The number of records of the file after which to stop.
+        pages: The pages that questions name.
+        name: The path that sources have; by default that of the file.
+    """
+    for number, row in containers.rows(path, share, limit):
+        source = Source(file_index, shown(name or path), number)
+        item: Example | DeadLetter
+        try:
+            if isinstance(row, RecordError):
+                raise row
+            item = decode_record(lines.parse_line(row) if isinstance(row, bytes) else row, pages)
+            if item.example_id == questions.NO_ID:
+                item = replace(item, example_id=f"{Path(source.path).name}:{number}")
+        except RecordError as error:
+            text = row if isinstance(row, bytes) else b""
+            if not isinstance(row, bytes | RecordError):
+                text = orjson.dumps(row, default=str)
+            excerpt = text[: EXCERPT_CHARS * 4].decode("utf-8", "backslashreplace")
+            item = DeadLetter(source, str(error), excerpt[:EXCERPT_CHARS])
+        yield source, item
+
+
+def decode_example(line: bytes, pages: PageFolder | None = None) -> Example:
+    """Returns the example in one line of JSON, in any dialect; see ``decode_record``."""
+    return decode_record(lines.parse_line(line), pages)
+
+
+def decode_record(record: Record, pages: PageFolder | None = None) -> Example:
+    """Returns the example in a record of any dialect."""
+    marks = [mark for mark in DIALECTS if mark in record]
+    if marks:
+        _, decode = DIALECTS[next((m for m in marks if record[m] is not None), marks[0])]
+        example = decode(record)
+    elif questions.QUESTION in record:
+        example = questions.decode_page_question(record, pages)
+    else:
+        expected = " or ".join(f"{mark!r} ({name})" for mark, (name, _) in DIALECTS.items())
+        raise RecordError(
+            f"no document: expected a field {expected} or {questions.QUESTION!r} (question and "
+            "page)"
+        )
+    LIMITS.check(**LIMITS.counts(example))
+    return example
 
 
 def read_examples(
@@ -83,9 +170,9 @@ def _good_examples(
 
 
 def check_files(files: Sequence[str]) -> None:
-    """Checks each file as ``nq.formats.containers.check`` does."""
+    """Raises ``ValueError`` if a file has no records, is damaged or lacks columns."""
     for path in files:
-        containers.check(path)
+        containers.container_of(path).check(path)
 
 
 def is_official(path: str) -> bool:
@@ -95,7 +182,7 @@ def is_official(path: str) -> bool:
     reads.
     """
     others = {*DIALECTS, questions.QUESTION} - {natural_questions.TOKENS, natural_questions.TEXT}
-    is_lines = containers.container_of(path) is Container.LINES
+    is_lines = containers.container_of(path) is containers.LINES
     return is_lines and lines.first_record(path).keys().isdisjoint(others)
 
 
@@ -139,3 +226,50 @@ def mention_unnamed_pages(files: Sequence[str], pages: PageFolder | None) -> Non
     if unnamed:
         counts = len(unnamed), len(pages.files)
         log.warning("no question names %d of the %d pages, such as %s", *counts, unnamed[0])
+
+
+def read_page(path: str | Path, record: str | int | None = None) -> Page:
+    """Reads a page from a file of text, HTML or NQ records.
+
+    The suffix of the file's name tells which, or else the content.
+
+    Args:
+        path: The file.
+        record: In a file of records, the record's number (from 1) or its example_id, whichever
+            comes first; by default the first record.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: The file has no such record, no text, or is not a text file.
+    """
+    name = path_text(path)
+    is_csv_of_records = (  # and no table to ask about
+        name.endswith(csv_rows.SUFFIXES)
+        and Path(name).is_file()
+        and containers.container_of(name) is containers.CSV
+        and {questions.QUESTION, questions.CONTEXT} <= set(csv_rows.columns(name))
+    )
+    if name.endswith(SHARD_SUFFIXES) or is_csv_of_records:
+        return page_from_record(_record(name, None if record is None else str(record)), name)
+    if record is not None:
+        raise ValueError(
+            f"{name} is not a file of records, so that record {record} cannot be chosen; "
+            f"files of records end in {', '.join(SHARD_SUFFIXES)}"
+        )
+    with open(name, "rb") as file:
+        return decode_page(file.read(LIMITS.bytes + 1), name)
+
+
+def _record(path: str, wanted: str | None) -> Example:
+    containers.container_of(path).check(path)
+    number = 0
+    for number, (source, item) in enumerate(read_records(path), 1):
+        matches = wanted in (None, str(number))
+        if isinstance(item, Example):
+            if matches or str(item.example_id) == wanted:
+                return item
+        elif matches:
+            raise RecordError(f"{path}, line {source.line}: {item.reason}")
+    if number:
+        raise ValueError(f"none of the {number} records of {path} has number or id {wanted}")
+    raise ValueError(f"{path} has no records; give a file with at least one record")

@@ -20,8 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from nq.formats.fields import Record, RecordError, check_type, example_id, get, optional_text
-from nq.formats.limits import LIMITS
+from nq.formats.fields import (
+    LIMITS,
+    Record,
+    RecordError,
+    check_type,
+    example_id,
+    get,
+    optional_text,
+)
 from nq.records import Annotation, Candidate, Example, IntArray, Span, YesNo
 
 TOKENS, TEXT, DOCUMENT = "document_tokens", "document_text", "document"

@@ -1,4 +1,6 @@
-"""Output formats besides ``predictions.json``.
+"""Output formats: ``predictions.json``, and those that a user may choose besides it.
+
+The official evaluation reads ``{"predictions": [...]}``, where null answers are -1.
 
 Kaggle's "TensorFlow 2.0 Question Answering" reads two rows a question:
 
@@ -13,6 +15,19 @@ opening the file runs nothing.
 
 SQuAD's scorer reads ``{id: answer}``, with an empty text for no answer. The answer is the short
 one, ``yes`` or ``no``; of several short answers all, with ``;`` between them.
+
+The n-best lists are one JSON object per line:
+
+    {"example_id": 7, "question": "…", "title": "…", "probabilities": true, "answers": [
+        {"long_answer": {"start_token": 3, "end_token": 90, "text": "…"}, "long_score": 0.81,
+         "short_answers": [{"start_token": 9, "end_token": 12, "text": "…"}],
+         "short_score": 0.54, "yes_no_answer": "NONE"}, …]}
+
+The first answer is the prediction, the others are the alternatives, best first. Where a threshold
+made the prediction null, the best alternative comes second. Scores are probabilities if
+``probabilities`` is true; the rules of the originals give sums of logits and no alternatives. Spans
+have ``start_byte`` and ``end_byte`` where the data have, and ``start_char`` and ``end_char`` where
+the user's own text was cut into tokens.
 """
 
 from __future__ import annotations
@@ -22,20 +37,146 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import orjson
 
-from nq.formats import nbest
-from nq.records import Alternative, Example, Prediction, Span, YesNo
+from nq.records import Alternative, Example, IntArray, Original, Prediction, Span, YesNo
 from nq.storage import atomic_write
 
 OFFICIAL = "official"
+NBEST_FILE, ALTERNATIVES = "nbest.jsonl", 5
 Alternatives = Sequence[Alternative] | None
 """An n-best list; ``None`` for a decision rule without probabilities."""
 _NUMBER = re.compile(r"-?\d+", re.ASCII)
 _FORMULA = re.compile(r"'*[\s\x00-\x1f]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]|'*[\t\r\n\x00]")
 """What begins a formula: after blanks, too, since some programs remove them; in full width, too."""
+
+
+def encode_prediction(
+    prediction: Prediction,
+    token_bytes: IntArray | None = None,
+    original: Original | None = None,
+) -> dict[str, Any]:
+    """Returns one prediction as the official evaluation reads it.
+
+    Args:
+        prediction: The answers to one example.
+        token_bytes: ``[n_tokens, 2]`` start and end byte of each document token, if known.
+        original: The user's text; answers then have characters in it too, -1 if not known.
+    """
+
+    def encode(span: Span | None) -> dict[str, int]:
+        start, end = (-1, -1) if span is None else byte_span(span, token_bytes)
+        return {
+            "start_token": -1 if span is None else span.start,
+            "end_token": -1 if span is None else span.end,
+            "start_byte": start,
+            "end_byte": end,
+            **char_span(span, original),
+        }
+
+    return {
+        "example_id": prediction.example_id,
+        "long_answer": encode(prediction.long),
+        "long_answer_score": prediction.long_score,
+        "short_answers": [encode(span) for span in prediction.shorts or (None,)],
+        "short_answers_score": prediction.short_score,
+        "yes_no_answer": str(prediction.yes_no),
+    }
+
+
+def char_span(span: Span | None, original: Original | None) -> dict[str, int]:
+    """Returns where a span is in the user's text, -1 if it is ``None`` or its place not known.
+
+    Without the user's text the result is empty.
+    """
+    if original is None:
+        return {}
+    start, end = (span and original.place(span)) or (-1, -1)
+    return {"start_char": start, "end_char": end}
+
+
+def byte_span(span: Span, token_bytes: IntArray | None) -> tuple[int, int]:
+    """Returns the start and end byte of ``span``, (-1, -1) if ``token_bytes`` has none for it."""
+    if token_bytes is not None and span.start < span.end <= len(token_bytes):
+        start, end = int(token_bytes[span.start, 0]), int(token_bytes[span.end - 1, 1])
+        if 0 <= start < end:
+            return start, end
+    return -1, -1
+
+
+def write_predictions(path: Path, predictions: Iterable[Mapping[str, Any]]) -> None:
+    """Writes encoded predictions to ``path`` one by one; the file appears when it is complete."""
+    separator = b"\n"
+    with atomic_write(path) as file:
+        file.write(b'{"predictions": [')
+        for prediction in predictions:
+            file.write(separator + orjson.dumps(prediction))
+            separator = b",\n"
+        file.write(b"\n]}\n")
+
+
+def kaggle_rows(example: Example, prediction: Prediction, alternatives: Alternatives) -> bytes:
+    """Returns the two rows of an example for Kaggle."""
+
+    def spans(values: Iterable[Span]) -> str:
+        return " ".join(f"{span.start}:{span.end}" for span in values)
+
+    yes_no = prediction.yes_no
+    answers = {
+        "long": spans(() if prediction.long is None else (prediction.long,)),
+        "short": spans(prediction.shorts) if yes_no is YesNo.NONE else str(yes_no),
+    }
+    name = str(prediction.example_id)
+    if _FORMULA.match(name) and not _NUMBER.fullmatch(name):
+        name = f"'{name}"
+    first, quote = name.replace('"', '""'), '"' * any(char in name for char in ',"\r\n')
+    rows = (f"{quote}{first}_{kind}{quote},{answer}\n" for kind, answer in answers.items())
+    return "".join(rows).encode()
+
+
+def squad_entry(example: Example, prediction: Prediction, alternatives: Alternatives) -> bytes:
+    """Returns the entry of an example for SQuAD's scorer."""
+    answer = example.short_answer(prediction.shorts, prediction.yes_no)
+    key, value = str(example.example_id), answer.encode("utf-8", "replace").decode()
+    return orjson.dumps(key) + b": " + orjson.dumps(value)
+
+
+def nbest_line(example: Example, prediction: Prediction, alternatives: Alternatives) -> bytes:
+    """Returns the line of an example with its n-best list."""
+
+    def place(span: Span) -> dict[str, Any]:
+        start, end = byte_span(span, example.token_bytes)
+        return {
+            "start_token": span.start,
+            "end_token": span.end,
+            **({"start_byte": start, "end_byte": end} if start >= 0 else {}),
+            **char_span(span, example.original),
+            "text": example.text(span),
+        }
+
+    def answer(
+        part: Prediction | Alternative, long_score: float, short_score: float
+    ) -> dict[str, Any]:
+        return {
+            "long_answer": None if part.long is None else place(part.long),
+            "long_score": long_score,
+            "short_answers": [place(span) for span in part.shorts],
+            "short_score": short_score,
+            "yes_no_answer": str(part.yes_no),
+        }
+
+    first = answer(prediction, prediction.long_score, prediction.short_score)
+    others = [answer(a, a.long_probability, a.short_probability) for a in alternatives or ()]
+    line = {
+        "example_id": example.example_id,
+        "question": example.question,
+        "title": example.title,
+        "probabilities": alternatives is not None,
+        "answers": [first, *(other for other in others if other != first)],
+    }
+    return orjson.dumps(line) + b"\n"
 
 
 @dataclass(frozen=True)
@@ -54,34 +195,10 @@ class Format:
     alternatives: int = 0
 
 
-def _kaggle_rows(example: Example, prediction: Prediction, alternatives: Alternatives) -> bytes:
-    long = _spans(() if prediction.long is None else (prediction.long,))
-    yes_no = prediction.yes_no
-    short = _spans(prediction.shorts) if yes_no is YesNo.NONE else str(yes_no)
-    name = str(prediction.example_id)
-    if _FORMULA.match(name) and not _NUMBER.fullmatch(name):
-        name = f"'{name}"
-    first, quote = name.replace('"', '""'), '"' * any(char in name for char in ',"\r\n')
-    return "".join(
-        f"{quote}{first}_{kind}{quote},{answer}\n"
-        for kind, answer in (("long", long), ("short", short))
-    ).encode()
-
-
-def _spans(spans: tuple[Span, ...]) -> str:
-    return " ".join(f"{span.start}:{span.end}" for span in spans)
-
-
-def _squad_entry(example: Example, prediction: Prediction, alternatives: Alternatives) -> bytes:
-    answer = example.short_answer(prediction.shorts, prediction.yes_no)
-    key, value = str(example.example_id), answer.encode("utf-8", "replace").decode()
-    return orjson.dumps(key) + b": " + orjson.dumps(value)
-
-
 FORMATS = {
-    "kaggle": Format("kaggle.csv", _kaggle_rows, header=b"example_id,PredictionString\n"),
-    "nbest": Format(nbest.FILE, nbest.encode, alternatives=nbest.ALTERNATIVES),
-    "squad": Format("squad.json", _squad_entry, b"{\n", b",\n", b"\n}\n"),
+    "kaggle": Format("kaggle.csv", kaggle_rows, header=b"example_id,PredictionString\n"),
+    "nbest": Format(NBEST_FILE, nbest_line, alternatives=ALTERNATIVES),
+    "squad": Format("squad.json", squad_entry, b"{\n", b",\n", b"\n}\n"),
 }
 
 

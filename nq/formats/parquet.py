@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from nq.formats.fields import Record, RecordError, listed
-from nq.formats.limits import LIMITS
+from nq.formats.fields import LIMITS, Record, RecordError, listed
 
 MAGIC = b"PAR1"
 BATCH_ROWS = 8
@@ -46,7 +45,7 @@ def check(path: str) -> None:
 
 
 def rows(
-    path: str, share: tuple[int, int], limit: int | None
+    path: str, share: tuple[int, int] = (0, 1), limit: int | None = None
 ) -> Iterator[tuple[int, Record | RecordError]]:
     """Yields rows of a file, see ``nq.formats.containers.rows``; the other rows are not decoded.
 

@@ -20,8 +20,7 @@ from pathlib import Path
 from nq.errors import Error
 from nq.formats import fields, text_gold
 from nq.formats.documents import HTML_SUFFIXES, TEXT_SUFFIXES, decode_page, paragraphs
-from nq.formats.fields import Record, RecordError, get
-from nq.formats.limits import LIMITS
+from nq.formats.fields import LIMITS, Record, RecordError, get
 from nq.records import Example, Page
 
 QUESTION, CONTEXT, PAGE = "question", "context", "page"

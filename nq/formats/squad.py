@@ -22,8 +22,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nq.formats import lines
-from nq.formats.fields import Record, RecordError, check_type, get, optional_text
-from nq.formats.limits import LIMITS
+from nq.formats.fields import LIMITS, Record, RecordError, check_type, get, optional_text
 
 _SCALAR = rb"\"(?:[^\"\\]|\\.)*+\"|[\w.+-]++"
 _SQUAD = re.compile(
@@ -52,21 +51,14 @@ def squad_questions(path: str) -> Questions:
     try:
         with lines.open_bytes(path) as file:
             data = file.read(LIMITS.document_bytes + 1).removeprefix(lines.BOM)
-        articles = get(lines.parse_line(data, "document_"), "data", list)
+        document: Any = lines.parse_line(data, "document_")
         del data
     except RecordError as error:
-        yield error
-        return
-    for i, article in enumerate(articles):
-        where = f"data[{i}]"
-        try:
-            paragraphs = get(article, "paragraphs", list, where=where)
-        except RecordError as error:
-            yield error
-            continue
-        title = optional_text(article, "title")
-        for j, paragraph in enumerate(paragraphs):
-            yield from _questions(paragraph, title, f"{where}.paragraphs[{j}]")
+        document = error
+    for where, article in _items(document, "data"):
+        for place, paragraph in _items(article, "paragraphs", where):
+            title = optional_text(article, "title") if isinstance(article, dict) else ""
+            yield from _questions(paragraph, title, place)
 
 
 def mrqa_questions(path: str) -> Questions:
@@ -88,19 +80,33 @@ def _is_header(record: Record) -> bool:
     return type(record.get("header")) is dict and "context" not in record
 
 
+def _items(record: Any, name: str, where: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields path and value of each item of an array; an error that is no array stays an error."""
+    try:
+        if isinstance(record, RecordError):
+            raise record
+        values = get(record, name, list, where=where)
+    except RecordError as error:
+        yield where, error
+        return
+    path = f"{where}.{name}" if where else name
+    yield from ((f"{path}[{i}]", value) for i, value in enumerate(values))
+
+
 def _questions(paragraph: Any, title: str, where: str) -> Questions:
     """Yields the questions of a paragraph as records, each with the context."""
-    try:
-        context = get(paragraph, "context", str, where=where)
-        questions = get(paragraph, "qas", list, where=where)
-    except RecordError as error:
-        yield error
-        return
-    for i, question in enumerate(questions):
+    for place, question in _items(paragraph, "qas", where):
+        try:
+            if isinstance(question, RecordError):
+                raise question
+            context = get(paragraph, "context", str, where=where)
+        except RecordError as error:
+            yield error
+            return
         if type(question) is dict:
             yield {**question, "context": context, "title": title}
         else:
-            yield RecordError(f"{where}.qas[{i}] must be an object, found {question!r:.40}")
+            yield RecordError(f"{place} must be an object, found {question!r:.40}")
 
 
 def _with_places(record: dict[str, Any]) -> Record | RecordError:

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from nq.formats.fields import Record, RecordError, check_type, get
-from nq.formats.limits import LIMITS
+from nq.formats.fields import LIMITS, Record, RecordError, check_type, get
 from nq.formats.words import words
 from nq.records import Annotation, Example, Original, Span, YesNo
 

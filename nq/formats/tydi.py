@@ -25,8 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from nq.formats.fields import Record, RecordError, example_id, get, optional_text
-from nq.formats.limits import LIMITS
+from nq.formats.fields import LIMITS, Record, RecordError, example_id, get, optional_text
 from nq.formats.natural_questions import candidate_index, gold, yes_no
 from nq.records import Annotation, Candidate, Example, IntArray, Span
 

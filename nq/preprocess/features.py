@@ -16,8 +16,7 @@ from itertools import chain, pairwise
 import numpy as np
 
 from nq.config import PAGE, WindowConfig
-from nq.formats.fields import RecordError
-from nq.formats.limits import LIMITS
+from nq.formats.fields import LIMITS, RecordError
 from nq.preprocess import contexts as ctx
 from nq.preprocess.targets import NO_TARGET, target
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -44,7 +43,7 @@ def features(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> Fe
 
     Raises:
         RecordError: the question leaves no room for the page, or the page has more windows than
-            ``nq.formats.limits`` allows.
+            ``nq.formats.fields`` allows.
     """
     builder = _WindowBuilder(example, tokenizer, config)
     kept = np.arange(len(builder.windows))
@@ -76,7 +75,7 @@ def training_features(
 
     Raises:
         RecordError: the question leaves no room for the page, or the page has more windows than
-            ``nq.formats.limits`` allows.
+            ``nq.formats.fields`` allows.
     """
     builder = _WindowBuilder(example, tokenizer, config)
     words = target(example, builder.contexts, config)

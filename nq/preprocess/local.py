@@ -9,10 +9,9 @@ from typing import NamedTuple, TypeVar
 
 from nq.config import WindowConfig
 from nq.errors import Error
-from nq.formats import decoding
+from nq.formats import inputs
 from nq.formats.fields import RecordError
-from nq.formats.tfrecord import encode_records
-from nq.formats.tfrecord_file import frame
+from nq.formats.tfrecord import encode_records, frame
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import features, training_features
 from nq.preprocess.identity import example_digest, write_digests
@@ -113,7 +112,7 @@ def make_windows(
             rows = features(item, tokenizer, windows)
         return form(Made(source, item, rows, unread_blocks(item, windows)), windows)
     except RecordError as error:
-        return DeadLetter(source, str(error), item.question[: decoding.EXCERPT_CHARS])
+        return DeadLetter(source, str(error), item.question[: inputs.EXCERPT_CHARS])
     except Exception as error:
         where = f"{source.path}, line {source.line} (example {item.example_id})"
         raise Error(f"{where}: {type(error).__name__}: {error}") from error
@@ -134,9 +133,7 @@ def write_windows(request: Request, part: Path) -> dict[str, int]:
     counts, digests = dict.fromkeys(COUNTERS, 0), list[tuple[ExampleKey, int]]()
     files = enumerate(request.files, start=request.first_file)
     items = islice(
-        chain.from_iterable(
-            decoding.read_records(path, i, pages=request.pages) for i, path in files
-        ),
+        chain.from_iterable(inputs.read_records(path, i, pages=request.pages) for i, path in files),
         request.limit,
     )
 

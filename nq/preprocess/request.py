@@ -15,9 +15,8 @@ from typing import Any
 from nq import __version__
 from nq.config import WindowConfig
 from nq.formats import input_files
-from nq.formats.input_files import is_uri
+from nq.formats.input_files import is_uri, shown
 from nq.formats.questions import PageFolder
-from nq.formats.streams import shown
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 
 Training = tuple[float, int] | tuple[float, int, bool]

@@ -28,7 +28,7 @@ import orjson
 from nq import storage
 from nq.errors import DamagedError
 from nq.formats import input_files
-from nq.formats.streams import shown
+from nq.formats.input_files import shown
 from nq.preprocess.identity import read_digests
 from nq.records import DeadLetter, ExampleKey
 from nq.storage import publish, sync

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from nq.formats.predictions import char_span
+from nq.formats.outputs import char_span
 from nq.records import Answer, Page, Span
 from nq.report.passages import located
 from nq.text import truncate, visible

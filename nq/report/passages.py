@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from nq.formats.pages import record_spelling
+from nq.formats.documents import record_spelling
 from nq.records import Example, Span, readable_text
 
 MAX_CHARS = 6000

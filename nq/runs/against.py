@@ -11,7 +11,7 @@ import orjson
 from nq import storage
 from nq.errors import Error
 from nq.formats import input_files
-from nq.formats.streams import shown
+from nq.formats.input_files import shown
 from nq.runs.finished import read_folder
 from nq.runs.job import Job
 from nq.runs.parity import Parity

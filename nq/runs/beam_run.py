@@ -22,8 +22,7 @@ from nq.errors import DamagedError, Error
 from nq.evaluation.answers import Answered
 from nq.evaluation.nq_eval import Gold
 from nq.formats import inputs
-from nq.formats.input_files import is_uri
-from nq.formats.streams import shown
+from nq.formats.input_files import is_uri, shown
 from nq.inference.load import ScorerSpec
 from nq.preprocess.store import UNFINISHED, encode_dead_letter
 from nq.records import DeadLetter, Example, ExampleId

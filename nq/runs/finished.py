@@ -14,7 +14,7 @@ import orjson
 
 from nq.errors import Error
 from nq.evaluation import labels
-from nq.formats import input_files, lines, nbest
+from nq.formats import input_files, lines, outputs
 from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
@@ -115,7 +115,7 @@ class FinishedRun:
 
     def n_best_lines(self) -> Iterator[dict[str, Any]]:
         """Yields the lines of ``nbest.jsonl``; none if there is no such file."""
-        path = self.folder / nbest.FILE
+        path = self.folder / outputs.NBEST_FILE
         if not path.is_file():
             return
         with path.open("rb") as file:
@@ -135,8 +135,8 @@ class FinishedRun:
         if self.scores is None:
             return None
         decision = decide(example, self.scores.scores(key), self.job.model.decision)
-        alternatives = decision.alternatives(nbest.ALTERNATIVES)
-        return dict(orjson.loads(nbest.encode(example, decision.prediction, alternatives)))
+        alternatives = decision.alternatives(outputs.ALTERNATIVES)
+        return dict(orjson.loads(outputs.nbest_line(example, decision.prediction, alternatives)))
 
 
 def read_run(

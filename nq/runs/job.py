@@ -11,8 +11,8 @@ from nq import storage
 from nq.config import AUTO, Beam, Compute, Converted, Settings, option
 from nq.errors import check_argument
 from nq.formats import input_files, inputs, outputs
+from nq.formats.input_files import shown
 from nq.formats.questions import PageFolder, list_pages
-from nq.formats.streams import shown
 from nq.inference import cores
 from nq.inference.profile import DEFAULT_PROFILE, Profile, parse_against
 from nq.model.spec import ModelSpec, find_model

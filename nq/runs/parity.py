@@ -21,7 +21,7 @@ from nq.evaluation import labels
 from nq.evaluation.answers import PREDICTIONS
 from nq.evaluation.gate import Gate, question_counts, relative_loss
 from nq.evaluation.nq_eval import Gold
-from nq.formats.streams import shown
+from nq.formats.input_files import shown
 from nq.records import SECOND_WINDOW, ExampleKey, FloatArray, IntArray
 from nq.runs.score_store import ScoreStore
 

@@ -14,7 +14,7 @@ import orjson
 from nq import tracking
 from nq.config import TrackingConfig
 from nq.formats import outputs
-from nq.formats.streams import shown
+from nq.formats.input_files import shown
 from nq.inference.profile import ENGINE_EXTRAS
 from nq.model.folder import ModelSettings, copy_model, load_settings, weights_digest
 from nq.model.spec import ModelSpec

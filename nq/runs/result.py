@@ -15,7 +15,7 @@ from nq.errors import DamagedError
 from nq.evaluation.answers import PREDICTIONS, Answered, AnswerFiles, Row
 from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files, outputs
-from nq.formats.streams import shown
+from nq.formats.input_files import shown
 from nq.runs.measure import SCORE, Clock, Totals, iso
 from nq.runs.parity import JOB, KEPT_SCORES, METRICS, Parity
 from nq.runs.plan import Plan

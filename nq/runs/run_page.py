@@ -11,7 +11,7 @@ from nq import storage
 from nq.errors import Error
 from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.nq_eval import decisions_of_one
-from nq.formats.streams import shown
+from nq.formats.input_files import shown
 from nq.postprocess.spans import pairs
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features

@@ -15,7 +15,7 @@ from nq import storage
 from nq.beam.prefetch import Work, prefetch
 from nq.beam.prepare import check_output, prepare, prepare_again
 from nq.errors import DamagedError, Error
-from nq.formats import decoding
+from nq.formats import inputs
 from nq.inference import cores
 from nq.inference.instances import InstanceDiedError, InstancePool
 from nq.inference.load import ScorerSpec, load_scorer
@@ -191,14 +191,14 @@ class Scoring:
 def duplicate(source: Source, example_id: ExampleId, question: str) -> DeadLetter:
     """Returns the dead letter of a record with the id of an earlier one."""
     reason = f"example_id {example_id} occurs twice; the first record is used"
-    return DeadLetter(source, reason, question[: decoding.EXCERPT_CHARS])
+    return DeadLetter(source, reason, question[: inputs.EXCERPT_CHARS])
 
 
 def read_request(request: Request) -> Iterator[tuple[Source, Example]]:
     """Yields the good records of a request's files; bad ones are dead letters already."""
     left = request.limit
     for index, path in enumerate(request.files, request.first_file):
-        for source, record in decoding.read_records(path, index, limit=left, pages=request.pages):
+        for source, record in inputs.read_records(path, index, limit=left, pages=request.pages):
             if left is not None:
                 left -= 1
             if isinstance(record, Example):

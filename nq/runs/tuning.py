@@ -25,7 +25,7 @@ from nq.evaluation.calibration import (
 )
 from nq.evaluation.evaluate import gold_labels
 from nq.formats import input_files, inputs
-from nq.formats.predictions import encode_prediction
+from nq.formats.outputs import encode_prediction
 from nq.formats.questions import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.folder import SETTINGS, load_settings, save_settings, weights_digest

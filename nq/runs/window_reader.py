@@ -9,8 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from nq.errors import DamagedError, Error
-from nq.formats.tfrecord import KEYS, decode_records, inference_shapes
-from nq.formats.tfrecord_file import read_record_at, record_offsets
+from nq.formats.tfrecord import (
+    KEYS,
+    decode_records,
+    inference_shapes,
+    read_record_at,
+    record_offsets,
+)
 from nq.records import Columns, ExampleKey
 
 INDEX_BATCH = 1024

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import orjson
 
 from nq.config import ServeConfig
-from nq.formats import decoding, documents, questions
+from nq.formats import documents, inputs, questions
 from nq.formats.documents import page_of
-from nq.formats.predictions import encode_prediction
+from nq.formats.outputs import encode_prediction
 from nq.inference.scorer import example_scores, feature_rows
 from nq.model.spec import ModelSpec
 from nq.postprocess.decision import RULES, decide
@@ -85,7 +85,7 @@ class Answering:
         """Returns the prediction for a record as JSON.
 
         Args:
-            line: the record, in any dialect of ``nq.formats.decoding``.
+            line: the record, in any dialect of ``nq.formats.inputs``.
             number: of the line, from 1, which names a record without an id.
 
         Raises:
@@ -117,7 +117,7 @@ class Answering:
         return orjson.dumps(to_dict(answer))
 
     def _decode(self, line: bytes, number: int) -> tuple[Example, Columns]:
-        example = decoding.decode_example(line)
+        example = inputs.decode_example(line)
         if example.example_id == questions.NO_ID:
             example = replace(example, example_id=f"line:{number}")
         return example, self._rows(example)

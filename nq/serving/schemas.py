@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nq.config import ServeConfig
-from nq.formats.limits import LIMITS
+from nq.formats.fields import LIMITS
 from nq.text import truncate, visible
 
 MAX_ERROR_CHARS = 300

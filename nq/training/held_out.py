@@ -19,8 +19,8 @@ from nq import storage
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import DamagedError
 from nq.evaluation.evaluate import Evaluation
-from nq.formats import decoding
-from nq.formats.predictions import encode_prediction
+from nq.formats import inputs
+from nq.formats.outputs import encode_prediction
 from nq.formats.questions import PageFolder
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Network
@@ -85,7 +85,7 @@ class HeldOutQuestions:
 
     def _items(self) -> Iterator[Any]:
         for file in self.files:
-            yield from (item for _, item in decoding.read_records(file, pages=self.pages))
+            yield from (item for _, item in inputs.read_records(file, pages=self.pages))
 
     def _examples(self) -> Iterator[Example]:
         items = self._items()

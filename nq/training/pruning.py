@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from nq.config import PruningConfig, StorageConfig, TrainConfig, WindowConfig
 from nq.formats import input_files, inputs
-from nq.formats.decoding import read_records
 from nq.formats.fields import RecordError
-from nq.formats.streams import shown
+from nq.formats.input_files import shown
+from nq.formats.inputs import read_records
 from nq.model.convert import ConversionResult, check_head_width, convert, fitting_windows
 from nq.model.folder import load_joint_config, load_settings
 from nq.model.pruning import PruningRecord, prune_weights, pruned_shape, select

@@ -20,7 +20,7 @@ from nq.beam.prepare import Request, prepare, prepare_again
 from nq.config import TrackingConfig
 from nq.errors import DamagedError
 from nq.formats import input_files, inputs
-from nq.formats.streams import shown
+from nq.formats.input_files import shown
 from nq.model.folder import (
     ModelSettings,
     check,

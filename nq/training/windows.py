@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from nq.config import TrainConfig
-from nq.formats.tfrecord import TARGETS, decode_records, training_shapes
-from nq.formats.tfrecord_file import read_records
+from nq.formats.tfrecord import TARGETS, decode_records, read_records, training_shapes
 from nq.records import Columns, IntArray
 
 LENGTH_STEP = 64

@@ -10,7 +10,7 @@ import pytest
 
 from nq.beam import files
 from nq.errors import DamagedError, Error
-from nq.formats import decoding
+from nq.formats import inputs
 from nq.formats.input_files import sha256
 from nq.model.folder import weights_digest
 from nq.records import DeadLetter
@@ -43,7 +43,7 @@ def test_files_are_found_by_patterns(data: Path) -> None:
 @pytest.mark.parametrize("share", [(0, 1), (1, 2)])
 def test_records_are_those_of_the_file(data: Path, share: tuple[int, int]) -> None:
     path = str(data / "a.jsonl")
-    expected = list(decoding.read_records(path, 3, share, limit=3))
+    expected = list(inputs.read_records(path, 3, share, limit=3))
     records = list(files.read_records(uri(path), 3, share, 3))
     for (source, item), (plain_source, plain) in zip(records, expected, strict=True):
         assert (source.path, source.line) == (uri(path), plain_source.line)

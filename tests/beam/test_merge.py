@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nq.beam.merge import check_shards, encode, merged, sorted_runs
 from nq.errors import DamagedError
-from nq.formats.tfrecord_file import frame
+from nq.formats.tfrecord import frame
 from nq.records import DeadLetter, ExampleKey, Source
 
 keys = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 40)), unique=True, max_size=40)

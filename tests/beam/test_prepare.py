@@ -27,9 +27,8 @@ from nq.beam.prepare import (
 )
 from nq.config import WindowConfig
 from nq.errors import DamagedError, Error
-from nq.formats import decoding
-from nq.formats.tfrecord import encode_records
-from nq.formats.tfrecord_file import read_records
+from nq.formats import inputs
+from nq.formats.tfrecord import encode_records, read_records
 from nq.preprocess import request as request_module
 from nq.preprocess.features import features, training_features
 from nq.preprocess.identity import example_digest
@@ -98,7 +97,7 @@ def expected_records(job_request: Request) -> list[list[bytes]]:
     tokenizer = load_tokenizer(job_request.tokenizer, config.compat)
     records = []
     for index, path in enumerate(job_request.files):
-        for source, item in decoding.read_records(path, index):
+        for source, item in inputs.read_records(path, index):
             if isinstance(item, Example):
                 if training:
                     rows = training_features(item, tokenizer, config, *training)
@@ -345,7 +344,7 @@ def test_each_example_has_the_digest_of_its_record(
     expected = {
         (source.file_index, source.line): example_digest(item)
         for index, path in enumerate(job_request.files)
-        for source, item in decoding.read_records(path, index)
+        for source, item in inputs.read_records(path, index)
         if isinstance(item, Example)
     }
     assert completed.example_digests() == expected

@@ -16,8 +16,8 @@ from nq.beam import MakeWindows, ReadQuestions
 from nq.beam.prepare import Request, prepare
 from nq.config import WindowConfig
 from nq.errors import Error
-from nq.formats import decoding
-from nq.formats.tfrecord_file import read_records
+from nq.formats import inputs
+from nq.formats.tfrecord import read_records
 from nq.records import DeadLetter, Example, Source
 from tests.nq_records import simplified, write_lines, write_vocab
 
@@ -76,7 +76,7 @@ def test_questions_are_those_of_the_files(files: list[str]) -> None:
     expected = [
         (source, item.example_id if isinstance(item, Example) else item)
         for index, path in enumerate(files)
-        for source, item in decoding.read_records(path, index)
+        for source, item in inputs.read_records(path, index)
     ]
     for limit, readers in ((None, 1), (None, 3), (9, 1), (9, 2)):
         with beam.Pipeline(options=PipelineOptions(IN_MEMORY)) as pipeline:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nq.commands.preprocess import main
-from nq.formats.tfrecord_file import read_records
+from nq.formats.tfrecord import read_records
 from nq.preprocess.store import COMPLETED, UNFINISHED
 from tests import nq_records
 from tests.nq_records import changed, simplified, to_line, write_lines

@@ -15,7 +15,7 @@ from nq.bundle import bundled_sample
 from nq.evaluation import labels, nq_eval
 from nq.evaluation.evaluate import Evaluation, accepted_answers, evaluate
 from nq.formats import inputs
-from nq.formats.predictions import encode_prediction, write_predictions
+from nq.formats.outputs import encode_prediction, write_predictions
 from nq.records import Annotation, Example, Prediction, Span, YesNo
 
 N_TOKENS = 20

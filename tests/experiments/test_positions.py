@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from experiments import positions
-from nq.formats.tfrecord_file import frame
+from nq.formats.tfrecord import frame
 
 PIECES = ["[PAD]", "[CLS]", "[SEP]", "[ContextId=3]", "[Paragraph=1]", "[Table=2]", "a", "b"]
 

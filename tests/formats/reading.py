@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nq.formats import decoding, inputs
+from nq.formats import inputs
 from nq.records import DeadLetter, Example
 
 
 def records(path: Path, **options: Any) -> list[tuple[int, Example | DeadLetter]]:
     """Returns the lines and the records of a file, which is checked first."""
     inputs.check_files([str(path)])
-    return [(source.line, item) for source, item in decoding.read_records(str(path), **options)]
+    return [(source.line, item) for source, item in inputs.read_records(str(path), **options)]
 
 
 def items(path: Path, **options: Any) -> list[Example | DeadLetter]:

@@ -14,10 +14,9 @@ import pytest
 
 from nq.config import WindowConfig
 from nq.errors import Error
-from nq.formats import decoding, documents, input_files, inputs, pages
-from nq.formats.fields import RecordError
-from nq.formats.limits import LIMITS
-from nq.formats.tfrecord_file import frame
+from nq.formats import documents, input_files, inputs
+from nq.formats.fields import LIMITS, RecordError
+from nq.formats.tfrecord import frame
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter
@@ -84,7 +83,7 @@ def test_a_dead_letter_has_an_excerpt(tmp_path: Path) -> None:
     (letter,) = items(write_lines(tmp_path / "a", [b'["\xff' + "ü".encode() * 4000]))
     assert isinstance(letter, DeadLetter)
     assert letter.record.startswith('["\\xffüüü')
-    assert len(letter.record) == decoding.EXCERPT_CHARS
+    assert len(letter.record) == inputs.EXCERPT_CHARS
 
 
 # --- files that are found -----------------------------------------------------------------
@@ -185,7 +184,7 @@ def test_a_file_of_another_kind_is_refused_in_one_line(
 ) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(data)
-    for read in (inputs.read_examples, pages.read_page):
+    for read in (inputs.read_examples, inputs.read_page):
         with pytest.raises(ValueError, match="is ") as caught:
             read(path)
         assert str(caught.value).startswith(f"{path} is {name}")
@@ -248,7 +247,7 @@ def test_a_long_line_is_skipped_to_its_end(tmp_path: Path, monkeypatch: pytest.M
 
 def test_windows_have_a_limit(vocab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
-    page = decoding.decode_example(to_line(simplified(words=200))), load_tokenizer(vocab), config
+    page = inputs.decode_example(to_line(simplified(words=200))), load_tokenizer(vocab), config
     n = len(features(*page))
     for limit, count in (("windows", n), ("window_pieces", n * config.max_seq_length)):
         with monkeypatch.context() as patch:

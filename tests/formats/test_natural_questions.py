@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.formats.decoding import decode_example
 from nq.formats.fields import RecordError
+from nq.formats.inputs import decode_example
 from nq.records import Example, Span, YesNo
 from tests import nq_records
 from tests.formats import reading

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from nq.config import DecisionConfig
 from nq.evaluation import labels
-from nq.formats import nbest, outputs
-from nq.formats.predictions import encode_prediction, write_predictions
+from nq.formats import outputs
+from nq.formats.outputs import encode_prediction, write_predictions
 from nq.postprocess.decision import RULES, decide
 from nq.records import Alternative, Example, Prediction, Span, YesNo
 from tests.postprocess import synthetic_pages
@@ -219,9 +219,9 @@ def test_the_first_of_the_n_best_is_the_prediction(seed: int, rule: str, thresho
     )
     config = DecisionConfig(rule=rule, long_threshold=threshold, short_threshold=threshold)
     decision = decide(example, scores, config)
-    alternatives = decision.alternatives(nbest.ALTERNATIVES)
+    alternatives = decision.alternatives(outputs.ALTERNATIVES)
     assert (alternatives is None) == (rule != "default")
-    line = json.loads(nbest.encode(example, decision.prediction, alternatives))
+    line = json.loads(outputs.nbest_line(example, decision.prediction, alternatives))
     assert line["probabilities"] is (rule == "default")
     first, *others = line["answers"]
     assert_answer(first, decision.prediction, example, bytes_=False)
@@ -230,7 +230,7 @@ def test_the_first_of_the_n_best_is_the_prediction(seed: int, rule: str, thresho
         return
     long_scores = [answer["long_score"] for answer in others]
     assert {a.long_probability for a in alternatives} <= {first["long_score"], *long_scores}
-    assert len(others) <= nbest.ALTERNATIVES
+    assert len(others) <= outputs.ALTERNATIVES
     assert long_scores == sorted(long_scores, reverse=True)
     assert all(0 <= a["long_score"] <= 1 and a["long_answer"] for a in others)
 

@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from nq.config import WindowConfig
 from nq.errors import Error
-from nq.formats import decoding, inputs
-from nq.formats.fields import RecordError
-from nq.formats.limits import LIMITS
-from nq.formats.predictions import char_span
+from nq.formats import inputs
+from nq.formats.fields import LIMITS, RecordError
+from nq.formats.outputs import char_span
 from nq.formats.questions import PageFolder, list_pages
 from nq.preprocess.request import Request
 from nq.records import Example, Original, Span, YesNo
@@ -57,7 +56,7 @@ def test_a_squad_file_is_known_by_its_fields(
     assert ids(path) == ["q1", "q2", "q3"]
     assert (first.title, first.answers, last.answers) == ("Skerry Point", ("1986",), ())
     assert [a.long for a in last.annotations or ()] == [None]
-    assert [decoding.count_records(str(path), limit) for limit in (None, 2)] == [3, 2]
+    assert [inputs.count_records(str(path), limit) for limit in (None, 2)] == [3, 2]
 
 
 def test_an_mrqa_file_is_known_by_its_fields(tmp_path: Path) -> None:
@@ -182,7 +181,7 @@ def test_a_quote_that_is_not_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert reasons(path) == ["", "not CSV: unexpected end of data; check the quotes"]
     monkeypatch.setattr(LIMITS, "bytes", 500)
     _, reason = reasons(path)
-    assert reason.endswith("the rest is not read (is a quote not closed?)")
+    assert reason == "not CSV: field larger than field limit (500); check the quotes"
 
 
 @pytest.mark.parametrize(
@@ -220,7 +219,7 @@ TEXT = st.lists(
 
 def decode(pages: PageFolder | None = None, **fields: Any) -> Example:
     page = {} if pages or "page" in fields else {"context": CONTEXT}
-    return decoding.decode_record({"id": 1, "question": "who"} | page | fields, pages)
+    return inputs.decode_record({"id": 1, "question": "who"} | page | fields, pages)
 
 
 def original(example: Example) -> Original:

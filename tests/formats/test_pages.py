@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nq.formats.documents import decode_page, decode_text, page_from_text
 from nq.formats.html import parse_html
-from nq.formats.pages import read_page
+from nq.formats.inputs import read_page
 from nq.formats.words import BLOCKS
 from nq.records import Page, Span
 from tests import nq_records

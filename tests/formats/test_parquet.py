@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nq.formats import decoding, input_files
-from nq.formats.limits import LIMITS
+from nq.formats import input_files, inputs
+from nq.formats.fields import LIMITS
 from nq.records import DeadLetter, Example
 from tests import nq_records
 from tests.formats.hugging_face_rows import SCHEMA, Row, row, write
@@ -44,7 +44,7 @@ def parquet_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_rows_are_the_examples_of_nq(tmp_path: Path) -> None:
     record = nq_records.v1(7, words=3)
-    expected = without_arrays(decoding.decode_example(to_line(record)))
+    expected = without_arrays(inputs.decode_example(to_line(record)))
     transposed = copy.deepcopy(row(record))  # newer exports have lists of objects
     for holder, name in (
         (transposed["document"], "tokens"),
@@ -68,7 +68,7 @@ def test_parquet_is_detected_by_its_first_bytes(parquet_file: Path, tmp_path: Pa
     files = input_files.find_files([str(tmp_path), f"{parquet_file.parent}/*.parquet"])
     numbers = [e.example_id for f in files for e in examples(Path(f))]
     assert numbers == [*range(N_ROWS), 99, *range(N_ROWS)]
-    assert [decoding.count_records(f) for f in files] == [N_ROWS, 1, N_ROWS]
+    assert [inputs.count_records(f) for f in files] == [N_ROWS, 1, N_ROWS]
     (tmp_path / "c.parquet").touch()
     assert items(write(tmp_path / "d.parquet", [])) == items(tmp_path / "c.parquet") == []
 
@@ -80,10 +80,10 @@ def test_shares_and_limit_cover_every_row_once(
 ) -> None:
     numbers = list(range(N_ROWS))[:limit]
     for i in range(n):
-        records = list(decoding.read_records(str(parquet_file), 3, (i, n), limit))
+        records = list(inputs.read_records(str(parquet_file), 3, (i, n), limit))
         assert [e.example_id for _, e in records if isinstance(e, Example)] == numbers[i::n]
         assert [source.line for source, _ in records] == [k + 1 for k in numbers[i::n]]
-    assert decoding.count_records(str(parquet_file), limit) == len(numbers)
+    assert inputs.count_records(str(parquet_file), limit) == len(numbers)
 
 
 def test_columns_may_be_absent_or_null(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_only_the_rows_of_a_damaged_row_group_are_lost(parquet_file: Path, tmp_p
     path = tmp_path / "a.parquet"
     path.write_bytes(data)
     for n in (1, 3):
-        records = [x for i in range(n) for x in decoding.read_records(str(path), share=(i, n))]
+        records = [x for i in range(n) for x in inputs.read_records(str(path), share=(i, n))]
         bad = sorted(source.line for source, item in records if isinstance(item, DeadLetter))
         assert sorted(source.line for source, _ in records) == list(range(1, N_ROWS + 1))
         assert bad == [6, 7, 8, 9, 10]

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nq.formats import decoding, input_files, inputs
-from nq.formats.streams import shown
+from nq.formats import input_files, inputs
+from nq.formats.input_files import shown
 from tests.nq_records import simplified, to_line
 
 LINES = b"".join(to_line(simplified(i, words=5)) + b"\n" for i in range(3))
@@ -59,7 +59,7 @@ def test_a_descriptor_of_a_pipe_is_read_twice(name: str, temporary: Path) -> Non
         assert Path(path).read_bytes() == data
         assert Path(path).parent.parent == temporary
         assert [ids([path]), ids([path])] == [[0, 1, 2]] * 2
-        assert [source.path for source, _ in decoding.read_records(path)] == ["a pipe"] * 3
+        assert [source.path for source, _ in inputs.read_records(path)] == ["a pipe"] * 3
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
@@ -67,7 +67,7 @@ def test_standard_input(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with written(LINES + b"bad") as pipe:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(os.fdopen(pipe, "rb", closefd=False)))
         with input_files.input_files([name, "-"]) as (path,):
-            *_, (source, _) = decoding.read_records(path)
+            *_, (source, _) = inputs.read_records(path)
             assert (source.path, source.line) == ("standard input", 4)
 
 
@@ -105,5 +105,5 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl"))
     path.write_bytes(LINES)
     assert shown(path.name) == r"caf\xe9.jsonl"
-    ((source, _), *_) = decoding.read_records(str(path))
+    ((source, _), *_) = inputs.read_records(str(path))
     assert source.path == f"{tmp_path}/caf\\xe9.jsonl"

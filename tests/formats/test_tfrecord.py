@@ -16,17 +16,20 @@ from hypothesis.extra import numpy as hnp
 
 from nq.config import WindowConfig
 from nq.errors import Error
-from nq.formats import decoding
+from nq.formats import inputs
 from nq.formats.tfrecord import (
     TARGETS,
     decode_records,
     encode_records,
+    frame,
     inference_shapes,
     pack_varints,
+    read_record_at,
+    read_records,
+    record_offsets,
     training_shapes,
     unpack_varints,
 )
-from nq.formats.tfrecord_file import frame, read_record_at, read_records, record_offsets
 from nq.preprocess.features import features, training_features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Features, IntArray, Source
@@ -150,7 +153,7 @@ def test_unique_ids_are_example_id_plus_window_modulo_2_to_the_64() -> None:
 def encode(vocab: Path, compat: str, training: bool) -> tuple[Features, Sequence[bytes]]:
     """Returns the features and records of a page."""
     config = WindowConfig(**CONFIG.to_dict() | {"compat": compat})
-    example = decoding.decode_example(nq_records.to_line(nq_records.simplified()))
+    example = inputs.decode_example(nq_records.to_line(nq_records.simplified()))
     tokenizer = load_tokenizer(vocab, compat)
     if training:
         encoded = training_features(example, tokenizer, config, negatives=1.0, seed=1)

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import WindowConfig
-from nq.formats import decoding
+from nq.formats import inputs
+from nq.formats.documents import page_from_record
 from nq.formats.fields import RecordError
-from nq.formats.pages import page_from_record
-from nq.formats.predictions import byte_span
+from nq.formats.outputs import byte_span
 from nq.preprocess.contexts import contexts
 from nq.records import Example, Span, YesNo
 from tests.nq_records import Record, changed, to_line
@@ -75,7 +75,7 @@ def make_record() -> Record:
 
 
 def decode(record: Record) -> Example:
-    return decoding.decode_example(to_line(record))
+    return inputs.decode_example(to_line(record))
 
 
 def check_tokens(example: Example, text: str) -> None:
@@ -98,7 +98,7 @@ def test_sample_in_eleven_languages() -> None:
     lines = gzip.decompress(SAMPLE.read_bytes()).splitlines()
     assert {json.loads(line)["language"] for line in lines} == LANGUAGES
     for line in lines:
-        encoded, example = json.loads(line), decoding.decode_example(line)
+        encoded, example = json.loads(line), inputs.decode_example(line)
         data = encoded["document_plaintext"].encode()
         check_tokens(example, encoded["document_plaintext"])
         passages = [(p[START], p[END]) for p in encoded["passage_answer_candidates"]]

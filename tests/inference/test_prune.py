@@ -19,7 +19,7 @@ from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, RankingWeights
 from nq.errors import Error
 from nq.formats import inputs
-from nq.formats.predictions import encode_prediction
+from nq.formats.outputs import encode_prediction
 from nq.inference import prune
 from nq.inference.prune import PruningScorer, covering_windows, levels, tokens_in_windows
 from nq.model.folder import load_settings

@@ -16,7 +16,7 @@ from nq import reader
 from nq.bundle import bundled_sample
 from nq.config import Compute, DecisionConfig, RankingWeights
 from nq.formats import inputs
-from nq.formats.predictions import encode_prediction
+from nq.formats.outputs import encode_prediction
 from nq.inference import load
 from nq.inference.profile import Profile
 from nq.inference.rescore import CLOSE, RescoringScorer, exact_profile

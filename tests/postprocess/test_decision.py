@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nq.config import DECISION_RULES, DecisionConfig
 from nq.errors import Error
 from nq.evaluation import labels
-from nq.formats.predictions import encode_prediction
+from nq.formats.outputs import encode_prediction
 from nq.postprocess.decision import RULES, check_rule, decide
 from nq.records import Example, Prediction, Span
 from tests.postprocess import synthetic_pages

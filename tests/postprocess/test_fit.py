@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nq.config import RankingWeights
 from nq.evaluation import labels, nq_eval
-from nq.formats.predictions import encode_prediction
+from nq.formats.outputs import encode_prediction
 from nq.postprocess.evidence import Hypotheses, gather_evidence
 from nq.postprocess.fit import (
     OPTION_WEIGHTS,

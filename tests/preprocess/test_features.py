@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import WINDOW_SCOPES, WindowConfig
-from nq.formats.decoding import read_records
+from nq.formats.inputs import read_records
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features, query, training_features
 from nq.preprocess.targets import NO_TARGET, target

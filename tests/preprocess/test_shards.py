@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.formats.tfrecord_file import frame, read_records
+from nq.formats.tfrecord import frame, read_records
 from nq.preprocess.shards import ShardWriter
 
 examples = st.lists(st.lists(st.binary(max_size=9), max_size=4), max_size=12)

@@ -14,7 +14,7 @@ from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.labels import Label
 from nq.evaluation.labels import Span as LabelSpan
 from nq.evaluation.nq_eval import decisions_of_one
-from nq.formats import nbest
+from nq.formats import outputs
 from nq.preprocess.contexts import contexts
 from nq.records import Alternative, Example, Prediction, Source, Span, YesNo
 from nq.report.judgments import STAGES, Case, StageOutputs, judgments
@@ -68,7 +68,7 @@ def question(
     source = Source(0, "data.jsonl", number + 1)
     prediction = Prediction(number, long, score, (short,) if short else (), score / 2)
     listed = (Alternative(SECOND, (SHORT,), YesNo.NONE, 0.4, 0.2),)
-    line: dict[str, Any] = orjson.loads(nbest.encode(example, prediction, listed))
+    line: dict[str, Any] = orjson.loads(outputs.nbest_line(example, prediction, listed))
     case = _case(example, mine)
     return Question(number, mine, others if with_other else None, line, example, source, case)
 

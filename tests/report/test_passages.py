@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.formats.pages import page_from_record
+from nq.formats.documents import page_from_record
 from nq.records import Candidate, Example, Span
 from nq.report.passages import MAX_CHARS, Blocks, Segment, marked, span_text
 from tests.report.example_cases import FIRST, PAGE, SECOND, THIRD

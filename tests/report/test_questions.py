@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nq.evaluation.evaluate import Evaluation, gold_labels
 from nq.evaluation.labels import prediction_label
 from nq.evaluation.nq_eval import Decision, decisions_of_one
-from nq.formats.predictions import encode_prediction
+from nq.formats.outputs import encode_prediction
 from nq.records import Annotation, Prediction, Span
 from nq.report.charts import MAX_POINTS, curve, plot_of
 from nq.report.questions import Scored, entries

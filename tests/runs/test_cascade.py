@@ -28,7 +28,7 @@ from nq.config import (
     RankingWeights,
     WindowConfig,
 )
-from nq.formats.predictions import encode_prediction
+from nq.formats.outputs import encode_prediction
 from nq.model.folder import SETTINGS, load_settings, save_settings, weights_digest
 from nq.model.spec import find_model, mention_decision
 from nq.records import SCORE_COLUMNS, SECOND_WINDOW, Columns

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nq.formats.limits import LIMITS
+from nq.formats.fields import LIMITS
 from nq.runs.job import Job
 from nq.runs.run import run
 from tests.nq_records import changed, simplified, write_lines

@@ -17,7 +17,7 @@ from nq.beam.prepare import prepare
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig
 from nq.evaluation.answers import table_row
-from nq.formats import decoding, inputs
+from nq.formats import inputs
 from nq.model.folder import load_settings
 from nq.records import Annotation, Example, Prediction, Span, YesNo
 from nq.runs.job import Job
@@ -182,13 +182,13 @@ def test_the_input_is_decoded_twice(
 ) -> None:
     """Once for the windows, and once for the answers; the first one also to see that it is good."""
     calls: list[Any] = []
-    decode = decoding.decode_record
+    decode = inputs.decode_record
 
     def counted(record: Mapping[str, Any], *limits: Any) -> Example:
         calls.append(record["example_id"])
         return decode(record, *limits)
 
-    monkeypatch.setattr(decoding, "decode_record", counted)
+    monkeypatch.setattr(inputs, "decode_record", counted)
     job = make_job(tiny_model, tmp_path)
     prepare_windows(job)  # in this process, in which calls are counted
     assert len(calls) == QUESTIONS

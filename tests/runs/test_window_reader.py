@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.errors import DamagedError, Error
-from nq.formats.tfrecord import encode_records, inference_shapes
-from nq.formats.tfrecord_file import frame
+from nq.formats.tfrecord import encode_records, frame, inference_shapes
 from nq.records import Columns
 from nq.runs.window_reader import WindowReader
 from tests.inference.tiny_predictors import LENGTH, Item, item_rows, items

@@ -14,7 +14,7 @@ import pytest
 
 import nq
 from nq.commands import ask
-from nq.formats.predictions import encode_prediction
+from nq.formats.outputs import encode_prediction
 from nq.report.answer import to_dict
 from nq.serving.schemas import AskAnswer
 from tests import nq_records

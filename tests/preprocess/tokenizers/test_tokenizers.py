@@ -19,7 +19,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from nq.formats.decoding import read_records
+from nq.formats.inputs import read_records
 from nq.model.checkpoint import save_tokenizer
 from nq.preprocess.tokenizers.base import MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
