@@ -32,11 +32,3 @@ def test_error_names_the_command_that_installs_the_extra(extra: str, names: str)
     with pytest.raises(Error) as error:
         require(extra)
     assert str(error.value) == f"{names} not installed: run pip install 'nq-pipeline[{extra}]'"
-
-
-@pytest.mark.usefixtures("uninstalled")
-def test_only_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(EXTRAS, "onnx", ("json", "tf2onnx"))
-    assert missing("onnx") == ("tf2onnx",)
-    with pytest.raises(Error, match=r"^tf2onnx is not"):
-        require("onnx")

@@ -24,9 +24,8 @@ from keras import ops
 
 from nq.config import DistillationConfig
 from nq.inference.reduction import LOGITS
-from nq.records import UNLABELLED, IntArray
+from nq.records import UNLABELLED, AnswerType, Columns, FloatArray, IntArray
 from nq.training.job import PARTS
-from nq.training.soft_targets import SoftTargets
 from nq.training.windows import TrainingWindows
 
 SOFT = "_soft"
@@ -55,6 +54,54 @@ class SoftCrossEntropy(keras.losses.Loss):
         logits = ops.where(y_true > -np.inf, y_pred / self.temperature, EXCLUDED)
         log_probabilities = ops.log_softmax(logits, axis=-1)
         return -(self.temperature**2) * ops.sum(probabilities * log_probabilities, axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class SoftTargets:
+    """The teacher's log probabilities of the windows of a student, in memory.
+
+    They are float16: the large probabilities have logarithms near 0, where it is precise, and no
+    probability differs by more than 0.0002.
+
+    Args:
+        first: ``[N + 1]`` index of each window's first piece, then ``P``.
+        start_logits, end_logits: ``[P]`` for all pieces of all windows; -inf for a separator that
+            the teacher does not have.
+        type_logits: ``[N, 5]``.
+    """
+
+    first: IntArray
+    start_logits: FloatArray
+    end_logits: FloatArray
+    type_logits: FloatArray
+
+    @classmethod
+    def empty(cls, windows: TrainingWindows) -> SoftTargets:
+        """Returns arrays for ``fill``."""
+        first = np.concatenate([[0], np.cumsum(windows.n_pieces, dtype=np.int64)])
+        sizes = (first[-1], first[-1], (len(windows), len(AnswerType)))
+        return cls(first, *(np.empty(size, np.float16) for size in sizes))
+
+    def fill(self, part: Columns, rows: slice) -> None:
+        """Copies the log probabilities of the windows ``rows``."""
+        pieces = slice(self.first[rows.start], self.first[rows.stop])
+        self.start_logits[pieces] = part["start_logits"]
+        self.end_logits[pieces] = part["end_logits"]
+        self.type_logits[rows] = part["type_logits"]
+
+    def batch(self, rows: IntArray, length: int) -> dict[str, FloatArray]:
+        """Returns the log probabilities of the windows ``rows`` in float32, -inf for padding.
+
+        They are ``start_logits``, ``end_logits`` ``[B, length]`` and ``type_logits`` ``[B, 5]``.
+        """
+        piece = self.first[rows, None] + np.arange(length)[None]
+        inside = piece < self.first[rows + 1, None]
+        piece = np.where(inside, piece, 0)
+        return {
+            "start_logits": np.where(inside, self.start_logits[piece], -np.inf).astype(np.float32),
+            "end_logits": np.where(inside, self.end_logits[piece], -np.inf).astype(np.float32),
+            "type_logits": self.type_logits[rows].astype(np.float32),
+        }
 
 
 @dataclass(frozen=True, eq=False)

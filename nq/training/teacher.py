@@ -1,18 +1,32 @@
-"""The teacher: a model folder whose probabilities a student is trained on."""
+"""The teacher: a model folder whose probabilities a student is trained on.
+
+Its log probabilities of the training windows are computed once and kept in a folder:
+
+request.json       what the log probabilities depend on; with another request nothing is reused
+part-000000.npz …  ``PART_WINDOWS`` consecutive windows each, written completely or not at all
+
+A computation that is killed continues with the first part that is missing. A part that is damaged
+is computed again.
+"""
 
 from __future__ import annotations
 
 import gc
+import json
 import logging
+import time
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax
+from tqdm import tqdm
 
+from nq import storage
 from nq.config import DecisionConfig, DistillationConfig, WindowConfig
+from nq.errors import DamagedError
 from nq.formats import input_files
 from nq.inference.engines.tensorflow import device
 from nq.inference.load import ScorerSpec, load_predictor
@@ -24,8 +38,7 @@ from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import Columns
-from nq.training.distillation import Distillation
-from nq.training.soft_targets import soft_targets
+from nq.training.distillation import Distillation, SoftTargets
 from nq.training.translation import Selection, Translation
 from nq.training.windows import TrainingWindows
 
@@ -33,6 +46,10 @@ log = logging.getLogger(__name__)
 
 BATCH_SIZE = 16
 CALIBRATION_WINDOWS = 64
+PART_WINDOWS = 512
+REQUEST = "request.json"
+WINDOWS = "windows"
+"""Array of a part: its first window, and the one behind its last."""
 SPAN_HEAD, TYPE_HEAD = "span_output/kernel", "type_output/kernel"
 EXACT_PROFILES = {
     "CPU": ("buckets+openvino", "grappler+buckets"),
@@ -116,17 +133,55 @@ class Teacher:
     ) -> Distillation:
         """Returns the teacher's part in a training on the student's windows.
 
-        The log probabilities are kept in ``folder``.
+        The log probabilities are kept in ``folder``, ``training/teacher`` of the folder of a
+        training; missing ones are computed.
         """
-        predictor = cache(lambda: self._predictor(windows))
-
-        def compute(rows: slice) -> Columns:
-            return self._log_probabilities(predictor(), windows, rows)
-
-        targets = soft_targets(windows, folder, self.identity, compute)
-        predictor.cache_clear()
+        self._prepare(folder, {**self.identity, WINDOWS: windows.digest()})
+        targets, total, predictor = SoftTargets.empty(windows), len(windows), None
+        with tqdm(desc="teacher", unit=" windows", total=total, disable=None) as bar:
+            for number, start in enumerate(range(0, total, PART_WINDOWS)):
+                path = folder / f"part-{number:06d}.npz"
+                rows = slice(start, min(start + PART_WINDOWS, total))
+                place = [rows.start, rows.stop]
+                try:
+                    part = storage.read_arrays(path)
+                    if part[WINDOWS].tolist() != place:
+                        raise DamagedError(f"{path} is damaged: expected the windows from {start}")
+                    targets.fill(part, rows)
+                except (OSError, DamagedError, LookupError, ValueError) as error:
+                    if not isinstance(error, FileNotFoundError):
+                        log.warning("%s; the teacher computes it again", error)
+                    started = time.perf_counter()
+                    predictor = predictor or self._predictor(windows)
+                    part = self._log_probabilities(predictor, windows, rows)
+                    storage.write_arrays(path, {WINDOWS: np.array(place), **part})
+                    targets.fill(part, rows)
+                    if bar.disable:
+                        speed = (rows.stop - start) / (time.perf_counter() - started)
+                        log.info(
+                            "teacher: %d of %d windows, %.1f windows/s", rows.stop, total, speed
+                        )
+                bar.update(rows.stop - start)
+        del predictor
         gc.collect()  # graphs and their layers reference each other, with all weights
         return Distillation(config, targets, self.has_types)
+
+    @staticmethod
+    def _prepare(folder: Path, request: dict[str, Any]) -> None:
+        """Creates the folder; removes the parts of another request, whose values are of JSON."""
+        stored = None
+        try:
+            stored = storage.read_json(folder / REQUEST)
+        except FileNotFoundError:
+            pass
+        except DamagedError as error:
+            log.warning("%s; the teacher computes all windows again", error)
+        if stored != json.loads(json.dumps(request)):
+            training = folder.parent.parent
+            within = f"{folder.relative_to(training)}/"
+            storage.remove(storage.own_paths(training, storage.TRAINING, within))
+            folder.mkdir(parents=True, exist_ok=True)
+            storage.write_json(folder / REQUEST, request)
 
     def _predictor(self, windows: TrainingWindows) -> Any:
         settings = WindowConfig(max_seq_length=self.length, max_query_length=1)

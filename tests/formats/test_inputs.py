@@ -6,7 +6,6 @@ import bz2
 import gzip
 import hashlib
 import json
-import lzma
 import random
 from pathlib import Path
 
@@ -157,24 +156,16 @@ def test_files_without_a_good_record_are_an_error(folder: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("data", "name", "advice"),
     [
-        (b"PK\x03\x04" + LINES, "an archive", "extract the files in it"),
         (gzip.compress(bytes(257) + b"ustar\0"), "an archive in a gzip file", "extract"),
-        (gzip.compress(gzip.compress(LINES)), "a gzip file in a gzip file", "gunzip"),
         (bz2.compress(b""), "a bzip2 file", "decompress it with bunzip2"),
-        (lzma.compress(LINES), "an xz file", "decompress it with unxz"),
         (b"\x28\xb5\x2f\xfd\x04\x00", "a zstd file", "decompress it with unzstd"),
-        (b"%PDF-1.7\n%\xe2\xe3", "a PDF document", "export its text"),
         (b"PK\x03\x04" + bytes(26) + b"xl/" + bytes(99), "a document of Microsoft", "as CSV"),
         (frame(b"one"), "a TFRecord file", "give the records"),
-        (b"ARROW1\0\0", "an Arrow file", "one JSON object a line"),
         (TEXT.encode("utf-16"), "UTF-16 text", "iconv -f UTF-16 -t UTF-8"),
-        (TEXT.encode("utf-16-be"), "UTF-16 text", "iconv"),
-        (TEXT.encode("utf-32"), "UTF-32 text", "iconv -f UTF-32 -t UTF-8"),
         (json.dumps(RECORDS, indent=2).encode(), "a JSON array", "jq -c '.[]'"),
         (b"[\n" + b",\n".join(map(to_line, RECORDS)) + b"\n]\n", "a JSON array", "jq"),
         (json.dumps(RECORDS[0], indent="\t").encode(), "pretty-printed JSON", "jq -c ."),
         (gzip.compress(json.dumps(RECORDS).encode()), "a JSON array in a gzip file", "jq"),
-        (b"\xef\xbb\xbf" + json.dumps(RECORDS).encode(), "a JSON array", "jq"),
         (b"<!DOCTYPE html>\n<html>", "an HTML or XML file", "nq ask"),
         (b"id,query\n" + b"1,who\n" * 100, "no file of records, by its first 100", "another"),
     ],
@@ -245,9 +236,9 @@ def test_a_long_line_is_skipped_to_its_end(tmp_path: Path, monkeypatch: pytest.M
     assert reasons(path)[1].startswith("too large: 9000 bytes, ")
 
 
-def test_windows_have_a_limit(vocab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_have_a_limit(tiny_vocab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
-    page = inputs.decode_example(to_line(simplified(words=200))), load_tokenizer(vocab), config
+    page = inputs.decode_example(to_line(simplified(words=200))), load_tokenizer(tiny_vocab), config
     n = len(features(*page))
     for limit, count in (("windows", n), ("window_pieces", n * config.max_seq_length)):
         with monkeypatch.context() as patch:

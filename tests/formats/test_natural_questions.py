@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,11 @@ from hypothesis import strategies as st
 
 from nq.formats.fields import RecordError
 from nq.formats.inputs import decode_example
-from nq.records import Example, Span, YesNo
+from nq.records import Span, YesNo
 from tests import nq_records
-from tests.formats import reading
 from tests.formats.hugging_face_rows import row
 from tests.nq_records import Record, changed, to_line
 
-NATIVE = Path(__file__).parents[3] / "shared" / "data" / "native"
 LAYOUTS = [nq_records.simplified, nq_records.v1]
 each_layout = pytest.mark.parametrize("make", LAYOUTS)
 Make = Callable[..., Record]
@@ -105,14 +102,6 @@ def test_fields_may_be_absent(make: Make) -> None:
     assert [a.candidate for a in example.annotations or ()] == [None, None]
 
 
-@pytest.mark.skipif(not NATIVE.exists(), reason="needs ../shared/data")
-def test_published_files_are_read() -> None:
-    for path in NATIVE.glob("*.jsonl*"):
-        examples = reading.items(path)
-        assert examples
-        assert all(isinstance(item, Example) and item.candidates for item in examples)
-
-
 # --- bad records --------------------------------------------------------------------------
 
 
@@ -125,8 +114,6 @@ C, A, T, OUTSIDE = (
     ("line", "expected"),
     [
         (b"hello", "not JSON: unexpected character, expected a JSON value at character 1"),
-        (b'{"example_id": 1} {}', "not JSON: unexpected content"),
-        (b'{"question_text": "\\ud800"}', "not JSON: no low surrogate"),
         (b"[" * 5000, "not JSON: depth limit exceeded"),
         (b'{"question_text": "caf\xe9"}', "not UTF-8; convert the file"),
         (b"[]", "expected a JSON object, found an array"),
@@ -142,25 +129,16 @@ def test_lines_without_a_record(line: bytes, expected: str) -> None:
     [
         ("example_id", ..., "missing field 'example_id'"),
         ("example_id", 2**70, "found a number that is no 64-bit integer"),
-        ("example_id", True, "field 'example_id' must be an integer or a string, found a boolean"),
         ("example_id", "", "field 'example_id' is empty"),
-        ("question_text", None, "field 'question_text' must be a string, found null"),
         (C, ..., f"missing field '{C}'"),
-        (f"{C}.0", 3, f"{C}[0] must be an object, found an integer"),
         (f"{C}.1.start_token", ..., f"missing field '{C}[1].start_token'"),
         (f"{C}.0.end_token", 12, f"{C}[0] [3, 12) {OUTSIDE}"),
-        (f"{C}.0.start_token", -2, f"[-2, 11) {OUTSIDE}"),
-        (f"{C}.0.end_token", 2, f"[3, 2) {OUTSIDE}"),
         (f"{C}.0", {"start_token": -1, "end_token": -1}, f"{C}[0] has no span"),
         (f"{C}.0.top_level", 1, "top_level' must be a boolean, found an integer"),
-        ("annotations", 0, "field 'annotations' must be an array, found an integer"),
         (f"{A}.0.long_answer", ..., f"missing field '{A}[0].long_answer'"),
-        (f"{A}.0.long_answer.end_token", 99, f"{A}[0].long_answer [3, 99) {OUTSIDE}"),
         (f"{A}.0.long_answer.candidate_index", 2, "is 2, but there are 2 candidates"),
         (f"{A}.0.short_answers.0.start_token", 8, f"{A}[0].short_answers[0] [8, 7) {OUTSIDE}"),
         (f"{A}.0.yes_no_answer", "MAYBE" * 10**5, "must be YES, NO or NONE, found 'MAYBE"),
-        (T, "a b", f"field '{T}' must be an array, found a string"),
-        (f"{T}.1.token", ..., f"missing field '{T}[1].token'"),
         (f"{T}.1.start_byte", ..., f"missing field '{T}[1].start_byte'"),
         (f"{T}.1.end_byte", 2**63, "beyond 64 bits"),
     ],

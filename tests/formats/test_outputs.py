@@ -14,13 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.config import DecisionConfig
 from nq.evaluation import labels
 from nq.formats import outputs
 from nq.formats.outputs import encode_prediction, write_predictions
-from nq.postprocess.decision import RULES, decide
 from nq.records import Alternative, Example, Prediction, Span, YesNo
-from tests.postprocess import synthetic_pages
 
 N_TOKENS = 12
 BYTES = np.stack([np.arange(N_TOKENS) * 10, np.arange(N_TOKENS) * 10 + 7], axis=1)
@@ -88,25 +85,6 @@ def test_a_prediction_has_the_official_layout() -> None:
     for span in (Span(0, 2), Span(0, 3), Span(1, 2), Span(2, 4)):
         encoded = encode_prediction(Prediction(1, span), odd)["long_answer"]
         assert (encoded["start_byte"], encoded["end_byte"]) == (-1, -1)
-
-
-@given(st.lists(predictions(), max_size=4))
-def test_a_file_of_any_number_of_predictions_is_valid_json(items: list[Prediction]) -> None:
-    encoded = [encode_prediction(prediction) for prediction in items]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "predictions.json"
-
-        def stream() -> Iterator[dict[str, Any]]:
-            for prediction in encoded:
-                assert not path.exists()
-                yield prediction
-
-        write_predictions(path, stream())
-        assert json.loads(path.read_bytes()) == {"predictions": encoded}
-        assert len(path.read_bytes().splitlines()) == len(items) + 2
-        read = labels.read_predictions(path)
-        assert read == {labels.example_id(e): labels.prediction_label(e) for e in encoded}
-        assert [p.name for p in path.parent.iterdir()] == ["predictions.json"]
 
 
 # --- other formats ------------------------------------------------------------------------
@@ -207,34 +185,6 @@ def test_no_id_in_kaggle_rows_is_a_formula(
         assert [name for name, _ in csv.reader(file)][1:] == [f"{written}_long", f"{written}_short"]
 
 
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    rule=st.sampled_from(sorted(RULES)),
-    threshold=st.sampled_from([0.0, 0.3, 0.6, 1.0]),
-)
-def test_the_first_of_the_n_best_is_the_prediction(seed: int, rule: str, threshold: float) -> None:
-    example, entry = synthetic_pages.example(seed), RULES[rule]
-    scores = synthetic_pages.window_scores(
-        synthetic_pages.logits(seed, ties=False), entry.k, entry.text_only
-    )
-    config = DecisionConfig(rule=rule, long_threshold=threshold, short_threshold=threshold)
-    decision = decide(example, scores, config)
-    alternatives = decision.alternatives(outputs.ALTERNATIVES)
-    assert (alternatives is None) == (rule != "default")
-    line = json.loads(outputs.nbest_line(example, decision.prediction, alternatives))
-    assert line["probabilities"] is (rule == "default")
-    first, *others = line["answers"]
-    assert_answer(first, decision.prediction, example, bytes_=False)
-    if alternatives is None:
-        assert not others
-        return
-    long_scores = [answer["long_score"] for answer in others]
-    assert {a.long_probability for a in alternatives} <= {first["long_score"], *long_scores}
-    assert len(others) <= outputs.ALTERNATIVES
-    assert long_scores == sorted(long_scores, reverse=True)
-    assert all(0 <= a["long_score"] <= 1 and a["long_answer"] for a in others)
-
-
 def test_an_interruption_leaves_the_former_files(tmp_path: Path) -> None:
     write(tmp_path, [Prediction(1)])
     write_predictions(tmp_path / "predictions.json", [encode_prediction(Prediction(1))])
@@ -258,10 +208,3 @@ def test_an_interruption_leaves_the_former_files(tmp_path: Path) -> None:
     with outputs.open_writer(tmp_path, ["kaggle"]):
         pass  # files of formats that are not requested are removed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kaggle.csv", "predictions.json"]
-
-
-def test_names_of_formats_are_parsed_in_one_order() -> None:
-    assert outputs.parse(" nbest , kaggle,official,nbest") == ("kaggle", "nbest")
-    assert outputs.parse("") == outputs.parse("official") == ()
-    with pytest.raises(ValueError, match="unknown format csv, xml; known are official, kaggle, nb"):
-        outputs.parse("xml,kaggle,csv")

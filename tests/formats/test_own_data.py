@@ -69,27 +69,10 @@ def test_an_mrqa_file_is_known_by_its_fields(tmp_path: Path) -> None:
     assert ids(without_header) == ids(path) == ["m1", "m2", "m3"]
 
 
-@pytest.mark.parametrize("make", ["squad", "mrqa", "csv"])
-def test_shares_and_limits_are_those_of_the_questions(make: str, tmp_path: Path) -> None:
-    path = tmp_path / "data"
-    if make == "squad":
-        own_data.write_squad(path)
-    elif make == "mrqa":
-        write_lines(path, own_data.mrqa())
-    else:
-        write(path, "id,question,context\n" + "".join(f'{i},who,"a\nb"\n' for i in range(3)))
-    everything = ids(path)
-    assert len(everything) == 3
-    assert {*ids(path, share=(0, 2)), *ids(path, share=(1, 2))} == {*everything}
-    assert ids(path, limit=2) == everything[:2]
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda data: data[0].pop("paragraphs"), "missing field 'data[0].paragraphs'"),
         (lambda data: data.append(7), "data[1] must be an object, found an integer"),
-        (lambda data: data[0]["paragraphs"][0].pop("qas"), "missing field 'data[0].paragraphs[0]"),
         (lambda data: data[0]["paragraphs"][0]["qas"].append("x"), "qas[3] must be an object"),
         (lambda data: data[0]["paragraphs"][0]["qas"][0].pop("question"), "missing field 'quest"),
     ],
@@ -166,7 +149,6 @@ def test_the_text_of_a_cell_is_kept(tmp_path: Path) -> None:
         ("who", "found 1 cells, expected 2 as in the first row"),
         ('who,"a"b', "not CSV: ',' expected after '\"'"),
         (",a", "field 'question' is empty"),
-        ("who,", "field 'context' has no words"),
         ("who,caf\udce9", "not UTF-8; convert the file"),
     ],
 )
@@ -188,9 +170,7 @@ def test_a_quote_that_is_not_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ("header", "message"),
     [
         ("q,context", "found the columns q, context; expected 'question' and 'context', or"),
-        ("", "found the columns (none); expected"),
         ("question,context,context", "found two columns 'context'"),
-        (",".join(f"c{i}" for i in range(99)), "c7, …; expected 'question'"),
     ],
 )
 def test_missing_columns_are_an_error_of_the_file(
@@ -275,19 +255,14 @@ def test_a_context_is_a_page_of_paragraphs() -> None:
 @pytest.mark.parametrize(
     ("gold", "texts", "found"),
     [
-        ({"answers": [placed("1986"), placed("4 May 1874")]}, 2, ["1986", "4 May 1874"]),
         ({"answers": [placed("1986"), placed("1986")]}, 1, ["1986", "1986"]),
         ({"answers": {"text": ["1986"], "answer_start": [CONTEXT.index("1986")]}}, 1, ["1986"]),
-        ({"answers": {"text": [], "answer_start": []}}, 0, []),
         ({"answers": ["Ada Brenn", "Brenn, Ada"]}, 2, ["Ada Brenn"]),
         ({"answer": "ada brenn"}, 1, ["Ada Brenn"]),
-        ({"answer": "it"}, 1, ["it"]),  # the one in the same case
-        ({"answer": 1986}, 1, ["1986"]),
         ({"answer": "838"}, 1, ["1838"]),  # extended to the whole word
         ({"answer": "1986", "answer_start": str(CONTEXT.index("1986"))}, 1, ["1986"]),
         ({"answers": '["1986", "Dunmore"]'}, 2, ["1986", "Dunmore"]),  # a cell of CSV
         ({"is_impossible": True, "answers": [placed("1986")]}, 0, []),
-        ({"is_impossible": "True"}, 0, []),
     ],
 )
 def test_gold_is_read_as_text(gold: dict[str, Any], texts: int, found: list[str]) -> None:
@@ -321,15 +296,11 @@ def test_yes_and_no_are_no_places() -> None:
     ("fields", "reason"),
     [
         ({"answers": [placed("Tom Hale", 3)]}, "lacks an answer: answers[0] is 'Tom Hale', but"),
-        ({"answers": [placed("1986", 10**6)]}, "there is ''; correct the place, or leave it out"),
         ({"answers": [{"text": "1986", "answer_start": -4}]}, "the context lacks an answer"),
         ({"answers": [{"text": " ", "answer_start": 3}]}, "there is no word at characters [3, 4)"),
         ({"answers": [{"text": "x", "answer_start": 1.5}]}, "answer_start must be an integer"),
-        ({"answers": [{"answer_start": 1}]}, "answers[0].text must be"),
         ({"answers": {"text": ["a"], "answer_start": []}}, "1 texts, but 0 answer_starts"),
         ({"context": " \n"}, "field 'context' has no words"),
-        ({"context": 7}, "field 'context' must be a string, found an integer"),
-        ({"question": None}, "field 'question' must be a string, found null"),
         ({"page": "tower"}, "expected a field 'context', or --pages FOLDER and a field 'page'"),
     ],
 )
@@ -371,10 +342,8 @@ def test_a_page_is_named_with_or_without_its_suffix(name: str, pages: PageFolder
     ("fields", "reason"),
     [
         ({}, "missing field 'page'"),
-        ({"page": " "}, "field 'page' is empty"),
         ({"page": "moon"}, "page 'moon' is none of the 6 pages in"),
         ({"page": "../pages/tower.html"}, "is none of the 6 pages in"),
-        ({"page": "/etc/hosts"}, "is none of the 6 pages in"),
         ({"page": "sub/twice"}, "may be twice.htm or twice.txt: give the name with its suffix"),
         ({"page": "empty"}, "empty.txt has no text"),
         ({"page": "wrong"}, "wrong.txt is a PDF document"),
@@ -387,14 +356,6 @@ def test_a_question_without_its_page_has_a_reason(
     with pytest.raises(RecordError) as caught:
         decode(pages, **fields)
     assert reason in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_a_folder_must_have_pages(tmp_path: Path) -> None:
-    with pytest.raises(Error, match="is no folder: give the folder of the pages with --pages"):
-        list_pages(tmp_path / "nowhere")
-    (tmp_path / ".hidden.txt").write_text("x")
-    with pytest.raises(Error, match=r"has no pages: expected files that end in .txt"):
-        list_pages(tmp_path)
 
 
 def test_pages_that_no_question_names_are_mentioned(

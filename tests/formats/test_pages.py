@@ -192,15 +192,12 @@ def test_any_bytes_are_a_page_or_a_value_error(data: bytes, name: str) -> None:
         ("a.html", b"just words", "just"),
         ("a", b"just <words>, a < b", "just"),
         ("a", b"\n<!DOCTYPE html><p>hi", "hi"),
-        ("a", b"<div>hi</div>", "hi"),
         ("a.txt", "\ufeffhé".encode(), "hé"),
         ("a.txt", "hé".encode("utf-16"), "hé"),
-        ("a.txt", "hé".encode("utf-32"), "hé"),
         ("a.txt", "hé".encode("latin-1"), "hé"),
         ("a.html", '<meta charset="utf-8"><p>hé'.encode("latin-1"), "hé"),
         ("a.html", '<meta charset="iso-8859-7"><p>Ωα'.encode("iso-8859-7"), "Ωα"),
         ("a.html", '<meta charset="iso-8859-7"><p>Ωα'.encode(), "Ωα"),
-        ("a.html", b'<meta charset="rot13"><p>h\xe9', "hé"),
         ("a.txt", "né, cut off: é".encode()[:-1], "né"),
     ],
 )
@@ -249,17 +246,3 @@ def test_records_are_chosen_by_number_or_id(records: Path) -> None:
 def test_an_absent_or_bad_record_is_a_value_error(records: Path, wanted: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_page(str(records), wanted)
-
-
-def test_files_without_the_requested_record_are_value_errors(tmp_path: Path) -> None:
-    text = tmp_path / "a.txt"
-    text.write_text("words")
-    with pytest.raises(ValueError, match="is not a file of records, so that record 2"):
-        read_page(str(text), "2")
-    with pytest.raises(ValueError, match="found 5 instead of a path"):
-        read_page(5)  # type: ignore[arg-type]
-    blank = nq_records.simplified() | {"document_text": "<P> </P>", "long_answer_candidates": []}
-    for record in ([], [blank | {"annotations": []}]):
-        path = nq_records.write_lines(tmp_path / "a.jsonl", record)
-        with pytest.raises(ValueError, match=r"has no records|has no text"):
-            read_page(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from nq.config import WindowConfig
 from nq.errors import Error
-from nq.formats import inputs
 from nq.formats.tfrecord import (
     TARGETS,
     decode_records,
@@ -30,17 +27,10 @@ from nq.formats.tfrecord import (
     training_shapes,
     unpack_varints,
 )
-from nq.preprocess.features import features, training_features
-from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Features, IntArray, Source
-from tests import nq_records
 
-GOOGLE = Path(__file__).parents[3] / "shared" / "data" / "google_tfrecord"
-RECORDS = "nq-train.tfrecords-00000-of-00001"
 INT64 = np.iinfo(np.int64)
 SOURCE = Source(3, "dev.jsonl", 41)
-CONFIG = WindowConfig(max_seq_length=32, max_query_length=12, doc_stride=8)
-
 matrices = hnp.arrays(
     np.int64,
     st.tuples(st.integers(1, 4), st.integers(1, 9)),
@@ -75,14 +65,18 @@ def some_features(values: IntArray, example_id: int | str = 5, training: bool = 
 # --- records ------------------------------------------------------------------------------
 
 
-@given(values=matrices, training=st.booleans())
-def test_tensorflow_parses_the_encoded_features(values: IntArray, training: bool) -> None:
+@given(
+    values=matrices, training=st.booleans(), id_name=st.sampled_from(["unique_ids", "unique_id"])
+)
+def test_tensorflow_parses_the_encoded_features(
+    values: IntArray, training: bool, id_name: str
+) -> None:
     features = some_features(values, training=training)
-    records = list(encode_records(features, SOURCE))
+    records = list(encode_records(features, SOURCE, id_name))
     assert len(records) == len(values)
     for i, record in enumerate(records):
         expected: dict[str, Any] = {
-            "unique_ids": [5 + 2 * i],
+            id_name: [5 + 2 * i],
             "input_ids": features.input_ids[i].tolist(),
             "input_mask": features.input_mask[i].tolist(),
             "segment_ids": features.segment_ids[i].tolist(),
@@ -148,51 +142,6 @@ def test_unique_ids_are_example_id_plus_window_modulo_2_to_the_64() -> None:
     of_text = unique_ids("question 1")  # a hash
     assert of_text[0] == 7150447286326655 != unique_ids("question 2")[0]
     assert np.diff(of_text).tolist() == [2, 2]
-
-
-def encode(vocab: Path, compat: str, training: bool) -> tuple[Features, Sequence[bytes]]:
-    """Returns the features and records of a page."""
-    config = WindowConfig(**CONFIG.to_dict() | {"compat": compat})
-    example = inputs.decode_example(nq_records.to_line(nq_records.simplified()))
-    tokenizer = load_tokenizer(vocab, compat)
-    if training:
-        encoded = training_features(example, tokenizer, config, negatives=1.0, seed=1)
-    else:
-        encoded = features(example, tokenizer, config)
-    return encoded, list(encode_records(encoded, SOURCE, config.switches.id_name))
-
-
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize(
-    ("compat", "id_name"),
-    [("ours", "unique_ids"), ("bert-joint", "unique_ids"), ("kisialiou", "unique_id")],
-)
-def test_the_readers_of_the_originals_parse_the_records(
-    vocab: Path, compat: str, id_name: str, training: bool
-) -> None:
-    inputs, targets = ("input_ids", "input_mask", "segment_ids"), TARGETS if training else ()
-    shapes = {id_name: [], **{name: [CONFIG.max_seq_length] for name in inputs}}
-    shapes |= {name: [] for name in targets}
-    schema = {name: tf.io.FixedLenFeature(shape, tf.int64) for name, shape in shapes.items()}
-    expected, records = encode(vocab, compat, training)
-    assert len(records) == len(expected) > 1
-    for i, record in enumerate(records):
-        parsed = tf.io.parse_single_example(record, schema)
-        assert parsed[id_name] == 7 + i
-        for name in (*inputs, *targets):
-            assert np.array_equal(parsed[name], getattr(expected, name)[i])
-
-
-@pytest.mark.skipif(not GOOGLE.exists(), reason="needs ../shared/data")
-def test_training_records_have_the_schema_of_the_published_ones(vocab: Path) -> None:
-    dataset = tf.data.TFRecordDataset(str(GOOGLE / RECORDS))
-    published = parse(next(iter(dataset.take(1))).numpy())
-    ours = parse(encode(vocab, "kisialiou", training=True)[1][0])
-
-    def schema(record: dict[str, list[int]], length: int) -> dict[str, int]:
-        return {name: len(v) // length if len(v) > 1 else 1 for name, v in record.items()}
-
-    assert schema(ours, CONFIG.max_seq_length) == schema(published, 512)
 
 
 # --- files --------------------------------------------------------------------------------

@@ -16,11 +16,9 @@ from scipy.special import log_softmax, softmax
 from nq.config import DistillationConfig, TrainConfig
 from nq.inference.reduction import LOGITS
 from nq.records import UNLABELLED, FloatArray, IntArray
-from nq.training.distillation import Distillation, SoftCrossEntropy
+from nq.training.distillation import Distillation, SoftCrossEntropy, SoftTargets
 from nq.training.job import LOSS, PARTS, Curves
-from nq.training.loop import TrainingState, fit, identity
-from nq.training.optimizer import compile_for_training
-from nq.training.soft_targets import SoftTargets
+from nq.training.loop import TrainingState, compile_for_training, fit, identity
 from nq.training.windows import TrainingWindows
 from tests.training.test_loop import CONFIG, LENGTH, WINDOWS, untrained, weights
 

@@ -8,9 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -20,8 +18,7 @@ from nq.config import TrainConfig
 from nq.model import joint
 from nq.records import FloatArray, IntArray
 from nq.training.job import LOSS, Curves
-from nq.training.loop import TrainingState, fit, identity
-from nq.training.optimizer import WarmupThenDecay, compile_for_training
+from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit, identity
 from nq.training.windows import TrainingWindows
 from tests import tiny_models
 
@@ -137,31 +134,22 @@ def test_a_killed_training_resumes_to_the_same_weights(
     }
 
 
-class BatchReadError(Exception):
-    """A training read a batch."""
-
-
-class UnreadableWindows(TrainingWindows):
-    """Windows of which no batch can be read."""
-
-    def batch(self, rows: IntArray) -> Any:
-        raise BatchReadError
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("changed", ["nothing", "settings", "windows", "weights"])
-def test_another_training_ignores_the_state(
-    uninterrupted: tuple[keras.Model, Path], changed: str
-) -> None:
-    other = dataclasses.replace(CONFIG, seed=6)
-    columns = {f.name: getattr(WINDOWS, f.name) for f in dataclasses.fields(WINDOWS)}
-    if changed == "windows":
-        columns["end_positions"] = columns["end_positions"][::-1]
-    windows = UnreadableWindows(**columns)
-    model = untrained(other if changed == "weights" else CONFIG)
-    config = other if changed == "settings" else CONFIG
-    with nullcontext() if changed == "nothing" else pytest.raises(BatchReadError):
-        train(model, windows, config, uninterrupted[1])
+@pytest.mark.parametrize("changed", ["settings", "windows", "weights"])
+def test_another_training_ignores_the_state(changed: str, tmp_path: Path) -> None:
+    config = dataclasses.replace(CONFIG, epochs=1, save_every=4)
+    other = dataclasses.replace(config, seed=6)
+    train(untrained(config), WINDOWS, config, tmp_path)
+    reversed_ends = WINDOWS.end_positions[::-1]
+    windows = dataclasses.replace(WINDOWS, end_positions=reversed_ends)
+    steps: list[int] = []
+    train(
+        untrained(other if changed == "weights" else config),
+        windows if changed == "windows" else WINDOWS,
+        other if changed == "settings" else config,
+        tmp_path,
+        lambda losses, _: steps.append(len(losses[LOSS])),
+    )
+    assert steps == [1, 2, 3, 4]
 
 
 @pytest.mark.slow
@@ -182,7 +170,7 @@ def test_half_precision_trains_float32_weights(precision: str, tmp_path: Path) -
 # --- learning rate and weight decay
 
 
-@pytest.mark.parametrize(("warmup", "total"), [(0, 1), (0, 10), (3, 10), (9, 10), (10, 100)])
+@pytest.mark.parametrize(("warmup", "total"), [(0, 1), (3, 10), (10, 100)])
 def test_the_learning_rate_rises_to_its_peak_and_falls_to_zero(warmup: int, total: int) -> None:
     schedule = WarmupThenDecay(0.5, warmup, total)
     rates = [float(schedule(step)) for step in range(total)]
@@ -227,7 +215,7 @@ def test_lower_layers_have_lower_learning_rates() -> None:
         np.testing.assert_allclose(change, factor * CONFIG.learning_rate, rtol=0.01)
 
 
-@pytest.mark.parametrize("frozen", [0, 1, 2])
+@pytest.mark.parametrize("frozen", [0, 2])
 def test_frozen_layers_and_embeddings_keep_their_weights(frozen: int, tmp_path: Path) -> None:
     config = dataclasses.replace(CONFIG, epochs=1, frozen_layers=frozen, layer_decay=0.9)
     model = joint.build(tiny_models.RELATIVE, seed=1)
