@@ -85,7 +85,7 @@ class CascadeScorer(ScorerWrapper):
     def scores(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Columns:
-        """See ``Scorer.scores``; behind the windows of each example come those of the second model.
+        """See ``Scorer.scores``; the windows of the second model follow those of each example.
 
         The columns ``SECOND_WINDOW`` and ``READ_BLOCKS`` tell which these are. The columns
         of ``rows`` that identify windows and examples are there for all windows.
@@ -160,7 +160,7 @@ def select(
         scores: of all windows of the first model.
         token_map: ``[W, L]`` of all windows of the second model.
         decision: of both models.
-        blocks: those in the windows.
+        blocks: of the page, those in the windows.
     """
     contains = tokens_in_windows(token_map)[:, :-1]
     of_token = blocks.of_token[: contains.shape[1]]
@@ -223,14 +223,10 @@ def _windows_of(
 
 
 def _joined(page: Columns, read: Columns, selection: Selection) -> Columns:
-    """Returns the windows of one example, those of the second model behind.
+    """Returns the windows of one example, the second model's behind the first model's.
 
-    Short windows have few positions, so that those of one model may have to be filled up.
-
-    Args:
-        page: keys and scores of the first model's windows.
-        read: scores of the second model's windows.
-        selection: which those are.
+    The page has keys and scores of the first model's windows. Short windows have few positions, so
+    that the columns of one model may have to be filled up.
     """
     windows, read_blocks = selection
     n, n_read = len(page["window_ids"]), len(windows)

@@ -49,7 +49,7 @@ GRAPPLER_ON = {
 
 @dataclass(frozen=True)
 class Changes:
-    """All settings that a profile can change; the defaults are those of ``baseline``."""
+    """All settings that a profile can change; ``baseline`` has the defaults."""
 
     mixed: bool = False
     jit_compile: bool = False

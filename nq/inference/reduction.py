@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from keras import ops
@@ -13,33 +13,15 @@ from nq.records import SCORE_COLUMNS
 LOGITS = ("start_logits", "end_logits", "type_logits")
 
 
-class Reduction(Protocol):
-    """Computes the columns that leave the device from the logits of a batch.
-
-    Attributes:
-        columns: their names.
-    """
-
-    columns: ClassVar[tuple[str, ...]]
-
-    def __call__(self, logits: dict[str, Any], token_map: Any) -> tuple[Any, ...]:
-        """Returns the columns, in order, for one batch of ``B`` windows.
-
-        Args:
-            logits: ``start_logits`` and ``end_logits`` ``[B, L]``, ``type_logits`` ``[B, 5]``.
-            token_map: int ``[B, L]`` document token of each position, -1 for none.
-        """
-
-
 @dataclass(frozen=True)
 class AllLogits:
-    """Keeps all logits; those of starts and ends are padded with 0 to ``length`` positions."""
+    """Keeps all logits; start and end logits are padded with 0 to ``length`` positions."""
 
     columns: ClassVar[tuple[str, ...]] = LOGITS
     length: int
 
     def __call__(self, logits: dict[str, Any], token_map: Any) -> tuple[Any, ...]:
-        """See ``Reduction``; the token map is not used."""
+        """Returns the columns, in order, for one batch; see ``TopK``."""
         missing = [[0, 0], [0, self.length - token_map.shape[1]]]
         start, end = (ops.pad(logits[name], missing) for name in LOGITS[:2])
         return start, end, logits["type_logits"]
@@ -59,7 +41,12 @@ class TopK:
     text_only: bool
 
     def __call__(self, logits: dict[str, Any], token_map: Any) -> tuple[Any, ...]:
-        """See ``Reduction``."""
+        """Returns the columns, in order, for one batch of ``B`` windows.
+
+        Args:
+            logits: ``start_logits`` and ``end_logits`` ``[B, L]``, ``type_logits`` ``[B, 5]``.
+            token_map: int ``[B, L]`` document token of each position, -1 for none.
+        """
         start, end = logits["start_logits"], logits["end_logits"]
         length = token_map.shape[1]
         allowed = token_map >= 0 if self.text_only else ops.arange(length) > 0
@@ -70,6 +57,9 @@ class TopK:
             ops.stack([start[:, 0], end[:, 0]], axis=1),
             logits["type_logits"],
         )
+
+
+Reduction = TopK | AllLogits
 
 
 def top_positions(logits: Any, allowed: Any, token_map: Any, k: int) -> tuple[Any, Any, Any]:

@@ -28,7 +28,7 @@ from nq.records import (
 )
 
 Rows = Mapping[str, IntArray]
-"""Columns of windows: those of ``COLUMNS``, each int32 ``[B, L]``, and keys of the windows."""
+"""Columns of windows: ``COLUMNS``, each int32 ``[B, L]``, and keys of the windows."""
 
 PART_BATCHES = 16
 """Batches that a part should have at least, so that windows of similar length share one."""
@@ -93,15 +93,13 @@ class Scorer(Protocol):
     ) -> Columns:
         """Returns the columns ``SCORE_COLUMNS``, one row per window, in the order of ``rows``.
 
-        A cascade returns more windows than ``rows`` has, with ``window_ids`` for all of them.
+        A cascade returns more windows than ``rows`` has, with ``window_ids`` for all. Logits
+        that are not even finite in float32 raise ``ArithmeticError``.
 
         Args:
             rows: all windows of the examples, with ``window_ids``.
             examples: question and page of the windows, in the same order.
             progress: receives completed windows.
-
-        Raises:
-            ArithmeticError: logits are not finite, not even in float32.
         """
 
 
@@ -123,9 +121,7 @@ def example_slices(rows: Rows) -> list[slice]:
 def split_examples(rows: Rows, columns: Columns) -> list[Columns]:
     """Returns the columns of each example as a table of its own.
 
-    Args:
-        rows: windows of some examples.
-        columns: of these windows, or of more windows with ``window_ids`` of their own.
+    They are of the windows in ``rows``, or of more windows with ``window_ids`` of their own.
     """
     slices = example_slices({**rows, **columns})
     return [{name: column[page] for name, column in columns.items()} for page in slices]

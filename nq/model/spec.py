@@ -141,8 +141,7 @@ def find_model(
 
     Raises:
         FileNotFoundError, Error: there is no model of this name (``nq.model.registry``).
-        ValueError: an argument has the wrong type, is out of range or needs a second model, or the
-            settings of a folder are damaged.
+        ValueError: an argument is wrong or needs a second model, or settings are damaged.
     """
     for name, value, kind, expected in (
         ("model", model, str | Path, "the path of a model folder, or a name"),

@@ -42,7 +42,7 @@ class Blocks:
         return cls(with_text, candidates, features)
 
     def only(self, candidates: IntArray) -> Blocks:
-        """Returns those of the blocks that have one of these candidate indices."""
+        """Returns the blocks that have one of these candidate indices."""
         kept = np.isin(self.candidates, candidates)
         of_token = np.where(np.isin(self.of_token, candidates), self.of_token, -1)
         return Blocks(of_token, self.candidates[kept], self.features[kept])

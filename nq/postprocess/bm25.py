@@ -23,11 +23,7 @@ WORD = re.compile(r"\w+")
 
 
 def bm25(question: str, blocks: Sequence[Sequence[str]]) -> FloatArray:
-    """Returns the BM25 score of each block, ``[len(blocks)]``; 0 without a common word.
-
-    Args:
-        question: the query; case is ignored.
-        blocks: the lower-case words of each block.
+    """Returns the BM25 score of each block of lower-case words; 0 without a common word.
 
     >>> bm25("Who wrote it?", [["she", "wrote", "it"], ["it", "rains"]]).round(2).tolist()
     [0.81, 0.2]

@@ -1,4 +1,4 @@
-"""The decision rules: ours and those of the two originals.
+"""The decision rules: ours and the rules of the two originals.
 
 | step      | bert-joint                        | kisialiou                          |
 |-----------|-----------------------------------|------------------------------------|
@@ -144,11 +144,7 @@ def containing_block(example: Example, span: Span) -> Span | None:
 
 
 def check_rule(rule: str, needs_margin: Sequence[str]) -> None:
-    """Checks that a rule computes the decision margin if the named optimizations need it.
-
-    Raises:
-        Error: the rule does not compute it.
-    """
+    """Checks that a rule computes the decision margin if the named optimizations need it."""
     if needs_margin and not RULES[rule].ranks:
         raise Error(
             f"decision {rule} has no decision margin: remove {' and '.join(needs_margin)} from "
@@ -157,11 +153,7 @@ def check_rule(rule: str, needs_margin: Sequence[str]) -> None:
 
 
 def check_cascade_rule(rule: str) -> None:
-    """Checks that a rule ranks blocks, of which a second model reads the best.
-
-    Raises:
-        Error: it does not.
-    """
+    """Checks that a rule ranks blocks, of which a second model reads the best."""
     if not RULES[rule].ranks:
         raise Error(
             f"decision {rule} ranks no blocks for a second model: leave it out, or take --decision "

@@ -113,7 +113,7 @@ class Evidence:
     evidence: FloatArray
 
     def rows(self, blocks: Blocks) -> IntArray:
-        """Returns the index of each of its blocks among those of the page."""
+        """Returns the index of each of its blocks among all blocks of the page."""
         return np.searchsorted(blocks.candidates, self.blocks)
 
     @property
@@ -170,7 +170,7 @@ def gather_evidence(
 
 
 def only_ranks(scores: WindowScores) -> bool:
-    """Returns whether the scores are those of a model that gives no short answers."""
+    """Returns whether the scores are of a model that gives no short answers."""
     logits = scores.type_logits
     return len(logits) > 0 and bool((logits[:, AnswerType.SHORT] < IMPOSSIBLE).all())
 

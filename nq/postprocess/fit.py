@@ -120,7 +120,7 @@ def fit(
 
     Args:
         blocks: the choice sets of the first softmax; without any, its weights keep their priors.
-        options: those of the second.
+        options: the choice sets of the second.
         start: the weights that the penalty prefers.
     """
     names = ("evidence", *start.BLOCK_FEATURES, "null")

@@ -17,10 +17,10 @@ from nq.records import AnswerType, FloatArray
 def decision_margin(ranking: Ranking) -> float:
     """Returns the smallest change of a log odds that would change the default decision.
 
-    The log odds considered are those of the best block against the next one, of its best short
-    answer against the next one, and of each probability against its threshold. An answer that is
-    not given need not beat other blocks, unless one of those would then be given. The margin is
-    infinite for a page without blocks.
+    It compares the log odds of the best block against the next one, of its best short answer
+    against the next one, and of each probability against its threshold. An answer that is not
+    given need not beat other blocks, unless one of them would then be given. The margin is infinite
+    for a page without blocks.
     """
     blocks, config = ranking.probabilities, ranking.config
     if not len(blocks):

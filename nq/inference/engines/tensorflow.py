@@ -21,7 +21,6 @@ from nq.inference.scorer import COLUMNS, Rows
 PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
 READS = ("ReadVariableOp", "ResourceGather")
 
-
 _OPTIONS_LOCK = threading.RLock()
 """TensorFlow's rewrite options are process-wide, so one thread at a time may set them."""
 
@@ -87,16 +86,7 @@ class Engine:
 
 
 def check_in_force(profile: Profile, step: Any, precision: str) -> None:
-    """Checks a traced step against its profile.
-
-    Args:
-        profile: the optimizations.
-        step: the concrete function that runs.
-        precision: compute type of the matrix products.
-
-    Raises:
-        ProfileNotInForceError: the text has the property that differs.
-    """
+    """Checks a traced step, whose products have a compute type, against its profile."""
     changes = profile.changes
     graph = step.graph.as_graph_def()
     nodes = [
