@@ -141,31 +141,6 @@ def test_tables_on_stdout_and_what_was_not_kept(
 
 
 @pytest.mark.slow
-def test_the_n_best_file_is_that_of_the_scores(
-    run: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(run)]) == 0
-    folder = answer(tiny_model, tmp_path, sample_records(), formats="nbest").folder
-    assert main([str(folder)]) == 0
-    decided, listed = (embedded(path / REPORT, "details") for path in (run, folder))
-    assert [entry["nbest"] for entry in decided] == [entry["nbest"] for entry in listed]
-
-
-@pytest.mark.slow
-def test_an_untracked_run_removes_the_report_of_an_earlier_one(
-    tiny_model: Path, tmp_path: Path
-) -> None:
-    folder = answer(tiny_model, tmp_path, sample_records()[:2]).folder
-    assert not (folder / REPORT).exists()
-    (folder / "report-data").mkdir()
-    for name in (REPORT, "report-data/00000.js", "report-data/mine.js"):
-        (folder / name).write_text("old")
-    answer(tiny_model, tmp_path, sample_records()[:2])
-    assert [path.name for path in folder.glob("report*")] == ["report-data"]
-    assert [path.name for path in (folder / "report-data").iterdir()] == ["mine.js"]
-
-
-@pytest.mark.slow
 def test_two_runs_are_compared(
     run: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

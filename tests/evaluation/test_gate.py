@@ -111,11 +111,6 @@ def test_loss_and_verdict_by_hand(
     assert {most: Gate(loss, most).verdict for most in verdicts} == verdicts
 
 
-def test_a_question_alone_has_no_interval() -> None:
-    with pytest.raises(ValueError, match="needs two questions"):
-        relative_loss([RIGHT], [RIGHT])
-
-
 def test_the_gate_in_words_and_as_json() -> None:
     loss = RelativeLoss(0.48, 0.5, loss=0.04, low=-0.005, high=0.0712, questions=100)
     text = "micro-F1 0.4800 against 0.5000, relative loss 4.0% [90%: -0.5% to 7.1%]"

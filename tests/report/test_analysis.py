@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 
-from nq.report.analysis import analyse, bounds, calibration
+from nq.report.analysis import analyse, calibration
 from nq.report.judgments import KINDS, Case, Judgment, Outcome, Stage
 from nq.report.tables import NEEDED, NO_PROBABILITIES, text
 from tests.report.example_cases import cases
@@ -43,18 +42,6 @@ def test_splits_add_up_and_bounds_decrease_to_the_recall_of_the_run(
         assert part.other + part.null == part.bounds[-1].lost
 
 
-def test_bounds_by_hand() -> None:
-    judgments = [
-        judgment(Outcome.RIGHT),
-        judgment(Outcome.MISSED, lost=Stage.CONTEXTS),
-        judgment(Outcome.WRONG, lost=Stage.POSITIONS),
-        judgment(Outcome.WRONG, lost=Stage.DECISION),
-        judgment(Outcome.EXTRA),
-    ]
-    assert [b.recall for b in bounds(judgments)] == [0.75, 0.75, 0.5, 0.25]
-    assert bounds(judgments)[0].f1 == pytest.approx(2 * 0.75 / 1.75)
-
-
 def test_only_given_answers_have_a_calibration() -> None:
     judgments = [
         judgment(Outcome.RIGHT, 0.75),
@@ -77,10 +64,3 @@ def test_missing_figures_are_mentioned() -> None:
     unknown = [case(judgment(Outcome.WRONG, 7.5, Stage.DECISION))]
     incomplete = text(analyse(unknown, stages=(Stage.CONTEXTS, Stage.DECISION)))
     assert all(note in incomplete for note in needed)
-
-
-def test_records_without_a_source_are_a_group_of_their_own() -> None:
-    without = case(judgment(Outcome.RIGHT))
-    named = replace(without, traits={**without.traits, "source": "zoo"})
-    assert list(analyse([named, without]).splits["source"]) == ["not stated", "zoo"]
-    assert "source" not in analyse([without]).splits

@@ -64,13 +64,6 @@ def test_long_and_short_answer() -> None:
     assert answer.answered
 
 
-@pytest.mark.parametrize(("top", "count"), [(0, 0), (1, 1), (2, 2), (3, 2)])
-def test_top_limits_the_alternatives(top: int, count: int) -> None:
-    answer = make(BOTH, top=top)
-    assert [a.text for a in answer.alternatives] == ["Tom Hale", "yes"][:count]
-    assert ("runners-up" in render(answer)) == (count > 0)
-
-
 def test_long_answer_only() -> None:
     answer = make(Prediction(0, SECOND, 0.9), top=1)
     text = render(answer)

@@ -79,13 +79,3 @@ def test_the_page_has_a_mark_for_each_run_with_f1_and_a_row_for_each_run() -> No
     assert page.count('fill="none"') == 1  # the run that is not comparable
     without = comparison.page(history(), [UNSCORED])
     assert "<svg" not in without and "No run has an F1" in without
-
-
-def test_many_runs_fit_into_the_picture() -> None:
-    many = [replace(RUN, total_s=10.0 + n, profile=f"p{n}") for n in range(100)]
-    page = comparison.page(history(), many)
-    height = float(re.findall(r'viewBox="0 0 \d+ ([\d.]+)"', page)[0])
-    lines = [float(y) for y in re.findall(r'<text class="label" x="[\d.]+" y="([\d.]+)">', page)]
-    assert max(lines) < height and len(set(lines)) == 100
-    across = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"', page)]
-    assert across == sorted(across) and 62 <= across[0] < across[-1] <= 710

@@ -17,7 +17,7 @@ from nq.records import Annotation, Example, Span, YesNo
 from nq.report.analysis import tally
 from nq.report.judgments import Judgment, Outcome, Stage, StageOutputs, judgments
 from nq.report.traits import SOURCE, TRAITS, traits
-from tests.report.example_cases import FIRST, NULL, SECOND, THIRD, annotation, label, page, stages
+from tests.report.example_cases import FIRST, SECOND, THIRD, annotation, label, page, stages
 
 SHORT = Span(10, 12)
 GOLD = annotation(SECOND, SHORT)
@@ -78,13 +78,6 @@ def test_a_stage_that_is_not_known_loses_nothing() -> None:
     without_windows = StageOutputs(read, None, in_parts.pairs)
     assert judged(page(GOLD), label(), without_windows)[1].lost is POSITIONS
     assert judged(page(GOLD), label(), StageOutputs(read))[1].lost is DECISION
-
-
-def test_without_gold_nothing_is_lost() -> None:
-    one_of_five = page(GOLD, NULL, NULL, NULL, NULL)  # two annotators are needed
-    for answer, outcome in ((label(), Outcome.NULL), (label(FIRST, SHORT), Outcome.EXTRA)):
-        for j in judged(one_of_five, answer, stages()):
-            assert (j.outcome, j.lost, j.gold) == (outcome, None, "")
 
 
 def test_texts_are_those_of_the_page() -> None:

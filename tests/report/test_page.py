@@ -133,14 +133,6 @@ class TestPage:
         tab.run(sort)
         assert tab.run(SHOWN)[:3] == ["98", "96", "95"]  # 97 and 99 have no answer
 
-    def test_a_number_of_the_error_analysis_selects_its_questions(
-        self, tab: Browser, page: Path
-    ) -> None:
-        open_page(tab, page)
-        tab.run("document.querySelector('.split [data-outcome=missed][data-kind=long]').click()")
-        assert tab.run(SHOWN) == [str(n) for n in range(2, 100, 5)]
-        assert tab.run("document.getElementById('kind').value") == "1"
-
     def test_a_link_opens_its_question(self, tab: Browser, page: Path) -> None:
         open_page(tab, page, "#41")
         tab.wait_for(f"{DETAIL}.includes('who is number 41')")

@@ -17,7 +17,6 @@ from nq.evaluation.labels import read_gold, read_predictions
 from nq.inference.profile import Profile, parse_against
 from nq.runs.against import write_parity
 from nq.runs.finished import read_run
-from nq.runs.job import Job
 from nq.runs.parity import Parity
 from nq.runs.result import JOB, METRICS, PREDICTIONS, check_finished, write_metrics
 from tests import nq_records
@@ -143,19 +142,6 @@ def test_few_lost_answers_are_undecided_and_strict_refuses_that(
 
 
 @pytest.mark.slow
-def test_the_other_run_under_a_profile_is_the_measure_too(
-    data: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = (*LONG_ONLY, "--against", "baseline", "--max-loss", 0, "--strict-gate")
-    assert run(tmp_path, data, tiny_model, *options) == 0
-    parity = json.loads(capsys.readouterr().out)["parity"]
-    assert parity["against"] == "baseline" and 0 <= parity["max_drift"] < 1e-4
-    assert parity["gate"]["verdict"] == "passed"
-    (other,) = tmp_path.glob("baseline-*")
-    assert "parity" not in read(other / METRICS)
-
-
-@pytest.mark.slow
 def test_data_without_annotations_have_no_gate(
     first: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -250,11 +236,3 @@ def test_options_that_make_no_sense_are_a_usage_error(
     assert answer.main(options) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("nq answer: error: ") and message in line
-
-
-@pytest.mark.parametrize("max_loss", [-0.1, 1, float("nan"), "0.02"])
-def test_a_job_refuses_a_loss_that_is_none(max_loss: Any, tiny_model: Path) -> None:
-    with pytest.raises(ValueError, match="max_loss"):
-        Job(["a.jsonl"], tiny_model, against="baseline", max_loss=max_loss)
-    with pytest.raises(ValueError, match="against is None: expected a profile or a folder"):
-        Job(["a.jsonl"], tiny_model, max_loss=0.02)

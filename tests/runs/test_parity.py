@@ -17,7 +17,7 @@ from nq.inference.engine import Step
 from nq.inference.engines import tensorflow
 from nq.inference.profile import OPTIMIZATIONS, Optimization
 from nq.inference.scorer import Rows
-from nq.runs.parity import METRICS, Parity, compare
+from nq.runs.parity import METRICS, compare
 
 LIMIT = 6
 
@@ -78,14 +78,6 @@ def test_a_broken_profile_is_beyond_the_tolerance(
     assert "Traceback" not in output.err
 
 
-@pytest.mark.parametrize("tolerance", ["-1", "1.5", "nan", "much"])
-def test_a_tolerance_that_is_no_share_is_a_usage_error(
-    tolerance: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(tmp_path, tiny_model, f"--tolerance={tolerance}") == 2
-    assert "--tolerance: must be a number in [0, 1], got" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_the_other_run_is_computed_once(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -96,44 +88,6 @@ def test_the_other_run_is_computed_once(
     assert run(tmp_path, tiny_model, "--profile", "buckets", "--against", "baseline") == 0
     assert (baseline / "predictions.json").stat().st_mtime_ns == changed_ns
     assert len(list(tmp_path.glob("windows-*"))) == 1
-
-
-@pytest.mark.slow
-def test_with_an_output_folder_everything_is_written_into_it(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    assert run(tmp_path / "root", tiny_model, "--output", out, "--tolerance", 0) == 0
-    assert not (tmp_path / "root").exists()
-    assert len(list(out.glob("windows-*"))) == len(list(out.glob("baseline-*"))) == 1
-
-
-@pytest.mark.slow
-def test_runs_of_other_questions_cannot_be_compared(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(tmp_path, tiny_model, "--output", tmp_path / "six", "--keep-scores") == 0
-    assert run(tmp_path, tiny_model, "--output", tmp_path / "two", "--limit", 2) == 0
-    with pytest.raises(ValueError, match="did not answer the same questions"):
-        compare(tmp_path / "six", tmp_path / "two")
-
-
-@pytest.mark.parametrize(
-    ("changed", "f1", "tolerance", "within"),
-    [
-        (0, 0.0, 0.0, True),
-        (1, 0.0, 0.01, True),
-        (2, 0.0, 0.01, False),
-        (0, -0.02, 0.01, False),
-        (0, 0.02, 0.01, False),
-        (100, 1.0, 1.0, True),
-    ],
-)
-def test_the_tolerance_applies_to_answers_and_f1(
-    changed: int, f1: float, tolerance: float, within: bool
-) -> None:
-    parity = Parity("baseline", 100, changed, None, None, {"micro_f1": f1})
-    assert parity.within(tolerance) is within
 
 
 def test_runs_on_gold_texts_alone_have_no_difference_of_f1(tmp_path: Path) -> None:
