@@ -10,6 +10,7 @@ from .config import (
 )
 from .errors import Error
 from .evaluation.evaluate import evaluate
+from .evaluation.gate import Parity
 from .formats.documents import page_from_html, page_from_text
 from .formats.inputs import read_examples, read_page
 from .inference.profile import Profile
@@ -27,7 +28,6 @@ from .records import (
     YesNo,
 )
 from .runs.job import Job
-from .runs.parity import Parity
 from .runs.result import Result
 from .runs.run import run
 

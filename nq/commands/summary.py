@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nq.evaluation.gate import Parity
 from nq.report.comparison import processes_line
 from nq.report.skipped import unread_line
-from nq.runs.parity import Parity
 from nq.runs.result import Result, Row
 from nq.text import counted, format_bytes, truncate, visible
 

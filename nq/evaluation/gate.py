@@ -94,6 +94,43 @@ class Gate:
         return f"{self.loss}, at most {100 * self.max_loss:.3g}% allowed: {self.verdict}"
 
 
+@dataclass(frozen=True)
+class Parity:
+    """The differences between a run and another run of the same questions.
+
+    Args:
+        against: the other run's profile; of a run that was named by its folder, the folder too.
+        answers: number of predictions compared.
+        changed: how many of them have another answer.
+        max_drift, mean_drift: differences of logits; ``None`` if no window was computed by both.
+        f1: difference of each F1, this run's minus the other's; empty without gold.
+        gate: the relative loss of micro-F1 and whether it is accepted, if that was required.
+    """
+
+    against: str
+    answers: int
+    changed: int
+    max_drift: float | None
+    mean_drift: float | None
+    f1: Mapping[str, float]
+    gate: Gate | None = None
+
+    @property
+    def changed_share(self) -> float:
+        """Share of the answers that differ; 0 if there are none."""
+        return self.changed / self.answers if self.answers else 0.0
+
+    def within(self, tolerance: float) -> bool:
+        """Returns whether neither the share of changed answers nor an F1 differs by more."""
+        return max(self.changed_share, *map(abs, self.f1.values()), 0.0) <= tolerance
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what `parity.json` holds: the fields and the share of changed answers."""
+        values = {**asdict(self), "changed_share": self.changed_share}
+        del values["gate"]
+        return {**values, "gate": self.gate.to_dict()} if self.gate else values
+
+
 def question_counts(gold: Gold, predictions: Mapping[ExampleId, Label]) -> list[Counts]:
     """Returns what each question of ``gold`` adds to the sums of micro-F1.
 

@@ -8,9 +8,7 @@ Source of the rules: google-research-datasets/natural-questions (eval_utils.py).
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +17,9 @@ from typing import IO, Any
 
 import orjson
 
+from nq.formats.fields import RecordError
 from nq.formats.input_files import matching_files
+from nq.formats.lines import open_bytes
 from nq.storage import file_status
 
 ExampleId = int | str
@@ -175,19 +175,16 @@ def prediction_label(record: Mapping[str, Any]) -> Label:
 
 
 @contextmanager
-def _open(path: str | Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
-    """Opens a file and decompresses it if its first bytes are those of gzip."""
-    with (
-        open(path, "rb") as raw,
-        gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw as file,
-    ):
-        before = file_status(path)
-        try:
+def _open(path: str | Path) -> Iterator[IO[bytes]]:
+    """Opens a file, plain or gzip, that must not change while it is read."""
+    before = file_status(path)
+    try:
+        with open_bytes(str(path)) as file:
             yield file
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise ValueError(f"{path}: broken gzip ({error}); copy the file again") from error
-        if file_status(path) != before:
-            raise ValueError(f"{path} changed while it was read: run again when it is complete")
+    except RecordError as error:
+        raise ValueError(f"{path}: {error}; copy the file again") from error
+    if file_status(path) != before:
+        raise ValueError(f"{path} changed while it was read: run again when it is complete")
 
 
 def _decode(data: bytes) -> Any:

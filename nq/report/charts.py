@@ -11,32 +11,28 @@ MAX_POINTS = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Plot:
-    """The area of a chart in pixels; x is from ``low`` to ``high``, y from 0 to 1."""
+class Axis:
+    """Places values from ``low`` to ``high`` evenly on the pixels from ``start`` to ``end``.
 
-    low: float = 0.0
-    high: float = 1.0
-    width: float = 244.0
-    height: float = 158.0
-    left: float = 32.0
-    top: float = 10.0
+    >>> Axis(0, 2, 32, 276)(1)
+    154.0
+    """
 
-    def x(self, value: float) -> float:
-        """Returns the horizontal coordinate of a value.
+    low: float
+    high: float
+    start: float
+    end: float
 
-        >>> Plot().x(0.5)
-        154.0
-        """
+    def __call__(self, value: float) -> float:
         share = (value - self.low) / ((self.high - self.low) or 1.0)
-        return round(self.left + self.width * min(max(share, 0.0), 1.0), 1)
+        return round(self.start + min(max(share, 0.0), 1.0) * (self.end - self.start), 1)
 
-    def y(self, value: float) -> float:
-        """Returns the vertical coordinate of a value, which grows upwards.
+    def ticks(self, count: int) -> list[float]:
+        return [self.low + i / (count - 1) * (self.high - self.low) for i in range(count)]
 
-        >>> Plot().y(1.0)
-        10.0
-        """
-        return round(self.top + self.height * (1 - min(max(value, 0.0), 1.0)), 1)
+
+UNIT, HEIGHT = Axis(0.0, 1.0, 32.0, 276.0), Axis(0.0, 1.0, 168.0, 10.0)
+"""The axes of a chart of probabilities; all charts have the vertical one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +49,12 @@ class Curve:
     best: Point
     given: Point
 
-    def path(self, plot: Plot, measure: str) -> str:
+    def path(self, x: Axis, measure: str) -> str:
         """Returns the line of a measure as the commands of an SVG path."""
         steps = [
-            f"{plot.x(p.threshold)} {plot.y(getattr(p, measure))}"
+            f"{x(p.threshold)} {HEIGHT(getattr(p, measure))}"
             for p in self.points
-            if plot.low <= p.threshold <= plot.high
+            if x.low <= p.threshold <= x.high
         ]
         return "M" + " L".join(steps) if steps else ""
 
@@ -80,12 +76,12 @@ def curve(decisions: Sequence[Decision]) -> Curve | None:
     return Curve(kept[::-1], best(points), points[-1])
 
 
-def plot_of(curves: Iterable[Curve | None]) -> Plot:
-    """Returns the area of curves: probabilities from 0 to 1, other scores as far as they go."""
+def axis_of(curves: Iterable[Curve | None]) -> Axis:
+    """Returns the horizontal axis of curves: probabilities from 0 to 1, other scores as they go."""
     thresholds = [point.threshold for curve in curves if curve for point in curve.points]
     if all(0 <= threshold <= 1 for threshold in thresholds):
-        return Plot()
-    return Plot(min(thresholds), max(thresholds))
+        return UNIT
+    return Axis(min(thresholds), max(thresholds), UNIT.start, UNIT.end)
 
 
 def phases(time: Mapping[str, float]) -> tuple[dict[str, float], float]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from nq.report.charts import Axis
 from nq.text import counted, truncate, visible
 from nq.tracking import History, RecordedRun, color
 
@@ -113,24 +114,6 @@ def to_dict(history: History, runs: Sequence[RecordedRun]) -> dict[str, Any]:
         "others": history.others,
         "how_to_open": history.how_to_open,
     }
-
-
-@dataclass(frozen=True)
-class Axis:
-    """Places values from ``low`` to ``high`` evenly on the pixels from ``start`` to ``end``."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, value: float) -> float:
-        share = (value - self.low) / ((self.high - self.low) or 1.0)
-        return round(self.start + share * (self.end - self.start), 1)
-
-    @property
-    def ticks(self) -> list[float]:
-        return [self.low + i / 5 * (self.high - self.low) for i in range(6)]
 
 
 def page(history: History, runs: Sequence[RecordedRun]) -> str:

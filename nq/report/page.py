@@ -22,9 +22,9 @@ from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.gate import Counts, Gate, question_counts, relative_loss
 from nq.evaluation.nq_eval import Decision, decisions_of_one
 from nq.report.analysis import NOT_STATED, Analysis, analyse
-from nq.report.charts import Plot, curve, format_seconds, phases, plot_of
+from nq.report.charts import HEIGHT, UNIT, axis_of, curve, format_seconds, phases
 from nq.report.judgments import KINDS, MEANING, Case, Stage
-from nq.report.questions import Question, Scored, entries
+from nq.report.questions import Question, entries
 from nq.report.tables import COUNTS, loss, notes, number
 from nq.report.traits import TRAITS
 from nq.storage import atomic_write
@@ -126,14 +126,12 @@ class PageWriter:
     def add(self, question: Question) -> None:
         gold = gold_labels(question.example) if question.example else []
         labels = [question.label, *([question.other] if question.other else [])]
-        scored = [
-            Scored(label, *(decisions_of_one(gold, label) if gold else ())) for label in labels
-        ]
-        for i, one in enumerate(scored):
-            if one.long and one.short:
-                self._decisions[i]["long"].append(one.long)
-                self._decisions[i]["short"].append(one.short)
-                self._counts[i].extend(question_counts({0: gold}, {0: one.label}))
+        decisions = [decisions_of_one(gold, label) if gold else None for label in labels]
+        for i, both in enumerate(decisions):
+            if both:
+                for kind, decision in zip(KINDS, both, strict=True):
+                    self._decisions[i][kind].append(decision)
+                self._counts[i].extend(question_counts({0: gold}, {0: labels[i]}))
         if question.case:
             self._cases.append(question.case)
         self._without_gold += question.example is not None and not gold
@@ -143,8 +141,8 @@ class PageWriter:
             value = question.case.traits.get(name, NOT_STATED) if question.case else ""
             values.setdefault(value)
             indices.append(list(values).index(value))
-        mine, other = scored[0], scored[1] if question.other else None
-        row, details = map(script_json, entries(question, mine, other, indices, self._more_chars))
+        entry = entries(question, decisions[0], decisions[-1], indices, self._more_chars)
+        row, details = map(script_json, entry)
         self._rows.append(row)
         self._details.append(details)
         self._bytes += len(details)
@@ -245,14 +243,20 @@ def _render(scripts: Mapping[str, bytes], has_parts: bool, curves: Any, **view: 
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.globals |= {"number": number, "seconds": format_seconds, "size": format_bytes}
-    environment.globals |= {"loss": loss, "notes": notes, "phases": phases, "unit": Plot()}
+    environment.globals |= {
+        "loss": loss,
+        "notes": notes,
+        "phases": phases,
+        "unit": UNIT,
+        "y": HEIGHT,
+    }
     code, style = (loader.get_source(environment, f"report.{kind}")[0] for kind in ("js", "css"))
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     files = " 'self' file:" if has_parts else ""
     return environment.get_template("report.html").render(
         **view,
         curves=curves,
-        plot=plot_of(one for of_run in curves for one in of_run.values()),
+        x=axis_of(one for of_run in curves for one in of_run.values()),
         kinds=KINDS,
         counts=COUNTS,
         meanings=MEANING,

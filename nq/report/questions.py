@@ -32,6 +32,8 @@ TITLE_CHARS, ROW_CHARS, SNIPPET_CHARS, DETAIL_CHARS = 300, 120, 160, 4000
 MAX_EXPECTED, MAX_N_BEST = 4, 10
 
 Entry = dict[str, Any]
+Decisions = tuple[Decision, Decision] | None
+"""The decisions on a long and a short answer; ``None`` without gold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,44 +65,40 @@ class Question:
         return (self.example and self.example.annotations) or ()
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """A prediction, and its decisions on the long and the short answer where gold is known."""
+def outcomes(decisions: Decisions) -> list[str]:
+    """Returns the outcome of the answer, of the long and of the short answer.
 
-    label: Label
-    long: Decision | None = None
-    short: Decision | None = None
+    The answer is what the table of answers shows: the short answer if gold has one, else the long
+    one; where gold has neither, no answer is right. All are empty without gold.
+    """
+    if decisions is None:
+        return [""] * 3
+    long, short = map(outcome, decisions)
+    if decisions[1].has_gold or decisions[0].has_gold:
+        return [short if decisions[1].has_gold else long, long, short]
+    return [Outcome.EXTRA if Outcome.EXTRA in (long, short) else Outcome.NULL, long, short]
 
-    def outcomes(self) -> list[str]:
-        """Returns the outcome of the answer, of the long and of the short answer.
 
-        The answer is what the table of answers shows: the short answer if gold has one, else the
-        long one; where gold has neither, no answer is right. All are empty without gold.
-        """
-        if self.long is None or self.short is None:
-            return [""] * 3
-        long, short = outcome(self.long), outcome(self.short)
-        if self.short.has_gold or self.long.has_gold:
-            return [short if self.short.has_gold else long, long, short]
-        return [Outcome.EXTRA if Outcome.EXTRA in (long, short) else Outcome.NULL, long, short]
-
-    def scores(self) -> list[float]:
-        """Returns the score of the answer, of the long and of the short answer."""
-        label, short = self.label, self.label.has_short
-        if self.short is not None and self.long is not None:
-            short = self.short.has_gold or (short and not self.long.has_gold)
-        answer = label.short_score if short else label.long_score
-        return [round(float(x), 4) for x in (answer, label.long_score, label.short_score)]
+def scores(label: Label, decisions: Decisions) -> list[float]:
+    """Returns the score of the answer, of the long and of the short answer."""
+    short = label.has_short
+    if decisions is not None:
+        short = decisions[1].has_gold or (short and not decisions[0].has_gold)
+    answer = label.short_score if short else label.long_score
+    return [round(float(x), 4) for x in (answer, label.long_score, label.short_score)]
 
 
 def entries(
-    question: Question, mine: Scored, other: Scored | None, traits: Sequence[int], more_chars: int
+    question: Question,
+    decisions: Decisions,
+    other_decisions: Decisions,
+    traits: Sequence[int],
+    more_chars: int,
 ) -> tuple[Entry, Entry]:
     """Returns the row of a question, and its details.
 
     Args:
-        question: the question.
-        mine, other: its predictions.
+        decisions, other_decisions: on the prediction and on that of the other run.
         traits: index of its value of each trait.
         more_chars: characters of the page that are shown besides the blocks with answers.
     """
@@ -108,22 +106,23 @@ def entries(
     row: Entry = {
         "i": str(question.example_id),
         "q": texts.named("question")[:TITLE_CHARS],
-        "a": texts.answer(mine.label),
-        "e": [text[:ROW_CHARS] for text in texts.expected(mine)[:MAX_EXPECTED]],
-        "o": mine.outcomes(),
-        "p": mine.scores(),
+        "a": texts.answer(question.label),
+        "e": [text[:ROW_CHARS] for text in texts.expected(decisions)[:MAX_EXPECTED]],
+        "o": outcomes(decisions),
+        "p": scores(question.label, decisions),
         "t": list(traits),
     }
-    if other:
-        row |= {"b": texts.answer(other.label), "bo": other.outcomes(), "bp": other.scores()}
+    if other := question.other:
+        bp = scores(other, other_decisions)
+        row |= {"b": texts.answer(other), "bo": outcomes(other_decisions), "bp": bp}
         row["c"] = int(question.changed)
     source = question.source
     details: Entry = {
         "q": texts.named("question")[:DETAIL_CHARS],
         "title": texts.named("title")[:TITLE_CHARS],
         "where": f"{Path(source.path).name}, line {source.line}" if source else "",
-        "given": texts.details(mine.label),
-        "other": texts.details(other.label) if other else None,
+        "given": texts.details(question.label),
+        "other": texts.details(other) if other else None,
         "gold": texts.gold(),
         "lost": [str(j.lost or "") for j in case.judgments.values()] if case else [],
         "nbest": texts.n_best(),
@@ -218,13 +217,13 @@ class _Texts:
             for (long, shorts, yes_no), count in votes.most_common()
         ]
 
-    def expected(self, mine: Scored) -> list[str]:
+    def expected(self, decisions: Decisions) -> list[str]:
         """Returns the answers of which one would be right, that of the most annotators first."""
         votes = Counter[str]()
         for annotation in self._question.annotations:
-            if mine.short and mine.short.has_gold:
+            if decisions and decisions[1].has_gold:
                 votes[self.short(annotation.shorts, annotation.yes_no)] += 1
-            elif mine.long and mine.long.has_gold and annotation.long:
+            elif decisions and decisions[0].has_gold and annotation.long:
                 votes[self.text(annotation.long, ROW_CHARS)] += 1
         return [text for text, _ in votes.most_common() if text]
 

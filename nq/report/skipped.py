@@ -10,8 +10,6 @@ import orjson
 
 from nq.text import counted, visible
 
-MAX_REASONS = 10_000
-"""Kinds of reasons that are counted."""
 _DETAIL = re.compile(r"'[^']*'|\"[^\"]*\"|-?\d+")
 
 
@@ -21,24 +19,18 @@ def dead_letter_lines(path: Path) -> list[str]:
     Reasons that differ only in numbers and in quoted text are the same kind.
     """
     counts, first = Counter[str](), dict[str, str]()
-    n_letters = 0
     with path.open("rb") as file:
-        for line in file:
-            letter = orjson.loads(line)
-            n_letters += 1
+        for letter in map(orjson.loads, file):
             kind = _DETAIL.sub("…", letter["reason"])
-            if kind in first or len(first) < MAX_REASONS:
-                counts[kind] += 1
-                first.setdefault(
-                    kind, f"{letter['file']}, line {letter['line']}: {letter['reason']}"
-                )
-    if not n_letters:
+            counts[kind] += 1
+            where = f"{letter['file']}, line {letter['line']}"
+            first.setdefault(kind, f"{where}: {letter['reason']}")
+    if not counts:
         return []
-    ((kind, count),) = counts.most_common(1)
-    records = "1 bad record is" if n_letters == 1 else f"{n_letters} bad records are"
-    if count == 1:
-        frequent = "the reason" if n_letters == 1 else "the first reason"
-    else:
+    total, ((kind, count),) = counts.total(), counts.most_common(1)
+    records = "1 bad record is" if total == 1 else f"{total} bad records are"
+    frequent = "the reason" if total == 1 else "the first reason"
+    if count > 1:
         frequent = f"the most frequent reason ({count} times)"
     return [visible(f"{records} in {path}; {frequent}:"), visible(f"  {first[kind]}")]
 

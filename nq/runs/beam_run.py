@@ -27,9 +27,9 @@ from nq.inference.load import ScorerSpec
 from nq.preprocess.store import UNFINISHED, encode_dead_letter
 from nq.records import DeadLetter, Example, ExampleId
 from nq.runs import record
-from nq.runs.against import check_other
 from nq.runs.job import Job
 from nq.runs.measure import MERGE, PIPELINE, SUBMIT, Clock, Totals
+from nq.runs.parity import check_other
 from nq.runs.plan import Plan, check_job
 from nq.runs.result import JOB, UNFINISHED_SCORES, Result, finish
 from nq.runs.scoring import RunProgress, duplicate, scorer_spec

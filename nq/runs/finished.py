@@ -140,29 +140,21 @@ class FinishedRun:
 
 
 def read_run(
-    folder: Path, files: list[str] | None = None, model: Path | None = None
+    folder: Path,
+    files: list[str] | None = None,
+    model: Path | None = None,
+    *,
+    check_data: bool = True,
 ) -> FinishedRun:
-    """Reads the folder of a finished run whose data are there and have not changed.
-
-    The arguments and errors are those of ``read_folder``.
-    """
-    run = read_folder(folder, files, model)
-    run.check_data()
-    return run
-
-
-def read_folder(
-    folder: Path, files: list[str] | None = None, model: Path | None = None
-) -> FinishedRun:
-    """Reads the folder of a finished run, whose data and model may be gone.
+    """Reads the folder of a finished run.
 
     Args:
         folder: written by ``nq answer``.
-        files: the data files, if they were moved.
-        model: the model folder, if it was moved.
+        files, model: the data files, and the model folder, if they were moved.
+        check_data: whether the data must be there unchanged; the model may always be gone.
 
     Raises:
-        Error: the folder has no finished run.
+        Error: the folder has no finished run, or the data are not those of the run.
         ValueError: its predictions are damaged.
     """
     description = _read_json(folder, JOB)
@@ -186,7 +178,10 @@ def read_folder(
             )
     predictions = labels.read_predictions(folder / PREDICTIONS)
     metrics = _read_json(folder, METRICS)
-    return FinishedRun(folder, job, tuple(digests), tokenizer_sha256, predictions, metrics)
+    run = FinishedRun(folder, job, tuple(digests), tokenizer_sha256, predictions, metrics)
+    if check_data:
+        run.check_data()
+    return run
 
 
 def _read_json(folder: Path, name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Parity: how the answers and logits of a run differ from those of another run.
+"""Compares the answers and logits of a run with those of another run of the same questions.
 
 The drift of a window is the largest difference of its logits: of [CLS], of the types, and of the
 best start and end. Only windows that both runs computed count, since pruning leaves some out, and
@@ -8,8 +8,8 @@ the same, such as those of models with other tokenizers, have no drift.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,53 +17,76 @@ import numpy as np
 import orjson
 
 from nq import storage
+from nq.errors import Error
 from nq.evaluation import labels
-from nq.evaluation.answers import PREDICTIONS
-from nq.evaluation.gate import Gate, question_counts, relative_loss
+from nq.evaluation.gate import Gate, Parity, question_counts, relative_loss
 from nq.evaluation.nq_eval import Gold
+from nq.formats import input_files
 from nq.formats.input_files import shown
 from nq.records import SECOND_WINDOW, ExampleKey, FloatArray, IntArray
+from nq.runs.finished import read_run
+from nq.runs.job import Job
+from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS, write_metrics
 from nq.runs.score_store import ScoreStore
 
-METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"
 F1 = ("micro_f1", "long-answer-f1", "short-answer-f1")
+MICRO_F1 = "micro_f1"
 
 
-@dataclass(frozen=True)
-class Parity:
-    """The differences between a run and another run of the same questions.
+def check_other(job: Job, digests: Mapping[str, str] | None = None) -> None:
+    """Checks, before anything is computed, that a job can be compared with the run in a folder.
+
+    A run under another profile is not checked, since it has the data of the job.
 
     Args:
-        against: the other run's profile; of a run that was named by its folder, the folder too.
-        answers: number of predictions compared.
-        changed: how many of them have another answer.
-        max_drift, mean_drift: differences of logits; ``None`` if no window was computed by both.
-        f1: difference of each F1, this run's minus the other's; empty without gold.
-        gate: the relative loss of micro-F1 and whether it is accepted, if that was required.
+        job: whose input files are found.
+        digests: the SHA-256 of its files, where it is known; computed by default.
     """
+    if not isinstance(job.against, Path):
+        return
+    other = read_run(job.against, check_data=False)
+    folder = other.folder
+    if job.output is not None and job.output.resolve() == folder.resolve():
+        raise Error(f"{folder} is the run to compare with: give another --output")
+    mine = [(digests or {}).get(path) or input_files.sha256(path) for path in job.files]
+    if mine != list(other.digests):
+        raise Error(
+            f"{folder} answered other data than {', '.join(map(shown, job.files))}: give the data "
+            "of that run, or compare with a run of these"
+        )
+    limits = [run.limit or math.inf for run in (job, other.job)]
+    if limits[0] != limits[1] and min(limits) <= len(other.predictions):
+        theirs, ours = (
+            f"--limit {run.limit}" if run.limit else "no --limit" for run in (other.job, job)
+        )
+        raise Error(
+            f"{folder} answered {len(other.predictions)} questions under {theirs}, this run is "
+            f"under {ours}: give both the same limit"
+        )
+    if job.max_loss is not None and MICRO_F1 not in other.metrics["metrics"]:
+        raise Error(f"{folder} has no micro-F1, since its data have no annotations")
 
-    against: str
-    answers: int
-    changed: int
-    max_drift: float | None
-    mean_drift: float | None
-    f1: Mapping[str, float]
-    gate: Gate | None = None
 
-    @property
-    def changed_share(self) -> float:
-        """Share of the answers that differ; 0 if there are none."""
-        return self.changed / self.answers if self.answers else 0.0
+def write_parity(folder: Path, parity: Parity, sources: Iterable[str | Path]) -> None:
+    """Adds a comparison to the ``metrics.json`` of a finished run.
 
-    def within(self, tolerance: float) -> bool:
-        """Returns whether neither the share of changed answers nor an F1 differs by more."""
-        return max(self.changed_share, *map(abs, self.f1.values()), 0.0) <= tolerance
+    The digest of that file leaves ``job.json`` before and returns after it, so that the run is
+    whole at every moment.
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns what `parity.json` holds: the fields and the share of changed answers."""
-        values = {**asdict(self), "changed_share": self.changed_share}
-        del values["gate"]
-        return {**values, "gate": self.gate.to_dict()} if self.gate else values
+    Args:
+        folder: of the run.
+        parity: the comparison.
+        sources: the files and folders that the run read.
+    """
+    with storage.hold(folder, storage.RUN, sources):
+        description = storage.read_json(folder / JOB)
+        digests = description["files"]
+        others = {name: digest for name, digest in digests.items() if name != METRICS}
+        storage.write_json(folder / JOB, {**description, "files": others})
+        values = orjson.loads((folder / METRICS).read_bytes())
+        write_metrics(folder, {**values, "parity": parity.to_dict()})
+        digests = {**digests, METRICS: input_files.sha256(folder / METRICS)}
+        storage.write_json(folder / JOB, {**description, "files": digests})
 
 
 def compare(

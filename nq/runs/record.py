@@ -13,13 +13,13 @@ import orjson
 
 from nq import tracking
 from nq.config import TrackingConfig
+from nq.evaluation.gate import Parity
 from nq.formats import outputs
 from nq.formats.input_files import shown
 from nq.inference.profile import ENGINE_EXTRAS
 from nq.model.folder import ModelSettings, copy_model, load_settings, weights_digest
 from nq.model.spec import ModelSpec
 from nq.runs.job import Job
-from nq.runs.parity import Parity
 from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, Result, input_digests
 
 log = logging.getLogger(__name__)

@@ -13,11 +13,11 @@ import orjson
 from nq import storage, tracking
 from nq.errors import DamagedError
 from nq.evaluation.answers import PREDICTIONS, Answered, AnswerFiles, Row
+from nq.evaluation.gate import Parity
 from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files, outputs
 from nq.formats.input_files import shown
 from nq.runs.measure import SCORE, Clock, Totals, iso
-from nq.runs.parity import JOB, KEPT_SCORES, METRICS, Parity
 from nq.runs.plan import Plan
 from nq.runs.score_store import ScoreStore, clear, copy
 from nq.storage import atomic_write
@@ -25,6 +25,7 @@ from nq.storage import atomic_write
 __all__ = ["JOB", "KEPT_SCORES", "METRICS", "PREDICTIONS", "Result", "Row"]
 
 DEAD_LETTERS, UNFINISHED_SCORES = "dead_letters.jsonl", "results"
+METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"
 REPORT = "report.html"
 
 

@@ -21,7 +21,6 @@ from nq.inference.profile import Profile
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.store import encode_dead_letter
 from nq.runs import parity, record
-from nq.runs.against import MICRO_F1, check_other, write_parity
 from nq.runs.beam_run import BeamRun
 from nq.runs.job import Job
 from nq.runs.measure import POSTPROCESS, TRIALS, Clock, OnPhase, Totals, no_report
@@ -69,7 +68,7 @@ def run(
         if job.beam is None:
             job = replace(job, files=tuple(stack.enter_context(input_files.input_files(job.files))))
             job.check_output()
-            check_other(job)
+            parity.check_other(job)
             if job.profile == AUTO:
                 job = _with_profile(job, clock, cache)
             check_job(job)
@@ -87,7 +86,7 @@ def run(
                 other = _other_folder(job, job.against, result, progress, track, on_phase)
                 is_folder = isinstance(job.against, Path)
                 difference = parity.compare(result.folder, other, is_folder, gold, job.max_loss)
-                write_parity(result.folder, difference, job.sources)
+                parity.write_parity(result.folder, difference, job.sources)
                 record.record_parity(tracked, difference, result.folder)
                 result = replace(result, parity=difference)
             how_to_open, how_to_compare = tracked.links()
@@ -166,7 +165,7 @@ def _other_folder(
     on_phase: OnPhase,
 ) -> Path:
     """Returns the folder of the run that a run is compared with, which is run if there is none."""
-    if job.max_loss is not None and MICRO_F1 not in result.metrics:
+    if job.max_loss is not None and parity.MICRO_F1 not in result.metrics:
         raise Error(f"{result.folder} has no micro-F1, since the data have no annotations")
     folder = against
     if not isinstance(folder, Path):

@@ -21,7 +21,7 @@ from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments
 from nq.report.page import PageWriter, Report, RunView, parts_folder, remove_parts
 from nq.report.questions import Question
 from nq.report.traits import SOURCE, traits
-from nq.runs.finished import FinishedRun, read_folder
+from nq.runs.finished import FinishedRun, read_run
 from nq.runs.result import REPORT
 
 NO_DATA = "; the page lacks passages and gold answers"
@@ -50,12 +50,10 @@ def write_report(
         Error: a run is not finished, or not with these files and questions; a file is in the way.
         ValueError: the predictions are damaged.
     """
-    run = read_folder(folder, files, model)
-    if files:
-        run.check_data()
+    run = read_run(folder, files, model, check_data=bool(files))
     if model:
         _ = run.tokenizer  # is checked
-    other = read_folder(against) if against else None
+    other = read_run(against, check_data=False) if against else None
     output = output or folder / REPORT
     for one in (run, *([other] if other else [])):
         mine, theirs = run.predictions.keys(), one.predictions.keys()

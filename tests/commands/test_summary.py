@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from nq.commands.summary import summary
-from nq.evaluation.gate import Gate, RelativeLoss
-from nq.runs.parity import Parity
+from nq.evaluation.gate import Gate, Parity, RelativeLoss
 from nq.runs.result import Result, Row
 
 METRICS = {

@@ -13,8 +13,8 @@ from nq.evaluation.labels import prediction_label
 from nq.evaluation.nq_eval import Decision, decisions_of_one
 from nq.formats.outputs import encode_prediction
 from nq.records import Annotation, Prediction, Span
-from nq.report.charts import MAX_POINTS, curve, plot_of
-from nq.report.questions import Scored, entries
+from nq.report.charts import MAX_POINTS, axis_of, curve
+from nq.report.questions import entries, outcomes, scores
 from tests.report.example_cases import FIRST, SECOND, annotation, page
 from tests.report.example_questions import ANSWERS, question
 
@@ -46,7 +46,7 @@ def test_points_of_a_curve_by_their_definition(decisions: list[Decision]) -> Non
         assert point.f1 == pytest.approx(2 * right / (len(kept) + n_gold))
     assert result.best.f1 == max(point.f1 for point in result.points)
     assert result.given == result.points[0]
-    steps = result.path(plot_of([result, None]), "f1").removeprefix("M").split(" L")
+    steps = result.path(axis_of([result, None]), "f1").removeprefix("M").split(" L")
     assert len(steps) == len(result.points)
 
 
@@ -55,17 +55,17 @@ def test_many_points_are_thinned_and_other_scores_have_an_axis_of_their_own() ->
     assert result is not None
     assert len(result.points) == MAX_POINTS
     assert (result.points[0].threshold, result.points[-1].threshold) == (-300, 699)
-    plot = plot_of([result])
-    assert (plot.x(-300), plot.x(699)) == (plot.left, plot.left + plot.width)
-    assert plot_of([None]).high == 1
+    axis = axis_of([result])
+    assert (axis(-300), axis(699)) == (axis.start, axis.end)
+    assert axis_of([None]).high == 1
 
 
 @pytest.mark.parametrize("outcome", ANSWERS)
 def test_rows_and_details_of_each_outcome(outcome: str) -> None:
     one = question(8, outcome)
     assert one.example
-    scored = Scored(one.label, *decisions_of_one(gold_labels(one.example), one.label))
-    row, details = entries(one, scored, None, [0, 1], 0)
+    decisions = decisions_of_one(gold_labels(one.example), one.label)
+    row, details = entries(one, decisions, None, [0, 1], 0)
     assert (row["i"], row["o"][0], row["t"]) == ("8", outcome, [0, 1])
     answered = outcome in ("right", "wrong", "extra")
     assert bool(row["a"]) == bool(details["given"]["l"]) == answered
@@ -87,8 +87,8 @@ def test_the_answer_is_right_where_the_table_of_answers_says_so(
     example = page(*gold)
     encoded: dict[str, Any] = encode_prediction(Prediction(5, long, 0.5, tuple(shorts), 0.25))
     label = prediction_label(encoded)
-    scored = Scored(label, *decisions_of_one(gold_labels(example), label))
-    outcome = scored.outcomes()[0]
+    decisions = decisions_of_one(gold_labels(example), label)
+    outcome = outcomes(decisions)[0]
     assert (outcome in ("right", "null")) == Evaluation().add(example, encoded)
-    assert scored.scores()[0] in (0.5, 0.25)
-    assert Scored(label).outcomes() == ["", "", ""]
+    assert scores(label, decisions)[0] in (0.5, 0.25)
+    assert outcomes(None) == ["", "", ""]

@@ -12,12 +12,11 @@ import pytest
 from nq import storage
 from nq.commands import answer
 from nq.commands.report import main as report
-from nq.evaluation.gate import question_counts, relative_loss
+from nq.evaluation.gate import Parity, question_counts, relative_loss
 from nq.evaluation.labels import read_gold, read_predictions
 from nq.inference.profile import Profile, parse_against
-from nq.runs.against import write_parity
 from nq.runs.finished import read_run
-from nq.runs.parity import Parity
+from nq.runs.parity import write_parity
 from nq.runs.result import JOB, METRICS, PREDICTIONS, check_finished, write_metrics
 from tests import nq_records
 
@@ -205,7 +204,7 @@ def test_a_comparison_that_cannot_be_written_leaves_the_run_whole(
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(storage, "write_json", stopped(storage.write_json))
-            patch.setattr("nq.runs.against.write_metrics", stopped(write_metrics))
+            patch.setattr("nq.runs.parity.write_metrics", stopped(write_metrics))
             write_parity(first, parity, [data])
         check_finished(first, with_scores=True)
         assert ("parity" in read_run(first).metrics) == (stop == 2)

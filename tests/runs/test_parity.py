@@ -17,7 +17,8 @@ from nq.inference.engine import Step
 from nq.inference.engines import tensorflow
 from nq.inference.profile import OPTIMIZATIONS, Optimization
 from nq.inference.scorer import Rows
-from nq.runs.parity import METRICS, compare
+from nq.runs.parity import compare
+from nq.runs.result import METRICS
 
 LIMIT = 6
 
