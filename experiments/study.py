@@ -157,7 +157,7 @@ def record(study: Study, args: argparse.Namespace, rows: Sequence[Row], started:
     ended = time.time()
     tag = f"{study.name} {time.strftime('%Y-%m-%d %H:%M:%S')}"
     for row in rows:
-        with tracking.start(
+        with tracking.Run(
             uri=args.tracking_uri,
             experiment=args.experiment,
             name=f"{study.title(row)} · {study.name}",

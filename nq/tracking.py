@@ -5,7 +5,7 @@ call to MLflow runs in a daemon thread and is waited for within a time limit. Th
 (MLflow is not installed, a server is down or hangs, a database is locked or damaged) is logged as
 one warning, and from then on every call does nothing.
 
->>> with start(enabled=False) as run:
+>>> with Run(enabled=False) as run:
 ...     run.metrics({"quality/long_f1": 0.5})
 >>> run.run_id is None
 True
@@ -32,11 +32,10 @@ import threading
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from nq import extras
 from nq.text import truncate
@@ -93,11 +92,6 @@ def import_mlflow() -> None:
     importlib.import_module("mlflow.store.tracking.sqlalchemy_store")
     for name in ("mlflow", "alembic", "urllib3.connectionpool"):
         logging.getLogger(name).setLevel(os.environ["MLFLOW_LOGGING_LEVEL"].upper())
-
-
-def store_uri(uri: str | None) -> str:
-    """Returns the address of the store: the one given, that of the environment, or the default."""
-    return uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
 
 
 def connect(uri: str, create: bool = True) -> Any:
@@ -203,11 +197,6 @@ def in_thread(function: Callable[[], Any]) -> Future[Any]:
     return future
 
 
-def call_within(limit_s: float, function: Callable[[], Any]) -> Any:
-    """Returns the result of a function, which continues in its thread after a TimeoutError."""
-    return result_within(limit_s, in_thread(function))
-
-
 def result_within(limit_s: float, future: Future[Any]) -> Any:
     """Returns the result of a future, or raises its error, or a TimeoutError."""
     wait([future], limit_s)
@@ -217,63 +206,6 @@ def result_within(limit_s: float, future: Future[Any]) -> Any:
 
 
 # --- a run --------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def start(
-    uri: str | None = None,
-    experiment: str | None = None,
-    name: str | None = None,
-    *,
-    enabled: bool = True,
-    profile: str | None = None,
-    source: str = "nq.answer",
-    system_metrics: bool = True,
-) -> Iterator[Run]:
-    """Records a ``with`` block as one run.
-
-    The run is opened by :meth:`Run.open` in the background, or by the first call that needs it.
-    It ends as FINISHED, as FAILED after an exception, or as KILLED after an interruption; after
-    an exception or an interruption nothing is opened, so that a command that cannot start leaves
-    no run, and after an interruption the end waits for little.
-
-    Args:
-        uri: tracking store; by default MLFLOW_TRACKING_URI, then ``sqlite:///mlflow.db``.
-        experiment: by default MLFLOW_EXPERIMENT_NAME, then ``nq``.
-        name: title of the run; by default MLflow invents one.
-        enabled: whether to record at all; if not, MLflow is not even imported.
-        profile: optimization profile; all runs of a profile have the same color.
-        source: the command that is recorded.
-        system_metrics: whether to sample processor, memory and GPU, if psutil is installed.
-    """
-    experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or DEFAULT_EXPERIMENT
-
-    def begin(client: Any) -> Any:
-        if not run.available:
-            raise InterruptedError("the command has ended meanwhile")
-        experiment_id = _experiment_id(client, experiment, database_path(run.uri))
-        if run.unfinished and (info := _resume(client, experiment_id, run.unfinished)):
-            return info
-        tags, started_ms = _run_tags(source, profile), int(1000 * run.started)
-        info = client.create_run(experiment_id, started_ms, tags, run_name=name).info
-        if run.unfinished:
-            run.unfinished.parent.mkdir(parents=True, exist_ok=True)
-            run.unfinished.write_text(f"{info.run_id}\n", encoding="utf-8")
-        return info
-
-    run = Run(uri, begin, enabled, system_metrics)
-    try:
-        yield run
-    except BaseException as error:
-        code = error.code if isinstance(error, SystemExit) else 1
-        if isinstance(error, KeyboardInterrupt) or code in INTERRUPTED:
-            run.status = "KILLED"
-        elif code:
-            run.status = "FAILED"
-            run.tags({"error": f"{type(error).__name__}: {error}".removesuffix(": ")})
-        raise
-    finally:
-        run.close()
 
 
 def _experiment_id(client: Any, name: str, database: Path | None) -> str:
@@ -345,26 +277,74 @@ def color(profile: str) -> str:
 
 
 class Run:
-    """A recorded run. No method raises; all do nothing if recording is off or has failed.
+    """Records a ``with`` block as one run. No method raises.
+
+    The run is opened by ``open`` in the background, or by the first call that needs it. It ends as
+    FINISHED, as FAILED after an exception, or as KILLED after an interruption; after an exception
+    or an interruption nothing is opened, so that a command that cannot start leaves no run, and
+    after an interruption the end waits for little.
 
     Args:
-        uri: the tracking store; by default MLFLOW_TRACKING_URI, then ``sqlite:///mlflow.db``.
-        begin: creates or continues the run with MLflow's client; returns its info.
+        uri: tracking store; by default MLFLOW_TRACKING_URI, then ``sqlite:///mlflow.db``.
+        experiment: by default MLFLOW_EXPERIMENT_NAME, then ``nq``.
+        enabled: whether to record at all; if not, MLflow is not even imported.
+        profile: optimization profile; all runs of a profile have the same color.
+        source: the command that is recorded.
+        system_metrics: whether to sample processor, memory and GPU, if psutil is installed.
+
+    Attributes:
         available: whether recording is on and has not failed.
-        system_metrics: whether to sample processor, memory and GPU.
     """
 
     def __init__(
-        self, uri: str | None, begin: Callable[[Any], Any], available: bool, system_metrics: bool
+        self,
+        uri: str | None = None,
+        experiment: str | None = None,
+        name: str | None = None,
+        *,
+        enabled: bool = True,
+        profile: str | None = None,
+        source: str = "nq.answer",
+        system_metrics: bool = True,
     ) -> None:
-        self.uri = store_uri(uri)
-        self.available, self.status = available, "FINISHED"
-        self.unfinished: Path | None = None
-        self.started = time.time()
-        self._begin, self._system_metrics = begin, system_metrics
+        self.uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+        self.experiment = (
+            experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or DEFAULT_EXPERIMENT
+        )
+        self.name, self.available, self.status = name, enabled, "FINISHED"
+        self._profile, self._source, self._system_metrics = profile, source, system_metrics
+        self._unfinished: Path | None = None
+        self._started = time.time()
         self._ended: float | None = None
         self._monitor: Any = None
         self._opening: Future[Any] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        code = error.code if isinstance(error, SystemExit) else error and 1
+        if isinstance(error, KeyboardInterrupt) or code in INTERRUPTED:
+            self.status = "KILLED"
+        elif code:
+            self.status = "FAILED"
+            self.tags({"error": f"{type(error).__name__}: {error}".removesuffix(": ")})
+
+        def end(client: Any, info: Any) -> None:
+            ended_ms = None if self._ended is None else int(1000 * self._ended)
+            client.set_terminated(info.run_id, self.status, ended_ms)
+            if self._monitor:
+                self._monitor.finish()
+
+        if self.available and self.status != "KILLED":
+            self._call("close the run", end)
+        else:
+            self.available = False
+            with contextlib.suppress(Exception):
+                client, info = self._opening.result(LAST_S)  # type: ignore[union-attr]
+                result_within(LAST_S, in_thread(lambda: end(client, info)))
+        if self._unfinished and self.status == "FINISHED":
+            self._unfinished.unlink(missing_ok=True)
 
     def open(self, unfinished: Path | None = None, started: float | None = None) -> None:
         """Begins to open the run in the background; later calls do nothing.
@@ -376,8 +356,7 @@ class Run:
                 A run that is continued keeps its start.
         """
         if self.available and self._opening is None:
-            self.unfinished = unfinished
-            self.started = self.started if started is None else started
+            self._unfinished, self._started = unfinished, started or self._started
             self._opening = in_thread(self._open)
 
     def _open(self) -> tuple[Any, Any]:
@@ -387,7 +366,7 @@ class Run:
         record only in the store of the whole process, which is not changed.
         """
         client = connect(self.uri)
-        info = call_within(CALL_S, lambda: self._begin(client))
+        info = result_within(CALL_S, in_thread(lambda: self._begin(client)))
         with contextlib.suppress(Exception):  # psutil may be missing
             from mlflow.environment_variables import MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
             from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
@@ -397,6 +376,20 @@ class Run:
                 monitor.start()
                 self._monitor = monitor
         return client, info
+
+    def _begin(self, client: Any) -> Any:
+        """Creates the run, or continues the one that a file identifies; returns its info."""
+        if not self.available:
+            raise InterruptedError("the command has ended meanwhile")
+        experiment_id = _experiment_id(client, self.experiment, database_path(self.uri))
+        if self._unfinished and (info := _resume(client, experiment_id, self._unfinished)):
+            return info
+        tags, started_ms = _run_tags(self._source, self._profile), int(1000 * self._started)
+        info = client.create_run(experiment_id, started_ms, tags, run_name=self.name).info
+        if self._unfinished:
+            self._unfinished.parent.mkdir(parents=True, exist_ok=True)
+            self._unfinished.write_text(f"{info.run_id}\n", encoding="utf-8")
+        return info
 
     @property
     def run_id(self) -> str | None:
@@ -421,20 +414,12 @@ class Run:
 
     def metrics(self, values: Mapping[str, Any], step: int = 0) -> None:
         """Records the values that are finite numbers."""
-        self._log_metrics([(name, value, step) for name, value in values.items()])
+        self._log("metrics", "Metric", _points((*item, step) for item in values.items()))
 
     def curve(self, name: str, values: Sequence[float], first_step: int = 1) -> None:
         """Records one number for each step, such as the loss of a training."""
-        self._log_metrics([(name, value, step) for step, value in enumerate(values, first_step)])
-
-    def _log_metrics(self, points: Sequence[tuple[str, Any, int]]) -> None:
-        now = int(time.time() * 1000)
-        finite = [
-            (name, float(value), now, step)
-            for name, value, step in points
-            if isinstance(value, numbers.Real) and math.isfinite(value)
-        ]
-        self._log("metrics", "Metric", finite)
+        points = _points((name, value, step) for step, value in enumerate(values, first_step))
+        self._log("metrics", "Metric", points)
 
     def _log(self, field: str, entity: str, items: Sequence[tuple[Any, ...]]) -> None:
         def write(client: Any, info: Any) -> None:
@@ -507,25 +492,6 @@ class Run:
         """Sets the end of the run, in seconds since 1970, before which its work has ended."""
         self._ended = moment
 
-    def close(self) -> None:
-        """Ends the run, even if recording has failed before."""
-
-        def end(client: Any, info: Any) -> None:
-            ended_ms = None if self._ended is None else int(1000 * self._ended)
-            client.set_terminated(info.run_id, self.status, ended_ms)
-            if self._monitor:
-                self._monitor.finish()
-
-        if self.available and self.status != "KILLED":
-            self._call("close the run", end)
-        else:
-            self.available = False
-            with contextlib.suppress(Exception):
-                client, info = self._opening.result(LAST_S)  # type: ignore[union-attr]
-                call_within(LAST_S, lambda: end(client, info))
-        if self.unfinished and self.status == "FINISHED":
-            self.unfinished.unlink(missing_ok=True)
-
     def _call(
         self, action: str, function: Callable[[Any, Any], Any], limit_s: float | None = None
     ) -> Any:
@@ -538,7 +504,7 @@ class Run:
         try:
             client, info = result_within(OPEN_S, self._opening)
             step = action
-            return call_within(limit_s or CALL_S, lambda: function(client, info))
+            return result_within(limit_s or CALL_S, in_thread(lambda: function(client, info)))
         except Exception as error:
             message = "MLflow: cannot %s: %s; the run is not recorded (--no-track turns this off)"
             log.warning(message, step, reason(error))
@@ -546,107 +512,53 @@ class Run:
             return None
 
 
+def _points(values: Iterable[tuple[str, Any, int]]) -> list[tuple[str, float, int, int]]:
+    """Returns name, value, time and step of the values that are finite numbers."""
+    now = int(time.time() * 1000)
+    return [
+        (name, float(value), now, step)
+        for name, value, step in values
+        if isinstance(value, numbers.Real) and math.isfinite(value)
+    ]
+
+
 # --- recorded runs ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RecordedRun:
-    """The figures of one run that are compared; ``None`` where it has none.
+def search_runs(
+    uri: str | None = None, experiment: str | None = None
+) -> tuple[str, list[Any], str]:
+    """Returns the name of an experiment, its runs as MLflow's entities, and how to see them.
 
-    Args:
-        total_s: seconds of all its parts.
-        changed: how many answers differ from those of the run that it was compared with.
-        peak_mb: largest resident memory in MiB.
-        speed_comparable: ``yes``, or ``no`` with the reasons; empty if it is not known.
-        machine: processor and number of cores; empty if it is not known.
-        status: ``FINISHED`` or, if it has not ended well, another one of MLflow.
-        started: in seconds since 1970.
-        instances: processes that computed the windows; ``None`` if it was that of the run.
-        threads: of each of them; ``None`` if that was left to the libraries.
-    """
-
-    name: str
-    profile: str
-    total_s: float
-    windows_per_s: float | None
-    micro_f1: float | None
-    changed: int | None
-    peak_mb: float | None
-    speed_comparable: str
-    machine: str
-    status: str
-    started: float
-    run_id: str
-    instances: int | None = None
-    threads: int | None = None
-
-    @classmethod
-    def of(cls, run: Any) -> RecordedRun:
-        """Returns the figures of a run of MLflow that has a profile and a time."""
-        metrics, tags, params = run.data.metrics, run.data.tags, run.data.params
-        return cls(
-            name=run.info.run_name or "",
-            profile=params[PROFILE],
-            total_s=metrics[TOTAL_S],
-            windows_per_s=metrics.get(WINDOWS_PER_S),
-            micro_f1=metrics.get(MICRO_F1),
-            changed=int(metrics[CHANGED]) if CHANGED in metrics else None,
-            peak_mb=metrics.get(PEAK_MB),
-            speed_comparable=tags.get(SPEED_COMPARABLE, ""),
-            machine=tags.get(MACHINE, ""),
-            status=run.info.status,
-            started=run.info.start_time / 1000,
-            run_id=run.info.run_id,
-            instances=int(params[INSTANCES]) if INSTANCES in params else None,
-            threads=int(params[THREADS]) if THREADS in params else None,
-        )
-
-
-@dataclass(frozen=True)
-class History:
-    """The runs of an experiment.
-
-    Args:
-        experiment: its name.
-        runs: those that can be compared, the newest first.
-        others: how many others there are: trainings, and runs that have no times yet.
-        how_to_open: how to see them in MLflow.
-    """
-
-    experiment: str
-    runs: tuple[RecordedRun, ...]
-    others: int
-    how_to_open: str
-
-
-def history(uri: str | None = None, experiment: str | None = None) -> History:
-    """Returns the runs of an experiment; the arguments are those of ``start``.
+    The arguments are those of ``Run``; the newest run comes first.
 
     Raises:
         ValueError: the store cannot be read, or has no such experiment.
     """
-    uri = store_uri(uri)
+    uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
     name = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or DEFAULT_EXPERIMENT
     where = without_password(uri)
 
     def read() -> tuple[str, list[Any]]:
         client = connect(uri, create=False)
-        found = client.get_experiment_by_name(name)
-        if found is None:
+        entity = client.get_experiment_by_name(name)
+        if entity is None:
             names = ", ".join(sorted(e.name for e in client.search_experiments())) or "none"
             raise LookupError(
                 f"no experiment {name!r} in {where}, which has {names}: give one of them as "
                 "--experiment"
             )
-        runs, token = list[Any](), None
-        while True:
-            page = client.search_runs([found.experiment_id], max_results=PAGE, page_token=token)
-            runs, token = [*runs, *page], page.token
-            if not token:
-                return found.experiment_id, runs
+        page = client.search_runs([entity.experiment_id], max_results=PAGE)
+        runs = list(page)
+        while page.token:
+            page = client.search_runs(
+                [entity.experiment_id], max_results=PAGE, page_token=page.token
+            )
+            runs += page
+        return entity.experiment_id, runs
 
     try:
-        experiment_id, runs = call_within(OPEN_S, read)
+        experiment_id, runs = result_within(OPEN_S, in_thread(read))
     except LookupError as error:
         raise ValueError(error.args[0]) from error
     except Exception as error:
@@ -654,12 +566,7 @@ def history(uri: str | None = None, experiment: str | None = None) -> History:
             f"cannot read the runs in {where}: {reason(error)}; give the store of your runs as "
             "--tracking-uri"
         ) from error
-    compared = tuple(
-        RecordedRun.of(run)
-        for run in runs
-        if TOTAL_S in run.data.metrics and PROFILE in run.data.params
-    )
-    return History(name, compared, len(runs) - len(compared), link(uri, experiment_id))
+    return name, runs, link(uri, experiment_id)
 
 
 # --- models in MLflow's format ------------------------------------------------------------------
@@ -693,8 +600,19 @@ def save_model(
     """
     import_mlflow()
     from mlflow import pyfunc
-    from mlflow.models import Model
+    from mlflow.models import Model, ModelSignature
+    from mlflow.types.schema import AnyType, ColSpec, DataType, Schema
 
+    # all inputs are optional to MLflow, which would repeat the whole page in its error
+    inputs = [ColSpec(DataType.string, name, False) for name in ("question", "page")]
+    # not a number, since pandas turns a column of integers with a missing one into floats
+    inputs.append(ColSpec(AnyType(), "top", False))
+    fields = (
+        (DataType.string, ("question", "answer", "yes_no_answer")),
+        (DataType.double, ("short_probability", "long_probability")),
+        (AnyType(), ("short_answers", "long_answer", "runners_up")),
+    )
+    outputs = [ColSpec(kind, name, name == "question") for kind, names in fields for name in names]
     about = {}
     if logged is not None:
         location, model_id = logged.artifact_location, logged.model_id
@@ -706,48 +624,8 @@ def save_model(
         python_model=str(CODE),
         artifacts={name: str(path) for name, path in models.items()},
         model_config={"profile": profile},
-        signature=signature(),
+        signature=ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs)),
         input_example=EXAMPLE,
         pip_requirements=[extras.requirement(*filter(None, names))],
         mlflow_model=Model(**about),
     )
-
-
-def signature() -> Any:
-    """Returns MLflow's signature of the model: questions and pages in, answers out.
-
-    All inputs are optional to MLflow, so that the model itself reports one that is missing, in one
-    line; MLflow would repeat the whole page in its error.
-    """
-    from mlflow.models import ModelSignature
-    from mlflow.types.schema import AnyType, Array, ColSpec, DataType, Object, Property, Schema
-
-    ends = ("start", "end")
-    properties = [
-        Property("text", DataType.string),
-        *(Property(f"{end}_token", DataType.long) for end in ends),
-        *(Property(f"{end}_char", DataType.long, False) for end in ends),
-    ]
-    span = Object(properties)
-    short = Object([*properties, *(Property(f"{end}_in_long", DataType.long) for end in ends)])
-    probabilities = ("short_probability", "long_probability")
-    other = Object(
-        [
-            Property("answer", DataType.string, False),
-            Property("long_answer", span, False),
-            *(Property(name, DataType.double, False) for name in probabilities),
-        ]
-    )
-    inputs = [ColSpec(DataType.string, name, False) for name in ("question", "page")]
-    # not a number, since pandas turns a column of integers with a missing one into floats
-    inputs.append(ColSpec(AnyType(), "top", False))
-    outputs = [
-        ColSpec(DataType.string, "question"),
-        ColSpec(DataType.string, "answer", False),
-        ColSpec(DataType.string, "yes_no_answer"),
-        ColSpec(Array(short), "short_answers"),
-        ColSpec(span, "long_answer", False),
-        *(ColSpec(DataType.double, name, False) for name in probabilities),
-        ColSpec(Array(other), "runners_up"),
-    ]
-    return ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs))

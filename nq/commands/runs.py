@@ -46,13 +46,12 @@ def parser() -> Parser:
 
 def runs(args: argparse.Namespace) -> int:
     """Runs the command."""
-    from nq import tracking
     from nq.report import comparison
     from nq.storage import atomic_write, check_output_file
 
     if args.html is not None:
         check_output_file(args.html)
-    history = tracking.history(args.tracking_uri, args.experiment)
+    history = comparison.read_history(args.tracking_uri, args.experiment)
     ordered = comparison.ordered(history.runs, args.sort)
     if args.html is not None:
         page = comparison.page(history, ordered)

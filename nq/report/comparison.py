@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from nq.report.charts import Axis
 from nq.text import counted, truncate, visible
-from nq.tracking import History, RecordedRun, color
+from nq.tracking import (
+    CHANGED,
+    INSTANCES,
+    MACHINE,
+    MICRO_F1,
+    PEAK_MB,
+    PROFILE,
+    SPEED_COMPARABLE,
+    THREADS,
+    TOTAL_S,
+    WINDOWS_PER_S,
+    color,
+    search_runs,
+)
 
 HEAD = (
     *("name", "profile", "total s", "windows/s", "micro-F1", "changed answers", "peak MB"),
@@ -18,6 +31,74 @@ HEAD = (
 TEXT_COLUMNS = (0, 1, len(HEAD) - 1)
 LARGEST_FIRST = ("windows_per_s", "micro_f1", "started")
 NAME_WIDTH, LABEL_HEIGHT = 32, 15
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """The figures of one run that are compared; ``None`` or empty where it has none."""
+
+    name: str
+    profile: str
+    total_s: float
+    windows_per_s: float | None
+    micro_f1: float | None
+    changed: int | None  # answers that differ from the run that it was compared with
+    peak_mb: float | None  # MiB
+    speed_comparable: str  # "yes", or "no" with the reasons
+    machine: str
+    status: str  # of MLflow
+    started: float  # seconds since 1970
+    run_id: str
+    instances: int | None = None
+    threads: int | None = None  # of each instance; ``None`` if that was left to the libraries
+
+
+@dataclass(frozen=True)
+class History:
+    """The runs of an experiment that can be compared, the newest first.
+
+    Args:
+        experiment: its name.
+        runs: those that have a time and a profile.
+        others: how many others there are, such as trainings.
+        how_to_open: how to see them in MLflow.
+    """
+
+    experiment: str
+    runs: tuple[RecordedRun, ...]
+    others: int
+    how_to_open: str
+
+
+def read_history(uri: str | None, experiment: str | None) -> History:
+    """Returns the recorded runs of an experiment; see ``nq.tracking.search_runs``."""
+
+    def whole(value: Any) -> int | None:
+        return None if value is None else int(value)
+
+    name, entities, how_to_open = search_runs(uri, experiment)
+    runs = []
+    for run in entities:
+        metrics, params, tags = run.data.metrics, run.data.params, run.data.tags
+        if TOTAL_S in metrics and PROFILE in params:
+            figures = RecordedRun(
+                name=run.info.run_name or "",
+                profile=params[PROFILE],
+                total_s=metrics[TOTAL_S],
+                windows_per_s=metrics.get(WINDOWS_PER_S),
+                micro_f1=metrics.get(MICRO_F1),
+                changed=whole(metrics.get(CHANGED)),
+                peak_mb=metrics.get(PEAK_MB),
+                speed_comparable=tags.get(SPEED_COMPARABLE, ""),
+                machine=tags.get(MACHINE, ""),
+                status=run.info.status,
+                started=run.info.start_time / 1000,
+                run_id=run.info.run_id,
+                instances=whole(params.get(INSTANCES)),
+                threads=whole(params.get(THREADS)),
+            )
+            runs.append(figures)
+    return History(name, tuple(runs), len(entities) - len(runs), how_to_open)
 
 
 def ordered(runs: Sequence[RecordedRun], by: str) -> list[RecordedRun]:

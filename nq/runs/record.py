@@ -38,7 +38,7 @@ def tracked_run(job: Job, track: TrackingConfig | None) -> AbstractContextManage
     The run is opened by its method ``open``, or when there is something to record.
     """
     settings = track or TrackingConfig()
-    return tracking.start(
+    return tracking.Run(
         uri=settings.uri,
         experiment=settings.experiment,
         name=f"{job.profile} · {Path(shown(job.files[0])).name}",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from fastapi_offline import FastAPIOffline
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 
 from nq import __version__
 from nq.config import ServeConfig
@@ -24,26 +24,25 @@ from nq.serving.answering import Answering
 from nq.serving.batcher import ScoringError
 from nq.serving.gate import ASSETS, GONE, refusal
 from nq.serving.metrics import Metrics
-from nq.serving.requests import check_type, read_body, unless_gone
 from nq.serving.schemas import AskAnswer, AskRequest, Problem
 from nq.serving.streams import MEDIA_TYPE, Predictions
 
 log = logging.getLogger(__name__)
 
 PAGE = Path(__file__).parent / "page"
-JSON_TYPES = ("application/json",)
+FILES = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+}
+"""Files of the page, with their media types, by path."""
 LINES_TYPES = (MEDIA_TYPE, "application/x-ndjson", "application/x-jsonlines", "application/json")
 QUESTIONS: list[str | Enum] = ["questions"]
 OPERATION: list[str | Enum] = ["operation"]
 
-Lifespan = Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]
-
 
 class Service:
     """What the paths share.
-
-    Args:
-        config: limits.
 
     Attributes:
         metrics: of this server.
@@ -55,6 +54,17 @@ class Service:
         self.config, self.metrics = config, Metrics()
         self.answering: Answering | None = None
         self.draining = asyncio.Event()
+
+    @property
+    def ready(self) -> Answering:
+        """What answers questions.
+
+        Raises:
+            HTTPException: 503, the model is not loaded yet.
+        """
+        if self.answering is None:
+            raise HTTPException(503, "the model is not loaded yet")
+        return self.answering
 
     def is_ready(self) -> bool:
         """Returns whether questions can be answered."""
@@ -69,19 +79,20 @@ class Service:
             )
         if isinstance(error, ScoringError):
             return 500, f"the model has not answered: {error}"
+        if isinstance(error, ClientDisconnect):
+            return GONE, "the client has gone"
         if isinstance(error, ValueError):
             return 422, " ".join(str(error).split())
         log.error("unexpected error", exc_info=error)
         return 500, "internal error, which the log of the server describes"
 
 
-def make_app(service: Service, has_token: bool, lifespan: Lifespan | None = None) -> FastAPI:
+def make_app(service: Service, has_token: bool) -> FastAPI:
     """Returns the application, to be put behind a ``Gate``.
 
     Args:
         service: answers questions.
         has_token: whether clients must send a token, which the gate checks.
-        lifespan: of the application.
     """
     app: FastAPI = FastAPIOffline(
         docs_url="/docs",
@@ -90,69 +101,10 @@ def make_app(service: Service, has_token: bool, lifespan: Lifespan | None = None
         title="nq serve",
         version=__version__,
         description="Answers questions from the page that is sent with them.",
-        lifespan=lifespan,
     )
     protected: list[Any] = [Depends(HTTPBearer(auto_error=False))] if has_token else []
     _add_answering(app, service, protected)
-    _add_probes(app, service, protected)
-    _add_page(app)
-    app.add_exception_handler(HTTPException, _http_problem)
-    app.add_exception_handler(Exception, _internal_problem)
-    return app
 
-
-def _add_answering(app: FastAPI, service: Service, protected: list[Any]) -> None:
-    config = service.config
-
-    @app.post(
-        "/v1/ask",
-        tags=QUESTIONS,
-        summary="Answers a question about a page",
-        response_model=AskAnswer,
-        responses=_problems(413, 415, 422, 500, 503, 504),
-        openapi_extra=_body({kind: AskRequest.model_json_schema() for kind in JSON_TYPES}),
-        dependencies=protected,
-    )
-    async def ask(request: Request) -> Response:
-        check_type(request, JSON_TYPES)
-        try:
-            async with asyncio.timeout(config.timeout):
-                body = await read_body(request, config.max_body_bytes)
-                answer = await unless_gone(request, _answering(service).ask(body))
-        except ClientDisconnect:
-            return refusal(GONE, "the client has gone")
-        except HTTPException:
-            raise
-        except Exception as error:
-            return refusal(*service.explain(error))
-        return Response(answer, media_type="application/json")
-
-    @app.post(
-        "/v1/predict",
-        tags=QUESTIONS,
-        summary="Answers records of questions and pages, line by line",
-        description="A line for each record that is not blank: a prediction in NQ's evaluation "
-        'format, or {"line": N, "error": "…"}.',
-        response_class=Response,
-        responses={
-            200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
-            **_problems(415, 503),
-        },
-        openapi_extra=_body({MEDIA_TYPE: {"type": "string"}}),
-        dependencies=protected,
-    )
-    async def predict(request: Request) -> Response:
-        check_type(request, LINES_TYPES)
-        return Predictions(
-            _answering(service).predict,
-            lambda error: service.explain(error)[1],
-            config.max_body_bytes,
-            config.timeout,
-            service.draining,
-        )
-
-
-def _add_probes(app: FastAPI, service: Service, protected: list[Any]) -> None:
     @app.get("/healthz", tags=OPERATION, summary="Tells whether the server runs")
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
@@ -177,53 +129,132 @@ def _add_probes(app: FastAPI, service: Service, protected: list[Any]) -> None:
     async def metrics() -> Response:
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
+    for path, (name, media_type) in FILES.items():
+        file = Response((PAGE / name).read_bytes(), media_type=media_type)
+        app.router.routes.append(Route(path, file, methods=["GET"]))
 
-def _add_page(app: FastAPI) -> None:
-    files = {
-        "/": ("index.html", "text/html"),
-        "/page.css": ("page.css", "text/css"),
-        "/page.js": ("page.js", "text/javascript"),
-    }
-    for path, (name, media_type) in files.items():
-        answer = _file(PAGE / name, media_type)
-        app.add_api_route(path, answer, methods=["GET"], include_in_schema=False)
+    async def problem(request: Request, error: Exception) -> Response:
+        if not isinstance(error, HTTPException):
+            return refusal(*service.explain(error))
+        texts = {
+            404: f"nothing is at {request.url.path!r:.80}: /docs describes what is",
+            405: f"{request.method} is not possible here: /docs describes what is",
+        }
+        text = texts.get(error.status_code, str(error.detail))
+        return refusal(error.status_code, text, dict(error.headers or {}))
+
+    for kind in (
+        HTTPException,
+        TimeoutError,
+        ScoringError,
+        ClientDisconnect,
+        ValueError,
+        Exception,
+    ):
+        app.add_exception_handler(kind, problem)
+    return app
 
 
-def _file(path: Path, media_type: str) -> Callable[[], Awaitable[Response]]:
-    """Returns what answers a request for a file of the page."""
-    content = path.read_bytes()
+def _add_answering(app: FastAPI, service: Service, protected: list[Any]) -> None:
+    config = service.config
 
-    async def answer() -> Response:
-        return Response(content, media_type=f"{media_type}; charset=utf-8")
+    @app.post(
+        "/v1/ask",
+        tags=QUESTIONS,
+        summary="Answers a question about a page",
+        response_model=AskAnswer,
+        responses=_problems(413, 415, 422, 500, 503, 504),
+        openapi_extra=_body("application/json", AskRequest.model_json_schema()),
+        dependencies=protected,
+    )
+    async def ask(request: Request) -> Response:
+        _check_type(request, "application/json")
+        async with asyncio.timeout(config.timeout):
+            body = await _read_body(request, config.max_body_bytes)
+            answer = await _unless_gone(request, service.ready.ask(body))
+        return Response(answer, media_type="application/json")
 
-    return answer
-
-
-def _answering(service: Service) -> Answering:
-    if service.answering is None:
-        raise HTTPException(503, "the model is not loaded yet")
-    return service.answering
+    @app.post(
+        "/v1/predict",
+        tags=QUESTIONS,
+        summary="Answers records of questions and pages, line by line",
+        description="A line for each record that is not blank: a prediction in NQ's evaluation "
+        'format, or {"line": N, "error": "…"}.',
+        response_class=Response,
+        responses={
+            200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
+            **_problems(415, 503),
+        },
+        openapi_extra=_body(MEDIA_TYPE, {"type": "string"}),
+        dependencies=protected,
+    )
+    async def predict(request: Request) -> Response:
+        _check_type(request, *LINES_TYPES)
+        return Predictions(
+            service.ready.predict,
+            lambda error: service.explain(error)[1],
+            config.max_body_bytes,
+            config.timeout,
+            service.draining,
+        )
 
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Problem} for status in statuses}
 
 
-def _body(schemas: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    content = {kind: {"schema": schema} for kind, schema in schemas.items()}
-    return {"requestBody": {"required": True, "content": content}}
+def _body(media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
 
 
-async def _http_problem(request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
-    texts = {
-        404: f"nothing is at {request.url.path!r:.80}: /docs describes what is",
-        405: f"{request.method} is not possible here: /docs describes what is",
-    }
-    text = texts.get(error.status_code, str(error.detail))
-    return refusal(error.status_code, text, dict(error.headers or {}))
+def _check_type(request: Request, *expected: str) -> None:
+    """Checks the media type of a request; raises ``HTTPException`` 415.
+
+    Scripts of other sites can send plain text and forms to a server on this machine, but no JSON.
+    """
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in expected:
+        shown = repr(media_type) if media_type else "no type"
+        raise HTTPException(415, f"found {shown:.80}: send Content-Type: {expected[0]}")
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise HTTPException(415, "the request is compressed: send it as it is")
 
 
-async def _internal_problem(_request: Request, _error: Exception) -> Response:
-    return refusal(500, "internal error, which the log of the server describes")
+async def _read_body(request: Request, limit: int) -> bytes:
+    """Returns the body of a request; raises ``HTTPException`` 413 as soon as it is too large."""
+    body, announced = bytearray(), request.headers.get("content-length", "")
+    size = int(announced) if announced.isdecimal() else 0
+    stream = aiter(request.stream())
+    while size <= limit and (part := await anext(stream, None)) is not None:
+        body += part
+        size = max(size, len(body))
+    if size > limit:
+        raise HTTPException(
+            413,
+            f"the request is larger than {limit} bytes: send a smaller page, or start nq serve "
+            "with a higher --max-body-mb",
+        )
+    return bytes(body)
+
+
+async def _unless_gone(request: Request, work: Awaitable[bytes]) -> bytes:
+    """Returns the result of ``work``, which is cancelled when the client goes.
+
+    Raises:
+        ClientDisconnect: the client has gone.
+    """
+
+    async def until_gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    working, gone = asyncio.ensure_future(work), asyncio.create_task(until_gone())
+    try:
+        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ClientDisconnect
+    finally:
+        working.cancel()
+        gone.cancel()
+        await asyncio.gather(working, gone, return_exceptions=True)

@@ -8,9 +8,7 @@ example has waited for ``WAIT_S``. While all processes are busy, what arrives ma
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -38,13 +36,9 @@ class Pool(Protocol):
 
 @dataclass(eq=False)
 class _Waiting:
-    """An example that waits for its scores.
+    """An example that waits for its scores since a moment of the event loop's clock.
 
-    Args:
-        example: question and page.
-        rows: all windows of the example.
-        scores: receives the columns of the example; it is cancelled where nobody waits any more.
-        since: time of the event loop.
+    Nobody waits for it any more when the future of its scores is cancelled.
     """
 
     example: Example
@@ -71,15 +65,15 @@ class Batcher:
     def __init__(self, pool: Pool, at_once: int, batch_size: int, metrics: Metrics) -> None:
         self._pool, self._batch_size, self._metrics = pool, batch_size, metrics
         self._free = asyncio.Semaphore(at_once)
-        self._waiting: deque[_Waiting] = deque()
-        self._arrived = asyncio.Event()
+        self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
+        self._next: _Waiting | None = None  # taken from the queue, too large for the last batch
         self._computing: set[asyncio.Task[None]] = set()
-        metrics.queue_length.set_function(lambda: len(self._waiting))
+        metrics.queue_length.set_function(lambda: self._queue.qsize() + (self._next is not None))
 
     async def scores(self, example: Example, rows: Columns) -> Columns:
         """Returns the columns of one example's windows, see ``Scorer.scores``.
 
-        If the caller is cancelled before a process has begun, the example is left out.
+        If the caller is cancelled while all processes are busy, the example is left out.
 
         Args:
             example: question and page.
@@ -90,72 +84,54 @@ class Batcher:
         """
         loop = asyncio.get_running_loop()
         waiting = _Waiting(example, rows, loop.create_future(), loop.time())
-        self._waiting.append(waiting)
-        self._arrived.set()
+        self._queue.put_nowait(waiting)
         return await waiting.scores
 
     async def run(self) -> None:
         """Makes batches until it is cancelled."""
-        try:
-            while True:
-                await self._free.acquire()
-                task = asyncio.create_task(self._compute(await self._next_batch()))
-                self._computing.add(task)
-                task.add_done_callback(self._computing.discard)
-        finally:
-            for waiting in self._waiting:
-                waiting.scores.cancel()
+        while True:
+            await self._free.acquire()
+            task = asyncio.create_task(self._compute(await self._next_batch()))
+            self._computing.add(task)
+            task.add_done_callback(self._computing.discard)
 
     async def _next_batch(self) -> list[_Waiting]:
-        """Waits for examples; returns those of the next batch."""
-        while True:
-            while not self._waiting:
-                self._arrived.clear()
-                await self._arrived.wait()
-            await self._wait_for_more()
-            if batch := self._collected():
-                return batch
-
-    async def _wait_for_more(self) -> None:
-        """Waits until the windows are enough for a batch, or the first example has waited."""
-        loop = asyncio.get_running_loop()
-        deadline = self._waiting[0].since + WAIT_S
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(deadline):
-                while sum(map(len, self._waiting)) < self._batch_size and loop.time() < deadline:
-                    self._arrived.clear()
-                    await self._arrived.wait()
-
-    def _collected(self) -> list[_Waiting]:
-        """Takes the examples of a batch; those for which nobody waits are dropped."""
+        """Waits for the examples of the next batch."""
         batch, windows = list[_Waiting](), 0
-        while self._waiting:
-            first = self._waiting[0]
-            if not first.scores.done():
-                if batch and windows + len(first) > self._batch_size:
+        deadline: float | None = None  # there is none for the first example
+        while windows < self._batch_size:
+            if self._next is None:
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        self._next = await self._queue.get()
+                except TimeoutError:
                     break
-                batch.append(first)
-                windows += len(first)
-            self._waiting.popleft()
+            if not self._next.scores.done():
+                windows += len(self._next)
+                if batch and windows > self._batch_size:
+                    break
+                batch.append(self._next)
+                deadline = batch[0].since + WAIT_S
+            self._next = None
         return batch
 
     async def _compute(self, batch: Sequence[_Waiting]) -> None:
         """Has a batch scored and gives each example its columns."""
         rows = concatenate([waiting.rows for waiting in batch])
         self._metrics.batch_windows.observe(len(rows["window_ids"]))
+        waiting = [one.scores for one in batch]
         try:
-            future = self._pool.submit(rows, [waiting.example for waiting in batch])
-            columns = await asyncio.wrap_future(future)
-            parts = split_examples(rows, columns)
+            future = self._pool.submit(rows, [one.example for one in batch])
+            results = split_examples(rows, await asyncio.wrap_future(future))
         except Exception as error:
             log.error("a batch of %d questions is not scored: %s", len(batch), error)
-            for waiting in batch:
-                if not waiting.scores.done():
-                    waiting.scores.set_exception(ScoringError(str(error)))
+            for scores in waiting:
+                if not scores.done():
+                    scores.set_exception(ScoringError(str(error)))
         else:
             self._metrics.windows.inc(len(rows["window_ids"]))
-            for waiting, part in zip(batch, parts, strict=True):
-                if not waiting.scores.done():
-                    waiting.scores.set_result(part)
+            for scores, result in zip(waiting, results, strict=True):
+                if not scores.done():
+                    scores.set_result(result)
         finally:
             self._free.release()

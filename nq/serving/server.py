@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import signal
+import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 
 import uvicorn
-from fastapi import FastAPI
 
 from nq.config import ServeConfig
+from nq.errors import Error
 from nq.formats.documents import page_from_text
 from nq.inference import cores
 from nq.inference.instances import InstancePool
@@ -28,15 +31,16 @@ from nq.serving.answering import Answering
 from nq.serving.app import Service, make_app
 from nq.serving.batcher import Batcher
 from nq.serving.gate import Gate
-from nq.serving.listener import BACKLOG, address, listen
 
 log = logging.getLogger(__name__)
 
-OnReady = Callable[[str], None]
-"""Receives the URL of the server when it can answer questions."""
+BACKLOG = 2048
+"""Connections that the system keeps until the server accepts them."""
 
 
-def serve(spec: ScorerSpec, config: ServeConfig, token: str | None, on_ready: OnReady) -> None:
+def serve(
+    spec: ScorerSpec, config: ServeConfig, token: str | None, on_ready: Callable[[str], None]
+) -> None:
     """Serves a model until a signal.
 
     The first signal drains: no more connections are accepted, and the function returns when all
@@ -46,93 +50,86 @@ def serve(spec: ScorerSpec, config: ServeConfig, token: str | None, on_ready: On
         spec: the model.
         config: address and limits.
         token: which clients must send; ``None`` for no token.
-        on_ready: is called once.
+        on_ready: receives the URL of the server when it can answer questions.
 
     Raises:
         Error: the address cannot be used, or the model cannot be loaded.
-        FileNotFoundError, ValueError: the model is missing or of no use.
+        FileNotFoundError, ValueError: the model is missing or damaged.
     """
     tokenizer = load_tokenizer(spec.model.folder, spec.model.windows.compat)
-    with contextlib.closing(listen(config)) as listener:
-        model = _Model(spec, tokenizer, config, lambda: on_ready(address(listener)))
-        app = make_app(model.service, token is not None, model.lifespan)
-        service = model.service
+
+    async def run(listener: socket.socket) -> None:
+        service = Service(config)
+        app = make_app(service, token is not None)
         gate = Gate(app, config, service.metrics, token, service.is_ready)
-        server = model.server = _Server(gate, service.draining)
-        asyncio.run(server.serve([listener]))
-    if model.failure is not None:
-        raise model.failure
+        server = _Server(gate, service.draining)
 
-
-class _Model:
-    """Loads the model beside the server, which tells meanwhile that it is not ready.
-
-    Args:
-        spec, tokenizer, config: see ``Answering``.
-        on_ready: is called when the model is loaded.
-
-    Attributes:
-        service: gets what answers questions.
-        server: is told to end if the model cannot be loaded.
-        failure: why it cannot.
-    """
-
-    server: _Server
-
-    def __init__(
-        self,
-        spec: ScorerSpec,
-        tokenizer: Tokenizer,
-        config: ServeConfig,
-        on_ready: Callable[[], None],
-    ) -> None:
-        self.spec, self.tokenizer, self.config = spec, tokenizer, config
-        self.service, self._on_ready = Service(config), on_ready
-        self.failure: Exception | None = None
-
-    @contextlib.asynccontextmanager
-    async def lifespan(self, _app: FastAPI) -> AsyncIterator[None]:
-        """Loads the model and has batches scored until the application ends."""
-        working = asyncio.create_task(self._work())
-        try:
-            yield
-        finally:
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
-
-    async def _work(self) -> None:
-        """Loads the model and has batches scored; ends the server if either is impossible."""
-        try:
-            pool = await _in_daemon_thread(self._open_pool)
+        async def answer() -> None:
+            pool = await asyncio.wrap_future(_open_pool(spec, tokenizer, config.workers))
             with contextlib.closing(pool):
-                await self._score(pool)
-        except Exception as error:
-            self.failure = error
-            self.server.should_exit = True
+                batcher = Batcher(pool, len(pool), config.batch_size, service.metrics)
+                answering = Answering(spec.model, tokenizer, config, batcher)
+                with contextlib.closing(answering):
+                    service.answering = answering
+                    host, port = listener.getsockname()[:2]
+                    on_ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+                    await batcher.run()
 
-    async def _score(self, pool: InstancePool) -> None:
-        """Has batches scored until it is cancelled."""
-        batcher = Batcher(pool, len(pool), self.config.batch_size, self.service.metrics)
-        answering = Answering(self.spec.model, self.tokenizer, self.config, batcher)
-        with contextlib.closing(answering):
-            self.service.answering = answering
-            self._on_ready()
-            await batcher.run()
+        model = asyncio.create_task(answer())
+        model.add_done_callback(lambda _: server.stop())  # only a model that fails ends by itself
+        await server.serve([listener])
+        model.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await model
 
-    def _open_pool(self) -> InstancePool:
-        """Starts the processes and has each score a window, so that all is compiled."""
-        workers = self.config.workers
-        threads = max(1, len(cores.available()) // workers)
-        pool = InstancePool(self.spec, workers, threads)
-        example = page_from_text("It rains.").with_question("does it rain")
-        rows = feature_rows(features(example, self.tokenizer, self.spec.model.windows))
+    with contextlib.closing(_listen(config)) as listener:
+        asyncio.run(run(listener))
+
+
+def _listen(config: ServeConfig) -> socket.socket:
+    """Returns a socket that listens on the address of a server."""
+    where = f"port {config.port} of {config.host}"
+    advice = {
+        errno.EADDRINUSE: f"{where} is in use: choose another one with --port",
+        errno.EACCES: f"{where} is reserved for root: choose one from 1024 on with --port",
+        errno.EADDRNOTAVAIL: f"{config.host} is not an address of this machine: choose another "
+        "one with --host",
+    }
+    try:
+        addresses = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)
+        family, _, _, _, name = addresses[0]
+        return socket.create_server(name[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = f"cannot listen on {where}: {error.strerror or error}"
+        raise Error(advice.get(error.errno or 0, reason)) from error
+
+
+def _open_pool(spec: ScorerSpec, tokenizer: Tokenizer, workers: int) -> Future[InstancePool]:
+    """Starts the processes of a model and has each score a window, so that all is compiled.
+
+    A daemon thread does it, because the server may end before the model is loaded.
+    """
+    opening: Future[InstancePool] = Future()
+    opening.set_running_or_notify_cancel()
+
+    def run() -> None:
         try:
-            for future in [pool.submit(rows, [example]) for _ in range(workers)]:
-                future.result()
-        except BaseException:
-            pool.close()
-            raise
-        return pool
+            pool = InstancePool(spec, workers, max(1, len(cores.available()) // workers))
+            example = page_from_text("It rains.").with_question("does it rain")
+            rows = feature_rows(features(example, tokenizer, spec.model.windows))
+            try:
+                for scores in [pool.submit(rows, [example]) for _ in range(workers)]:
+                    scores.result()
+            except BaseException:
+                pool.close()
+                raise
+        except Exception as error:
+            opening.set_exception(error)
+        else:
+            opening.set_result(pool)
+
+    threading.Thread(target=run, name="nq-loading", daemon=True).start()
+    return opening
 
 
 class _Server(uvicorn.Server):
@@ -148,7 +145,7 @@ class _Server(uvicorn.Server):
             app,
             http="h11",
             ws="none",
-            lifespan="on",
+            lifespan="off",
             loop="asyncio",
             log_config=None,
             access_log=log.isEnabledFor(logging.DEBUG),
@@ -158,6 +155,10 @@ class _Server(uvicorn.Server):
         )
         super().__init__(config)
         self._draining, self._first = draining, 0.0
+
+    def stop(self) -> None:
+        """Ends the server when the accepted requests are answered."""
+        self.should_exit = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -177,34 +178,7 @@ class _Server(uvicorn.Server):
         if not self._draining.is_set():
             self._first = time.monotonic()
             self._draining.set()
-            self.should_exit = True
+            self.stop()
             log.info("finishing the accepted requests; another signal ends at once")
         elif time.monotonic() - self._first > REPEAT_S:  # else the same Ctrl-C, sent on
             os._exit(128 + number)  # the processes of the model end with this one
-
-
-async def _in_daemon_thread(function: Callable[[], InstancePool]) -> InstancePool:
-    """Returns the result of a function; the process may end before the function does."""
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[InstancePool] = loop.create_future()
-
-    def deliver(pool: InstancePool | None, error: Exception | None) -> None:
-        if result.cancelled():
-            if pool is not None:
-                pool.close()
-        elif pool is not None:
-            result.set_result(pool)
-        elif error is not None:
-            result.set_exception(error)
-
-    def run() -> None:
-        pool, failure = None, None
-        try:
-            pool = function()
-        except Exception as error:
-            failure = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and the process ends
-            loop.call_soon_threadsafe(deliver, pool, failure)
-
-    threading.Thread(target=run, name="nq-loading", daemon=True).start()
-    return await result

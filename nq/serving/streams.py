@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import orjson
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from nq.serving.lines import Lines
+from nq.formats.lines import BOM
 
 AT_ONCE = 16
 """Records of a stream that wait or are computed; no more are read meanwhile.
@@ -28,11 +28,7 @@ Predict = Callable[[bytes, int], Awaitable[bytes]]
 """Returns the prediction for the record in a line, which has a number."""
 Explain = Callable[[Exception], str]
 """Returns in one sentence why a record has no prediction."""
-Result = asyncio.Future[bytes]
-
-
-class StreamEndedError(ValueError):
-    """No more lines are read; the text says why."""
+Results = asyncio.Queue[tuple[int, asyncio.Task[bytes]] | None]
 
 
 class Predictions(Response):
@@ -62,117 +58,123 @@ class Predictions(Response):
         self._max_bytes, self._timeout_s, self._draining = max_bytes, timeout_s, draining
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        results: asyncio.Queue[tuple[int, Result] | None] = asyncio.Queue(AT_ONCE)
-        reading = asyncio.create_task(self._read(receive, results))
+        results: Results = asyncio.Queue(AT_ONCE)
+        tasks = set[asyncio.Task[bytes]]()
+        reading = asyncio.create_task(self._read(receive, results, tasks))
         try:
             item = await results.get()
             # not before: a client may wait for the permission to send its body, which reading gives
             start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
             await send(start)
             while item is not None:
-                line = await self._line(*item) + b"\n"
-                await send({"type": "http.response.body", "body": line, "more_body": True})
+                number, task = item
+                try:
+                    line = await asyncio.wait_for(task, self._timeout_s)
+                except TimeoutError as error:
+                    line = self._problem(number, error)
+                await send({"type": "http.response.body", "body": line + b"\n", "more_body": True})
                 item = await results.get()
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
-            _drop(results)
-
-    async def _line(self, number: int, result: Result) -> bytes:
-        """Returns the prediction of a line, or its error."""
-        try:
-            return await asyncio.wait_for(result, self._timeout_s)
-        except Exception as error:
-            return orjson.dumps({"line": number, "error": self._explain(error)})
+            for one in (reading, *tasks):
+                one.cancel()
 
     async def _read(
-        self, receive: Receive, results: asyncio.Queue[tuple[int, Result] | None]
+        self, receive: Receive, results: Results, tasks: set[asyncio.Task[bytes]]
     ) -> None:
         """Starts a prediction for each line; ``None`` marks the end."""
-        lines, number = Lines(self._max_bytes), 0
+        number = 0
+
+        async def start(line: bytes | Exception) -> None:
+            task = asyncio.create_task(self._line(number, line))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            await results.put((number, task))
+            if isinstance(line, bytes) and len(line) > self._max_bytes // AT_ONCE:
+                await asyncio.wait({task})
+
         try:
-            async for part in self._parts(receive):
-                for line in lines.add(part):
-                    number += 1
-                    await self._start(number, line, results)
-            for line in lines.end():
+            async for line in cut(self._parts(receive), self._max_bytes):
                 number += 1
-                await self._start(number, line, results)
+                if line:
+                    await start(line)
         except ClientDisconnect:
-            _drop(results)
+            while not results.empty():
+                results.get_nowait()
         except Exception as error:
-            await self._start(number + 1, error, results)
+            number += 1
+            await start(error)
         await results.put(None)
 
-    async def _start(
-        self,
-        number: int,
-        line: bytes | Exception,
-        results: asyncio.Queue[tuple[int, Result] | None],
-    ) -> None:
-        result: Result
-        if isinstance(line, Exception):
-            result = asyncio.get_running_loop().create_future()
-            result.set_exception(line)
-        elif line:
-            result = asyncio.ensure_future(self._predict(line, number))
-        else:
-            return
+    async def _line(self, number: int, line: bytes | Exception) -> bytes:
+        """Returns the prediction of a line, or its error."""
         try:
-            await results.put((number, result))
-            if isinstance(line, bytes) and len(line) > self._max_bytes // AT_ONCE:
-                await asyncio.wait({result})
-        except asyncio.CancelledError:
-            _cancel(result)
-            raise
+            if isinstance(line, Exception):
+                raise line
+            return await self._predict(line, number)
+        except Exception as error:
+            return self._problem(number, error)
+
+    def _problem(self, number: int, error: Exception) -> bytes:
+        return orjson.dumps({"line": number, "error": self._explain(error)})
 
     async def _parts(self, receive: Receive) -> AsyncIterator[bytes]:
         """Yields the parts of the body.
 
         Raises:
             ClientDisconnect: the client has gone.
-            StreamEndedError: the client is silent, or the server is about to end.
+            ValueError: the client is silent, or the server is about to end; the text says which.
         """
+        draining = asyncio.create_task(self._draining.wait())
+        again = "send this line and those after it again"
         more = True
-        while more:
-            message = await self._next_message(receive)
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            yield message.get("body", b"")
-            more = message.get("more_body", False)
-
-    async def _next_message(self, receive: Receive) -> Message:
-        receiving = asyncio.ensure_future(receive())
-        draining = asyncio.ensure_future(self._draining.wait())
         try:
-            await asyncio.wait(
-                {receiving, draining},
-                timeout=self._timeout_s,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if self._draining.is_set():
-                raise StreamEndedError(
-                    "the server is about to end: send this line and those after it again"
+            while more:
+                receiving = asyncio.ensure_future(receive())
+                await asyncio.wait(
+                    {receiving, draining},
+                    timeout=self._timeout_s,
+                    return_when=asyncio.FIRST_COMPLETED,
                 )
-            if not receiving.done():
-                raise StreamEndedError(
-                    f"nothing was received for {self._timeout_s:g} s: send this line and those "
-                    "after it again"
-                )
-            return receiving.result()
+                if draining.done():
+                    raise ValueError(f"the server is about to end: {again}")
+                if not receiving.done():
+                    raise ValueError(f"nothing was received for {self._timeout_s:g} s: {again}")
+                message = receiving.result()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                yield message.get("body", b"")
+                more = message.get("more_body", False)
         finally:
-            for task in (receiving, draining):
-                task.cancel()
+            receiving.cancel()
+            draining.cancel()
 
 
-def _drop(results: asyncio.Queue[tuple[int, Result] | None]) -> None:
-    """Cancels the predictions that nobody will read."""
-    while not results.empty():
-        if (left := results.get_nowait()) is not None:
-            _cancel(left[1])
+async def cut(parts: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes | ValueError]:
+    """Yields the lines of a body that comes in parts, stripped.
 
+    Args:
+        parts: of the body.
+        max_bytes: of a line; a longer one is not kept, and an error in its place.
+    """
+    line, size, is_first = bytearray(), 0, True
 
-def _cancel(result: Result) -> None:
-    if not result.cancel() and not result.cancelled():
-        result.exception()  # otherwise asyncio logs that nobody has asked for it
+    def whole() -> bytes | ValueError:
+        if size > max_bytes:
+            return ValueError(
+                f"too large: a line of {size} bytes, the limit is {max_bytes}; see --max-body-mb"
+            )
+        return bytes(line.removeprefix(BOM) if is_first else line).strip()
+
+    async for part in parts:
+        for i, piece in enumerate(part.split(b"\n")):
+            if i:
+                yield whole()
+                line, size, is_first = bytearray(), 0, False
+            size += len(piece)
+            if size <= max_bytes:
+                line += piece
+            else:
+                line.clear()
+    if size:
+        yield whole()

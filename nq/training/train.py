@@ -110,7 +110,7 @@ def _train(job: TrainingJob, card: str, track: TrackingConfig | None) -> Trainin
     )
     params, content = _description(job, teacher)
     content |= identity(model, data, config)
-    with tracking.start(
+    with tracking.Run(
         uri=settings.uri,
         experiment=settings.experiment,
         name=f"train {job.output.name}",

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow  # importing MLflow takes seconds
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = f"sqlite:///{tmp_path_factory.mktemp('runs')}/mlflow.db"
     for profile, total_s, micro_f1 in (("xla", 50.0, 0.25), ("mixed", 30.0, 0.125)):
-        with tracking.start(uri, "speed", f"{profile} · dev", system_metrics=False) as run:
+        with tracking.Run(uri, "speed", f"{profile} · dev", system_metrics=False) as run:
             run.params({"profile": profile})
             run.metrics({"time/total_s": total_s, "quality/micro_f1": micro_f1})
     return uri

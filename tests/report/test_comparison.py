@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from nq.report import comparison
-from nq.tracking import History, RecordedRun
+from nq.report.comparison import History, RecordedRun
 
 RUN = RecordedRun(
     name="baseline · dev.jsonl",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import struct
 from collections.abc import Iterator
 
 import httpx
@@ -33,34 +32,19 @@ def answers_afterwards(client: httpx.Client) -> Iterator[None]:
     ("body", "message"),
     [
         (b"", "the body is not JSON: EOF"),
-        (b"question=who", "the body is not JSON: expected value"),
-        (b'{"question": "who", "page"', "the body is not JSON: EOF"),
         (b'{"question": "who", "page": "\xff\xfe"}', "the body is not JSON: invalid unicode"),
         (b'{"question": "\\ud800", "page": "lake"}', "the body is not JSON: "),
         (b"[" * 100_000, "the body is not JSON: recursion limit"),
         (b"NaN", "the body: Input should be an object; found a number"),
-        (b"[1]", "the body: Input should be an object; found an array"),
         (text(), "question: field required; other fields are wrong too"),
-        (text(question="who"), "page: field required"),
         (text(question="who", page=None), "page: input should be a valid string; found null"),
-        (text(question=["who"], page="x"), "question: input should be a valid string; found an"),
         (text(question="who", page="x", top="3"), "top: input should be a valid integer; found a"),
-        (text(question="who", page="x", top=True), "found true or false"),
         (text(question="who", page="x", top=-1), "top: input should be greater than or equal to 0"),
-        (text(question="who", page="x", top=10**400), "top: "),
-        (
-            text(question="who", page="x", top=float("nan")),
-            "top: input should be a valid integer; found a",
-        ),
-        (text(question="who", page="x", top=101), "less than or equal to 100"),
         (text(question="who", page="x", format="pdf"), "format: input should be 'auto', 'text'"),
         (text(question="who", page="x", url="x"), "url: extra inputs are not permitted"),
-        (text(question="", page="x"), "question: it is empty"),
         (text(question=" \n\t ", page="x"), "question: it is empty"),
         (text(question="w" * 100_001, page="x"), "too large: 100001 characters in the question"),
         (text(question="who", page=""), "the page has no text"),
-        (text(question="who", page="<body><script>x</script></body>"), "the page has no text"),
-        (text(question="who", page="<p>" + "<b>" * 20_000), "the page"),
         (text(question="who", page="lake deep " * 300), "windows, the limit is 60"),
         (text(question="who", page="a", top={"</script>": "\x1b[31m"}), "found an object"),
     ],
@@ -79,11 +63,7 @@ def test_a_wrong_body_gives_one_sentence(body: bytes, message: str, client: http
     [
         ("GET", "/v1/nothing", 404, "nothing is at '/v1/nothing': /docs describes"),
         ("GET", "/../../etc/passwd", 404, "nothing is at"),
-        ("GET", "/docs-assets/../core.py", 404, "nothing is at"),
         ("GET", "/v1/ask", 405, "GET is not possible here"),
-        ("PUT", "/v1/ask", 405, "PUT is not possible here"),
-        ("POST", "/", 405, "POST is not possible here"),
-        ("DELETE", "/metrics", 405, "DELETE is not possible here"),
     ],
 )
 def test_paths_and_methods_that_do_not_exist(
@@ -100,8 +80,6 @@ def test_paths_and_methods_that_do_not_exist(
     [
         {},
         {"Content-Type": "text/plain"},
-        {"Content-Type": "application/x-www-form-urlencoded"},
-        {"Content-Type": "multipart/form-data; boundary=x"},
         {"Content-Type": "application/json", "Content-Encoding": "gzip"},
     ],
 )
@@ -129,16 +107,6 @@ def test_a_body_without_end_is_refused_before_it_ends(server: RunningServer) -> 
 
 
 @pytest.mark.parametrize("path", ["/v1/ask", "/v1/predict"])
-@pytest.mark.parametrize("reset", [False, True])
-def test_half_a_body_and_then_nothing(path: str, reset: bool, server: RunningServer) -> None:
-    with server.connect() as connection:
-        connection.sendall(chunked(path, text(**ask_body())[:20], end=False))
-        if reset:  # closing sends RST instead of FIN
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    until(lambda: server.metric("nq_requests_in_progress") == 0)
-
-
-@pytest.mark.parametrize("path", ["/v1/ask", "/v1/predict"])
 def test_a_client_that_goes_before_its_answer(path: str, server: RunningServer) -> None:
     for _ in range(8):
         with server.connect() as connection:
@@ -150,8 +118,6 @@ def test_a_client_that_goes_before_its_answer(path: str, server: RunningServer) 
     "data",
     [
         b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03",
-        b"GET\r\n\r\n",
-        b"POST /v1/ask HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
         b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
         b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000,
     ],

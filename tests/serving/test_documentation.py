@@ -36,11 +36,6 @@ def run(block: str, server: RunningServer, folder: Path) -> list[bytes]:
     return done.stdout.splitlines()
 
 
-def test_there_are_examples() -> None:
-    assert len(BLOCKS) == 5
-    assert sum(block.count("curl") for block in BLOCKS) == 7
-
-
 @pytest.mark.parametrize("block", BLOCKS[:2], ids=["text", "file"])
 def test_questions(block: str, server: RunningServer, tmp_path: Path) -> None:
     (line,) = run(block, server, tmp_path)

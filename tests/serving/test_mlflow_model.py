@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 import nq
-from nq import extras
 from nq.commands.main import console
 from nq.formats.documents import page_of
 from nq.model.spec import find_model
@@ -100,13 +99,9 @@ def test_its_description_is_complete(saved: Path, loaded: Any) -> None:
     ("row", "message"),
     [
         ({"question": "who"}, "no column page: found question; expected question, page and"),
-        ({"page": "the lake"}, "no column question: found page;"),
         ({"question": " ", "page": "the lake"}, "row 1: question is ' ': expected a text that"),
-        ({"question": None, "page": "the lake"}, "row 1: question is None: expected a text"),
         ({"question": "who", "page": "\n\n"}, "row 1: the page has no text"),
-        ({"question": "who", "page": "a", "top": -1}, "row 1: top is -1: expected a whole"),
         ({"question": "who", "page": "a", "top": 0.5}, "row 1: top is 0.5: expected a whole"),
-        ({"question": "who", "page": "a", "top": "b"}, "row 1: top is 'b': expected a whole"),
     ],
 )
 def test_bad_rows_are_refused_in_one_line(loaded: Any, row: dict[str, Any], message: str) -> None:
@@ -173,25 +168,6 @@ def test_mlflow_serves_it(served: str, tiny_model: Path) -> None:
         with caught.value as error:
             assert error.code == 400
             assert reason in json.load(error)["message"].splitlines()[-1]
-
-
-def test_what_cannot_be_converted_is_said_in_one_line(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "mine.txt").touch()
-    (tmp_path / "foreign").mkdir()
-    (tmp_path / "foreign" / "config.json").write_text('{"model_type": "gpt2"}')
-    for source, target, reason in (
-        (tmp_path / "nowhere", tmp_path / "new", "no model in"),
-        (tmp_path / "foreign", tmp_path / "new", "gpt2"),
-        (tiny_model, tmp_path / "full", "is not empty: choose a new folder"),
-    ):
-        assert convert(source, target, "--to", "mlflow") == 1
-        (line,) = capsys.readouterr().err.splitlines()
-        assert line.startswith("nq: error: ") and reason in line
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["foreign", "full"]
-    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
 
 
 @pytest.fixture
@@ -268,24 +244,3 @@ def test_a_model_with_a_second_one_keeps_the_decision_of_both(
     copied = find_model(folders["model"], second_model=folders["second_model"])
     for one, other in zip(copied.models, model.models, strict=True):
         assert (one.decision, one.windows) == (other.decision, other.windows)
-
-
-@pytest.mark.parametrize("command", ["answer", "train"])
-def test_a_model_needs_a_recorded_run(
-    command: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["--init", "small", "--output", str(tmp_path / "new")] * (command == "train")
-    options += ["--data", str(data), "--log-model", "--no-track"]
-    assert console([command, *options]) == 2
-    assert "--log-model needs a recorded run" in capsys.readouterr().err
-
-
-def test_without_mlflow_the_conversion_names_the_extra(
-    tiny_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setitem(extras.EXTRAS, "mlflow", ("no_such_package",))
-    assert convert(tiny_model, tmp_path / "new", "--to", "mlflow") == 1
-    assert "run pip install 'nq-pipeline[mlflow]'" in capsys.readouterr().err
