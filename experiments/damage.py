@@ -39,7 +39,7 @@ from experiments.text_tables import markdown
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
 from nq.commands.main import console
-from nq.commands.parser import USAGE
+from nq.commands.terminal import USAGE
 from nq.errors import Error
 from nq.inference.profile import BASELINE
 from nq.model.registry import model_folder

@@ -80,10 +80,11 @@ class Row:
 
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
+    parser = terminal.Parser(
         prog="python -m experiments.sweep",
         description="Runs the same questions under several profiles, each run in a process of its "
         "own, and compares time, quality and memory. Other options are passed to nq answer.",
+        pass_on=True,
     )
     arguments.add_data(parser)
     parser.add_argument(
@@ -270,7 +271,7 @@ STUDY = study.Study(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
-    return terminal.run(sweep, parser(), argv, pass_on=True)
+    return terminal.run(sweep, parser(), argv)
 
 
 if __name__ == "__main__":

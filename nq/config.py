@@ -23,12 +23,9 @@ WINDOW_SCOPES = (PAGE, BLOCK)
 def option(default: Any, help: str = "", **checks: Any) -> Any:
     """Returns a dataclass field that ``Settings`` checks and the command line offers.
 
-    Args:
-        default: its default.
-        help: help text of the option; without one the command line has no such option.
-        checks: ``choices``, ``minimum``, or ``within``, an interval such as ``"[0, 1)"``;
-            ``shown_default`` replaces the default in the help text; ``is_stored`` marks what the
-            description of a run has, if it is not ``None``.
+    Without ``help`` the command line has no such option. ``checks`` are ``choices``, ``minimum``,
+    or ``within``, an interval such as ``"[0, 1)"``; ``shown_default`` replaces the default in the
+    help text; ``is_stored`` marks what the description of a run has, if it is not ``None``.
     """
     return field(default=default, metadata={"help": help, **checks})
 
@@ -40,11 +37,8 @@ Stored = TypeVar("Stored")
 class Converted(Generic[Given, Stored]):
     """A field of a dataclass that converts and checks its value when it is set.
 
-    See "Descriptor-typed fields" in Python's documentation of ``dataclasses``.
-
-    Args:
-        convert: returns what is stored.
-        default: the default, which is converted too; without one the field is required.
+    See "Descriptor-typed fields" in Python's documentation of ``dataclasses``. The default is
+    converted, too; without one the field is required.
     """
 
     def __init__(self, convert: Callable[[Given], Stored], *default: Given) -> None:
@@ -106,12 +100,7 @@ class Settings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Returns the settings in a mapping; settings within settings are mappings too.
-
-        Raises:
-            ValueError: there is no mapping, a key is unknown, a number is not finite, or a field
-                has no such value.
-        """
+        """Returns the settings in a mapping; settings within settings are mappings too."""
         if not isinstance(values, Mapping):
             raise ValueError(f"found {values!r:.80} for {cls.__name__}: expected an object")
         hints = get_type_hints(cls)
@@ -407,7 +396,7 @@ class RankingWeights(Settings):
         return self.short_scale, self.short_shift
 
     def block_vector(self) -> tuple[float, ...]:
-        """Returns the weights of a block's features, in the order of ``BLOCK_FEATURES``."""
+        """Returns the weights of ``BLOCK_FEATURES``."""
         return tuple(getattr(self, name) for name in self.BLOCK_FEATURES)
 
     def option_vector(self) -> tuple[float, ...]:
@@ -546,13 +535,10 @@ class TrackingConfig(Settings):
 
 @dataclass(frozen=True)
 class ServeConfig(Settings):
-    """How ``nq serve`` serves a model.
-
-    Attributes:
-        MAX_TOP: the largest number of runners-up that a client may ask for.
-    """
+    """How ``nq serve`` serves a model."""
 
     MAX_TOP: ClassVar[int] = 100
+    """The largest number of runners-up that a client may ask for."""
 
     host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 is every network of the machine")
     port: int = option(8000, "port to listen on; 0 takes a free one", within="[0, 65535]")
@@ -642,19 +628,10 @@ class StorageConfig(Settings):
 
 @dataclass(frozen=True)
 class PruningConfig(Settings):
-    """How much of a model is kept; ``None`` for all of it.
-
-    Args:
-        heads: attention heads in each layer.
-        ffn: feed-forward units in each layer, a multiple of ``FFN_STEP``.
-        layers: layers of the encoder.
-
-    Attributes:
-        FFN_STEP: matrix products whose sizes are multiples of it use all lanes of a processor.
-        FORM: how the counts are written.
-    """
+    """How many heads and feed-forward units of each layer, and layers, are kept; ``None``: all."""
 
     FFN_STEP: ClassVar[int] = 64
+    """Matrix products whose sizes are multiples of it use all lanes of a processor."""
     FORM: ClassVar[str] = "heads=9,ffn=1152,layers=5, or some of the three"
 
     heads: int | None = None
@@ -664,9 +641,6 @@ class PruningConfig(Settings):
     @classmethod
     def parse(cls, text: str) -> Self:
         """Returns the counts in a text such as ``heads=9,ffn=1152,layers=5``.
-
-        Raises:
-            ValueError: the text has another form, or a count is too small or no multiple.
 
         >>> PruningConfig.parse("ffn=1152,layers=5")
         PruningConfig(heads=None, ffn=1152, layers=5)

@@ -16,16 +16,7 @@ class DamagedError(Error):
 
 
 def check_argument(condition: bool, name: str, value: object, expected: str) -> None:
-    """Checks an argument of a public call.
-
-    Args:
-        condition: whether the argument is right.
-        name: of the argument.
-        value: the argument.
-        expected: what it should be.
-
-    Raises:
-        ValueError: it is not right; the text has what was found and what was expected.
+    """Raises a ``ValueError`` if an argument of a public call is not as ``expected``.
 
     >>> check_argument(False, "limit", 0, "a whole number from 1 on, or None")
     Traceback (most recent call last):

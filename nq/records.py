@@ -154,9 +154,7 @@ class Example:
 
     Args:
         example_id: the id in the file; numeric strings become ``int``.
-        question: the question's text.
         tokens: the document's tokens, HTML tags included.
-        is_html: one flag per token, true for a tag.
         candidates: every candidate of the page, nested ones included, in file order.
         annotations: the gold answers; ``None`` where the file has none.
         token_bytes: ``[n_tokens, 2]`` start and end byte of each token in the original
@@ -232,11 +230,7 @@ class Page:
 
 
 def readable_text(spelling: Sequence[str]) -> str:
-    """Returns words as text: one line per paragraph, item and row, ``|`` between cells.
-
-    Args:
-        spelling: of tokens that follow each other; see ``Page``.
-    """
+    """Returns words as text: one line per paragraph, item and row, ``|`` between cells."""
     lines = (" ".join(line.split()).strip(" |") for line in "".join(spelling).split("\n"))
     return "\n".join(line for line in lines if line)
 
@@ -245,16 +239,9 @@ def readable_text(spelling: Sequence[str]) -> str:
 class Answer:
     """The answer to a question about a page, or one of its alternatives.
 
-    Args:
-        question: the question.
-        page: the page.
-        long_span: tokens of the block with the answer; ``None`` for no long answer.
-        short_spans: tokens of the short answer, usually one span.
-        yes_no: YES, NO, or NONE for an answer in words or no answer.
-        long_probability: that the block is right; ``None`` where nothing is answered.
-        short_probability: that the short answer is right; ``None`` where nothing is answered.
-        alternatives: the most probable other blocks and their short answers; the most probable
-            short answer first.
+    Spans are document tokens. The probabilities, that the block and that the short answer is right,
+    are ``None`` where nothing is answered. ``alternatives`` are the most probable other blocks and
+    their short answers, the most probable short answer first.
     """
 
     question: str
@@ -304,11 +291,8 @@ class DeadLetter:
 class Context:
     """One block of the page as model input: two marker words, then the block's words.
 
-    Args:
-        candidate: index in the full list of candidates, -1 for the null context.
-        kind: the type marker, such as ``[Paragraph=3]`` or ``[NoLongAnswer]``.
-        words: the block's words.
-        doc: the document token of each word.
+    ``candidate`` is the index in the full list of candidates, -1 for the null context, ``kind`` the
+    type marker, such as ``[Paragraph=3]`` or ``[NoLongAnswer]``.
     """
 
     candidate: int
@@ -339,7 +323,6 @@ class Features:
     """All windows of one example: ``W`` rows of ``L`` pieces.
 
     Args:
-        example_id: id of the example.
         input_ids: ``[W, L]`` pieces: [CLS] query [SEP] span [SEP] and zero padding.
         input_mask: ``[W, L]`` 1 for a piece, 0 for padding.
         segment_ids: ``[W, L]`` 0 for [CLS] query [SEP], 1 for span [SEP], 0 for padding.
@@ -394,12 +377,9 @@ class WindowScores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CascadeScores:
-    """The scores of one example by two models: one that ranks the blocks, one that reads.
+    """The scores of one example by a model that ranks the blocks and a second one, which reads some.
 
-    Args:
-        ranker: of all windows of the first model.
-        second: of those windows of the second model that it computed.
-        read: ascending candidate indices of the blocks that it read as a whole.
+    ``read`` has the ascending candidate indices of the blocks that it read as a whole.
     """
 
     ranker: WindowScores

@@ -43,10 +43,11 @@ QUICK_PRUNE, QUICK_TRAINING = "heads=2,ffn=64,layers=2", ("--epochs", "0.2", "--
 
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
+    parser = terminal.Parser(
         prog="python -m experiments.compression",
         description="Measures speed and micro-F1 of a model in 8 bits, in two processes, pruned, "
         "and recovered. Other options are passed to nq train, which recovers pruned models.",
+        pass_on=True,
     )
     parser.add_argument(
         "--data",
@@ -182,7 +183,7 @@ def _best(results: study.Results) -> Iterator[Variant]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
-    return terminal.run(compression, parser(), argv, pass_on=True)
+    return terminal.run(compression, parser(), argv)
 
 
 if __name__ == "__main__":

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from nq import extras
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
-from nq.commands.parser import Parser
-from nq.config import AUTO, DECISION_RULES, Beam, Compute, DecisionConfig, WindowConfig
+from nq.config import AUTO, DECISION_RULES, Beam, Compute, DecisionConfig
 from nq.errors import Error
 from nq.formats import outputs
 from nq.inference.profile import BASELINE, parse_against
 
-if TYPE_CHECKING:
-    from nq.evaluation.gate import Gate
-
 SAMPLE_ROWS = 40
 
 
-def parser() -> Parser:
+def parser() -> terminal.Parser:
     """Returns the parser of the command."""
-    parser = Parser(
+    parser = terminal.Parser(
         prog="nq answer",
         description="Answers every question of the data, scores the answers where there is gold, "
         "and records the run in MLflow. Run the same command again to resume an interrupted run.",
@@ -38,36 +33,22 @@ def parser() -> Parser:
         ),
         notes=arguments.PROFILES_HELP,
         resumable=True,
+        pass_on=True,
     )
     arguments.add_data(parser, required=False, note="; default: the bundled sample")
     arguments.add_profile(parser, auto=True)
-    parser.add_argument(
-        "--no-cache",
-        action="store_true",
-        help="with --profile auto: try the profiles again, and keep no choice for later runs",
+    parser.flag(
+        "no-cache", "with --profile auto: try the profiles again, and keep no choice for later runs"
     )
     arguments.add_model(parser)
     arguments.add_second_model(parser)
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="folder of the run; default: one under --root, named by content",
-    )
-    parser.add_argument(
-        "--root",
-        type=Path,
-        default=Path("runs"),
-        metavar="DIR",
-        help="folder of runs and the windows that they share (default: runs)",
-    )
+    output = "folder of the run; default: one under --root, named by content"
+    parser.add_argument("--output", metavar="DIR", help=output)
+    root = "folder of runs and the windows that they share (default: runs)"
+    parser.add_argument("--root", default="runs", metavar="DIR", help=root)
     arguments.add_settings(parser, Compute)
     arguments.add_limit(parser, "answer")
-    parser.add_argument(
-        "--keep-scores",
-        action="store_true",
-        help="keep the scores of all windows in the run's folder, for nq report",
-    )
+    parser.flag("keep-scores", "keep the scores of all windows in the run's folder, for nq report")
     parser.add_argument(
         "--formats",
         type=arguments.parsed_by(outputs.parse),
@@ -76,10 +57,8 @@ def parser() -> Parser:
         help="output formats besides predictions.json, separated by commas: "
         + ", ".join(f"{name} ({kind.file})" for name, kind in outputs.FORMATS.items()),
     )
-    beam = parser.add_argument_group(
-        "runner of Apache Beam; further options that are not listed are Beam's"
-    )
-    arguments.add_settings(beam, Beam, show_default=False)
+    title = "runner of Apache Beam; further options that are not listed are Beam's"
+    arguments.add_settings(parser.add_argument_group(title), Beam, show_default=False)
     parity = parser.add_argument_group("parity")
     parity.add_argument(
         "--against",
@@ -107,15 +86,14 @@ def parser() -> Parser:
         action="store_true",
         help="with --max-loss: exit with 1 too if the interval does not decide",
     )
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a record is bad")
+    parser.flag("strict", "exit with 1 if a record is bad")
     parser.add_argument(
         "--show", type=int, default=SAMPLE_ROWS, metavar="N", help="rows of the table (default: 40)"
     )
     decision = parser.add_argument_group("decision; default: the settings of the model folder")
     decision.add_argument("--decision", choices=DECISION_RULES, help="decision rule")
     arguments.add_settings(decision, DecisionConfig, exclude=("rule",), show_default=False)
-    windows = parser.add_argument_group("windows; default: the settings of the model folder")
-    arguments.add_settings(windows, WindowConfig, show_default=False)
+    arguments.add_windows(parser)
     arguments.add_tracking(parser, logs_model=True)
     arguments.add_common(parser)
     return parser
@@ -124,9 +102,8 @@ def parser() -> Parser:
 def answer(args: argparse.Namespace) -> int:
     """Runs the command."""
     beam, compute = _beam(args), arguments.settings(Compute, args)
-    from dataclasses import replace
-
     from nq.commands.summary import parity_line, summary
+    from nq.evaluation.gate import FAILED, UNDECIDED
     from nq.model.spec import mention_decision
     from nq.report.skipped import dead_letter_lines
     from nq.runs.job import Job
@@ -170,17 +147,20 @@ def answer(args: argparse.Namespace) -> int:
         )
     parity = result.parity
     if args.json:
-        sizes = {"run_bytes": result.run_bytes, "windows_bytes": result.windows_bytes}
-        compared = {"parity": parity.to_dict()} if parity else {}
-        logged = {"model_uri": result.model_uri} if args.log_model else {}
-        terminal.print_json(result.to_dict() | sizes | compared | logged)
+        values = result.to_dict() | {n: getattr(result, n) for n in ("run_bytes", "windows_bytes")}
+        values |= {"parity": parity.to_dict()} if parity else {}
+        values |= {"model_uri": result.model_uri} if args.log_model else {}
+        terminal.print_json(values)
     else:
         print(summary(result, dead_letter_lines(result.folder / DEAD_LETTERS)))
     mention_decision(job.model)
     if parity and args.tolerance is not None and not parity.within(args.tolerance):
         raise Error(f"beyond the tolerance of {args.tolerance}: {parity_line(parity)}")
-    if parity and parity.gate:
-        _check_gate(parity.gate, args.strict_gate)
+    gate = parity and parity.gate
+    if gate and gate.verdict == FAILED:
+        raise Error(f"too much is lost: {gate}")
+    if gate and gate.verdict == UNDECIDED and args.strict_gate:
+        raise Error(f"more questions are needed to decide, as --strict-gate demands: {gate}")
     if args.strict and result.dead_letters:
         raise Error(f"{result.dead_letters} bad records, see {result.folder / DEAD_LETTERS}")
     return 0
@@ -206,14 +186,4 @@ def _beam(args: argparse.Namespace) -> Beam | None:
     return Beam(args.runner, options[1:], args.temp)
 
 
-def _check_gate(gate: Gate, strict: bool) -> None:
-    """Raises an error if the gate failed, or is undecided where that is not accepted."""
-    from nq.evaluation.gate import FAILED, UNDECIDED
-
-    if gate.verdict == FAILED:
-        raise Error(f"too much is lost: {gate}")
-    if strict and gate.verdict == UNDECIDED:
-        raise Error(f"more questions are needed to decide, as --strict-gate demands: {gate}")
-
-
-main = terminal.command(parser, answer, pass_on=True)
+main = terminal.command(parser, answer)

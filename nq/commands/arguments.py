@@ -41,20 +41,11 @@ def add_settings(
     exclude: Collection[str] = (),
     show_default: bool = True,
 ) -> None:
-    """Adds an option for each field of ``cls``; ``settings`` reads them back.
-
-    Args:
-        parser: a parser or a group of one.
-        cls: a settings dataclass made with ``config.option``.
-        only: the names of the fields to add; by default all.
-        exclude: the names of fields to leave out.
-        show_default: whether the help has the field's default.
-    """
+    """Adds an option for each field of ``cls`` with a help text; ``settings`` reads them."""
     hints = get_type_hints(cls)
     for f in fields(cls):  # type: ignore[arg-type]
-        if f.name in exclude or (only is not None and f.name not in only):
-            continue
-        if not f.metadata.get("help"):  # settings within settings have no option
+        is_listed = f.name not in exclude and (only is None or f.name in only)
+        if not is_listed or not f.metadata.get("help"):
             continue
         kinds = {*(get_args(hints[f.name]) or [hints[f.name]])} - {type(None)}
         shown = f.metadata.get("shown_default", f.default)
@@ -110,13 +101,8 @@ def find_model(args: argparse.Namespace) -> ModelSpec:
     return replace(model, windows=window_settings(args, model.folder))
 
 
-def positive(text: str) -> int:
-    """An argument type: an integer from 1 on."""
-    return count(text, minimum=1)
-
-
-def count(text: str, minimum: int = 0) -> int:
-    """An argument type: an integer from 0 on, or from ``minimum``."""
+def positive(text: str, minimum: int = 1) -> int:
+    """An argument type: an integer from ``minimum`` on."""
     try:
         value = int(text)
     except ValueError:
@@ -124,6 +110,11 @@ def count(text: str, minimum: int = 0) -> int:
     if value < minimum:
         raise argparse.ArgumentTypeError(f"must be at least {minimum}, got {value}")
     return value
+
+
+def count(text: str) -> int:
+    """An argument type: an integer from 0 on."""
+    return positive(text, minimum=0)
 
 
 def number_in(interval: str) -> Callable[[str], float]:
@@ -156,10 +147,8 @@ profile = parsed_by(Profile.parse)
 def beam_options(options: Sequence[str]) -> list[str]:
     """Returns options that a command does not know, if they are options of Apache Beam."""
     if extras.missing("beam"):
-        raise UsageError(
-            f"unrecognized arguments: {' '.join(options)}; if they are options of Apache Beam, "
-            f"{extras.install('beam')}"
-        )
+        unknown = f"unrecognized arguments: {' '.join(options)}; if they are options of Apache Beam"
+        raise UsageError(f"{unknown}, {extras.install('beam')}")
     from nq.beam.runner import parse_options
 
     try:
@@ -205,12 +194,7 @@ def add_workers(parser: argparse.ArgumentParser, note: str = "") -> None:
 
 
 def add_profile(parser: argparse.ArgumentParser, auto: bool = False) -> None:
-    """Adds ``--profile``; the parser's epilog should be ``PROFILES_HELP``.
-
-    Args:
-        parser: of a command.
-        auto: whether ``auto`` is accepted too, and kept as that word.
-    """
+    """Adds ``--profile``, with ``auto`` as the word; the epilog should be ``PROFILES_HELP``."""
     also = f", or {AUTO}: the fastest here that keeps the answers" if auto else ""
     parser.add_argument(
         "--profile",
@@ -251,53 +235,44 @@ def add_storage(
 ) -> None:
     """Adds the options of ``StorageConfig``, and ``--compact``."""
     add_settings(parser, StorageConfig, only)
-    parser.add_argument(
-        "--compact",
-        action="store_const",
-        dest="store",
-        const="compact",
-        help="the same as --store compact",
-    )
+    text = "the same as --store compact"
+    parser.add_argument("--compact", action="store_const", dest="store", const="compact", help=text)
+
+
+def add_windows(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of ``WindowConfig``, whose defaults are the model's."""
+    group = parser.add_argument_group("windows; default: the settings of the model folder")
+    add_settings(group, WindowConfig, show_default=False)
 
 
 def add_common(parser: argparse._ActionsContainer) -> None:
     """Adds the options of every command."""
-    parser.add_argument(
-        "--json", action="store_true", help="print the result as one JSON object on stdout"
-    )
-    parser.add_argument(
-        "--verbose", action="store_true", help="log more, and show the traceback of an error"
-    )
+    json_help = "print the result as one JSON object on stdout"
+    parser.add_argument("--json", action="store_true", help=json_help)
+    add_verbose(parser)
+
+
+def add_verbose(parser: argparse._ActionsContainer) -> None:
+    """Adds ``--verbose``."""
+    text = "log more, and show the traceback of an error"
+    parser.add_argument("--verbose", action="store_true", help=text)
 
 
 def add_tracking(
     parser: argparse.ArgumentParser, records: bool = True, logs_model: bool = False
 ) -> None:
-    """Adds the options of MLflow's store.
-
-    Args:
-        parser: of a command.
-        records: whether the command records a run.
-        logs_model: whether the run may have its model.
-    """
+    """Adds the options of MLflow's store: of a command that records a run, with its model."""
     group = parser.add_argument_group("tracking")
     group.add_argument(
         "--tracking-uri", metavar="U", help="MLflow store or server; default: sqlite:///mlflow.db"
     )
-    group.add_argument(
-        "--experiment",
-        metavar="E",
-        default=DEFAULT_EXPERIMENT,
-        help=f"MLflow experiment (default: {DEFAULT_EXPERIMENT})",
-    )
+    text = f"MLflow experiment (default: {DEFAULT_EXPERIMENT})"
+    group.add_argument("--experiment", metavar="E", default=DEFAULT_EXPERIMENT, help=text)
     if records:
         group.add_argument("--no-track", action="store_true", help="do not record the run")
     if logs_model:
-        group.add_argument(
-            "--log-model",
-            action="store_true",
-            help="record the model with the run, so that mlflow models serve answers with it",
-        )
+        text = "record the model with the run, so that mlflow models serve answers with it"
+        group.add_argument("--log-model", action="store_true", help=text)
 
 
 def tracking_config(args: argparse.Namespace) -> TrackingConfig | None:

@@ -8,18 +8,12 @@ import io
 import logging
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from nq.commands import arguments, terminal
-from nq.commands.parser import Parser
-from nq.config import WindowConfig
 from nq.formats import documents, inputs
 from nq.formats.fields import LIMITS
+from nq.records import Page
 from nq.text import one_line, visible
-
-if TYPE_CHECKING:
-    from nq.reader import Reader
-    from nq.records import Page
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +22,9 @@ BOLD = ("\033[1m", "\033[0m")
 PROMPT, HINT = "question: ", "type a question; Ctrl-D ends"
 
 
-def parser() -> Parser:
+def parser() -> terminal.Parser:
     """Returns the parser of the command."""
-    parser = Parser(
+    parser = terminal.Parser(
         prog="nq ask",
         intermixed=True,
         usage="nq ask QUESTION [PAGE] [options]\n       nq ask --interactive PAGE [options]",
@@ -46,28 +40,21 @@ def parser() -> Parser:
     parser.add_argument(
         "words", nargs="*", metavar="QUESTION, PAGE", help="the question in quotes, and a file or -"
     )
-    parser.add_argument(
-        "--interactive",
-        action="store_true",
-        help="load model and page once and answer the questions of standard input, one per line",
+    parser.flag(
+        "interactive",
+        "load model and page once and answer the questions of standard input, one per line",
     )
     parser.add_argument(
         "--record",
         metavar="N|ID",
         help="of a jsonl file: the page of the record with this number (from 1) or example_id",
     )
-    parser.add_argument(
-        "--top",
-        type=arguments.count,
-        default=3,
-        metavar="N",
-        help="runners-up to show (default: 3)",
-    )
+    top = "runners-up to show (default: 3)"
+    parser.add_argument("--top", type=arguments.count, default=3, metavar="N", help=top)
     arguments.add_profile(parser)
     arguments.add_model(parser)
     arguments.add_second_model(parser)
-    windows = parser.add_argument_group("windows; default: the settings of the model folder")
-    arguments.add_settings(windows, WindowConfig, show_default=False)
+    arguments.add_windows(parser)
     arguments.add_common(parser)
     return parser
 
@@ -76,12 +63,26 @@ def ask(args: argparse.Namespace) -> int:
     """Runs the command."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
-    question, path = _question_and_path(args)
+    count = len(args.words)
+    if args.interactive and (count != 1 or args.words[0] == STDIN):
+        raise terminal.UsageError(
+            "--interactive reads questions from standard input, so give it a page in a file "
+            "and nothing else"
+        )
+    if not 1 <= count <= 2:
+        raise terminal.UsageError(
+            f"expected a question in quotes and a page, found {count} arguments"
+        )
+    question = None if args.interactive else one_line(args.words[0])
+    if question == "":
+        raise terminal.UsageError("the question is empty")
+    path = args.words[-1] if args.interactive or count == 2 else STDIN
     if sys.stdin is None and (question is None or path == STDIN):
         raise terminal.UsageError("standard input is closed; give a question and a file")
     page = _read_page(path, args.record)
     from nq.model.spec import mention_decision
     from nq.reader import BATCH_SIZE, Reader, checked_scorer
+    from nq.report.answer import MARKS, render, to_dict
 
     model = arguments.find_model(args)
     spec = checked_scorer(model, args.profile, BATCH_SIZE)
@@ -96,27 +97,15 @@ def ask(args: argparse.Namespace) -> int:
                 model.windows.max_contexts,
             )
         for text in _questions() if question is None else [question]:
-            _answer(reader, page, text, args)
+            answer = reader.ask(text, page, args.top)
+            if args.json:
+                terminal.print_json(to_dict(answer))
+            else:
+                if args.interactive and not sys.stdin.isatty():
+                    print(f"> {visible(text)}\n")
+                print(render(answer, BOLD if sys.stdout.isatty() else MARKS), end="\n\n")
+            sys.stdout.flush()
     return 0
-
-
-def _question_and_path(args: argparse.Namespace) -> tuple[str | None, str]:
-    """Returns the question, ``None`` if standard input has them, and the path of the page."""
-    if args.interactive:
-        if len(args.words) != 1 or args.words[0] == STDIN:
-            raise terminal.UsageError(
-                "--interactive reads questions from standard input, so give it a page in a file "
-                "and nothing else"
-            )
-        return None, args.words[0]
-    if not 1 <= len(args.words) <= 2:
-        raise terminal.UsageError(
-            f"expected a question in quotes and a page, found {len(args.words)} arguments"
-        )
-    question = one_line(args.words[0])
-    if not question:
-        raise terminal.UsageError("the question is empty")
-    return question, args.words[1] if len(args.words) == 2 else STDIN
 
 
 def _read_page(path: str, record: str | None) -> Page:
@@ -155,19 +144,6 @@ def _questions() -> Iterator[str]:
             print(f"nq: {HINT}", file=sys.stderr)
     if typed:
         print(file=sys.stderr)
-
-
-def _answer(reader: Reader, page: Page, question: str, args: argparse.Namespace) -> None:
-    from nq.report.answer import MARKS, render, to_dict
-
-    answer = reader.ask(question, page, args.top)
-    if args.json:
-        terminal.print_json(to_dict(answer))
-    else:
-        if args.interactive and not sys.stdin.isatty():
-            print(f"> {visible(question)}\n")
-        print(render(answer, BOLD if sys.stdout.isatty() else MARKS), end="\n\n")
-    sys.stdout.flush()
 
 
 main = terminal.command(parser, ask)

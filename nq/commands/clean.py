@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nq.commands import arguments, terminal
-from nq.commands.parser import Parser
 from nq.errors import Error
 from nq.text import format_bytes
-
-if TYPE_CHECKING:
-    from nq.runs.cleaning import Item
 
 DEFAULT_ROOT = Path("runs")
 UNIT_S = {"": 86400, "d": 86400, "h": 3600, "m": 60}
 
 
-def parser() -> Parser:
+def parser() -> terminal.Parser:
     """Returns the parser of the command."""
-    parser = Parser(
+    parser = terminal.Parser(
         prog="nq clean",
         description="Removes what other commands left and can make again: prepared windows, "
         "unfinished runs, the state of finished trainings and, if no folder is given, the stored "
@@ -43,15 +38,12 @@ def parser() -> Parser:
         metavar="AGE",
         help="keep what was changed later: days (7 or 7d), hours (12h) or minutes (30m)",
     )
-    parser.add_argument(
-        "--runs",
-        action="store_true",
-        help="remove results too: predictions and scores of runs, output of nq preprocess, the "
+    parser.flag(
+        "runs",
+        "remove results too: predictions and scores of runs, output of nq preprocess, the "
         "state of unfinished trainings; models are never removed",
     )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="only list what would be removed, with sizes"
-    )
+    parser.flag("dry-run", "only list what would be removed, with sizes")
     arguments.add_common(parser)
     return parser
 
@@ -72,33 +64,32 @@ def clean(args: argparse.Namespace) -> int:
     roots = args.folders or [root for root in [DEFAULT_ROOT] if root.exists()]
     caches = not args.folders
     items = cleaning.clean(roots, args.older_than, args.runs, args.dry_run, caches)
+    removed_bytes = sum(item.bytes for item in items if not item.kept)
+    verb = "would remove" if args.dry_run else "removed"
+    result: dict[str, Any] = {"dry_run": args.dry_run, "removed_bytes": removed_bytes}
+    result |= {"removed": [], "kept": []}
+    for item in items:
+        path, age = str(item.folder), round(item.age_s)
+        values = {"path": path, "what": item.what, "bytes": item.bytes, "age_s": age}
+        if item.kept:
+            result["kept"].append({**values, "reason": item.kept})
+        else:
+            result["removed"].append(values)
+        if not args.json:
+            print(
+                f"{'keep' if item.kept else verb:<13} {format_bytes(item.bytes):>11}  "
+                f"{format_age(item.age_s):>10}  {item.folder}: {item.what}"
+                f"{f' ({item.kept})' if item.kept else ''}"
+            )
     if args.json:
-        terminal.print_json(
-            {
-                "dry_run": args.dry_run,
-                "removed_bytes": sum(item.bytes for item in items if not item.kept),
-                "removed": [_values(item) for item in items if not item.kept],
-                "kept": [{**_values(item), "reason": item.kept} for item in items if item.kept],
-            }
-        )
+        terminal.print_json(result)
     else:
-        _print_table(items, "would remove" if args.dry_run else "removed")
+        removed = f"{len(result['removed'])} of {len(items)} places"
+        print(f"{verb} {format_bytes(removed_bytes)} in {removed}")
     failed = [item for item in items if item.kept.startswith(cleaning.FAILED)]
     if failed:
         raise Error(f"{failed[0].folder} {failed[0].kept}")
     return 0
-
-
-def _print_table(items: Sequence[Item], verb: str) -> None:
-    """Prints a line for each item, with size and age, and the total."""
-    for item in items:
-        print(
-            f"{'keep' if item.kept else verb:<13} {format_bytes(item.bytes):>11}  "
-            f"{format_age(item.age_s):>10}  {item.folder}: {item.what}"
-            f"{f' ({item.kept})' if item.kept else ''}"
-        )
-    sizes = [item.bytes for item in items if not item.kept]
-    print(f"{verb} {format_bytes(sum(sizes))} in {len(sizes)} of {len(items)} places")
 
 
 def format_age(seconds: float) -> str:
@@ -110,15 +101,6 @@ def format_age(seconds: float) -> str:
     units = ((86400, "days"), (3600, "hours"), (60, "minutes"))
     length, unit = next((unit for unit in units if seconds >= 2 * unit[0]), units[-1])
     return f"{int(seconds // length)} {unit}"
-
-
-def _values(item: Item) -> dict[str, Any]:
-    return {
-        "path": str(item.folder),
-        "what": item.what,
-        "bytes": item.bytes,
-        "age_s": round(item.age_s),
-    }
 
 
 main = terminal.command(parser, clean)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib
 
-from nq.commands import terminal
+from nq.commands import arguments, terminal
 from nq.commands.main import COMMANDS, module_of
-from nq.commands.parser import Parser
 from nq.config import AUTO
 from nq.inference.profile import BASELINE, OPTIMIZATIONS
 
@@ -16,20 +15,18 @@ PATHS = ("DIR", "DST", "FILE", "FOLDER", "MODEL", "PATH", "QUESTION, PAGE", "SRC
 """Placeholders of arguments that are paths."""
 
 
-def parser() -> Parser:
+def parser() -> terminal.Parser:
     """Returns the parser of the command."""
     import shtab
 
-    parser = Parser(
+    parser = terminal.Parser(
         prog="nq completion",
         description="Prints a script that completes commands, options and file names. A shell "
         "reads it at its start, or from the folder of its completions.",
         examples=('eval "$(nq completion bash)"', "nq completion zsh > ~/.zfunc/_nq"),
     )
     parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS, help="whose language to use")
-    parser.add_argument(
-        "--verbose", action="store_true", help="log more, and show the traceback of an error"
-    )
+    arguments.add_verbose(parser)
     return parser
 
 

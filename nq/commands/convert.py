@@ -6,16 +6,15 @@ import argparse
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.commands.parser import Parser
 from nq.config import PruningConfig, StorageConfig
 from nq.model.convert import FORMATS, check_storage, convert, to_dual_encoder
 from nq.model.registry import model_folder
 from nq.text import visible
 
 
-def parser() -> Parser:
+def parser() -> terminal.Parser:
     """Returns the parser of the command's arguments."""
-    parser = Parser(
+    parser = terminal.Parser(
         prog="nq convert",
         description="Converts a model folder of any kind (this project's, Hugging Face's, Google's "
         "BERT and BERT-Joint, the 2020 port's) to this project's, Hugging Face's or MLflow's, or "
@@ -49,10 +48,9 @@ def parser() -> Parser:
         "layers, the most important ones on --data: heads=9,ffn=1152,layers=5, or some of the "
         "three; ffn is a multiple of 64",
     )
-    parser.add_argument(
-        "--dual-encoder",
-        action="store_true",
-        help="turn a sentence encoder, whose outputs are averaged, into a model that ranks blocks: "
+    parser.flag(
+        "dual-encoder",
+        "turn a sentence encoder, whose outputs are averaged, into a model that ranks blocks: "
         "nq answer --model DST --second-model MODEL",
     )
     arguments.add_data(parser, required=False, note=", annotated, for --prune")

@@ -32,15 +32,6 @@ def module_of(command: str) -> str:
     return f"nq.commands.{command}"
 
 
-def _help() -> str:
-    rows = "\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items())
-    return (
-        "usage: nq COMMAND …\n\nAnswers Natural Questions from whole Wikipedia pages.\n\n"
-        f"commands:\n{rows}\n\n'nq COMMAND --help' explains each; 'nq --version' prints "
-        f"{__version__}."
-    )
-
-
 def main(argv: list[str] | None = None) -> int:
     """Runs ``console`` as the only task of a process, which a later Ctrl-C ends at once."""
     code = console(argv)
@@ -61,7 +52,10 @@ def console(argv: list[str] | None = None) -> int:
 
         terminal.prepare_streams()
         if not arguments or arguments[0] in ("-h", "--help"):
-            print(_help())
+            print("usage: nq COMMAND …\n\nAnswers Natural Questions from whole Wikipedia pages.\n")
+            rows = (f"  {name:<12}{text}" for name, text in COMMANDS.items())
+            print("commands:", *rows, sep="\n")
+            print(f"\n'nq COMMAND --help' explains each; 'nq --version' prints {__version__}.")
             return 0
         if arguments[0] in ("-V", "--version"):
             print(__version__)

@@ -6,7 +6,6 @@ import argparse
 import logging
 
 from nq.commands import arguments, terminal
-from nq.commands.parser import Parser
 from nq.text import visible
 
 log = logging.getLogger(__name__)
@@ -16,9 +15,9 @@ WINDOWS_PER_QUESTION = 103
 """Of whole pages at length 512 and stride 128: docs/benchmarks.md, 20 questions of dev's pages."""
 
 
-def parser() -> Parser:
+def parser() -> terminal.Parser:
     """Returns the parser of the command."""
-    parser = Parser(
+    parser = terminal.Parser(
         prog="nq plan",
         description="Predicts how fast a model is on devices, and whether it fits: on one, copied "
         "to all, or split over them as a pipeline, within its layers, or both. Ranks the "

@@ -6,19 +6,21 @@ import argparse
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.commands.parser import Parser
-from nq.config import TrainConfig, WindowConfig
+from nq.config import TrainConfig
 from nq.errors import Error
 from nq.model.registry import model_folder
 from nq.report.skipped import dead_letter_lines, unread_line
 from nq.text import counted, visible
 
+COUNTS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
 
-def parser() -> Parser:
+
+def parser() -> terminal.Parser:
     """Returns the command's arguments."""
-    parser = Parser(
+    parser = terminal.Parser(
         prog="nq preprocess",
         allow_abbrev=False,
+        pass_on=True,
         description="Turns questions and their pages into windows as TFRecords, with a manifest "
         "beside them. The same request again reuses the folder. Options that are not listed are "
         "passed to Apache Beam, such as --runner=DirectRunner.",
@@ -41,11 +43,8 @@ def parser() -> Parser:
     )
     arguments.add_limit(parser)
     arguments.add_workers(parser, " (default: one for small input, all cores for large)")
-    parser.add_argument(
-        "--strict", action="store_true", help="exit with 1 if a record could not be used"
-    )
-    settings = parser.add_argument_group("windows; default: the settings of the model folder")
-    arguments.add_settings(settings, WindowConfig, show_default=False)
+    parser.flag("strict", "exit with 1 if a record could not be used")
+    arguments.add_windows(parser)
     training = parser.add_argument_group("training")
     training.add_argument(
         "--training", action="store_true", help="write windows with targets, from the annotations"
@@ -80,19 +79,10 @@ def preprocess(args: argparse.Namespace) -> int:
         inputs.mention_unnamed_pages(files, pages)
         prepared = prepare.prepare(request, args.output, args.workers, args.unknown)
     if args.json:
-        terminal.print_json(
-            {
-                "examples": prepared.examples,
-                "windows": prepared.windows,
-                "dead_letters": prepared.dead_letters,
-                "unread_blocks": prepared.unread_blocks,
-                "truncated_pages": prepared.truncated_pages,
-                "shards": [str(path) for path in prepared.shards],
-                "reused": prepared.reused,
-                "time": {"preprocess_s": prepared.seconds},
-                "output": str(prepared.folder),
-            }
-        )
+        values = {name: getattr(prepared, name) for name in COUNTS}
+        values |= {"shards": list(map(str, prepared.shards)), "reused": prepared.reused}
+        values |= {"time": {"preprocess_s": prepared.seconds}, "output": str(prepared.folder)}
+        terminal.print_json(values)
     else:
         verb = "reused, made before" if prepared.reused else "made"
         lines = [
@@ -112,4 +102,4 @@ def preprocess(args: argparse.Namespace) -> int:
     return 0
 
 
-main = terminal.command(parser, preprocess, pass_on=True)
+main = terminal.command(parser, preprocess)

@@ -6,12 +6,11 @@ import argparse
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.commands.parser import Parser
 
 
-def parser() -> Parser:
+def parser() -> terminal.Parser:
     """Returns the parser of the command."""
-    parser = Parser(
+    parser = terminal.Parser(
         prog="nq report",
         description="Writes an HTML page about a finished run of nq answer: every question with "
         "its passage, the predicted and the expected answer; figures; where answers are lost. Run "

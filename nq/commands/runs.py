@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.commands.parser import Parser
 from nq.text import visible
 
 SORTS = (
@@ -15,9 +14,9 @@ SORTS = (
 )
 
 
-def parser() -> Parser:
+def parser() -> terminal.Parser:
     """Returns the parser of the command."""
-    parser = Parser(
+    parser = terminal.Parser(
         prog="nq runs",
         description="Prints the runs that MLflow has recorded as a table: time, speed, quality, "
         "changed answers and memory. The best comes first.",

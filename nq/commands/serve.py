@@ -9,8 +9,7 @@ import sys
 
 from nq import extras
 from nq.commands import arguments, terminal
-from nq.commands.parser import Parser
-from nq.config import ServeConfig, WindowConfig
+from nq.config import ServeConfig
 from nq.errors import Error
 
 log = logging.getLogger(__name__)
@@ -24,9 +23,9 @@ NOTES = (
 )
 
 
-def parser() -> Parser:
+def parser() -> terminal.Parser:
     """Returns the parser of the command."""
-    parser = Parser(
+    parser = terminal.Parser(
         prog="nq serve",
         description="Answers questions over HTTP: a page at /, POST /v1/ask and /v1/predict, "
         "GET /healthz, /readyz, /metrics, and a description of them at /docs.",
@@ -41,8 +40,7 @@ def parser() -> Parser:
     arguments.add_second_model(parser)
     arguments.add_profile(parser)
     arguments.add_settings(parser, ServeConfig)
-    windows = parser.add_argument_group("windows; default: the settings of the model folder")
-    arguments.add_settings(windows, WindowConfig, show_default=False)
+    arguments.add_windows(parser)
     arguments.add_common(parser)
     return parser
 

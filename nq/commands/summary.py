@@ -20,12 +20,7 @@ NO_ANSWER, NO_WORDS = "(no answer)", "(no words)"
 
 
 def summary(result: Result, dead_letters: Sequence[str] = ()) -> str:
-    """Returns the table of answers and the figures of a run.
-
-    Args:
-        result: of the run.
-        dead_letters: the lines about bad records.
-    """
+    """Returns the table of answers, the figures of a run and the lines about bad records."""
     lines = [*_table(result), ""] if result.rows else []
     lines.append(
         f"profile {result.profile} ({result.precision} on {result.device}): "

@@ -15,21 +15,22 @@ import json
 import logging
 import os
 import sys
+import textwrap
 import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
-from nq import interruption
-from nq.commands.parser import USAGE, Parser, error_line
+from nq import __version__, interruption
 from nq.errors import Error
 from nq.extras import install
-from nq.text import visible
+from nq.text import did_you_mean, visible
 
 log = logging.getLogger(__name__)
 
-FAILED = 1
+FAILED, USAGE = 1, 2
+HELP_WIDTH = 80
 REPORT_S = 10.0
 """Seconds between two lines about the progress of a command whose stderr is no terminal."""
 _USER_ERRORS = (OSError, ValueError, ArithmeticError, ImportError, MemoryError, Error)
@@ -39,18 +40,82 @@ class UsageError(ValueError):
     """Arguments that do not fit together; the command exits with code 2."""
 
 
-def command(
-    parser: Callable[[], Parser],
-    function: Callable[[argparse.Namespace], int],
-    pass_on: bool = False,
-) -> Callable[..., int]:
-    """Returns the ``main`` of a command: it takes the arguments and returns the exit code.
+class Parser(argparse.ArgumentParser):
+    """A parser with ``--version``, suggestions for unknown options, and examples in its help.
 
-    The arguments are those of the process by default; the others are as for ``run``.
+    Args:
+        description: wrapped to the width of a terminal.
+        notes: text below the options, kept as it is.
+        resumable: whether the same command continues after an interruption.
+        intermixed: whether options may stand between positional arguments.
+        pass_on: keep options that the parser does not know as ``args.unknown``.
     """
 
+    def __init__(
+        self,
+        prog: str,
+        description: str,
+        examples: Sequence[str] = (),
+        notes: str = "",
+        resumable: bool = False,
+        intermixed: bool = False,
+        pass_on: bool = False,
+        **options: Any,
+    ) -> None:
+        lines = "".join(f"\n  {example}" for example in examples)
+        super().__init__(
+            prog=prog,
+            description=textwrap.fill(description, HELP_WIDTH),
+            epilog="\n\n".join(filter(None, (notes, lines and f"examples:{lines}"))),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            **options,
+        )
+        self.examples, self.resumable = tuple(examples), resumable
+        self.intermixed, self.pass_on = intermixed, pass_on
+        self.add_argument("--version", action="version", version=__version__)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parses arguments, which must all be known if they are not passed on."""
+        parse = self.parse_known_intermixed_args if self.intermixed else self.parse_known_args
+        values, unknown = parse(args, namespace)
+        if self.pass_on:
+            values.unknown = unknown
+        elif unknown:
+            self.error(self.unknown(unknown))
+        return values
+
+    def flag(self, name: str, help: str) -> None:
+        """Adds an option without a value."""
+        self.add_argument(f"--{name}", action="store_true", help=help)
+
+    def unknown(self, arguments: Sequence[str]) -> str:
+        """Returns the error for unknown arguments, with the option that resembles one."""
+        names = [argument.partition("=")[0] for argument in arguments if argument[:1] == "-"]
+        suggestions = (did_you_mean(name, self._option_string_actions) for name in names)
+        return f"unrecognized arguments: {' '.join(arguments)}{next(filter(None, suggestions), '')}"
+
+    def error(self, message: str) -> NoReturn:
+        """Prints an error of usage in one line and exits with code 2."""
+        print(error_line(self, message), file=sys.stderr)
+        raise SystemExit(USAGE)
+
+
+def error_line(parser: argparse.ArgumentParser, message: str) -> str:
+    """Returns an error of usage in one line, which names the help.
+
+    >>> error_line(argparse.ArgumentParser(prog="nq ask"), "the question is empty")
+    'nq ask: error: the question is empty; nq ask --help explains the options'
+    """
+    return f"{parser.prog}: error: {visible(message)}; {parser.prog} --help explains the options"
+
+
+def command(
+    parser: Callable[[], Parser], function: Callable[[argparse.Namespace], int]
+) -> Callable[..., int]:
+    """Returns the ``main`` of a command: arguments, by default of the process, to exit code."""
+
     def main(argv: Sequence[str] | None = None) -> int:
-        return run(function, parser(), argv, pass_on)
+        return run(function, parser(), argv)
 
     return main
 
@@ -59,26 +124,17 @@ def run(
     function: Callable[[argparse.Namespace], int],
     parser: argparse.ArgumentParser,
     argv: Sequence[str] | None = None,
-    pass_on: bool = False,
 ) -> int:
-    """Parses the arguments and runs ``function`` on them; returns the exit code.
+    """Parses the arguments and runs ``function`` on them; returns its exit code, or an error's.
 
-    Args:
-        function: gets the parsed arguments and returns the exit code.
-        parser: the command's parser, with the options of ``arguments.add_common``.
-        argv: the arguments, by default those of the process.
-        pass_on: keep options that the parser does not know as ``args.unknown``.
+    The parser needs the options of ``arguments.add_common``.
     """
     prepare_streams()
     with interruption.limited() as interrupted:
         if getattr(parser, "resumable", False):
             interrupted.message = interruption.RESUME_MESSAGE
         try:
-            if pass_on:
-                args, unknown = parser.parse_known_args(argv)
-                args.unknown = unknown
-            else:
-                args = parser.parse_args(argv)
+            args = parser.parse_args(argv)
             log_to_stderr(args.verbose)
             from tqdm.contrib.logging import logging_redirect_tqdm
 

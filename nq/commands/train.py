@@ -7,7 +7,6 @@ import dataclasses
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.commands.parser import Parser
 from nq.config import DistillationConfig, StorageConfig, TrainConfig, WindowConfig
 from nq.model.registry import model_folder
 from nq.report.skipped import dead_letter_lines, unread_line
@@ -16,9 +15,9 @@ from nq.training.job import EVALUATE_EVERY, MEASURED, STEP, TrainingJob
 ONLY_WITH_TEACHER = ("teacher_weight", "temperature", "teacher_profile")
 
 
-def parser() -> Parser:
+def parser() -> terminal.Parser:
     """Returns the parser of the command's arguments."""
-    parser = Parser(
+    parser = terminal.Parser(
         prog="nq train",
         description="Trains a model folder from a BERT encoder and annotated questions. "
         "The same command resumes an interrupted training.",
@@ -87,21 +86,18 @@ def run(args: argparse.Namespace) -> int:
     options = [name for name in ONLY_WITH_TEACHER if getattr(args, name) is not None]
     if options and args.teacher is None:
         raise terminal.UsageError(f"--{options[0].replace('_', '-')} needs --teacher")
-    windows = arguments.settings(WindowConfig(), args)
-    config = arguments.settings(TrainConfig(), args)
-    distillation = arguments.settings(DistillationConfig(), args)
     job = TrainingJob(
         tuple(args.data),
         model_folder(args.init),
         args.output,
-        windows,
-        config,
+        arguments.settings(WindowConfig(), args),
+        arguments.settings(TrainConfig(), args),
         limit=args.limit,
         workers=args.workers,
         card=args.card,
         storage=arguments.settings(StorageConfig, args),
         teacher=None if args.teacher is None else model_folder(args.teacher),
-        distillation=distillation,
+        distillation=arguments.settings(DistillationConfig(), args),
         teacher_profile=args.teacher_profile,
         dev=tuple(args.dev),
         evaluate_every=args.evaluate_every or EVALUATE_EVERY,

@@ -6,14 +6,13 @@ import argparse
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.commands.parser import Parser
 from nq.config import Compute
 from nq.errors import Error
 
 
-def parser() -> Parser:
+def parser() -> terminal.Parser:
     """Returns the parser of the command."""
-    parser = Parser(
+    parser = terminal.Parser(
         prog="nq tune",
         description="Fits the default decision (weights, calibration, thresholds) to the examples "
         "with even ids, writes it into the model folder, and measures it on those with odd ids. "
@@ -29,10 +28,9 @@ def parser() -> Parser:
     arguments.add_second_model(parser)
     arguments.add_profile(parser)
     arguments.add_settings(parser, Compute, exclude=("workers",), show_default=False)
-    parser.add_argument(
-        "--keep-scores",
-        action="store_true",
-        help="keep the scores of the windows, so that tuning the same model again takes seconds",
+    parser.flag(
+        "keep-scores",
+        "keep the scores of the windows, so that tuning the same model again takes seconds",
     )
     arguments.add_common(parser)
     return parser

@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from nq.commands.main import COMMANDS, console, module_of
-from nq.commands.parser import Parser
+from nq.commands.terminal import Parser
 
 OURS = [command for command in COMMANDS if command != "eval"]
 

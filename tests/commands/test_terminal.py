@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nq.commands import arguments, terminal
-from nq.commands.parser import Parser
+from nq.commands.terminal import Parser
 from nq.config import WindowConfig
 from nq.errors import Error
 
