@@ -377,7 +377,7 @@ class WindowScores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CascadeScores:
-    """The scores of one example by a model that ranks the blocks and a second one, which reads some.
+    """The scores of one example by a model that ranks the blocks and one that reads some of them.
 
     ``read`` has the ascending candidate indices of the blocks that it read as a whole.
     """

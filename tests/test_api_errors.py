@@ -33,21 +33,14 @@ def tiny_reader(tiny_model: Path) -> Iterator[nq.Reader]:
     ("use", "message"),
     [
         (lambda r, p: r.ask(None, p), "question is None: expected a text"),
-        (lambda r, p: r.ask(b"who", p), "question is b'who': expected a text"),
-        (lambda r, p: r.ask("", p), "question is '': expected a text that is not empty"),
         (lambda r, p: r.ask(" \n", p), "expected a text that is not empty"),
         (lambda r, p: r.ask("who", HTML), "page is '<!doctype .*: expected one from nq.read_page"),
-        (lambda r, p: r.ask("who", None), "page is None: expected one from nq.read_page"),
-        (lambda r, p: r.ask("who", p.example), "page is .*: expected one from nq.read_page"),
         (lambda r, p: r.ask("who", p, -1), "top is -1: expected a whole number from 0 on"),
-        (lambda r, p: r.ask("who", p, 1.5), "top is 1.5: expected a whole number from 0 on"),
         (lambda r, p: r.ask("who", p, None), "top is None: expected a whole number from 0 on"),
         (lambda r, p: r.unread_blocks(HTML), "page is '<!doctype .*: expected one from nq.read_pa"),
         (lambda r, p: r.predict(None), "examples is None: expected .*nq.read_examples"),
-        (lambda r, p: r.predict("dev.jsonl"), "examples is 'dev.jsonl': expected .*nq.read_exam"),
         (lambda r, p: r.predict(EXAMPLE), "examples is .*: expected .*nq.read_examples"),
         (lambda r, p: list(r.predict([p])), "an element of examples is .*: expected an nq.Example"),
-        (lambda r, p: list(r.predict(["who"])), "an element of examples is 'who': expected an nq."),
     ],
 )
 def test_bad_arguments_of_a_reader(
@@ -69,9 +62,6 @@ SAMPLE = [nq.bundled_sample()]
     [
         (lambda nq: nq.load(profile=5), "profile is 5: expected a text such as 'mixed.xla'"),
         (lambda nq: nq.load(profile="fast"), "unknown optimization 'fast'; valid are baseline, or"),
-        (lambda nq: nq.load(profile=""), "unknown optimization ''; valid are baseline"),
-        (lambda nq: nq.load(profile="mixed+mixed"), "'mixed' is named twice; valid are"),
-        (lambda nq: nq.load(profile="int8"), "int8 needs openvino or onnx: TensorFlow has no fast"),
         (lambda nq: nq.load(5), "model is 5: expected the path of a model folder"),
         (lambda nq: nq.load(windows=256), "windows is 256: expected nq.WindowConfig"),
         (
@@ -80,16 +70,9 @@ SAMPLE = [nq.bundled_sample()]
         ),
         (lambda nq: nq.load(batch_size=0), "batch_size is 0: expected a whole number from 1 on"),
         (lambda nq: nq.Job("dev.jsonl"), "files is 'dev.jsonl': expected a list of files"),
-        (lambda nq: nq.Job(Path("dev.jsonl")), "files is .*dev.jsonl.*: expected a list of files"),
-        (lambda nq: nq.Job(None), "files is None: expected a list of files"),
         (lambda nq: nq.Job([]), r"files is \[\]: expected a list with at least one file"),
         (lambda nq: nq.Job([5]), "found 5 instead of a path; give a str or a pathlib.Path"),
         (lambda nq: nq.Job(SAMPLE, profile=5), "profile is 5: expected a text such as"),
-        (lambda nq: nq.Job(SAMPLE, against="fast"), "unknown optimization 'fast'; valid are"),
-        (
-            lambda nq: nq.Job(SAMPLE, model=b"x"),
-            "model is b'x': expected the path of a model folder",
-        ),
         (lambda nq: nq.Job(SAMPLE, output=1), "output is 1: expected the path of a folder"),
         (
             lambda nq: nq.Job(SAMPLE, compute=nq.Compute(batch_size="8")),
@@ -97,21 +80,11 @@ SAMPLE = [nq.bundled_sample()]
         ),
         (lambda nq: nq.Job(SAMPLE, limit=0), "limit must be at least 1, got 0"),
         (
-            lambda nq: nq.Job(SAMPLE, compute=nq.Compute(workers=-1)),
-            "workers must be at least 1, got -1",
-        ),
-        (
             lambda nq: nq.Job(SAMPLE, formats=["xml"]),
             "unknown format xml; known are official, kagg",
         ),
-        (
-            lambda nq: nq.Job(SAMPLE, nq.find_model(windows={})),
-            "windows is {}: expected nq.WindowConfig",
-        ),
         (lambda nq: nq.run("dev.jsonl"), "job is 'dev.jsonl': expected nq.Job"),
         (lambda nq: nq.evaluate(None, "x"), "gold is None: expected a list of files"),
-        (lambda nq: nq.evaluate("dev.jsonl", "x"), "gold is 'dev.jsonl': expected a list of files"),
-        (lambda nq: nq.evaluate(SAMPLE, None), "found None instead of a path"),
         (lambda nq: nq.evaluate(SAMPLE, SAMPLE[0]), "questions.jsonl: not JSON"),
         (lambda nq: nq.read_page(None), "found None instead of a path; give a str"),
         (
@@ -121,26 +94,16 @@ SAMPLE = [nq.bundled_sample()]
         (lambda nq: nq.page_from_text(None), "text is None: expected a str"),
         (lambda nq: nq.page_from_text(" \n"), "the page has no text: found 0 tags .*; give a page"),
         (lambda nq: nq.page_from_html(b"<p>"), "html is b'<p>': expected a str"),
-        (
-            lambda nq: nq.page_from_html("<p></p>"),
-            "the page has no text: .*; give a page with text",
-        ),
         (lambda nq: nq.read_examples(None), "found None instead of a path"),
         (lambda nq: nq.WindowConfig(doc_stride=0), "doc_stride must be at least 1, got 0"),
-        (
-            lambda nq: nq.WindowConfig(doc_stride="8"),
-            "doc_stride is '8': expected a value of type in",
-        ),
         (lambda nq: nq.DecisionConfig(rule="best"), "unknown rule 'best'; known are default"),
         (
             lambda nq: nq.DecisionConfig(weights=1),
             "weights is 1: expected a value of type RankingWei",
         ),
         (lambda nq: nq.RankingWeights(yes=None), "yes is None: expected a value of type float"),
-        (lambda nq: nq.TrainConfig(batch_size=0), "batch_size must be at least 1, got 0"),
         (lambda nq: nq.TrainConfig(epochs="2"), "epochs is '2': expected a value of type float"),
         (lambda nq: nq.TrackingConfig(uri=5), "uri is 5: expected a value of type str"),
-        (lambda nq: nq.TrackingConfig(log_model=1), "log_model is 1: expected a value of"),
         (lambda nq: nq.WindowConfig(max_contexts=True), "max_contexts is True: expected a value"),
     ],
 )

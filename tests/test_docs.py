@@ -218,44 +218,37 @@ def test_python_blocks_are_python(page: str) -> None:
             ast.parse(block)
 
 
-@pytest.mark.slow
-def test_python_example_of_the_readme_runs(tmp_path: Path) -> None:
-    match = re.search(r"<!-- test: .* -->\n```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-    session = SESSION.search(README)
-    assert match and session
-    (tmp_path / "lighthouse.txt").write_text(session[1], encoding="utf-8")
-    (tmp_path / "example.py").write_text(match[1], encoding="utf-8")
+def run_example(page: str, folder: Path) -> str:
+    """Runs the Python block that a page marks as a test; returns what it prints."""
+    match = re.search(r"<!-- test: .* -->\n```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert match
+    (folder / "example.py").write_text(match[1], encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "example.py"],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_python_example_of_the_readme_runs(tmp_path: Path) -> None:
+    session = SESSION.search(README)
+    assert session
+    (tmp_path / "lighthouse.txt").write_text(session[1], encoding="utf-8")
+    lines = run_example(README, tmp_path).splitlines()
     assert lines[0].startswith("1986 0.") and len(lines) == 1 + 40 + 1
 
 
 @pytest.mark.slow
 def test_pipeline_of_the_documentation_runs(tiny_model: Path, tmp_path: Path) -> None:
-    page = PAGES["docs/python.md"]
-    match = re.search(r"<!-- test: .* -->\n```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    assert match
     (tmp_path / "dev.jsonl.gz").write_bytes(nq.bundled_sample().read_bytes() + b"bad\n")
     (tmp_path / "FOLDER").symlink_to(tiny_model)
-    (tmp_path / "example.py").write_text(match[1], encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "example.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("41 not JSON: ")
+    assert run_example(PAGES["docs/python.md"], tmp_path).startswith("41 not JSON: ")
     lines = "".join(map(Path.read_text, tmp_path.glob("predictions*"))).splitlines()
     assert len({json.loads(line)["example_id"] for line in lines}) == len(lines) == 40
 

@@ -49,10 +49,7 @@ def run_without(
             "run pip install 'nq-pipeline[onnx]'",
         ),
         ("fastapi", ["serve"], "run pip install 'nq-pipeline[serve]'"),
-        ("prometheus_client", ["serve"], "run pip install 'nq-pipeline[serve]'"),
-        ("tensorflow", ["serve", "--port", "0"], "pip install 'nq-pipeline[cpu]'"),
         ("tensorflow", ["answer", "--no-track"], "pip install 'nq-pipeline[cpu]'"),
-        ("tensorflow", ["ask", "who", "-"], "pip install 'nq-pipeline[cpu]'"),
         (
             "apache_beam",
             ["answer", "--no-track", "--workers", "2"],

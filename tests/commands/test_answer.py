@@ -15,7 +15,7 @@ import pytest
 
 from nq.bundle import bundled_sample
 from nq.commands.answer import main
-from nq.config import DECISION_RULES, Compute, DecisionConfig, WindowConfig
+from nq.config import Compute, DecisionConfig, WindowConfig
 from nq.evaluation import labels
 from nq.model.spec import find_model
 from nq.runs.job import Job
@@ -25,23 +25,11 @@ from tests import nq_records
 from tests.terminal_output import without_progress
 
 ROOT = Path(__file__).parents[2]
-NATIVE = ROOT.parent / "shared" / "data" / "native"
 QUESTIONS = 12
 MIXED_DRIFT, EXACT_DRIFT = 0.2, 5e-5
 """Differences of a probability that bfloat16 and float32 may cause, twice the measured ones or
 more."""
 WINDOWS = WindowConfig(max_seq_length=256)
-KEYS = {
-    "profile",
-    "examples",
-    "windows",
-    "answered",
-    "dead_letters",
-    "metrics",
-    "time",
-    "output",
-    "run_id",
-}
 
 
 def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -119,57 +107,12 @@ def test_every_profile_gives_the_answers_of_baseline(
 
 
 @pytest.mark.slow
-def test_a_finished_run_has_the_description_of_its_job(baseline: Result) -> None:
-    description = json.loads((baseline.folder / "job.json").read_text(encoding="utf-8"))
-    job = Job.from_dict(description["job"])
-    expected = bundled_job("baseline", Path("elsewhere")).to_dict()
-    assert job.to_dict() == description["job"] == expected
-    assert description["request"] == job.requests()[0].description
-    assert not (baseline.folder / "results").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rule", DECISION_RULES)
-def test_every_example_has_one_prediction(
-    rule: str, answer: Answer, tiny_model: Path, tmp_path: Path
-) -> None:
-    done = answer("--model", tiny_model, "--json", "--decision", rule)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert set(result) >= KEYS
-    answers = labels.read_predictions(Path(tmp_path, result["output"], "predictions.json"))
-    assert set(answers) == set(labels.read_gold(bundled_sample()))
-    assert result["examples"] == len(answers)
-
-
-@pytest.mark.slow
 def test_stdout_is_one_json_object_and_stderr_is_quiet(tiny_model: Path, tmp_path: Path) -> None:
     done = command("--model", tiny_model, "--json", "--limit", 2, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 1
     assert without_progress(done.stderr) == ""
     assert json.loads(done.stdout)["run_id"]
-
-
-@pytest.mark.slow
-def test_v1_answers_carry_bytes(tiny_model: Path, tmp_path: Path) -> None:
-    tokens = ["<P>", "The", "river", "is", "long", "</P>"]
-    starts = [10 * i for i in range(len(tokens))]
-    record = {
-        "example_id": -5,
-        "question_text": "is it long",
-        "document_tokens": [
-            {"token": t, "html_token": t[0] == "<", "start_byte": s, "end_byte": s + len(t)}
-            for t, s in zip(tokens, starts, strict=True)
-        ],
-        "long_answer_candidates": [{"start_token": 0, "end_token": 6, "top_level": True}],
-    }
-    data = tmp_path / "one.jsonl"
-    data.write_text(json.dumps(record))
-    decision = DecisionConfig(long_threshold=-1e9, short_threshold=-1e9)
-    job = Job([data], find_model(tiny_model, decision=decision), "baseline", root=tmp_path)
-    long = predictions(run(job))[0]["long_answer"]
-    assert long == {"start_token": 0, "end_token": 6, "start_byte": 0, "end_byte": 54}
 
 
 @pytest.mark.slow
@@ -216,27 +159,19 @@ def test_strict_makes_a_bad_record_an_error(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
+    ("arguments", "message"),
     [
-        (("--data", "nowhere.jsonl"), 1, "no file matches nowhere.jsonl"),
-        (("--model", "nowhere"), 1, "nowhere"),
-        (("--profile", "turbo"), 2, "valid are baseline"),
-        (("--profile", "xla+xla"), 2, "named twice"),
-        (("--max-seq-length", "12"), 2, "max_seq_length 12"),
-        (("--limit", "0"), 2, "at least 1"),
-        (("--batch-size", "0"), 2, "batch_size must be at least 1, got 0"),
-        (("--instances", "-2"), 2, "instances must be at least 1, got -2"),
-        (("--instances", "all"), 2, "must be a whole number, or auto, got 'all'"),
-        (("--threads", "auto"), 2, "argument --threads: invalid int value: 'auto'"),
-        (("--runner", "Flonk"), 1, "Unexpected pipeline runner: Flonk. Valid values are"),
-        (("--runner", "FnApiRunner", "--data", "-"), 1, "standard input is no file"),
+        (("--data", "nowhere.jsonl"), "no file matches nowhere.jsonl"),
+        (("--model", "nowhere"), "nowhere"),
+        (("--runner", "Flonk"), "Unexpected pipeline runner: Flonk. Valid values are"),
+        (("--runner", "FnApiRunner", "--data", "-"), "standard input is no file"),
     ],
 )
 def test_an_error_that_a_user_can_cause_is_one_line(
-    arguments: tuple[str, ...], code: int, message: str, answer: Answer
+    arguments: tuple[str, ...], message: str, answer: Answer
 ) -> None:
     done = answer(*arguments)
-    assert done.returncode == code
+    assert done.returncode == 1
     assert message in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
 
@@ -289,31 +224,3 @@ def test_a_runner_of_beam(answer: Answer, tiny_model: Path, tmp_path: Path) -> N
     assert summary["beam"]["runner"] == "FnApiRunner"
     assert summary["beam"]["metrics"]["records"] == 5
     assert Path(summary["output"]).parent == Path("runs")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (
-            ["--runer=FlinkRunner"],
-            "unrecognized arguments: --runer=FlinkRunner (did you mean '--run",
-        ),
-        (["--parallelism", "2"], "unrecognized arguments: --parallelism 2"),
-        (["--temp", "s3://bucket/temp"], "--temp needs --runner"),
-        (["--runner", "FnApiRunner", "--parallel", "2"], "unrecognized arguments: --parallel 2"),
-        (["--runner", "FlinkRunner", "--parallelism", "x"], "argument --parallelism: invalid int"),
-        (
-            ["--runner", "FlinkRunner", "--profile", "auto"],
-            "--profile auto is of no use with --run",
-        ),
-        (["--runner", "FlinkRunner", "--instances", "2"], "--instances is of no use with --runner"),
-        (["--runner", "FlinkRunner", "--keep-scores"], "--keep-scores is of no use with --runner"),
-    ],
-)
-def test_options_that_do_not_go_with_a_runner(
-    arguments: list[str], problem: str, answer: Answer, tmp_path: Path
-) -> None:
-    done = answer(*arguments, "--output", "run")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"nq answer: error: {problem}")
-    assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "run").exists()

@@ -1,30 +1,22 @@
-"""Tests the arguments that commands share, and the parser of each command."""
+"""Tests the parsers of all commands: settings as options, help, errors in one line, examples."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import importlib
+import shlex
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from nq.commands import arguments
-from nq.commands.main import COMMANDS, console
-from nq.config import AUTO, Settings, TrainConfig, WindowConfig
+from nq.commands import arguments, terminal
+from nq.commands.main import COMMANDS, console, module_of
+from nq.config import Settings, TrainConfig, WindowConfig
 from nq.model.folder import ModelSettings, save_settings
 
 OURS = [command for command in COMMANDS if command != "eval"]
 """The commands whose options are ours; those of eval are the official ones."""
-
-
-def parse(add: Callable[[argparse.ArgumentParser], object], *argv: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    add(parser)
-    return parser.parse_args(argv)
-
-
-# --- settings -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cls", [WindowConfig, TrainConfig])
@@ -38,83 +30,44 @@ def test_every_field_is_an_option_with_help(cls: type[Settings]) -> None:
         assert f"{f.metadata['help']} (default: {default})" in text
 
 
-def test_settings_are_read_back() -> None:
-    def add(parser: argparse.ArgumentParser) -> None:
-        arguments.add_settings(parser, WindowConfig)
-
-    args = parse(add, "--doc-stride", "64", "--compat", "bert-joint")
-    expected = WindowConfig(doc_stride=64, compat="bert-joint")
-    assert arguments.settings(WindowConfig, args) == expected
-    base = WindowConfig(max_seq_length=256, doc_stride=32)
-    assert arguments.settings(base, args) == WindowConfig(
-        max_seq_length=256, doc_stride=64, compat="bert-joint"
-    )
-    assert arguments.settings(base, argparse.Namespace()) == base
-
-
 @pytest.mark.parametrize(
     ("options", "own", "length"),
     [
-        ((), None, 512),
-        (("--compat", "bert-joint"), None, 384),
-        (("--compat", "kisialiou"), None, 512),
-        (("--compat", "bert-joint"), 256, 256),
-        (("--compat", "bert-joint", "--max-seq-length", "320"), 256, 320),
-        (("--compat", "bert-joint", "--max-seq-length", "512"), None, 512),
+        ("", None, 512),
+        ("--compat bert-joint", None, 384),
+        ("--compat kisialiou", None, 512),
+        ("--compat bert-joint", 256, 256),
+        ("--compat bert-joint --max-seq-length 320", 256, 320),
+        ("--compat bert-joint --max-seq-length 512", None, 512),
     ],
 )
-def test_compatibility_mode_decides_the_length_unless_told_otherwise(
-    options: tuple[str, ...], own: int | None, length: int, tmp_path: Path
+def test_settings_are_read_back_over_those_of_the_model(
+    options: str, own: int | None, length: int, tmp_path: Path
 ) -> None:
     if own:
-        save_settings(tmp_path, ModelSettings(WindowConfig(max_seq_length=own)))
-    args = parse(lambda parser: arguments.add_settings(parser, WindowConfig), *options)
-    assert arguments.window_settings(args, tmp_path).max_seq_length == length
-
-
-# --- types --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "message"),
-    [
-        (arguments.positive, "0", "must be at least 1, got 0"),
-        (arguments.positive, "1.5", "must be a whole number, got '1.5'"),
-        (arguments.count, "-1", "must be at least 0, got -1"),
-        (arguments.count, "many", "must be a whole number, got 'many'"),
-        (arguments.number_in("[0, 1]"), "1.01", "must be a number in .*, got 1.01"),
-        (arguments.number_in("[0, 1]"), "nan", "must be a number in .*, got nan"),
-        (arguments.number_in("[0, 1]"), "much", "must be a number in .*, got much"),
-        (arguments.profile, "fast", "unknown optimization 'fast'; valid are baseline, or mixed"),
-        (arguments.profile, AUTO, "unknown optimization 'auto'"),
-    ],
-)
-def test_other_texts_are_refused(kind: Callable[[str], object], text: str, message: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match=message):
-        kind(text)
-
-
-# --- commands -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_is_printed_with_code_0(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    try:
-        assert console([command, "--help"]) == 0
-    except SystemExit as exit:  # the official evaluation exits as absl does
-        assert command == "eval" and exit.code in (0, None)
-    out, err = capsys.readouterr()
-    assert out.startswith("usage: ") and not err
+        save_settings(tmp_path, ModelSettings(WindowConfig(max_seq_length=own, doc_stride=32)))
+    parser = argparse.ArgumentParser()
+    arguments.add_settings(parser, WindowConfig)
+    windows = arguments.window_settings(parser.parse_args(options.split()), tmp_path)
+    assert (windows.max_seq_length, windows.doc_stride) == (length, 32 if own else 128)
 
 
 @pytest.mark.parametrize("command", OURS)
-def test_an_unknown_option_is_a_usage_error(
+def test_help_is_printed_with_valid_examples(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert console([command, "--no-such-option"]) == 2
+    assert console([command, "--help"]) == 0
     out, err = capsys.readouterr()
-    assert not out
-    assert err.startswith(f"nq {command}: error: ") and err.count("\n") == 1
+    assert out.startswith("usage: ") and not err
+    parser: terminal.Parser = importlib.import_module(module_of(command)).parser()
+    assert parser.examples
+    for example in parser.examples:
+        assert f"\n  {example}\n" in out
+        words = shlex.split(example.replace("$(", "").replace(")", ""))
+        words = shlex.split(" ".join(words)) if words[0] == "eval" else words
+        own = words[words.index("nq") :]
+        assert own[1] == command
+        parser.parse_known_args(own[2 : own.index(">")] if ">" in own else own[2:])
 
 
 def test_the_console_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,5 +76,53 @@ def test_the_console_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> N
     assert all(out.count(f"\n  {name} ") == 2 for name in COMMANDS)
     assert console(["--version"]) == 0
     assert capsys.readouterr().out.strip().count(".") == 2
-    assert console(["aks"]) == 2
-    assert "unknown command 'aks' (did you mean 'ask'?)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        *((f"{command} --no-such-option", f"nq {command} --help explains") for command in OURS),
+        ("aswer", "nq: error: unknown command 'aswer' (did you mean 'answer'?); known are answer,"),
+        ("answer --porfile mixed", "--porfile mixed (did you mean '--profile'?); nq answer --help"),
+        ("answer --limit=x", "argument --limit: must be a whole number, got 'x'; nq answer --help"),
+        ("answer --limit 0", "argument --limit: must be at least 1, got 0"),
+        ("answer --tolerance 1.01", "must be a number in [0, 1], got 1.01"),
+        ("answer --tolerance nan", "must be a number in [0, 1], got nan"),
+        ("answer --profile mixd", "unknown optimization 'mixd' (did you mean 'mixed'?); valid are"),
+        ("answer --profile xla+xla", "named twice"),
+        ("answer --max-seq-length 12", "max_seq_length 12"),
+        ("answer --batch-size 0", "batch_size must be at least 1, got 0"),
+        ("answer --instances -2", "instances must be at least 1, got -2"),
+        ("answer --instances all", "must be a whole number, or auto, got 'all'"),
+        ("answer --runer=FlinkRunner", "--runer=FlinkRunner (did you mean '--runner'"),
+        ("answer --temp s3://bucket", "--temp needs --runner"),
+        ("answer --runner FnApiRunner --parallel 2", "unrecognized arguments: --parallel 2"),
+        ("answer --runner FlinkRunner --parallelism x", "argument --parallelism: invalid int"),
+        ("answer --runner FlinkRunner --profile auto", "--profile auto is of no use with --run"),
+        ("answer --runner FlinkRunner --instances 2", "--instances is of no use with --runner"),
+        ("answer --runner FlinkRunner --keep-scores", "--keep-scores is of no use with --runner"),
+        ("answer --no-cache", "--no-cache needs --profile auto"),
+        ("answer --max-loss 0.1", "--max-loss needs --against"),
+        ("answer --strict-gate", "--strict-gate needs --max-loss"),
+        ("ask who --tpo=3", "unrecognized arguments: --tpo=3 (did you mean '--top'?); nq ask"),
+        ("ask who page --profile auto", "unknown optimization 'auto'"),
+        ("ask who page --zzz \x1b[31m", r"unrecognized arguments: --zzz \u001b[31m; nq ask --help"),
+        ("clean --older-than=7w", "must be days (7 or 7d), hours (12h) or minutes (30m), got '7w'"),
+        ("clean --older-than=nan", "hours (12h) or minutes (30m), got 'nan'"),
+        ("tune --data x", "the following arguments are required: --model; nq tune --help"),
+    ],
+)
+def test_errors_of_usage_are_one_line(
+    line: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert console(line.split(" ")) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert message in err
+    assert err.count("\n") == 1
+    assert not list(tmp_path.iterdir())

@@ -135,14 +135,8 @@ def test_pages_of_standard_input(
     ("name", "data", "message"),
     [
         ("missing.txt", None, "missing.txt: No such file or directory"),
-        (".", None, ": Is a directory"),
-        ("empty.txt", b"", "empty.txt has no text"),
-        ("blank.html", b"<body><script>x</script></body>", "blank.html has no text"),
-        ("junk.txt", bytes(range(256)), "junk.txt is not a text file (byte 1 is 0x00)"),
         ("page.pdf", b"%PDF-1.7\n\x00\x01", "page.pdf is a PDF document"),
         ("bad.jsonl", b"{\n", "bad.jsonl, line 1: not JSON"),
-        ("bad.jsonl.gz", b"\x1f\x8bnot gzip", "bad.jsonl.gz, line 1: the compressed file"),
-        ("none.jsonl", b"\n", "none.jsonl has no records"),
     ],
 )
 def test_bad_pages_are_one_line(
@@ -166,16 +160,11 @@ def test_bad_pages_are_one_line(
     ("arguments", "message"),
     [
         ([], "expected a question in quotes and a page, found 0"),
-        (["who", "built", "it"], "found 3"),
-        ([""], "the question is empty"),
         ([" \t ", "PAGE"], "the question is empty"),
-        (["--interactive"], "give it a page in a file"),
         (["--interactive", "-"], "give it a page in a file"),
         (["--interactive", "who", "PAGE"], "give it a page in a file"),
         (["who", "--record", "2"], "--record is for a jsonl file"),
         (["who", "PAGE", "--top", "-1"], "must be at least 0"),
-        (["who", "PAGE", "--top", "x"], "must be a whole number, got 'x'"),
-        (["who", "PAGE", "--profile", "fast"], "unknown optimization 'fast'"),
         (["who", "PAGE", "--doc-stride", "0"], "doc_stride must be at least 1"),
     ],
 )

@@ -189,18 +189,3 @@ def test_a_pickle_is_never_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[
     message = capsys.readouterr().err.strip()
     assert "pytorch_model.bin is a pickle, which is never loaded: convert it where" in message
     assert "\n" not in message
-
-
-@pytest.mark.extended
-@pytest.mark.filterwarnings("ignore")
-def test_live_transformers_loads_the_conversion(hugging_face: Path, tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-    run(hugging_face, tmp_path / "ours")
-    run(tmp_path / "ours", tmp_path / "back", "--to", "hf")
-    model = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path / "back")
-    reference = np.load(hugging_face / "reference.npz")
-    logits = make.logits(model.eval(), dict(reference), hugging_face.name)
-    real = reference["input_mask"] > 0
-    np.testing.assert_allclose(
-        logits["start_logits"][real], reference["start_logits"][real], atol=1e-5
-    )

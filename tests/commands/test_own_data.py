@@ -113,19 +113,3 @@ def test_questions_with_pages(
     Path(with_pages[3], "rain.txt").write_text("It snows.")
     assert console(command) == 0
     assert {path.name for path in run.glob("windows-*")} > windows
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "text"), [("a.txt", own_data.CONTEXT), ("a.html", HTML)])
-def test_ask_tells_where_answers_are_in_the_file(
-    name: str, text: str, tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / name).write_text(text, newline="")
-    command = ["ask", "who built it", str(tmp_path / name), "--model", str(tiny_model), "--json"]
-    assert console(command) == 0
-    answer = result(capsys)
-    spans = [answer["long_answer"], *(other["long_answer"] for other in answer["runners_up"])]
-    found = [text[span["start_char"] : span["end_char"]] for span in spans if span]
-    assert found
-    for there in found:
-        assert there in text and there[0] != " " and there.startswith(("The ", "Its "))

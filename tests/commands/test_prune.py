@@ -9,30 +9,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from nq.bundle import bundled_sample
 from nq.commands.main import console
 from nq.config import DecisionConfig, PruningConfig, WindowConfig
-from nq.inference.load import ScorerSpec, load_predictor
-from nq.inference.profile import Profile
-from nq.inference.reduction import LOGITS, AllLogits
 from nq.model import checkpoint, joint
 from nq.model.folder import ModelSettings, load_config, load_settings
-from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
-from nq.records import Columns
 from nq.training.pruning import prune
 from tests import tiny_models
-from tests.commands.test_train import curve
-from tests.golden.families import make
-from tests.inference.tiny_predictors import item_rows, items
 from tests.model.test_pruning import WIDE
 from tests.nq_records import simplified, write_lines
 
-GOLDEN = Path(make.__file__).parent
 SAMPLE = str(bundled_sample())
 SHAPE = dataclasses.replace(WIDE, hidden_act="gelu_new")
 SETTINGS = ModelSettings(
@@ -62,11 +52,6 @@ def pruned(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def load(folder: Path) -> Any:
     return joint.load(folder).model
-
-
-def logits(folder: Path) -> dict[str, Any]:
-    rows = tiny_models.rows((16, 11, 6), 16)
-    return {name: np.asarray(value) for name, value in load(folder)(rows).items()}
 
 
 def convert(*arguments: object) -> int:
@@ -118,72 +103,7 @@ def test_a_pruned_folder_is_pruned_again(
 # --- engines and kinds of storage
 
 
-def scores(folder: Path, profile: str) -> Columns:
-    """Returns all logits of random windows under a profile."""
-    rows = item_rows(items(6, 3))
-    length = rows["input_ids"].shape[1]
-    windows = WindowConfig(max_seq_length=length, max_query_length=4)
-    model = ModelSpec(folder, windows, SETTINGS.decision)
-    spec = ScorerSpec(model, Profile.parse(profile), 4, calibration={folder: rows})
-    inside = rows["input_mask"] > 0
-    columns = load_predictor(spec, AllLogits(length)).scores(rows)
-    return {n: columns[n][inside] if n in LOGITS[:2] else columns[n] for n in LOGITS}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("profile", ["xla", "grappler+frozen+buckets", "buckets+openvino", "onnx"])
-def test_every_engine_gives_equal_logits(pruned: Path, profile: str) -> None:
-    expected = scores(pruned, "baseline")
-    for name, value in scores(pruned, profile).items():
-        np.testing.assert_allclose(value, expected[name], atol=1e-5)
-        assert value.std() > 0.1
-
-
 # --- other commands
-
-
-@pytest.mark.extended
-@pytest.mark.filterwarnings("ignore")
-def test_transformers_loads_a_model_without_layers_and_units(source: Path, tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-    counts, target = "ffn=64,layers=2,heads=4", tmp_path / "hf"
-    assert convert(source, target, "--to", "hf", "--prune", counts, "--data", SAMPLE) == 0
-    theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(target)
-    rows = tiny_models.rows((16, 11, 6), 16)
-    real, ours = rows["input_mask"] > 0, logits(target)
-    for name, value in make.logits(theirs.eval(), rows, "bert").items():
-        np.testing.assert_allclose(value[real], ours[name][real], atol=1e-5)
-
-
-@pytest.mark.extended
-def test_a_pruned_model_is_trained_by_the_model_before_then_tuned_and_answers(
-    source: Path,
-    pruned: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    data = ["--data", SAMPLE, "--json"]
-    recipe = ["--init", str(pruned), "--teacher", str(source), "--output", "student", *SIZES]
-    recipe += ["--epochs", "6", "--batch-size", "16", "--learning-rate", "3e-3", "--dropout", "0"]
-    recipe += ["--teacher-weight", "0.9", "--temperature", "1.5"]
-    recipe += ["--tracking-uri", "sqlite:///runs.db"]
-    assert console(["train", *data, *recipe]) == 0
-    assert json.loads(capsys.readouterr().out)["steps"] > 10
-    assert load_config("student") == load_config(pruned)
-    record = settings_of(pruned)["pruning"]
-    assert settings_of(Path("student"))["pruning"] == record
-    losses = list(curve("sqlite:///runs.db", name="soft_loss").values())
-    assert sum(losses[-5:]) < sum(losses[:5])  # both exceed the entropy of the teacher
-    assert console(["tune", *data, "--model", "student"]) == 0
-    tuned = json.loads(capsys.readouterr().out)
-    assert load_settings("student").decision.long_threshold == tuned["long_threshold"]
-    assert settings_of(Path("student"))["pruning"] == record
-    for profile in ("prune", "mixed+rescore"):
-        answer = ["answer", *data, "--model", "student", "--no-track", "--profile", profile]
-        assert console([*answer, "--output", profile]) == 0
-        assert json.loads(capsys.readouterr().out)["examples"] == 40
 
 
 # --- what is refused

@@ -73,11 +73,6 @@ def test_verbose_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None
     assert stderr.endswith("nq: error: bad\n")
 
 
-def test_other_errors_are_raised() -> None:
-    with pytest.raises(KeyError):
-        run_raising(KeyError("x"))
-
-
 def test_a_closed_pipe_ends_the_command_quietly() -> None:
     code = (
         "import sys; from tests.commands.test_terminal import *\n"

@@ -115,22 +115,11 @@ def test_a_student_is_killed_and_resumed_in_its_run(
     Path("data.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in records))
     recipe = ["--data", "data.jsonl", "--init", str(tiny_model), "--teacher", str(teacher)]
     recipe += [*SIZES, "--negatives", "1", "--batch-size", "16", "--epochs", "0.55"]
-    recipe += [
-        "--save-every",
-        "30",
-        "--teacher-profile",
-        "baseline",
-        "--teacher-weight",
-        "0.7",
-        "--temperature",
-        "3",
-        "--json",
-    ]
+    recipe += ["--save-every", "30", "--teacher-profile", "baseline", "--teacher-weight", "0.7"]
+    recipe += ["--temperature", "3", "--json"]
+    whole_run = ["--output", "whole", "--tracking-uri", "sqlite:///w.db"]
     with caplog.at_level(logging.INFO):
-        assert (
-            console(["train", *recipe, "--output", "whole", "--tracking-uri", "sqlite:///w.db"])
-            == 0
-        )
+        assert console(["train", *recipe, *whole_run]) == 0
     unlabelled = re.search(r"(\d+) windows have no label: the teacher alone", caplog.text)
     assert unlabelled and int(unlabelled[1]) > 100
     whole = json.loads(capsys.readouterr().out)

@@ -40,8 +40,3 @@ def test_the_decision_of_the_model_folder_is_replaced(
     assert "odd_micro_f1" in capsys.readouterr().out
     assert load_settings(model) == tuned
     assert not list(tmp_path.glob("runs/*/results"))
-
-
-def test_data_and_model_are_required(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    assert "the following arguments are required: --data, --model" in capsys.readouterr().err

@@ -19,7 +19,6 @@ from nq.commands.main import console
 from nq.storage import MARK, RUN, TRAINING, WINDOWS, Kind, hold
 from tests.nq_records import simplified, write_lines
 
-ROOT = Path(__file__).parents[2]
 NOBODY = 65534
 SAMPLE, MODEL = str(bundled_sample()), str(bundled_model())
 FOREIGN = (
@@ -109,10 +108,7 @@ def test_files_of_others_survive_every_run(tiny_model: Path, tmp_path: Path) -> 
     ("name", "kind", "arguments"),
     [
         ("job.json", RUN, ["answer", "--data"]),
-        ("predictions.json", RUN, ["answer", "--data"]),
-        ("dead_letters.jsonl", RUN, ["answer", "--data"]),
         ("metrics.json.tmp", RUN, ["answer", "--data"]),
-        ("dead_letters.jsonl", WINDOWS, ["preprocess", "--data"]),
         ("windows-00000-of-00001.tfrecord", WINDOWS, ["preprocess", "--data"]),
         ("README.md", TRAINING, ["train", "--data", SAMPLE, "--init", MODEL, "--card"]),
         ("config.json", TRAINING, ["train", "--init", MODEL, "--data"]),
@@ -138,27 +134,6 @@ def test_an_input_that_would_be_overwritten_is_refused(
     before = tree(tmp_path)
     code = console([*arguments, str(data), "--output", str(out)])
     check_error(code, capsys, f"the input {data} is the file {out / name}, which would be written")
-    assert tree(tmp_path) == before
-
-
-def test_a_tuned_decision_is_not_written_over_an_input_or_through_a_link(
-    tiny_model: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
-    data = Path(shutil.copyfile(SAMPLE, tmp_path / "data.jsonl"))
-    settings = (model / "nq.json").rename(tmp_path / "settings.json")
-    before = tree(tmp_path)
-    for target, message in (
-        (settings, "nq.json is a link, expected a file: remove it"),
-        (tmp_path / "nowhere", "nq.json is a link, expected a file: remove it"),
-    ):
-        (model / "nq.json").symlink_to(target)
-        check_error(console(["tune", "--data", str(data), "--model", "model"]), capsys, message)
-        (model / "nq.json").unlink()
     assert tree(tmp_path) == before
 
 

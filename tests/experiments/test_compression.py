@@ -5,40 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from experiments.compression import __main__ as command
 from experiments.compression import speed
 from experiments.compression.models import (
     STATES,
-    in_new_process,
-    zero,
 )
 from experiments.compression.report import BASELINE, BFLOAT16, INT8
-from nq.model.folder import load_config
 from tests.experiments import light_units
 
 pytestmark = pytest.mark.extended
-
-
-def test_half_of_each_matrix_is_zero_and_the_rest_is_not(tiny_model: Path, tmp_path: Path) -> None:
-    in_new_process(zero, tiny_model, tmp_path / "zeros", 0.5)
-    from nq.model import joint
-
-    whole, zeros = (joint.load(folder).model for folder in (tiny_model, tmp_path / "zeros"))
-    matrices = 0
-    for before, after in zip(whole.weights, zeros.weights, strict=True):
-        old, new = np.asarray(before.numpy()), np.asarray(after.numpy())
-        kept = new != 0
-        np.testing.assert_array_equal(new[kept], old[kept])
-        if before.path.startswith("layer_") and before.path.endswith("kernel"):
-            matrices += 1
-            assert kept.sum() == -(-old.size // 2)
-            assert np.abs(old[kept]).min() >= np.abs(old[~kept]).max()
-        else:
-            np.testing.assert_array_equal(new, old)
-    assert matrices == 4 * load_config(tiny_model).num_hidden_layers
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
-
 import pytest
 
 from experiments import concurrency, units
@@ -17,35 +11,6 @@ from experiments.workloads import Workload
 pytestmark = pytest.mark.extended
 
 TINY = Workload("tiny", "tensorflow", 16)
-
-
-def row(approach: str, n: int, seconds: float, memory_mb: float = 100.0, **more: Any) -> Any:
-    """Returns a row whose rounds all take so long."""
-    return {
-        **{"shape": "base", "length": 128, "engine": "tensorflow", "n": n, "models": n},
-        **{"approach": approach, "weights": "own", "memory_mb": memory_mb, "status": "measured"},
-        **{"seconds": [seconds] * 5, "source_seconds": [seconds / 2] * 5},
-        **more,
-    }
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_every_approach_runs_each_step_once(count: int) -> None:
-    runs: list[int] = []
-    steps = [functools.partial(runs.append, i) for i in range(count)]
-    executor, loop = ThreadPoolExecutor(count), asyncio.new_event_loop()
-    approaches: list[Callable[[], tuple[float, float]]] = [
-        lambda: concurrency.one_after_the_other(steps),
-        lambda: concurrency.in_threads(steps),
-        lambda: concurrency.in_asyncio(steps, loop, executor),
-    ]
-    for run in approaches:
-        total, waiting = run()
-        assert 0 <= waiting <= total
-        assert sorted(runs) == list(range(count))
-        runs.clear()
-    loop.close()
-    executor.shutdown()
 
 
 def test_a_real_unit_runs_all_approaches() -> None:

@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.distractors import Index, inserted, lengthened, paragraphs, short_answers
-from nq.postprocess.bm25 import bm25
+from experiments.distractors import inserted, lengthened, paragraphs, short_answers
 from tests import nq_records
 
 NAMES = ["moon", "lake", "deep", "who", "walked", "on", "first"]
@@ -40,12 +39,6 @@ def test_annotations_keep_their_words(before: list[str], after: list[str]) -> No
             assert candidate["start_token"] == moved["start_token"]
         for a, b in zip(old["short_answers"], new["short_answers"], strict=True):
             assert text_of(longer, b) == text_of(record, a)
-
-
-@given(st.lists(WORDS, min_size=1, max_size=6), WORDS)
-def test_the_index_scores_as_the_decision(texts: list[list[str]], question: list[str]) -> None:
-    scores = Index([" ".join(words) for words in texts]).scores(" ".join(question))
-    np.testing.assert_allclose(scores, bm25(" ".join(question), texts), atol=1e-9)
 
 
 def test_distractors_share_words_but_no_answer_and_are_from_other_pages() -> None:

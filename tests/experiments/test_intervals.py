@@ -17,19 +17,10 @@ from experiments.intervals import (
     Interval,
     interval,
     overall,
-    rotated,
     verdict,
 )
 
 NUMBERS = st.floats(0.01, 100)
-
-
-@given(st.integers(1, 6), st.integers(1, 3))
-def test_each_item_is_at_each_place_equally_often(n_items: int, times: int) -> None:
-    orders = [rotated(range(n_items), number) for number in range(n_items * times)]
-    assert all(sorted(order) == list(range(n_items)) for order in orders)
-    for place in range(n_items):
-        assert sorted(order[place] for order in orders) == sorted([*range(n_items)] * times)
 
 
 @pytest.mark.parametrize("values", [(4.0, 1.0, 2.0), (0.9, 1.0, 1.1, 1.05, 3.0)])

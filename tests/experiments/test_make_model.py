@@ -6,7 +6,6 @@ import gzip
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
@@ -19,7 +18,6 @@ from nq.bundle import bundled_sample
 from nq.commands.train import parser as train_parser
 from nq.config import BLOCK, RankingWeights, WindowConfig
 from nq.model.folder import load_config, load_settings, weights_digest
-from tests import nq_records
 
 pytestmark = pytest.mark.extended
 
@@ -32,29 +30,12 @@ ALL_STAGES = [
 ]
 
 
-def records(count: int) -> list[dict[str, Any]]:
-    """Returns records of all sources in turn."""
-    return [
-        {**nq_records.simplified(), "example_id": i, "source": SOURCES[i % len(SOURCES)]}
-        for i in range(count)
-    ]
-
-
 @pytest.mark.parametrize(("recipe", "stage"), ALL_STAGES)
 def test_nq_train_takes_the_options_of_a_stage(recipe: Recipe, stage: Stage) -> None:
     paths = ["--data", "a.jsonl", "--init", "a", "--output", "b"]
     train_parser().parse_args([*paths, *recipe.options.split(), *stage.options.split()])
     assert {s for part in stage.parts for s in part.sources} <= set(SOURCES)
     assert set(recipe.result) <= {other.name for other in recipe.stages}
-
-
-def test_the_other_model_of_a_pair_is_made_first() -> None:
-    names = list(RECIPES)
-    pairs = [(name, recipe.pair) for name, recipe in RECIPES.items() if recipe.pair]
-    assert [pair.name for name, pair in pairs if names.index(pair.name) < names.index(name)] == [
-        "small",
-        "small",
-    ]
 
 
 def test_a_recipe_makes_a_tuned_model_and_resumes(

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
@@ -16,13 +16,9 @@ import pytest
 from experiments import units, workloads
 from experiments.partition import (
     group,
-    perceptron,
-    perceptron_ways,
     stages,
 )
 from experiments.partition.group import Block, Seat
-from experiments.partition.perceptron_ways import Steps
-from experiments.partition.rows import FORWARD, INSTANCES, ONE, PIPELINE, TENSOR, TRAINING
 from experiments.partition.stages import LOGITS, Alone, Run
 from experiments.workloads import Workload
 from nq.errors import Error
@@ -113,53 +109,3 @@ def test_two_real_stages_have_the_logits_of_the_unsplit_model() -> None:
         with pytest.raises(Error, match=r"^process 2 of 2: the process was killed"):
             running.ask(Run(5))
     assert not _is_there(name)
-
-
-def keras_logits(kind: str, steps: int) -> Any:
-    """Returns the perceptron's logits after some steps, computed by Keras on the whole batch."""
-    import keras
-
-    arrays: dict[str, Any] = {
-        name: np.zeros(shape, dtype) for name, (shape, dtype) in perceptron_ways.shapes().items()
-    }
-    perceptron_ways.fill(arrays)
-    activations = ["relu", "relu", None]
-    model = keras.Sequential(
-        [
-            keras.layers.Dense(n, activation=activation)
-            for n, activation in zip(perceptron.SIZES[1:], activations, strict=True)
-        ]
-    )
-    model.build((None, perceptron.SIZES[0]))
-    model.set_weights([value for pair in perceptron.weights() for value in pair])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.SGD(float(perceptron.RATE)), loss, jit_compile=False)
-    for _ in range(steps if kind == TRAINING else 0):
-        model.train_on_batch(arrays["inputs"], arrays["labels"])
-    return np.asarray(model(arrays["inputs"]))
-
-
-@pytest.fixture(scope="module", params=[ONE, INSTANCES, PIPELINE, TENSOR])
-def network(request: pytest.FixtureRequest) -> Iterator[group.Group]:
-    name = INSTANCES if request.param == ONE else request.param
-    count = 1 if request.param == ONE else 2
-    places = [own[:1] for own in units.shares(os.sched_getaffinity(0), count)]
-    with group.started(
-        perceptron_ways.load, [name] * count, places, perceptron_ways.shapes()
-    ) as running:
-        perceptron_ways.fill(running.arrays)
-        yield running
-
-
-def test_every_way_trains_the_perceptron_as_keras_does(network: group.Group) -> None:
-    for micro_batches in (1, 5, 40):
-        network.ask(Steps(FORWARD, 2, micro_batches))
-        assert np.abs(network.arrays["logits"] - keras_logits(FORWARD, 2)).max() < CLOSE
-    done = 0
-    for micro_batches in (1, 4, 3):
-        network.ask(Steps(TRAINING, 2, micro_batches))
-        network.ask(Steps(FORWARD, 1))
-        done += 2
-        expected = keras_logits(TRAINING, done)
-        assert np.abs(expected - keras_logits(FORWARD, 1)).max() > 1e-2
-        assert np.abs(network.arrays["logits"] - expected).max() < CLOSE

@@ -11,11 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.peers import __main__ as command
-from experiments.peers.measure import measure
-from experiments.peers.models import BASELINE, PEERS, Task, all_logits
-from nq.config import WindowConfig
-from nq.errors import Error
+from experiments.peers.models import all_logits
 from nq.model.shapes import window_gflop
 from tests.nq_records import simplified, write_lines
 from tests.terminal_output import without_progress
@@ -35,26 +31,6 @@ def test_logits_are_restored_to_the_order_of_positions() -> None:
     scores = {"start_pos": order[0], "end_pos": order[1], "cls_logit": logits[:, :, 0].T}
     restored = all_logits({**scores, "start_logit": best[0], "end_logit": best[1]})
     np.testing.assert_array_equal(restored, logits)
-
-
-def test_a_peer_that_fails_is_reported_and_does_not_stop_the_others(tmp_path: Path) -> None:
-    rows = tmp_path / "rows.npz"
-    task = Task(tmp_path, tmp_path, WindowConfig(), rows, rows, 8)
-    steps: list[tuple[int, int]] = []
-    worker, other = measure(
-        [BASELINE, PEERS["nq/mixed+grappler+frozen+buckets"]],
-        task,
-        1,
-        tmp_path,
-        lambda new, total: steps.append((new, total)),
-    )
-    assert worker.failure.startswith("FileNotFoundError: ")
-    assert other.failure == worker.failure
-    assert not worker.seconds
-    assert steps == [(1, 4)] * 4
-    assert "Traceback" in (tmp_path / "nq-baseline.log").read_text(encoding="utf-8")
-    with pytest.raises(Error, match="nq/baseline: FileNotFoundError"):
-        command.measured([worker, other])
 
 
 @pytest.fixture

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import tensorflow as tf
 
 from experiments import positions
@@ -41,13 +39,3 @@ def test_the_last_marker_before_the_answer_names_its_block(tmp_path: Path) -> No
     ]
     path = write_features(tmp_path / "f.tfrecord", windows)
     assert positions.answer_positions([str(path)], PIECES) == [("Paragraph", 1), ("Table", 2)]
-
-
-def test_fit_finds_the_weights_that_the_positions_were_drawn_with() -> None:
-    draw = np.random.default_rng(3)
-    weights = np.array([0.0, -1.0, -2.0, -1.5])
-    blocks = [(kind, n) for kind in positions.TYPES for n in range(1, positions.MAX_NUMBER + 1)]
-    by_type = dict(zip(positions.TYPES, weights, strict=False))
-    powers = np.array([np.exp(by_type[kind] + weights[3] * np.log(n)) for kind, n in blocks])
-    drawn = draw.choice(len(blocks), 20000, p=powers / powers.sum())
-    np.testing.assert_allclose(positions.fit(Counter(blocks[i] for i in drawn)), weights, atol=0.1)

