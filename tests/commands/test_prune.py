@@ -30,7 +30,6 @@ SETTINGS = ModelSettings(
     DecisionConfig(long_threshold=0.25),
 )
 COUNTS = "heads=3,ffn=64,layers=2"
-SIZES = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
 
 
 @pytest.fixture(scope="module")
