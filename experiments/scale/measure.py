@@ -106,19 +106,23 @@ class _Stages:
         }
 
     def _windowed(self, pages: Sequence[tuple[Any, Any]]) -> list[Any]:
-        from nq.beam.transforms import windowed
-        from nq.preprocess.local import make_windows, unchanged
+        from nq.beam.transforms import Windowed, example_rows
+        from nq.preprocess.local import make_windows
         from nq.preprocess.tokenizers.load import load_tokenizer
         from nq.records import DeadLetter
 
-        tokenizer = load_tokenizer(self.model.folder, self.model.windows.compat)
-        made = [
-            make_windows(*page, tokenizer, self.model.windows, None, unchanged) for page in pages
-        ]
-        return [windowed(one, 0.0) for one in made if not isinstance(one, DeadLetter)]
+        windows = self.model.windows
+        tokenizer = load_tokenizer(self.model.folder, windows.compat)
+        examples = []
+        for source, item in pages:
+            made = make_windows(source, item, tokenizer, windows, store=False)
+            if not isinstance(made, DeadLetter):
+                rows = example_rows(source, made.features)
+                examples.append(Windowed(source, item, rows, made.unread_blocks, 0.0))
+        return examples
 
     def _decided(self, made: Sequence[Any], scored: Sequence[Any], scorer: Any) -> list[Any]:
-        from nq.beam.elements import Decided, Work
+        from nq.beam.score import Decided, Work
         from nq.evaluation.answers import answer
 
         return [

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any
 from nq.extras import require
 
 if TYPE_CHECKING:
-    from nq.beam.decide import Decide
-    from nq.beam.score import ScoreWindows
+    from nq.beam.score import Decide, ScoreWindows
     from nq.beam.transforms import MakeWindows, ReadQuestions
 
 __all__ = ["Decide", "MakeWindows", "ReadQuestions", "ScoreWindows"]
 
 _MODULES = {
-    "Decide": "nq.beam.decide",
+    "Decide": "nq.beam.score",
     "MakeWindows": "nq.beam.transforms",
     "ReadQuestions": "nq.beam.transforms",
     "ScoreWindows": "nq.beam.score",

@@ -1,4 +1,4 @@
-"""Pipelines whose results come in the order of the input; among them that of ``nq preprocess``.
+"""The pipelines of ``nq preprocess`` and ``nq answer --runner``; both keep the order of the input.
 
     ReadQuestions -> steps of the job -> count -> encode -> results-*
                                `-> dead letters -> encode -> dead_letters-*
@@ -11,12 +11,13 @@ not among them, so that nothing is doubled and nothing is lost. Then this proces
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nq import __version__
-from nq.beam.files import copy_file, match_files
+from nq.beam.files import absolute, copy_file, match_files
 from nq.beam.merge import check_shards, encode, merged
 from nq.beam.progress import CountExamples, Progress, reported
 from nq.beam.runner import (
@@ -24,19 +25,15 @@ from nq.beam.runner import (
     Finished,
     beam,
     execute,
-    parse_options,
-    requested_workers,
 )
+from nq.beam.score import Decide, Decided, ScoreWindows
 from nq.beam.transforms import MakeWindows, ReadQuestions
 from nq.errors import Error
-from nq.preprocess.identity import write_digests
-from nq.preprocess.local import COUNTERS
+from nq.formats.questions import PageFolder
+from nq.inference.load import ScorerSpec
 from nq.preprocess.request import Request
-from nq.preprocess.shards import ShardWriter
-from nq.preprocess.store import DEAD_LETTERS, EXAMPLES, encode_dead_letter
+from nq.preprocess.store import write_examples
 from nq.records import DeadLetter
-
-__all__ = ["parse_options", "requested_workers", "run_in_order", "write_windows"]
 
 RESULTS, DEAD, PROGRESS = "results", "dead_letters", "progress"
 
@@ -118,22 +115,10 @@ class _Encode(beam.DoFn):  # type: ignore[misc]
 def write_windows(
     request: Request, part: Path, workers: int, options: Sequence[str]
 ) -> dict[str, int]:
-    """Writes shard, digests and dead letters of a request into the folder ``part``.
+    """Writes the windows of a request into the folder ``part``, as ``write_examples`` does.
 
-    The files are the same for any number of workers.
-
-    Args:
-        request: what to make.
-        part: an empty folder on this machine.
-        workers: processes.
-        options: Beam's options; they win over ``workers``.
-
-    Returns:
-        The counts of ``nq.preprocess.store.Prepared``.
-
-    Raises:
-        Error: a step failed or a worker died; names the step and the cause.
-        ValueError: Beam refuses an option.
+    The options of Beam win over the number of ``workers``. Returns and raises as ``write_examples``
+    and ``run_in_order`` do.
     """
     from tqdm import tqdm
 
@@ -146,14 +131,9 @@ def write_windows(
         made = records | "Windows" >> windows
         return made.windows, made.dead_letters
 
-    digests = []
-    with (
-        tempfile.TemporaryDirectory(dir=part) as folder,
-        (part / DEAD_LETTERS).open("w", encoding="utf-8") as dead_letters,
-        ShardWriter(part, request.first_file) as writer,
-    ):
+    with tempfile.TemporaryDirectory(dir=part) as folder:
         with tqdm(desc="preprocess", unit=" examples", disable=None) as bar:
-            finished, elements = run_in_order(
+            _, elements = run_in_order(
                 questions,
                 steps,
                 options,
@@ -161,11 +141,53 @@ def write_windows(
                 shared=folder,
                 progress=lambda new, _: bar.update(new),
             )
-        for one in elements:
-            if isinstance(one, DeadLetter):
-                dead_letters.write(f"{encode_dead_letter(one)}\n")
-            else:
-                writer.write(one.records)
-                digests.append(((one.source.file_index, one.source.line), one.digest))
-    write_digests(part / EXAMPLES, digests)
-    return {name: finished.counters.get(name, 0) for name in COUNTERS}
+        return write_examples(elements, part, request.first_file)
+
+
+def answer_questions(
+    files: Sequence[str],
+    spec: ScorerSpec,
+    options: Sequence[str],
+    *,
+    part: Path,
+    shared: str,
+    progress: Progress,
+    limit: int | None = None,
+    pages: PageFolder | None = None,
+    formats: Sequence[str] = (),
+    table_rows: int = 0,
+    staged: Mapping[Path, str] | None = None,
+    readers: int = 1,
+) -> tuple[Finished, Iterator[Decided | DeadLetter]]:
+    """Answers the questions in files; the answers come in the order of the input.
+
+    Args:
+        files: paths or URIs of the questions.
+        spec: of the scorer.
+        options, part, shared, progress: see ``run_in_order``.
+        limit: answer only so many records, the first ones.
+        pages: the pages that questions name.
+        formats, table_rows: see ``Decide``.
+        staged: see ``ScoreWindows``.
+        readers: workers among which few files are shared.
+
+    Returns:
+        As ``run_in_order`` does; the sources have paths that the workers see.
+    """
+    staged, model = staged or {}, spec.model
+    if pages is not None:
+        folder, names = absolute(pages.folder), tuple(map(absolute, pages.files))
+        pages = replace(pages, folder=folder, files=names)
+    questions = ReadQuestions(list(map(absolute, files)), limit, readers, pages=pages)
+    tokenizer = staged.get(model.folder, model.folder)
+
+    def steps(records: Any) -> tuple[Any, Any]:
+        made = records | "Windows" >> MakeWindows(tokenizer, model.windows, output="examples")
+        decided = (
+            made.windows
+            | "Score" >> ScoreWindows(spec, staged=staged)
+            | "Decide" >> Decide(model.decision, formats, table_rows)
+        )
+        return decided, made.dead_letters
+
+    return run_in_order(questions, steps, options, part=part, shared=shared, progress=progress)

@@ -73,9 +73,9 @@ def prepare(
                     )
                 counts = local.write_windows(request, part)
             else:
-                from nq.beam import pipelines
+                from nq.beam import pipelines, runner
 
-                workers = workers or pipelines.requested_workers(beam_options)
+                workers = workers or runner.requested_workers(beam_options)
                 workers = workers or default_workers(request.files)
                 counts = pipelines.write_windows(request, part, workers, beam_options)
             request.check_unchanged()
@@ -100,14 +100,7 @@ def prepare_again(
 ) -> Prepared:
     """Makes the windows of a request once more, because those in ``output`` are damaged.
 
-    Args:
-        request: what to make.
-        output: the folder with the damaged windows, which are replaced.
-        damage: what was found; it is logged.
-        workers: as for ``prepare``.
-
-    Raises:
-        OSError, ValueError, Error: as ``prepare`` does.
+    The ``damage`` that was found is logged. Raises as ``prepare`` does.
     """
     log.warning("%s; the windows are prepared again", damage)
     (Path(output) / COMPLETED).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Windows -> scores as a Beam transform: ``RunInference`` with a handler around our scorers.
+"""Windows -> scores -> answers as Beam transforms; a handler of ``RunInference`` has our scorers.
 
 A process loads a model once, however many threads it has; these score one after the other, since a
 scorer is not for several threads and uses all cores itself. Examples are scored in parts with as
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +17,88 @@ import apache_beam as beam
 from apache_beam.ml.inference.base import ModelHandler, RunInference
 from apache_beam.utils.windowed_value import WindowedValue
 
-from nq.beam.elements import Scored, Windowed, Work
 from nq.beam.files import local_folder
+from nq.beam.transforms import Windowed
 from nq.config import DecisionConfig, WindowConfig
+from nq.evaluation.answers import Answered, answer
+from nq.formats import outputs
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.inference.scorer import Counters, Part, Scorer, concatenate, split_examples
 from nq.model.runtime import import_tensorflow
 from nq.model.spec import find_model
-from nq.records import RESCORED, SECOND_WINDOW, Columns
+from nq.records import RESCORED, SECOND_WINDOW, Example, Scores, Source
 
 NAMESPACE = "nq"
 DEFAULT_BATCH_SIZE = 16
 
 
+@dataclass(frozen=True)
+class Work:
+    """What was done for one example.
+
+    Args:
+        windows: of the example.
+        unread_blocks: see ``Windowed``.
+        prepare_s: seconds that making the windows took.
+        device, precision: of the scorer.
+        reader_windows: windows that the second model computed.
+        rescored: whether the close decision of the example was computed again in float32.
+        part: what the scorer did for all examples of a part; ``None`` for all but its first one.
+    """
+
+    windows: int
+    unread_blocks: int
+    prepare_s: float
+    device: str
+    precision: str
+    reader_windows: int = 0
+    rescored: bool = False
+    part: Counters | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """An example with the scores of its windows.
+
+    Args:
+        source, example: see ``Windowed``.
+        scores: of all its windows.
+        work: what was done for it.
+    """
+
+    source: Source
+    example: Example
+    scores: Scores
+    work: Work
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """The answer to an example, without its page.
+
+    Args:
+        source: where the example was read.
+        question: its question.
+        answered: the answer.
+        work: what was done for it.
+    """
+
+    source: Source
+    question: str
+    answered: Answered
+    work: Work
+
+    @property
+    def prediction(self) -> Mapping[str, Any]:
+        """The answer in the official format, ready for ``json.dumps``."""
+        return self.answered.prediction
+
+
 class ScoreWindows(beam.PTransform):  # type: ignore[misc]
     """Scores the windows of examples, as ``MakeWindows(…, output="examples")`` yields them.
 
-    Each element of the result is an example with its scores (``nq.beam.elements.Scored``). The
+    Each element of the result is an example with its scores (``Scored``). The
     metrics of ``RunInference`` are in the namespace ``nq``; one of its batches is a part, that is
     examples with at least 16 batches of windows together.
 
@@ -105,11 +169,7 @@ class _Loaded:
 
 
 class _Handler(ModelHandler[Sequence[Windowed], Scored, _Loaded]):  # type: ignore[misc]
-    """Loads a scorer in a worker process, and scores parts.
-
-    Args:
-        spec, staged: see ``ScoreWindows``.
-    """
+    """Loads a scorer in a worker process, and scores parts."""
 
     def __init__(self, spec: ScorerSpec, staged: Mapping[Path, str]) -> None:
         super().__init__()
@@ -138,12 +198,7 @@ class _Handler(ModelHandler[Sequence[Windowed], Scored, _Loaded]):  # type: igno
 
 
 def score_part(batch: Sequence[Windowed], scorer: Scorer) -> Iterator[Scored]:
-    """Yields the examples of a part with their scores.
-
-    Args:
-        batch: the examples.
-        scorer: computes the scores of all their windows in one call.
-    """
+    """Yields the examples of a part with their scores, which are computed in one call."""
     before = replace(scorer.counters)
     part = Part([one.example for one in batch], concatenate([one.rows for one in batch]))
     columns = scorer.scores(part.rows, part.examples)
@@ -151,24 +206,52 @@ def score_part(batch: Sequence[Windowed], scorer: Scorer) -> Iterator[Scored]:
     tables = split_examples(part.rows, columns)
     scored = zip(batch, part.scored(columns), tables, strict=True)
     for one, (example, scores), table in scored:
+        second, rescored = table.get(SECOND_WINDOW), table.get(RESCORED)
         work = Work(
             len(one),
             one.unread_blocks,
             one.seconds,
             scorer.device,
             scorer.precision,
-            **_extras(table),
+            reader_windows=0 if second is None else int((second >= 0).sum()),
+            rescored=rescored is not None and bool(rescored[0]),
             part=done,
         )
         yield Scored(one.source, example, scores, work)
         done = None
 
 
-def _extras(table: Columns) -> dict[str, Any]:
-    """Returns what a cascade and a rescoring did for one example."""
-    second = table.get(SECOND_WINDOW)
-    rescored = table.get(RESCORED)
-    return {
-        "reader_windows": 0 if second is None else int((second >= 0).sum()),
-        "rescored": rescored is not None and bool(rescored[0]),
-    }
+class Decide(beam.PTransform):  # type: ignore[misc]
+    """Decides examples from the scores of their windows, as ``ScoreWindows`` yields them.
+
+    Each element of the result is the answer to an example (``Decided``), whose
+    ``prediction`` is in the official format. It has no page any more.
+
+    Args:
+        decision: how scores become answers, or folder or name of the model whose settings it is
+            in; by default those of the bundled model.
+        formats: names of output formats (``nq.formats.outputs``) that answers have besides.
+        table_rows: answers from the first so many lines of a file are rows of the table of answers.
+    """
+
+    def __init__(
+        self,
+        decision: DecisionConfig | str | Path | None = None,
+        formats: str | Sequence[str] = (),
+        table_rows: int = 0,
+    ) -> None:
+        super().__init__()
+        if not isinstance(decision, DecisionConfig):
+            decision = find_model(decision).decision
+        self.settings = decision, outputs.parse(formats), table_rows
+
+    def expand(self, scored: Any) -> Any:
+        return scored | "Decide" >> beam.Map(_decide, *self.settings)
+
+
+def _decide(
+    scored: Scored, decision: DecisionConfig, formats: Sequence[str], table_rows: int
+) -> Decided:
+    example, with_row = scored.example, scored.source.line <= table_rows
+    answered = answer(example, scored.scores, decision, formats, with_row)
+    return Decided(scored.source, example.question, answered, scored.work)

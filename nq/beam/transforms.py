@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
 
-from nq.beam.elements import Windowed
 from nq.beam.files import local_copy, local_folder, read_records
 from nq.beam.merge import Share, shares
 from nq.config import WindowConfig
 from nq.errors import check_argument
 from nq.formats import inputs
 from nq.formats.questions import PageFolder
-from nq.formats.tfrecord import frame
 from nq.inference.scorer import feature_rows
 from nq.model.folder import load_settings
-from nq.preprocess.local import COUNTERS, Made, make_windows, serialized, unchanged
+from nq.preprocess.local import make_windows
 from nq.preprocess.request import Training
+from nq.preprocess.store import COUNTERS
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import DeadLetter, Example, Source
+from nq.records import Columns, DeadLetter, Example, Features, Source
 
 OUTPUTS = ("windows", "groups", "examples")
 
@@ -89,18 +89,26 @@ def _read(
     return read_records(files[file], first_file + file, (i, n), limits[file], pages)
 
 
-class WindowGroup(NamedTuple):
-    """The stored windows of one example.
+@dataclass(frozen=True, eq=False)
+class Windowed:
+    """An example with its windows, as ``MakeWindows(…, output="examples")`` yields it.
 
     Args:
         source: where the example was read.
-        digest: see ``nq.preprocess.identity``.
-        records: the windows as framed TFRecords, one after the other.
+        example: question and page.
+        rows: its windows, as ``Scorer.scores`` takes them.
+        unread_blocks: blocks with text beyond ``max_contexts``.
+        seconds: that making the windows took.
     """
 
     source: Source
-    digest: int
-    records: bytes
+    example: Example
+    rows: Columns
+    unread_blocks: int
+    seconds: float
+
+    def __len__(self) -> int:
+        return len(self.rows["window_ids"])
 
 
 class MakeWindows(beam.PTransform):  # type: ignore[misc]
@@ -118,8 +126,9 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
             windows of pages without annotations among them, ``None`` for inference.
         output: what is in ``windows``: ``"windows"`` for serialized ``tf.train.Example`` messages
             (``nq.formats.tfrecord``), those of an example one after the other; ``"examples"`` for
-            each example with its windows (``nq.beam.elements.Windowed``), as ``ScoreWindows`` takes
-            them; ``"groups"`` for the messages of each example as a ``WindowGroup``.
+            each example with its windows (``Windowed``), as ``ScoreWindows`` takes
+            them; ``"groups"`` for the messages of each example as a
+            ``nq.preprocess.store.StoredExample``.
     """
 
     def __init__(
@@ -157,27 +166,30 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
 
     def process(self, element: tuple[Source, Example | DeadLetter]) -> Iterator[Any]:
         started = time.perf_counter()
-        form: Any = unchanged if self.output == "examples" else serialized
-        made = make_windows(*element, self.tokenizer, self.windows, self.training, form)
-        if isinstance(made, DeadLetter):
+        source, item = element
+        store = self.output != "examples"
+        made = make_windows(source, item, self.tokenizer, self.windows, self.training, store)
+        if isinstance(made, DeadLetter) or isinstance(item, DeadLetter):
             self.counters["dead_letters"].inc()
             yield beam.pvalue.TaggedOutput("dead_letters", made)
             return
         self.counters["examples"].inc()
-        self.counters["windows"].inc(made.n_windows)
+        self.counters["windows"].inc(len(made.features))
         self.counters["unread_blocks"].inc(made.unread_blocks)
         self.counters["truncated_pages"].inc(int(made.unread_blocks > 0))
         if self.output == "windows":
-            yield from made.windows
+            yield from made.records
         elif self.output == "groups":
-            yield WindowGroup(element[0], made.digest, b"".join(map(frame, made.windows)))
+            yield made.stored(source)
         else:
-            yield windowed(made, time.perf_counter() - started)
+            rows = example_rows(source, made.features)
+            seconds = time.perf_counter() - started
+            yield Windowed(source, item, rows, made.unread_blocks, seconds)
 
 
-def windowed(made: Made, seconds: float) -> Windowed:
-    """Returns an example with its windows, which took so many seconds."""
-    source, rows = made.source, feature_rows(made.features)
+def example_rows(source: Source, features: Features) -> Columns:
+    """Returns the windows of an example as ``Scorer.scores`` takes them."""
+    rows = feature_rows(features)
     key = np.array([source.file_index, source.line], np.int32)
-    rows["example_keys"] = np.tile(key, (made.n_windows, 1))
-    return Windowed(source, made.example, rows, made.unread_blocks, seconds)
+    rows["example_keys"] = np.tile(key, (len(features), 1))
+    return rows

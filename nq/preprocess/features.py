@@ -20,10 +20,30 @@ from nq.formats.fields import LIMITS, RecordError
 from nq.preprocess import contexts as ctx
 from nq.preprocess.targets import NO_TARGET, target
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.preprocess.windows import count_windows, windows
 from nq.records import UNLABELLED, AnswerType, Example, Features, IntArray
 
 QUERY_MARKER = "[Q]"
+
+
+def count_windows(n_pieces: int, length: int, stride: int) -> int:
+    """Returns how many ranges ``windows`` returns."""
+    if not n_pieces:
+        return 0
+    return 1 + max(0, -(-(n_pieces - length) // min(length, stride)))
+
+
+def windows(n_pieces: int, length: int, stride: int) -> list[tuple[int, int]]:
+    """Returns half-open piece ranges that cover a page.
+
+    Windows begin at 0 and then every ``stride`` pieces until one reaches the end. Where
+    ``length`` is smaller than ``stride`` they follow each other without a gap.
+
+    >>> windows(10, length=6, stride=3)
+    [(0, 6), (3, 9), (6, 10)]
+    """
+    step = min(length, stride)
+    starts = range(0, count_windows(n_pieces, length, stride) * step, step)
+    return [(start, min(start + length, n_pieces)) for start in starts]
 
 
 def query(question: str, tokenizer: Tokenizer, config: WindowConfig) -> list[int]:

@@ -77,6 +77,13 @@ class Request:
     @cached_property
     def description(self) -> dict[str, Any]:
         """The request as the manifest keeps it, with digests in place of paths."""
+        pages = {}
+        if self.pages is not None:
+            total = hashlib.sha256()
+            for path, digest in self.page_digests.items():
+                name = shown(str(Path(path).relative_to(self.pages.folder)))
+                total.update(f"{name}\0{digest}\n".encode())
+            pages = {"column": self.pages.column, "sha256": total.hexdigest()}
         return {
             "version": __version__,
             "inputs": [{"name": shown(Path(f).name), "sha256": d} for f, d in self.digests.items()],
@@ -85,18 +92,8 @@ class Request:
             "limit": self.limit,
             "training": list(self.training) if self.training else None,
             **({"first_file": self.first_file} if self.first_file else {}),
-            **self._pages_description(),
+            **({"pages": pages} if pages else {}),
         }
-
-    def _pages_description(self) -> dict[str, Any]:
-        """Returns the field that names a page, and one digest of all pages and their names."""
-        if self.pages is None:
-            return {}
-        total = hashlib.sha256()
-        for path, digest in self.page_digests.items():
-            name = shown(str(Path(path).relative_to(self.pages.folder)))
-            total.update(f"{name}\0{digest}\n".encode())
-        return {"pages": {"column": self.pages.column, "sha256": total.hexdigest()}}
 
     @cached_property
     def key(self) -> str:
@@ -114,12 +111,8 @@ class Request:
 def chunks(request: Request, chunk_bytes: int) -> tuple[Request, ...]:
     """Returns requests for consecutive files of ``request``, whose first windows are ready soon.
 
-    A request with a limit is not divided, because only reading the files in order tells how many
-    records of each belong to it.
-
-    Args:
-        request: the request to divide.
-        chunk_bytes: a chunk ends with the file that brings it to this size.
+    A chunk ends with the file that brings it to ``chunk_bytes``. A request with a limit is not
+    divided, because only reading the files in order tells how many records of each belong to it.
     """
     starts, size = [0], 0
     for i, path in enumerate(request.files[:-1], start=1):

@@ -18,19 +18,20 @@ import contextlib
 import glob
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import orjson
 
 from nq import storage
 from nq.errors import DamagedError
 from nq.formats import input_files
 from nq.formats.input_files import shown
-from nq.preprocess.identity import read_digests
-from nq.records import DeadLetter, ExampleKey
+from nq.records import DeadLetter, Example, ExampleKey, Source
 from nq.storage import publish, sync
 from nq.text import visible
 
@@ -40,6 +41,10 @@ DEAD_LETTERS = "dead_letters.jsonl"
 EXAMPLES = "examples.npy"
 SHARD_PATTERN = "windows-*.tfrecord"
 UNFINISHED = ".unfinished-"
+SHARD_BYTES = 1 << 30
+"""Bytes after which a shard ends, with the example that reaches them."""
+COUNTERS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
+"""The counts of ``Prepared``, and the names of Beam's counters."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +76,10 @@ class Prepared:
         """The bad records, one JSON object a line."""
         return self.folder / DEAD_LETTERS
 
-    def example_digests(self) -> Mapping[ExampleKey, int] | None:
-        """Returns the digest of each example, ``None`` if an earlier version made the folder."""
-        path = self.folder / EXAMPLES
-        return read_digests(path) if path.exists() else None
+    def example_digests(self) -> dict[ExampleKey, int]:
+        """Returns the ``example_digest`` of each example."""
+        rows = np.load(self.folder / EXAMPLES).tolist()
+        return {(file, line): digest for file, line, digest in rows}
 
     def first_dead_letter(self) -> str:
         """Returns file, line and reason of the first bad record."""
@@ -92,6 +97,96 @@ def encode_dead_letter(letter: DeadLetter) -> str:
         "record": letter.record,
     }
     return visible(orjson.dumps(values).decode())
+
+
+def example_digest(example: Example) -> int:
+    """Returns 64 bits of a digest of everything that windows and predictions depend on.
+
+    It ties an example to its windows and scores, which are read at another time than the page: file
+    and line agree even if the file was replaced in between.
+
+    >>> page = Example(1, "who", ["<P>", "Ada"], [True, False], ())
+    >>> example_digest(page) == example_digest(Example(2, "who", page.tokens, page.is_html, ()))
+    False
+    """
+    spans = [(c.span.start, c.span.end, c.top_level) for c in example.candidates]
+    small = (example.example_id, example.question, len(example.tokens), spans)
+    total = blake2b(repr(small).encode(), digest_size=8)
+    total.update(bytes(example.is_html))
+    if example.token_bytes is not None:
+        total.update(example.token_bytes.astype(np.int64).tobytes())
+    if example.original is not None:
+        total.update(example.original.chars.astype(np.int64).tobytes())
+        text = example.original.plain or "".join(example.original.spelling)
+        total.update(text.encode("utf-8", "surrogatepass"))
+    total.update("\0".join(example.tokens).encode("utf-8", "surrogatepass"))
+    return int.from_bytes(total.digest(), "little", signed=True)
+
+
+class StoredExample(NamedTuple):
+    """What is stored of one example.
+
+    Args:
+        source: where it was read.
+        digest: see ``example_digest``.
+        records: its windows as framed TFRecords, one after the other.
+        n_windows: how many these are.
+        unread_blocks: blocks with text beyond ``max_contexts``.
+    """
+
+    source: Source
+    digest: int
+    records: bytes
+    n_windows: int
+    unread_blocks: int
+
+
+def write_examples(
+    elements: Iterable[StoredExample | DeadLetter],
+    part: Path,
+    first_file: int = 0,
+    max_bytes: int = SHARD_BYTES,
+) -> dict[str, int]:
+    """Writes shards, digests and dead letters into the folder ``part``, in the order of the input.
+
+    The files depend on the elements alone. There is always one shard, and the windows of an example
+    are never in two. Shards get their names, ``windows-00000-of-00002.tfrecord`` and so on, when
+    their number is known.
+
+    Args:
+        elements: in the order of the input.
+        part: see ``unfinished``.
+        first_file: number of the first input file, which distinguishes the shards of chunks.
+        max_bytes: bytes after which a shard ends.
+
+    Returns:
+        The counts of ``Prepared``.
+    """
+    prefix = f"windows-{first_file}" if first_file else "windows"
+    counts, digests = dict.fromkeys(COUNTERS, 0), list[tuple[int, int, int]]()
+    shards = [part / f"{prefix}-00000"]
+    with contextlib.ExitStack() as files:
+        dead_letters = files.enter_context((part / DEAD_LETTERS).open("w", encoding="utf-8"))
+        shard = files.enter_context(shards[0].open("wb"))
+        for one in elements:
+            if isinstance(one, DeadLetter):
+                dead_letters.write(f"{encode_dead_letter(one)}\n")
+                counts["dead_letters"] += 1
+                continue
+            if shard.tell() >= max_bytes:
+                shard.close()
+                shards.append(part / f"{prefix}-{len(shards):05d}")
+                shard = files.enter_context(shards[-1].open("wb"))
+            shard.write(one.records)
+            digests.append((one.source.file_index, one.source.line, one.digest))
+            counts["examples"] += 1
+            counts["windows"] += one.n_windows
+            counts["unread_blocks"] += one.unread_blocks
+            counts["truncated_pages"] += one.unread_blocks > 0
+    for path in shards:
+        path.rename(f"{path}-of-{len(shards):05d}.tfrecord")
+    np.save(part / EXAMPLES, np.array(digests, np.int64).reshape(-1, 3), allow_pickle=False)
+    return counts
 
 
 def find_completed(folder: Path, description: Mapping[str, Any]) -> Prepared | None:
@@ -157,11 +252,7 @@ def complete(
 ) -> Prepared:
     """Moves the files of a finished job out of its ``part`` folder and marks it as completed.
 
-    Args:
-        part: the folder of ``unfinished``.
-        folder: the job's folder.
-        description: of the request.
-        counts: the counts and seconds of ``Prepared``.
+    ``counts`` are the counts and the seconds of ``Prepared``.
     """
     names, others = sorted(path.name for path in part.glob(SHARD_PATTERN)), (DEAD_LETTERS, EXAMPLES)
     sizes = {name: (part / name).stat().st_size for name in names}

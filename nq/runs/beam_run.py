@@ -35,8 +35,8 @@ from nq.runs.result import JOB, UNFINISHED_SCORES, Result, finish
 from nq.runs.scoring import RunProgress, duplicate, scorer_spec
 
 if TYPE_CHECKING:
-    from nq.beam.elements import Decided, Work
     from nq.beam.runner import Finished
+    from nq.beam.score import Decided, Work
 
 MODEL_S, LOAD_S = "inference_batch_latency_micro_secs", "load_model_latency_milli_secs"
 """Distributions of Beam's ``RunInference``."""
@@ -127,8 +127,8 @@ class BeamRun:
         self, part: Path, shared: str, workers: int, table_rows: int
     ) -> Callable[..., tuple[Finished, Iterator[Any]]]:
         """Returns ``answer_questions``, for which the models are copied to ``shared``."""
-        from nq.beam.answer import answer_questions
         from nq.beam.files import stage_model
+        from nq.beam.pipelines import answer_questions
 
         job, beam = self.job, self.beam
         spec = self._spec()

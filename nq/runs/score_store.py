@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 KEYS = ("example_keys", "window_ids")
 DIGESTS = "example_digests"
-"""Optional column: the digest of the window's example (``nq.preprocess.identity``)."""
+"""Optional column: the digest of the window's example (``nq.preprocess.store``)."""
 REQUEST = "request.json"
 PARTS_IN_MEMORY = 8
 

@@ -23,9 +23,8 @@ from nq.inference.scorer import PART_BATCHES, Scorer, concatenate, feature_rows
 from nq.model.runtime import import_tensorflow
 from nq.model.spec import ModelSpec
 from nq.preprocess.features import features
-from nq.preprocess.identity import example_digest
 from nq.preprocess.request import Request
-from nq.preprocess.store import Prepared
+from nq.preprocess.store import Prepared, example_digest
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, DeadLetter, Example, ExampleId, Scores, Source
 from nq.runs.job import Job
@@ -135,7 +134,7 @@ class Scoring:
         The rows have the example's digest in the column ``DIGESTS``.
         """
         request.check_unchanged()
-        count, prepared = 0, chunk.example_digests() or {}
+        count, prepared = 0, chunk.example_digests()
         # Pages with too many windows are dead letters that only the preprocessing has found.
         examples = (r for r in read_request(request) if (r[0].file_index, r[0].line) in reader)
         while True:

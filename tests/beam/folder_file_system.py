@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from apache_beam.io.filesystem import FileMetadata, FileSystem
@@ -25,8 +25,22 @@ def plain(path: str) -> str:
     return path.removeprefix(PREFIX)
 
 
+def _local(name: str) -> Callable[..., Any]:
+    """Returns a method that calls the one of Beam's local file system with the paths of URIs."""
+
+    def method(self: Any, uris: str | list[str], *others: Any, **named: Any) -> Any:
+        paths = list(map(plain, uris)) if isinstance(uris, list) else plain(uris)
+        return getattr(self.local, name)(paths, *others, **named)
+
+    return method
+
+
 class FolderFileSystem(FileSystem):  # type: ignore[misc]
     """``folder:///tmp/a`` is the file ``/tmp/a``."""
+
+    mkdirs, create, open = _local("mkdirs"), _local("create"), _local("open")
+    exists, size, delete = _local("exists"), _local("size"), _local("delete")
+    last_updated, checksum = _local("last_updated"), _local("checksum")
 
     def __init__(self, pipeline_options: Any) -> None:
         super().__init__(pipeline_options)
@@ -43,9 +57,6 @@ class FolderFileSystem(FileSystem):  # type: ignore[misc]
         head, tail = posixpath.split(plain(path))
         return uri(head), tail
 
-    def mkdirs(self, path: str) -> None:
-        self.local.mkdirs(plain(path))
-
     def has_dirs(self) -> bool:
         return True
 
@@ -56,12 +67,6 @@ class FolderFileSystem(FileSystem):  # type: ignore[misc]
         for one in self.local._list(plain(dir_or_prefix)):
             yield FileMetadata(uri(one.path), one.size_in_bytes, one.last_updated_in_seconds)
 
-    def create(self, path: str, *others: Any, **named: Any) -> Any:
-        return self.local.create(plain(path), *others, **named)
-
-    def open(self, path: str, *others: Any, **named: Any) -> Any:
-        return self.local.open(plain(path), *others, **named)
-
     def copy(self, source_file_names: list[str], destination_file_names: list[str]) -> None:
         self.local.copy(*(list(map(plain, n)) for n in (source_file_names, destination_file_names)))
 
@@ -69,21 +74,6 @@ class FolderFileSystem(FileSystem):  # type: ignore[misc]
         names = source_file_names, destination_file_names
         self.local.rename(*(list(map(plain, one)) for one in names))
 
-    def exists(self, path: str) -> bool:
-        return bool(self.local.exists(plain(path)))
-
-    def size(self, path: str) -> int:
-        return int(self.local.size(plain(path)))
-
-    def last_updated(self, path: str) -> float:
-        return float(self.local.last_updated(plain(path)))
-
-    def checksum(self, path: str) -> str:
-        return str(self.local.checksum(plain(path)))
-
     def metadata(self, path: str) -> FileMetadata:
         one = self.local.metadata(plain(path))
         return FileMetadata(uri(one.path), one.size_in_bytes, one.last_updated_in_seconds)
-
-    def delete(self, paths: list[str]) -> None:
-        self.local.delete(list(map(plain, paths)))

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from experiments import cluster as command
 from experiments.flink import cluster as clusters
 from experiments.flink import install, processes, programs, worker_pool
 from experiments.flink.cluster import Cluster
@@ -145,15 +144,6 @@ def local(
 def files(output: Path) -> dict[str, bytes]:
     """Returns the files that must not depend on who answered."""
     return {name: (output / name).read_bytes() for name in (PREDICTIONS, DEAD_LETTERS)}
-
-
-def test_the_status_of_a_cluster(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = ["--folder", str(cluster.folder)]
-    assert command.main(["status", *folder]) == 0
-    assert capsys.readouterr().out == f"{command.describe(cluster)}\n"
-    assert command.main(["start", *folder]) == 1
-    assert "a cluster runs in" in capsys.readouterr().err
-    assert cluster.get("/overview")["slots-total"] == cluster.task_managers * cluster.slots
 
 
 def test_a_job_that_was_cancelled_is_started_again(

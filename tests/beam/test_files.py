@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from nq.formats.input_files import sha256
 from nq.model.folder import weights_digest
 from nq.records import DeadLetter
 from tests.beam.folder_file_system import uri
-from tests.nq_records import simplified, to_line, write_lines
+from tests.nq_records import simplified, write_lines
 
 LINES = [simplified(1), b"bad", simplified(2), simplified(3)]
 
@@ -51,17 +50,6 @@ def test_records_are_those_of_the_file(data: Path, share: tuple[int, int]) -> No
         assert not isinstance(plain, DeadLetter) or item.reason == plain.reason  # type: ignore[union-attr]
 
 
-def test_a_compressed_file_is_copied_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl.gz"
-    path.write_bytes(gzip.compress(to_line(simplified(5))))
-    with files.local_copy(uri(path)) as copy:
-        assert Path(copy).name == path.name
-        assert Path(copy).read_bytes() == path.read_bytes()
-    assert not Path(copy).exists()
-    ((_, example),) = files.read_records(uri(path))
-    assert getattr(example, "example_id", None) == 5
-
-
 def test_the_check_of_files(data: Path) -> None:
     path = data / "a.jsonl"
     assert files.check([uri(path)]) == {uri(path): sha256(path)}
@@ -80,13 +68,6 @@ def test_a_file_that_changes_is_noticed(data: Path) -> None:
     write_lines(path, LINES * 2)
     with pytest.raises(Error, match="has changed since this command began to read it"):
         files.check_unchanged(statuses)
-
-
-def test_a_new_folder_is_removed_with_its_files(data: Path, tmp_path: Path) -> None:
-    with files.new_folder(uri(tmp_path), "nq-1") as folder:
-        files.copy_file(str(data / "a.jsonl"), f"{folder}/a/b")
-        assert files.match_files(f"{folder}/a/*") == [uri(tmp_path / "nq-1/a/b")]
-    assert list(tmp_path.iterdir()) == [data]
 
 
 def test_a_staged_model_is_the_model(tiny_model: Path, tmp_path: Path) -> None:

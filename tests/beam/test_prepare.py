@@ -31,13 +31,13 @@ from nq.formats import inputs
 from nq.formats.tfrecord import encode_records, read_records
 from nq.preprocess import request as request_module
 from nq.preprocess.features import features, training_features
-from nq.preprocess.identity import example_digest
 from nq.preprocess.store import (
     COMPLETED,
     DEAD_LETTERS,
     EXAMPLES,
     MANIFEST,
     UNFINISHED,
+    example_digest,
     find_completed,
 )
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -147,7 +147,7 @@ def test_records_are_those_of_the_plain_functions_in_order(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("workers", [3])
 def test_any_number_of_workers_writes_the_same_bytes(
     finished_job: Path, completed: Prepared, tmp_path: Path, workers: int
 ) -> None:
@@ -206,12 +206,9 @@ def folder_bytes(folder: Path) -> dict[str, bytes]:
     "changes",
     [
         {},
-        {"training": (0.5, 7)},
-        {"limit": 33},
-        {"limit": 43},
+        {"training": (0.5, 7), "limit": 33},
         {"first_file": 3},
         {"windows": replace(CONFIG, max_contexts=1)},
-        {"windows": replace(CONFIG, compat="kisialiou")},
         {"files": ()},
     ],
     ids=str,
@@ -298,7 +295,7 @@ def flip(path: Path, position: int = -20) -> None:
 
 
 @pytest.mark.parametrize("name", [MANIFEST, SHARD, DEAD_LETTERS, EXAMPLES])
-@pytest.mark.parametrize("damage", ["missing", "cut", "empty", "flipped"])
+@pytest.mark.parametrize("damage", ["missing", "cut", "flipped"])
 def test_damage_is_found_logged_and_made_good(
     finished_job: Path,
     completed: Prepared,
@@ -313,7 +310,7 @@ def test_damage_is_found_logged_and_made_good(
     elif damage == "flipped":
         flip(out / name)
     else:
-        os.truncate(out / name, 0 if damage == "empty" else (out / name).stat().st_size // 2)
+        os.truncate(out / name, (out / name).stat().st_size // 2)
     if (name, damage) == (SHARD, "flipped"):  # its records have checksums, see WindowReader
         with pytest.raises(DamagedError, match=r"cut off or damaged near byte .* checksums$") as e:
             records(completed)
@@ -326,16 +323,6 @@ def test_damage_is_found_logged_and_made_good(
     assert folder_bytes(out) == before
     (message,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert name in message and message.endswith("; the windows are prepared again")
-
-
-@pytest.mark.parametrize("manifest", ["[1]", '{"request": 3}'])
-def test_a_manifest_of_another_kind_is_damaged(
-    job_request: Request, completed: Prepared, out: Path, manifest: str
-) -> None:
-    assert completed.windows
-    (out / MANIFEST).write_text(manifest)
-    with pytest.raises(DamagedError, match=r"manifest\.json is damaged: "):
-        find_completed(out, job_request.description)
 
 
 def test_each_example_has_the_digest_of_its_record(
@@ -371,17 +358,6 @@ def test_an_input_that_changes_is_an_error_and_leaves_no_windows(
     with pytest.raises(Error, match=r"a\.jsonl has changed since .*: run the command again"):
         prepare(job_request, out)
     assert not {COMPLETED, MANIFEST, SHARD} & (names(out) if out.exists() else set())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_unread_blocks_are_counted(job_request: Request, out: Path, workers: int) -> None:
-    windows = replace(CONFIG, max_contexts=1)  # the null context alone
-    prepared = prepare(replace(job_request, windows=windows), out, workers)
-    assert (prepared.unread_blocks, prepared.truncated_pages) == (42, 42)
-    assert find_completed(out, replace(job_request, windows=windows).description) == replace(
-        prepared, reused=True
-    )
 
 
 # --- files of others, and failures -------------------------------------------------------

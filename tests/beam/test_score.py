@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.beam import Decide, MakeWindows, ReadQuestions, ScoreWindows
-from nq.beam.elements import Windowed
 from nq.beam.score import _MakeParts
+from nq.beam.transforms import Windowed
 from nq.config import WindowConfig
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import Profile

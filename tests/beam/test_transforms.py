@@ -18,7 +18,7 @@ from nq.config import WindowConfig
 from nq.errors import Error
 from nq.formats import inputs
 from nq.formats.tfrecord import read_records
-from nq.records import DeadLetter, Example, Source
+from nq.records import Example
 from tests.nq_records import simplified, write_lines, write_vocab
 
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
@@ -32,10 +32,6 @@ def files(tmp_path: Path) -> list[str]:
         write_lines(tmp_path / f"{name}.jsonl", lines)
     write_vocab(tmp_path)
     return [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
-
-
-def long_questions(element: tuple[Source, Example | DeadLetter]) -> bool:
-    return isinstance(element[1], DeadLetter) or int(element[1].example_id) >= 3
 
 
 @pytest.mark.slow
@@ -57,19 +53,6 @@ def test_a_pipeline_of_the_user(
     assert (counters["examples"], counters["dead_letters"]) == (12, 2)
     assert counters["windows"] == len(records)
     assert (counters["unread_blocks"], counters["truncated_pages"]) == (0, 0)
-
-
-def test_a_step_between_the_transforms(files: list[str], tmp_path: Path) -> None:
-    with beam.Pipeline(options=PipelineOptions(IN_MEMORY)) as pipeline:
-        made = (
-            pipeline
-            | ReadQuestions(files[:1], limit=5)
-            | beam.Filter(long_questions)
-            | beam.Reshuffle()
-            | MakeWindows(tmp_path / "vocab.txt", CONFIG)
-        )
-        ids = made.windows | beam.Map(lambda record: b"example_keys" in record) | beam.Distinct()
-        assert_that(ids, equal_to([True]))
 
 
 def test_questions_are_those_of_the_files(files: list[str]) -> None:

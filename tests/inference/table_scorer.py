@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nq.config import DecisionConfig, RankingWeights
 from nq.inference.scorer import Counters, Progress, Rows, no_progress
-from nq.preprocess.windows import windows
+from nq.preprocess.features import windows
 from nq.records import SCORE_COLUMNS, Candidate, Columns, Example, IntArray, Span, WindowScores
 from tests.postprocess import synthetic_pages
 

@@ -35,7 +35,7 @@ from nq.inference.scorer import (
 )
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.ranking import rank
-from nq.preprocess.windows import windows
+from nq.preprocess.features import windows
 from nq.records import (
     READ_BLOCKS,
     SCORE_COLUMNS,

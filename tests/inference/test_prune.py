@@ -28,7 +28,7 @@ from nq.postprocess.decision import decide
 from nq.postprocess.margin import decision_margin
 from nq.postprocess.ranking import rank
 from nq.postprocess.spans import pairs
-from nq.preprocess.windows import windows
+from nq.preprocess.features import windows
 from nq.records import (
     READ,
     SCORE_COLUMNS,

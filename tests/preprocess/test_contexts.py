@@ -70,14 +70,6 @@ def test_contexts_against_their_definition(example: Example) -> None:
     assert unread_blocks(example, replace(OURS, max_contexts=5)) == len(kept[4:])
 
 
-def test_unread_blocks_are_those_beyond_the_limit() -> None:
-    example = page("<P> </P> <P> a </P> <P> b </P> <Ul> <Li> <3 </Li> </Ul> <P> c </P>")
-    unread = [unread_blocks(example, replace(OURS, max_contexts=n)) for n in (1, 2, 4, 5, 9)]
-    assert unread == [4, 3, 1, 0, 0]
-    port = WindowConfig(max_contexts=2, compat="kisialiou")  # in which <3 is no text
-    assert unread_blocks(example, port) == 2
-
-
 @few
 @given(pages())
 def test_one_word_has_one_entry_in_the_map(example: Example) -> None:
