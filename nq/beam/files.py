@@ -38,13 +38,8 @@ _unpacking = threading.Lock()
 def set_options(options: Sequence[str], paths: Sequence[str]) -> None:
     """Sets the options of Beam's file systems, such as an endpoint of S3, for this process.
 
-    Args:
-        options: Beam's options.
-        paths: paths and URIs that will be read or written.
-
-    Raises:
-        Error: a package that Beam needs for the scheme of a URI is not installed. Beam itself fails
-            later, in several ways.
+    Packages that Beam needs for the schemes of ``paths`` must be installed. Beam itself fails
+    later, in several ways.
     """
     FileSystems.set_options(parse_options(options))
     for path in paths:
@@ -61,11 +56,6 @@ def find_files(patterns: Sequence[str]) -> list[str]:
     Args:
         patterns: files, globs and folders, as ``input_files.find_files`` takes them, or URIs of
             files, with ``*`` and ``?``, or of folders, with a slash at the end.
-
-    Raises:
-        FileNotFoundError: a pattern matches nothing.
-        ValueError: a pattern is no file, or the package for a scheme is not installed.
-        OSError: a file system cannot be reached.
     """
     files: dict[str, None] = {}
     for pattern in patterns:
@@ -144,13 +134,7 @@ def read_records(
 def check(
     files: Sequence[str], limit: int | None = None, pages: PageFolder | None = None
 ) -> dict[str, str]:
-    """Checks input files as a run without Beam does; returns the SHA-256 of each, by path or URI.
-
-    Raises:
-        Error: every record is bad.
-        OSError: a file cannot be read.
-        ValueError: a file as a whole cannot be used.
-    """
+    """Checks input files as a run without Beam does; returns the SHA-256 of each by its path."""
     digests = {}
     for path in files:
         with local_copy(path) as copy:
@@ -170,11 +154,7 @@ def status(path: str) -> Any:
 
 
 def check_unchanged(statuses: Mapping[str, Any]) -> None:
-    """Checks that files have not changed since ``status`` returned these values.
-
-    Raises:
-        Error: a file has changed, or is gone.
-    """
+    """Checks that files have not changed since ``status`` returned these values."""
     for path, before in statuses.items():
         if status(path) != before:
             raise Error(
@@ -189,11 +169,7 @@ def absolute(path: str) -> str:
 
 
 def stage_model(folder: Path, parent: str) -> str:
-    """Copies a model, as one archive, to a place that every worker sees.
-
-    Args:
-        folder: of the model.
-        parent: path or URI of a folder.
+    """Copies a model, as one archive, to a folder that every worker sees.
 
     Returns:
         The path or URI of the archive, whose name has its SHA-256.
@@ -214,9 +190,6 @@ def local_folder(model: str) -> Path:
 
     Args:
         model: path of a model folder, or what ``stage_model`` returned.
-
-    Raises:
-        DamagedError: the archive has changed since it was staged.
     """
     name = _STAGED.search(model)
     if name is None:

@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Sequence
 from typing import Any
 
-from nq.beam.runner import flink_master
+from nq.beam.runner import FlinkRunnerOptions, parse_options
 from nq.errors import Error
 
 TIMEOUT_S = 5.0
@@ -21,18 +21,14 @@ NO_CLUSTER = ("[local]", "[auto]", "[collection]")
 
 def address(options: Sequence[str]) -> str | None:
     """Returns the URL of the cluster that options of Beam name by ``--flink_master``, if any."""
-    master = flink_master(options)
+    master = parse_options(options).view_as(FlinkRunnerOptions).flink_master
     if not master or master in NO_CLUSTER:
         return None
-    return (master if "://" in master else f"http://{master}").rstrip("/")
+    return str(master if "://" in master else f"http://{master}").rstrip("/")
 
 
 def check_flink(options: Sequence[str]) -> None:
-    """Checks that the cluster which options name answers.
-
-    Raises:
-        Error: it does not.
-    """
+    """Checks that the cluster which options name answers."""
     url = address(options)
     if url is None:
         return
@@ -46,12 +42,7 @@ def check_flink(options: Sequence[str]) -> None:
 
 
 def flink_job_id(options: Sequence[str], job_name: str) -> str | None:
-    """Returns the id of the newest job of this name; ``None`` if it cannot be found.
-
-    Args:
-        options: of Beam; ``--flink_master`` names the cluster.
-        job_name: of the pipeline.
-    """
+    """Returns the id of the newest job of this name; ``None`` if it cannot be found."""
     url = address(options)
     if url is None:
         return None

@@ -26,7 +26,6 @@ _KEY = struct.Struct("<qq")
 SHARES_PER_READER = 4
 _SHARD = re.compile(r".*-(\d{5,})-of-(\d{5,})")
 
-
 Share = tuple[int, int, int]
 
 
@@ -62,8 +61,7 @@ def encode(element: Any) -> bytes:
 def merged(paths: Sequence[Path]) -> Iterator[Any]:
     """Yields the elements in the files of all workers, in the order of the input.
 
-    Raises:
-        DamagedError: a file is damaged, or two records have the same place in the input.
+    Damage, and two records with the same place in the input, raise ``DamagedError``.
     """
     runs = [run for path in paths for run in sorted_runs(path)]
     heap = [(run.first, number, b"") for number, run in enumerate(runs)]
@@ -103,11 +101,7 @@ def sorted_runs(path: Path) -> list[SortedRun]:
 
 
 def check_shards(names: Sequence[str]) -> None:
-    """Checks that all files of a sink are there, by names such as ``answers-00000-of-00002``.
-
-    Raises:
-        DamagedError: one is missing.
-    """
+    """Checks that all files of a sink are there, by names such as ``answers-00000-of-00002``."""
     matches = [match for match in map(_SHARD.fullmatch, names) if match]
     numbers = {int(match[1]) for match in matches}
     totals = {int(match[2]) for match in matches}

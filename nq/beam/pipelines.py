@@ -63,11 +63,6 @@ def run_in_order(
     Returns:
         What the pipeline did, and its results and dead letters in the order of the input; ``part``
         has them on disk.
-
-    Raises:
-        Error: the job failed or was cancelled; names the step and the cause.
-        ValueError: Beam refuses an option.
-        DamagedError: a file of a worker is missing.
     """
 
     def build(pipeline: Any) -> None:

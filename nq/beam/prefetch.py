@@ -35,11 +35,7 @@ Work = Sequence[tuple[Request, Path]]
 
 @contextlib.contextmanager
 def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepared]]:
-    """Starts to prepare windows in another process.
-
-    Args:
-        work: requests and their folders, in the order in which they are needed.
-        workers: as for ``prepare``.
+    """Starts to prepare windows in another process, in the order in which they are needed.
 
     Yields:
         An iterator that waits for each folder and raises as ``prepare`` does. In each

@@ -108,12 +108,7 @@ def prepare_again(
 
 
 def check_output(request: Request, folder: Path) -> None:
-    """Checks that the windows of a request may be in a folder; changes nothing.
-
-    Raises:
-        Error: the folder holds files of others, or an input.
-        OSError: the folder has no windows yet, and cannot be created or written.
-    """
+    """Checks that the windows of a request may be in a folder; changes nothing."""
     if not (folder / COMPLETED).is_file():
         storage.check(folder, storage.WINDOWS, (*request.files, request.tokenizer))
 

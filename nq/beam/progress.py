@@ -28,11 +28,7 @@ Progress = Callable[[int, int], None]
 
 
 class CountExamples(beam.DoFn):  # type: ignore[misc]
-    """Passes elements on, and writes their number to a file of its own every ``WRITE_S`` seconds.
-
-    Args:
-        folder: path or URI of a folder.
-    """
+    """Passes elements on, and writes their number to a file in ``folder`` every ``WRITE_S`` s."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -65,12 +61,9 @@ def completed(folder: str) -> int:
 
 @contextlib.contextmanager
 def reported(folder: str, progress: Progress, total: int = 0) -> Iterator[None]:
-    """Reports the progress in a folder of ``CountExamples`` while the block runs.
+    """Reports the progress in a folder of ``CountExamples`` from a thread while the block runs.
 
-    Args:
-        folder: path or URI.
-        progress: is called in another thread.
-        total: how many examples there are at most; 0 if unknown.
+    There are at most ``total`` examples; 0 if unknown.
     """
     ended, done = threading.Event(), 0
 

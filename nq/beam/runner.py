@@ -63,6 +63,7 @@ __all__ = [
     "CompressionTypes",
     "FileSystems",
     "Finished",
+    "FlinkRunnerOptions",
     "beam",
     "execute",
     "parse_options",
@@ -103,11 +104,8 @@ _ADVICE = (
 def parse_options(options: Sequence[str]) -> PipelineOptions:
     """Parses options for Beam.
 
-    Runners on other machines have options of their own, which are passed on to them.
-
-    Raises:
-        ValueError: Beam does not know an option, or refuses a value.
-        Error: there is no such runner.
+    Runners on other machines have options of their own, which are passed on to them. An option that
+    Beam does not know or refuses raises ``ValueError``.
     """
 
     def check(parser: argparse.ArgumentParser) -> None:  # with the options of all of Beam
@@ -128,12 +126,6 @@ def parse_options(options: Sequence[str]) -> PipelineOptions:
             return PipelineOptions([f"--runner={DEFAULT_RUNNER}", *options])
     except argparse.ArgumentError as error:
         raise ValueError(str(error)) from error
-
-
-def flink_master(options: Sequence[str]) -> str | None:
-    """Returns the address of Flink's REST API that the options give, ``None`` if they give none."""
-    master = parse_options(options).view_as(FlinkRunnerOptions).flink_master
-    return str(master) if master else None
 
 
 def requested_workers(options: Sequence[str]) -> int | None:
@@ -175,13 +167,12 @@ def execute(
 
     Args:
         build: adds the steps to an empty pipeline.
-        workers: processes of the local runner.
-        options: Beam's options; they win over ``workers``.
+        workers: processes of the local runner, unless the options have another number.
+        options: Beam's options.
         part: a folder for files of worker processes on this machine.
 
     Raises:
         Error: a step failed, a worker died, or the job was cancelled; names the step and the cause.
-        ValueError: Beam refuses an option.
     """
     parsed = parse_options(options)
     runner = str(parsed.view_as(StandardOptions).runner)  # some runners remove it
@@ -204,8 +195,11 @@ def execute(
             _wait(result)
             metrics = result.metrics().query()
     except Exception as error:
-        if _was_interrupted(error):
-            raise KeyboardInterrupt from error
+        cause = error.__cause__ or error.__context__
+        while cause is not None:
+            if isinstance(cause, KeyboardInterrupt):  # Beam raised an exception of its own
+                raise KeyboardInterrupt from error
+            cause = cause.__cause__ or cause.__context__
         raise Error(_explained(error, parsed)) from error
     job_id = getattr(result, "_job_id", None)
     return Finished(
@@ -234,13 +228,6 @@ def _wait(result: Any) -> None:
         raise Error(f"the job ended in state {state}: run the command again")
 
 
-def _was_interrupted(error: BaseException | None) -> bool:
-    """Returns whether Beam raised an exception of its own because of an interrupt."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
-
-
 def _run_in_processes(build: Callable[[Any], None], options: PipelineOptions, part: Path) -> Any:
     """Runs a pipeline in worker processes; returns its result, or raises when one ends early."""
     outcome: Future[Any] = Future()
@@ -267,7 +254,13 @@ def _run_in_processes(build: Callable[[Any], None], options: PipelineOptions, pa
     def on_thread_error(args: threading.ExceptHookArgs) -> None:
         log.debug("in thread %s: %s", args.thread and args.thread.name, args.exc_value)
         if args.thread and args.thread.name == WORKER_THREAD:
-            fail(Error(_worker_death(str(args.exc_value), output)))
+            code = str(args.exc_value).rpartition(" ")[2]
+            if code == str(-signal.SIGKILL):
+                why = "was killed, perhaps for want of memory: give fewer --workers"
+            else:
+                lines = output.read_text("utf-8", "replace").splitlines() or [""]
+                why = f"ended with code {code}: {lines[-1]}"
+            fail(Error(f"a worker process {why}"))
 
     before, threading.excepthook = threading.excepthook, on_thread_error
     try:
@@ -283,15 +276,6 @@ def _run_in_processes(build: Callable[[Any], None], options: PipelineOptions, pa
         raise
     finally:
         threading.excepthook = before
-
-
-def _worker_death(text: str, output: Path) -> str:
-    """Returns why a worker process ended, by Beam's error and the last line of its output."""
-    code = text.rpartition(" ")[2]
-    if code == str(-signal.SIGKILL):
-        return "a worker process was killed, perhaps for want of memory: give fewer --workers"
-    lines = output.read_text("utf-8", "replace").splitlines() or [""]
-    return f"a worker process ended with code {code}: {lines[-1]}"
 
 
 @contextlib.contextmanager

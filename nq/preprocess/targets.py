@@ -37,11 +37,6 @@ def target(example: Example, contexts: Sequence[Context], config: WindowConfig) 
     An answer in a nested candidate or beyond the last context becomes no target in every mode
     (the originals label wrong words).
 
-    Args:
-        example: the annotated example.
-        contexts: its contexts, from ``nq.preprocess.contexts``.
-        config: the compatibility mode.
-
     Returns:
         ``NO_TARGET`` if the contexts do not hold the answer, ``None`` for a page that training
         leaves out.
