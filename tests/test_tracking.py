@@ -356,19 +356,6 @@ def test_store_that_fails_costs_one_warning(
     assert capfd.readouterr() == ("", "")
 
 
-def test_database_that_is_locked_during_the_run_costs_one_warning(
-    store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Run(store) as run:
-        run.params({"profile": "xla"})
-        monkeypatch.setattr(tracking, "CALL_S", 0.5)
-        with contextlib.closing(sqlite3.connect("mlflow.db", isolation_level=None)) as connection:
-            connection.execute("BEGIN EXCLUSIVE")
-            use(run, tmp_path)
-    assert "cannot write the params: no answer within 0.5 s" in the_warning(caplog)
-    assert statuses(store) == ["FINISHED"]
-
-
 def test_commands_work_without_mlflow(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ The steps and the JSON are those of ``nq ask`` and ``nq answer``.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,6 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 import orjson
+from starlette.requests import ClientDisconnect
 
 from nq.config import ServeConfig
 from nq.formats import documents, inputs, questions
@@ -26,9 +28,13 @@ from nq.preprocess.tokenizers.base import Tokenizer
 from nq.reader import answer_of
 from nq.records import Columns, Example, Page
 from nq.report.answer import to_dict
-from nq.serving.batcher import Batcher
+from nq.serving.batcher import Batcher, ScoringError
+from nq.serving.gate import GONE
+from nq.serving.metrics import Metrics
 from nq.serving.schemas import parse_request
 from nq.text import one_line
+
+log = logging.getLogger(__name__)
 
 THREADS = 2
 """Threads that parse and decide; more would only compete for Python's lock."""
@@ -42,14 +48,42 @@ T = TypeVar("T")
 
 
 class Answering:
-    """Answers requests, whose windows a batcher has scored."""
+    """Answers requests.
 
-    def __init__(
-        self, model: ModelSpec, tokenizer: Tokenizer, config: ServeConfig, batcher: Batcher
-    ) -> None:
+    Attributes:
+        config: limits.
+        metrics: of this server.
+        batcher: has the windows scored.
+        is_loaded: whether the batcher runs.
+        draining: set when the server is about to end.
+    """
+
+    def __init__(self, model: ModelSpec, tokenizer: Tokenizer, config: ServeConfig) -> None:
         self._model, self._tokenizer = model, tokenizer
-        self._config, self._batcher = config, batcher
+        self.config, self.metrics = config, Metrics()
+        self.batcher = Batcher(config.batch_size, self.metrics)
+        self.is_loaded, self.draining = False, asyncio.Event()
         self._threads = ThreadPoolExecutor(THREADS, "nq-answering")
+
+    def is_ready(self) -> bool:
+        """Returns whether questions can be answered."""
+        return self.is_loaded and not self.draining.is_set()
+
+    def explain(self, error: Exception) -> tuple[int, str]:
+        """Returns status and text of an error; one that nobody expects is logged."""
+        if isinstance(error, TimeoutError):
+            return 504, (
+                f"no answer within {self.config.timeout:g} s: send a shorter page, or start "
+                "nq serve with a higher --timeout"
+            )
+        if isinstance(error, ScoringError):
+            return 500, f"the model has not answered: {error}"
+        if isinstance(error, ClientDisconnect):
+            return GONE, "the client has gone"
+        if isinstance(error, ValueError):
+            return 422, " ".join(str(error).split())
+        log.error("unexpected error", exc_info=error)
+        return 500, "internal error, which the log of the server describes"
 
     async def ask(self, body: bytes) -> bytes:
         """Returns the answer to a request of ``/v1/ask`` as JSON.
@@ -70,7 +104,7 @@ class Answering:
             return orjson.dumps(to_dict(answer_of(example.question, page, decision, top)))
 
         page, example, rows, top = await self._in_thread(read)
-        columns = await self._batcher.scores(example, rows)
+        columns = await self.batcher.scores(example, rows)
         return await self._in_thread(answer)
 
     async def predict(self, line: bytes, number: int) -> bytes:
@@ -100,7 +134,7 @@ class Answering:
             )
 
         example, rows = await self._in_thread(read)
-        columns = await self._batcher.scores(example, rows)
+        columns = await self.batcher.scores(example, rows)
         return await self._in_thread(prediction)
 
     def close(self) -> None:
@@ -113,9 +147,9 @@ class Answering:
     def _rows(self, example: Example) -> Columns:
         """Returns the windows of an example; raises ``ValueError`` if there are too many."""
         windows = features(example, self._tokenizer, self._model.windows)
-        if len(windows) > self._config.max_windows:
+        if len(windows) > self.config.max_windows:
             raise ValueError(
-                f"the page has {len(windows)} windows, the limit is {self._config.max_windows}: "
+                f"the page has {len(windows)} windows, the limit is {self.config.max_windows}: "
                 "send a part of it, or start nq serve with a higher --max-windows"
             )
         return feature_rows(windows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable
 from enum import Enum
 from pathlib import Path
@@ -19,15 +18,11 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
 from nq import __version__
-from nq.config import ServeConfig
 from nq.serving.answering import Answering
 from nq.serving.batcher import ScoringError
-from nq.serving.gate import ASSETS, GONE, refusal
-from nq.serving.metrics import Metrics
+from nq.serving.gate import ASSETS, refusal
 from nq.serving.schemas import AskAnswer, AskRequest, Problem
 from nq.serving.streams import MEDIA_TYPE, Predictions
-
-log = logging.getLogger(__name__)
 
 PAGE = Path(__file__).parent / "page"
 FILES = {
@@ -41,57 +36,11 @@ QUESTIONS: list[str | Enum] = ["questions"]
 OPERATION: list[str | Enum] = ["operation"]
 
 
-class Service:
-    """What the paths share.
-
-    Attributes:
-        metrics: of this server.
-        answering: answers questions; ``None`` until the model is loaded.
-        draining: set when the server is about to end.
-    """
-
-    def __init__(self, config: ServeConfig) -> None:
-        self.config, self.metrics = config, Metrics()
-        self.answering: Answering | None = None
-        self.draining = asyncio.Event()
-
-    @property
-    def ready(self) -> Answering:
-        """What answers questions.
-
-        Raises:
-            HTTPException: 503, the model is not loaded yet.
-        """
-        if self.answering is None:
-            raise HTTPException(503, "the model is not loaded yet")
-        return self.answering
-
-    def is_ready(self) -> bool:
-        """Returns whether questions can be answered."""
-        return self.answering is not None and not self.draining.is_set()
-
-    def explain(self, error: Exception) -> tuple[int, str]:
-        """Returns status and text of an error; one that nobody expects is logged."""
-        if isinstance(error, TimeoutError):
-            return 504, (
-                f"no answer within {self.config.timeout:g} s: send a shorter page, or start "
-                "nq serve with a higher --timeout"
-            )
-        if isinstance(error, ScoringError):
-            return 500, f"the model has not answered: {error}"
-        if isinstance(error, ClientDisconnect):
-            return GONE, "the client has gone"
-        if isinstance(error, ValueError):
-            return 422, " ".join(str(error).split())
-        log.error("unexpected error", exc_info=error)
-        return 500, "internal error, which the log of the server describes"
-
-
-def make_app(service: Service, has_token: bool) -> FastAPI:
-    """Returns the application, to be put behind a ``Gate``.
+def make_app(answering: Answering, has_token: bool) -> FastAPI:
+    """Returns the application, to be put behind a ``Gate``, which refuses what cannot be answered.
 
     Args:
-        service: answers questions.
+        answering: answers questions.
         has_token: whether clients must send a token, which the gate checks.
     """
     app: FastAPI = FastAPIOffline(
@@ -103,7 +52,7 @@ def make_app(service: Service, has_token: bool) -> FastAPI:
         description="Answers questions from the page that is sent with them.",
     )
     protected: list[Any] = [Depends(HTTPBearer(auto_error=False))] if has_token else []
-    _add_answering(app, service, protected)
+    _add_answering(app, answering, protected)
 
     @app.get("/healthz", tags=OPERATION, summary="Tells whether the server runs")
     async def healthz() -> dict[str, str]:
@@ -116,7 +65,7 @@ def make_app(service: Service, has_token: bool) -> FastAPI:
         responses=_problems(503),
     )
     async def readyz() -> Response:
-        if service.is_ready():
+        if answering.is_ready():
             return JSONResponse({"status": "ready"})
         return refusal(503, "the model is not loaded yet, or the server is about to end")
 
@@ -127,7 +76,7 @@ def make_app(service: Service, has_token: bool) -> FastAPI:
         dependencies=protected,
     )
     async def metrics() -> Response:
-        return Response(service.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        return Response(answering.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     for path, (name, media_type) in FILES.items():
         file = Response((PAGE / name).read_bytes(), media_type=media_type)
@@ -135,7 +84,7 @@ def make_app(service: Service, has_token: bool) -> FastAPI:
 
     async def problem(request: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):
-            return refusal(*service.explain(error))
+            return refusal(*answering.explain(error))
         texts = {
             404: f"nothing is at {request.url.path!r:.80}: /docs describes what is",
             405: f"{request.method} is not possible here: /docs describes what is",
@@ -155,8 +104,8 @@ def make_app(service: Service, has_token: bool) -> FastAPI:
     return app
 
 
-def _add_answering(app: FastAPI, service: Service, protected: list[Any]) -> None:
-    config = service.config
+def _add_answering(app: FastAPI, answering: Answering, protected: list[Any]) -> None:
+    config = answering.config
 
     @app.post(
         "/v1/ask",
@@ -171,7 +120,7 @@ def _add_answering(app: FastAPI, service: Service, protected: list[Any]) -> None
         _check_type(request, "application/json")
         async with asyncio.timeout(config.timeout):
             body = await _read_body(request, config.max_body_bytes)
-            answer = await _unless_gone(request, service.ready.ask(body))
+            answer = await _unless_gone(request, answering.ask(body))
         return Response(answer, media_type="application/json")
 
     @app.post(
@@ -190,13 +139,7 @@ def _add_answering(app: FastAPI, service: Service, protected: list[Any]) -> None
     )
     async def predict(request: Request) -> Response:
         _check_type(request, *LINES_TYPES)
-        return Predictions(
-            service.ready.predict,
-            lambda error: service.explain(error)[1],
-            config.max_body_bytes,
-            config.timeout,
-            service.draining,
-        )
+        return Predictions(answering)
 
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -56,15 +56,12 @@ class Batcher:
     It is used in one event loop.
 
     Args:
-        pool: scores the batches.
-        at_once: batches that are scored at the same time, usually one for each process.
         batch_size: windows in a batch; an example that has more is a batch of its own.
         metrics: counts windows.
     """
 
-    def __init__(self, pool: Pool, at_once: int, batch_size: int, metrics: Metrics) -> None:
-        self._pool, self._batch_size, self._metrics = pool, batch_size, metrics
-        self._free = asyncio.Semaphore(at_once)
+    def __init__(self, batch_size: int, metrics: Metrics) -> None:
+        self._batch_size, self._metrics = batch_size, metrics
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._next: _Waiting | None = None  # taken from the queue, too large for the last batch
         self._computing: set[asyncio.Task[None]] = set()
@@ -75,10 +72,6 @@ class Batcher:
 
         If the caller is cancelled while all processes are busy, the example is left out.
 
-        Args:
-            example: question and page.
-            rows: all windows of the example.
-
         Raises:
             ScoringError: the batch of the example is not scored.
         """
@@ -87,11 +80,13 @@ class Batcher:
         self._queue.put_nowait(waiting)
         return await waiting.scores
 
-    async def run(self) -> None:
-        """Makes batches until it is cancelled."""
+    async def run(self, pool: Pool, at_once: int) -> None:
+        """Has a pool score batches, so many at the same time, until it is cancelled."""
+        free = asyncio.Semaphore(at_once)
         while True:
-            await self._free.acquire()
-            task = asyncio.create_task(self._compute(await self._next_batch()))
+            await free.acquire()
+            task = asyncio.create_task(self._compute(pool, await self._next_batch()))
+            task.add_done_callback(lambda _: free.release())
             self._computing.add(task)
             task.add_done_callback(self._computing.discard)
 
@@ -115,13 +110,13 @@ class Batcher:
             self._next = None
         return batch
 
-    async def _compute(self, batch: Sequence[_Waiting]) -> None:
+    async def _compute(self, pool: Pool, batch: Sequence[_Waiting]) -> None:
         """Has a batch scored and gives each example its columns."""
         rows = concatenate([waiting.rows for waiting in batch])
         self._metrics.batch_windows.observe(len(rows["window_ids"]))
         waiting = [one.scores for one in batch]
         try:
-            future = self._pool.submit(rows, [one.example for one in batch])
+            future = pool.submit(rows, [one.example for one in batch])
             results = split_examples(rows, await asyncio.wrap_future(future))
         except Exception as error:
             log.error("a batch of %d questions is not scored: %s", len(batch), error)
@@ -133,5 +128,3 @@ class Batcher:
             for scores, result in zip(waiting, results, strict=True):
                 if not scores.done():
                     scores.set_result(result)
-        finally:
-            self._free.release()

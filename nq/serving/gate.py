@@ -6,7 +6,6 @@ import asyncio
 import hmac
 import time
 from collections.abc import Callable, MutableMapping
-from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -65,9 +64,6 @@ class Gate:
         metrics.in_progress.set_function(lambda: self._requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         started, status = time.perf_counter(), GONE
         path = scope["path"]
 
@@ -75,7 +71,11 @@ class Gate:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                _add_headers(message, path)
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                headers["Content-Security-Policy"] = POLICIES.get(path, _STRICT)
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"
+                headers.setdefault("Cache-Control", "no-cache" if path in PAGE else "no-store")
             try:
                 await asyncio.wait_for(send(message), self._config.timeout)
             except TimeoutError:
@@ -92,7 +92,8 @@ class Gate:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
-        if not (self._token is None or _is_open(path) or self._has_token(scope)):
+        is_open = self._token is None or path in OPEN or path.startswith(f"{ASSETS}/")
+        if not (is_open or self._has_token(scope)):
             header = {"WWW-Authenticate": 'Bearer realm="nq"'}
             text = "a token is needed: send the header Authorization: Bearer TOKEN"
             await refusal(401, text, header)(scope, receive, send)
@@ -124,15 +125,3 @@ def refusal(
 ) -> JSONResponse:
     """Returns an answer that says in one sentence why there is no other one."""
     return JSONResponse({"error": error}, status, headers)
-
-
-def _is_open(path: str) -> bool:
-    return path in OPEN or path.startswith(f"{ASSETS}/")
-
-
-def _add_headers(message: MutableMapping[str, Any], path: str) -> None:
-    headers = MutableHeaders(raw=message.setdefault("headers", []))
-    headers["Content-Security-Policy"] = POLICIES.get(path, _STRICT)
-    headers["X-Content-Type-Options"] = "nosniff"
-    headers["Referrer-Policy"] = "no-referrer"
-    headers.setdefault("Cache-Control", "no-cache" if path in PAGE else "no-store")

@@ -17,16 +17,7 @@ WINDOWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Metrics:
-    """The metrics of one server.
-
-    Attributes:
-        requests: answered requests by endpoint and status; 499 where the client had gone.
-        seconds: from the first byte of a request to the last one of its answer, by endpoint.
-        in_progress: requests that are read, wait or are computed.
-        queue_length: questions whose windows wait for a batch.
-        windows: windows of computed batches.
-        batch_windows: windows of each batch.
-    """
+    """The metrics of one server; the status of a request whose client had gone is 499."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call] # nobody uses them

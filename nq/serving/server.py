@@ -28,8 +28,7 @@ from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.serving.answering import Answering
-from nq.serving.app import Service, make_app
-from nq.serving.batcher import Batcher
+from nq.serving.app import make_app
 from nq.serving.gate import Gate
 
 log = logging.getLogger(__name__)
@@ -59,21 +58,18 @@ def serve(
     tokenizer = load_tokenizer(spec.model.folder, spec.model.windows.compat)
 
     async def run(listener: socket.socket) -> None:
-        service = Service(config)
-        app = make_app(service, token is not None)
-        gate = Gate(app, config, service.metrics, token, service.is_ready)
-        server = _Server(gate, service.draining)
+        answering = Answering(spec.model, tokenizer, config)
+        app = make_app(answering, token is not None)
+        gate = Gate(app, config, answering.metrics, token, answering.is_ready)
+        server = _Server(gate, answering.draining)
 
         async def answer() -> None:
             pool = await asyncio.wrap_future(_open_pool(spec, tokenizer, config.workers))
-            with contextlib.closing(pool):
-                batcher = Batcher(pool, len(pool), config.batch_size, service.metrics)
-                answering = Answering(spec.model, tokenizer, config, batcher)
-                with contextlib.closing(answering):
-                    service.answering = answering
-                    host, port = listener.getsockname()[:2]
-                    on_ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
-                    await batcher.run()
+            with contextlib.closing(pool), contextlib.closing(answering):
+                answering.is_loaded = True
+                host, port = listener.getsockname()[:2]
+                on_ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+                await answering.batcher.run(pool, len(pool))
 
         model = asyncio.create_task(answer())
         model.add_done_callback(lambda _: server.stop())  # only a model that fails ends by itself

@@ -7,7 +7,7 @@ the first lines are sent while later lines are still being received.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import orjson
 from starlette.requests import ClientDisconnect
@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from nq.formats.lines import BOM
+from nq.serving.answering import Answering
 
 AT_ONCE = 16
 """Records of a stream that wait or are computed; no more are read meanwhile.
@@ -24,38 +25,23 @@ answered, so that a stream keeps no more than two of the largest.
 """
 MEDIA_TYPE = "application/jsonl"
 
-Predict = Callable[[bytes, int], Awaitable[bytes]]
-"""Returns the prediction for the record in a line, which has a number."""
-Explain = Callable[[Exception], str]
-"""Returns in one sentence why a record has no prediction."""
 Results = asyncio.Queue[tuple[int, asyncio.Task[bytes]] | None]
 
 
 class Predictions(Response):
     """A response that reads the request's lines while it sends their predictions.
 
-    Args:
-        predict: answers a line.
-        explain: makes error lines.
-        max_bytes: of a line.
-        timeout_s: for a prediction after the one before it, and between two parts of the request.
-        draining: set when no more lines are to be read.
+    A prediction may take as long as the limit of the server after the one before it, and so may the
+    time between two parts of the request.
     """
 
     media_type = MEDIA_TYPE
 
-    def __init__(
-        self,
-        predict: Predict,
-        explain: Explain,
-        max_bytes: int,
-        timeout_s: float,
-        draining: asyncio.Event,
-    ) -> None:
+    def __init__(self, answering: Answering) -> None:
         super().__init__()
         del self.headers["content-length"]
-        self._predict, self._explain = predict, explain
-        self._max_bytes, self._timeout_s, self._draining = max_bytes, timeout_s, draining
+        self._answering, self._timeout_s = answering, answering.config.timeout
+        self._max_bytes = answering.config.max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         results: Results = asyncio.Queue(AT_ONCE)
@@ -111,12 +97,12 @@ class Predictions(Response):
         try:
             if isinstance(line, Exception):
                 raise line
-            return await self._predict(line, number)
+            return await self._answering.predict(line, number)
         except Exception as error:
             return self._problem(number, error)
 
     def _problem(self, number: int, error: Exception) -> bytes:
-        return orjson.dumps({"line": number, "error": self._explain(error)})
+        return orjson.dumps({"line": number, "error": self._answering.explain(error)[1]})
 
     async def _parts(self, receive: Receive) -> AsyncIterator[bytes]:
         """Yields the parts of the body.
@@ -125,7 +111,7 @@ class Predictions(Response):
             ClientDisconnect: the client has gone.
             ValueError: the client is silent, or the server is about to end; the text says which.
         """
-        draining = asyncio.create_task(self._draining.wait())
+        draining = asyncio.create_task(self._answering.draining.wait())
         again = "send this line and those after it again"
         more = True
         try:

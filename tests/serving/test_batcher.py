@@ -57,8 +57,8 @@ def example(number: int, windows: int) -> tuple[Example, Columns]:
 
 @contextlib.asynccontextmanager
 async def running(pool: OneThread, size: int = SIZE) -> AsyncIterator[Batcher]:
-    batcher = Batcher(pool, 1, size, Metrics())
-    task = asyncio.create_task(batcher.run())
+    batcher = Batcher(size, Metrics())
+    task = asyncio.create_task(batcher.run(pool, 1))
     try:
         yield batcher
     finally:

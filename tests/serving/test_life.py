@@ -30,29 +30,19 @@ def check_error(
     assert err.startswith("nq: error: ") and message in err and err.count("\n") == 1, err
 
 
-def test_a_port_in_use_is_one_line(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_that_cannot_be_used_is_one_line(
+    tiny_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         message = f"port {port} of 127.0.0.1 is in use: choose another one with --port"
         check_error(capsys, message, tiny_model, "--port", port)
-
-
-@pytest.mark.parametrize(
-    ("host", "message"),
-    [
+    monkeypatch.setenv("NQ_TOKEN", "secret")
+    for host, message in (
         ("::1%none", "cannot listen on port 8000 of ::1%none"),
         ("198.51.100.7", "198.51.100.7 is not an address of this machine"),
-    ],
-)
-def test_an_address_that_cannot_be_used_is_one_line(
-    host: str,
-    message: str,
-    tiny_model: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("NQ_TOKEN", "secret")
-    check_error(capsys, message, tiny_model, "--host", host)
+    ):
+        check_error(capsys, message, tiny_model, "--host", host)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tests the token, the limits and the death of a model's process, and finally draining.
+"""Tests the token and the death of a model's process, and finally draining.
 
 Stopped processes of the model make requests wait for as long as a test wants.
 """
@@ -21,17 +21,14 @@ from tests.serving.running import RunningServer, ask_body, chunked, until
 
 pytestmark = pytest.mark.slow
 TOKEN = "secret"
-QUEUE, TIMEOUT_S = 3, 5
-JSON = {"Content-Type": "application/json"}
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
 @pytest.fixture(scope="module")
 def strict(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server with a token, two processes and small limits; the last test ends it."""
-    options = ["--workers", "2", "--queue", str(QUEUE), "--timeout", str(TIMEOUT_S)]
-    folder = tmp_path_factory.mktemp("strict")
-    running = RunningServer(folder, tiny_model, *options, "--batch-size", "4", NQ_TOKEN=TOKEN)
+    """A server with a token and two processes; the last test ends it."""
+    folder, options = tmp_path_factory.mktemp("strict"), ["--workers", "2", "--batch-size", "4"]
+    running = RunningServer(folder, tiny_model, *options, NQ_TOKEN=TOKEN)
     try:
         yield running.wait()
     finally:
@@ -66,10 +63,6 @@ def batches(server: RunningServer) -> float:
     return server.metric("nq_batch_windows_count")
 
 
-def queue_length(server: RunningServer) -> float:
-    return server.metric("nq_queue_length")
-
-
 @pytest.mark.parametrize(
     "header",
     [None, "Bearer", "Bearer wrong", "Basic secret"],
@@ -89,49 +82,6 @@ def test_without_the_token_only_what_tells_nothing_is_answered(
             assert client.get(path).status_code == 200
 
 
-def test_a_request_that_takes_too_long_is_dropped(
-    strict: RunningServer, asking: httpx.Client
-) -> None:
-    windows = strict.metric("nq_windows_total")
-    with stopped(*strict.workers()), ThreadPoolExecutor(QUEUE) as pool:
-        late = list(
-            pool.map(lambda n: asking.post("/v1/ask", json=ask_body(f"who {n}")), range(QUEUE))
-        )
-        assert queue_length(strict) <= 1
-    assert [response.status_code for response in late] == [504] * QUEUE
-    assert "no answer within 5 s" in late[0].json()["error"]
-    assert asking.post("/v1/ask", json=ask_body()).status_code == 200
-    until(lambda: strict.metric("nq_windows_total") > windows)
-    assert in_progress(strict) == queue_length(strict) == 0
-
-
-def test_a_record_that_takes_too_long_is_an_error_line(
-    strict: RunningServer, asking: httpx.Client
-) -> None:
-    body = orjson.dumps({"question": "who", "context": "the lake"})
-    with stopped(*strict.workers()):
-        content = asking.post("/v1/predict", content=body, headers=JSON).content
-    assert orjson.loads(content)["line"] == 1
-    assert "no answer within 5 s" in orjson.loads(content)["error"]
-
-
-@pytest.mark.parametrize(
-    ("path", "message"), [("/v1/ask", b"504"), ("/v1/predict", b"nothing was received for 5 s")]
-)
-def test_a_client_that_stops_sending_does_not_keep_its_place(
-    path: str, message: bytes, strict: RunningServer
-) -> None:
-    head, body = chunked(path, b'{"question"', end=False).split(b"\r\n", 1)
-    with strict.connect() as connection:
-        connection.sendall(head + b"\r\nAuthorization: Bearer secret\r\n" + body)
-        received = b""
-        while message not in received:
-            part = connection.recv(4096)
-            assert part, received
-            received += part
-    until(lambda: in_progress(strict) == 0)
-
-
 def test_a_killed_process_comes_back_and_its_request_is_answered(
     strict: RunningServer, asking: httpx.Client
 ) -> None:
@@ -143,9 +93,7 @@ def test_a_killed_process_comes_back_and_its_request_is_answered(
             asked.append(pool.submit(asking.post, "/v1/ask", json=ask_body("where")))
             until(lambda: batches(strict) == before + 2)  # the other process gets it
             workers[0].kill()
-        answers = sorted((future.result() for future in asked), key=lambda a: a.status_code)
-    assert answers[0].status_code == 200
-    assert answers[1].status_code in (200, 504)  # the model may be loaded for longer than allowed
+        assert [future.result().status_code for future in asked] == [200, 200]
     until(lambda: len(strict.workers()) == 2 and workers[0] not in strict.workers())
     assert asking.post("/v1/ask", json=ask_body()).status_code == 200
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import nq
@@ -24,6 +23,7 @@ from nq.report.answer import to_dict
 from nq.runs.record import _copy_models
 from nq.tracking import ENVIRONMENT, import_mlflow
 from tests.nq_records import simplified, write_lines
+from tests.serving.running import until
 from tests.serving.test_life import free_port
 
 pytestmark = pytest.mark.slow  # importing MLflow takes seconds
@@ -34,7 +34,6 @@ ROWS: list[dict[str, Any]] = [
     {"question": "is the lake deep", "page": "The lake is old.\n\nIt is deep.", "top": 0},
     {"question": "what is old", "page": HTML},
 ]
-START_S = 120.0
 
 
 def convert(*arguments: object) -> int:
@@ -130,16 +129,16 @@ def served(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    address, deadline = f"http://127.0.0.1:{port}", time.monotonic() + START_S
+    address = f"http://127.0.0.1:{port}"
+
+    def is_alive() -> bool:
+        assert process.poll() is None, log.read_text("utf-8")
+        with contextlib.suppress(httpx.TransportError):
+            return httpx.get(f"{address}/ping", trust_env=False).status_code == 200
+        return False
+
     try:
-        while True:
-            assert process.poll() is None, log.read_text("utf-8")
-            assert time.monotonic() < deadline, log.read_text("utf-8")
-            try:
-                urllib.request.urlopen(f"{address}/ping", timeout=5).close()
-                break
-            except OSError:
-                time.sleep(0.3)
+        until(is_alive)
         yield address
     finally:
         if process.poll() is None:
@@ -147,27 +146,13 @@ def served(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         process.wait(30)
 
 
-def post(address: str, body: Any) -> Any:
-    request = urllib.request.Request(
-        f"{address}/invocations",
-        json.dumps(body).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=60) as response:
-        return json.load(response)
-
-
 def test_mlflow_serves_it(served: str, tiny_model: Path) -> None:
-    assert post(served, {"inputs": ROWS}) == {"predictions": expected(tiny_model)}
-    for rows, reason in (
-        ([{"question": "", "page": "the lake"}], "row 1: question is ''"),
-        ([{"question": "who"}], "no column page"),
-    ):
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            post(served, {"inputs": rows})
-        with caught.value as error:
-            assert error.code == 400
-            assert reason in json.load(error)["message"].splitlines()[-1]
+    with httpx.Client(base_url=served, timeout=60, trust_env=False) as client:
+        answers = client.post("/invocations", json={"inputs": ROWS}).json()
+        refused = client.post("/invocations", json={"inputs": [{"question": "who"}]})
+    assert answers == {"predictions": expected(tiny_model)}
+    assert refused.status_code == 400
+    assert "no column page" in refused.json()["message"].splitlines()[-1]
 
 
 @pytest.fixture
