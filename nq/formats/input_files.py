@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO
 
 from nq.errors import Error, check_argument
 from nq.storage import file_status
@@ -152,14 +151,31 @@ def is_stream(path: str) -> bool:
 @contextlib.contextmanager
 def spooled(paths: Sequence[str]) -> Iterator[list[str]]:
     """Replaces streams by copies in temporary folders, which are removed with the block."""
+    files = []
     with contextlib.ExitStack() as stack:
-        yield [_spool(path, stack) if is_stream(path) else path for path in paths]
+        for path in paths:
+            if is_stream(path):
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX))
+                files.append(_spool(path, Path(folder)))
+            else:
+                files.append(path)
+        yield files
 
 
-def _spool(path: str, stack: contextlib.ExitStack) -> str:
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX))
-    copy = Path(folder) / ("stdin" if path in STDIN_PATHS else "pipe")
-    with _open(path) as source, copy.open("wb") as target:
+def _spool(path: str, folder: Path) -> str:
+    """Copies a stream to a file in a folder, and returns its path."""
+    if path not in STDIN_PATHS:
+        log.info("copying %s to a temporary file", path)
+    elif sys.stdin is None:
+        raise ValueError("standard input is closed: expected records, one JSON object a line")
+    elif sys.stdin.isatty():
+        log.info("reading records from standard input; Ctrl-D ends them")
+    is_stdin = path in STDIN_PATHS
+    copy = folder / ("stdin" if is_stdin else "pipe")
+    with (
+        open(sys.stdin.fileno() if is_stdin else path, "rb", closefd=not is_stdin) as source,
+        copy.open("wb") as target,
+    ):
         try:
             shutil.copyfileobj(source, target)
         except OSError as error:
@@ -170,17 +186,6 @@ def _spool(path: str, stack: contextlib.ExitStack) -> str:
     if not copy.stat().st_size:
         raise ValueError(f"{shown(path)} is empty: expected records, one JSON object a line")
     return str(copy)
-
-
-def _open(path: str) -> IO[bytes]:
-    if path not in STDIN_PATHS:
-        log.info("copying %s to a temporary file", path)
-        return open(path, "rb")
-    if sys.stdin is None:
-        raise ValueError("standard input is closed: expected records, one JSON object a line")
-    if sys.stdin.isatty():
-        log.info("reading records from standard input; Ctrl-D ends them")
-    return open(sys.stdin.fileno(), "rb", closefd=False)
 
 
 def shown(path: str) -> str:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -24,15 +23,14 @@ import numpy as np
 import orjson
 
 from nq.formats.fields import LIMITS, Record, RecordError, check_type, get
-from nq.formats.words import words
-from nq.records import Annotation, Example, Original, Span, YesNo
+from nq.formats.words import span_at, words
+from nq.records import Annotation, Example, Span, YesNo
 
 FIELDS = ("answers", "answer")
 IMPOSSIBLE = "is_impossible"
 MAX_PLACES = 100
 """Places of one answer that are looked for."""
 MAX_SHOWN_CHARS = 40
-NO_ANSWER = Annotation(None, None, (), YesNo.NONE)
 _TRUE = ("true", "1", "yes")
 
 
@@ -56,8 +54,20 @@ def with_gold(example: Example, record: Record) -> Example:
     if answers is None:
         return example
     LIMITS.check(answers=len(answers))
+    page, gold = _Page(example), list[Annotation]()
+    for answer in answers:
+        yes_no = answer.text.strip().upper()
+        if answer.start is not None:
+            gold.append(page.annotation(page.placed(answer, answer.start)))
+        elif yes_no not in (YesNo.YES, YesNo.NO):
+            gold += map(page.annotation, page.places(answer))
+        else:
+            one = example.candidates[0].span if len(example.candidates) == 1 else None
+            gold.append(Annotation(one, None if one is None else 0, (), YesNo(yes_no)))
+    if not answers:
+        gold.append(Annotation(None, None, (), YesNo.NONE))
     texts = tuple(dict.fromkeys(answer.text for answer in answers))
-    return replace(example, answers=texts, annotations=_annotations(example, answers))
+    return replace(example, answers=texts, annotations=tuple(gold) or None)
 
 
 def _answers(record: Record) -> list[TextAnswer] | None:
@@ -87,34 +97,15 @@ def _answer(item: Any, where: str) -> TextAnswer:
     if type(item) is not dict:
         item = {"text": item}
     text = str(check_type(item.get("text"), f"{where}.text", str, int, float, bool))
-    start, end = (
-        _index(item.get(name), f"{where}.{name}") for name in ("answer_start", "answer_end")
-    )
-    return TextAnswer(text, start, end, where)
+    return TextAnswer(text, _index(item, "answer_start"), _index(item, "answer_end"), where)
 
 
-def _index(value: Any, where: str) -> int | None:
+def _index(item: Record, name: str) -> int | None:
     """Returns a place, which CSV has as text; ``None`` if there is none."""
+    value = item.get(name)
     if type(value) is str and value.strip().isascii() and value.strip().isdigit():
         value = int(value.strip()[:19])
-    return None if value in (None, "") else int(check_type(value, where, int))
-
-
-def _annotations(example: Example, answers: Sequence[TextAnswer]) -> tuple[Annotation, ...] | None:
-    if not answers:
-        return (NO_ANSWER,)
-    page, gold = _Page(example), list[Annotation]()
-    for answer in answers:
-        yes_no = answer.text.strip().upper()
-        if answer.start is not None:
-            gold.append(page.annotation(page.placed(answer, answer.start)))
-        elif yes_no not in (YesNo.YES, YesNo.NO):
-            gold += map(page.annotation, page.places(answer))
-        elif len(example.candidates) == 1:
-            gold.append(Annotation(example.candidates[0].span, 0, (), YesNo(yes_no)))
-        else:
-            gold.append(replace(NO_ANSWER, yes_no=YesNo(yes_no)))
-    return tuple(gold) or None
+    return None if value in (None, "") else int(check_type(value, name, int))
 
 
 class _Page:
@@ -125,6 +116,8 @@ class _Page:
         self.words = np.flatnonzero(~np.array(example.is_html, np.bool_))
         self.blocks = [i for i, block in enumerate(example.candidates) if block.top_level]
         self.block_starts = [example.candidates[i].span.start for i in self.blocks]
+        original = example.original
+        self.plain = None if original is None else original.plain
 
     def annotation(self, short: Span) -> Annotation:
         """Returns the annotation with a short answer, and the top-level block around it."""
@@ -137,13 +130,13 @@ class _Page:
 
     def placed(self, answer: TextAnswer, start: int) -> Span:
         """Returns the tokens of an answer whose place is given; it is extended to whole tokens."""
-        original, text = self.example.original, answer.text
-        if original is None or original.plain is None:
+        text = answer.text
+        if self.plain is None:
             raise RecordError(
                 f"{answer.where} has a place, but the page is no plain text: remove it"
             )
         end = start + len(text) if answer.end is None else answer.end
-        there = original.plain[max(start, 0) : max(end, 0)]
+        there = self.plain[max(start, 0) : max(end, 0)]
         if _letters(there) != _letters(text) or start < 0:
             expected, actual = (repr(t[:MAX_SHOWN_CHARS]) for t in (text, there))
             raise RecordError(
@@ -151,7 +144,7 @@ class _Page:
                 f"{start} there is {actual}; correct the place, or leave it out so that it is "
                 "looked for"
             )
-        return self._tokens(original, start, end, answer.where)
+        return self._tokens(start, end, answer.where)
 
     def places(self, gold: TextAnswer) -> list[Span]:
         """Returns where the words of an answer are, in the same case or else in any."""
@@ -163,15 +156,14 @@ class _Page:
             spans, first, before, at = list[Span](), 0, 0, page.find(phrase)
             while at >= 0 and len(spans) < MAX_PLACES:
                 first, before = first + page.count(" ", before, at), at
-                spans.append(self._span(first, first + len(wanted)))
+                last = self.words[first + len(wanted) - 1]
+                spans.append(Span(int(self.words[first]), int(last) + 1))
                 at = page.find(phrase, at + 1)
             if spans:
                 return spans
-        original, text = self.example.original, gold.text.strip()
-        start = -1 if original is None or original.plain is None else original.plain.find(text)
-        if original is None or start < 0:
-            return []
-        return [self._tokens(original, start, start + len(text), gold.where)]
+        text = gold.text.strip()
+        start = -1 if self.plain is None else self.plain.find(text)
+        return [] if start < 0 else [self._tokens(start, start + len(text), gold.where)]
 
     @cached_property
     def _texts(self) -> tuple[str, str]:
@@ -180,16 +172,12 @@ class _Page:
         page = f" {' '.join(tokens)} "
         return page, page.casefold()
 
-    def _tokens(self, original: Original, start: int, end: int, where: str) -> Span:
-        first = int(np.searchsorted(original.chars[self.words, 1], start, "right"))
-        last = int(np.searchsorted(original.chars[self.words, 0], end, "left"))
-        if first >= last:
+    def _tokens(self, start: int, end: int, where: str) -> Span:
+        original = self.example.original
+        span = None if original is None else span_at(original.chars, self.words, start, end)
+        if span is None:
             raise RecordError(f"{where}: there is no word at characters [{start}, {end})")
-        return self._span(first, last)
-
-    def _span(self, first: int, last: int) -> Span:
-        """Returns the tokens of a range of words."""
-        return Span(int(self.words[first]), int(self.words[last - 1]) + 1)
+        return span
 
 
 def _letters(text: str) -> str:

@@ -27,6 +27,7 @@ import numpy as np
 
 from nq.formats.fields import LIMITS, Record, RecordError, example_id, get, optional_text
 from nq.formats.natural_questions import candidate_index, gold, yes_no
+from nq.formats.words import span_at
 from nq.records import Annotation, Candidate, Example, IntArray, Span
 
 TEXT = "document_plaintext"
@@ -78,14 +79,23 @@ def decode(record: Record) -> Example:
         for i, item in enumerate(get(record, "passage_answer_candidates", list))
     ]
     tokens, char_spans, candidates = _tokenize(text, passages)
+    words = np.flatnonzero(char_spans[:, 0] < char_spans[:, 1])
 
     def annotation(item: Any, where: str) -> Annotation:
         passage = get(item, "passage_answer", dict, where=where)
         index = candidate_index(passage, len(candidates), f"{where}.passage_answer")
+        answer = yes_no(item, where)
         minimal = get(item, "minimal_answer", dict, where=where)
-        short = _minimal_answer(minimal, byte_of_char, char_spans, f"{where}.minimal_answer")
+        where, shorts = f"{where}.minimal_answer", tuple[Span, ...]()
+        place = [get(minimal, name, int, where=where) for name in (START, END)]
+        if place != [-1, -1]:
+            start, end = _char_span(byte_of_char, minimal, where)
+            short = span_at(char_spans, words, start, end)
+            if short is None or start == end:
+                raise RecordError(f"{where} [{place[0]}, {place[1]}) contains no word")
+            shorts = (short,)
         long = None if index is None else candidates[index].span
-        return Annotation(long, index, () if short is None else (short,), yes_no(item, where))
+        return Annotation(long, index, shorts, answer)
 
     return Example(
         example_id=example_id(record),
@@ -152,18 +162,3 @@ def _tokenize(
     spans = map(Span, places[OPEN], places[CLOSE])
     candidates = [Candidate(span, top_level=True) for span in spans]
     return tokens or [""], np.array(chars or [(0, 0)], np.int64), candidates
-
-
-def _minimal_answer(
-    item: Any, byte_of_char: IntArray, char_spans: IntArray, where: str
-) -> Span | None:
-    """Returns the words that contain characters of a minimal answer, ``None`` if it is null."""
-    if [get(item, name, int, where=where) for name in (START, END)] == [-1, -1]:
-        return None
-    start, end = _char_span(byte_of_char, item, where)
-    words = np.flatnonzero(char_spans[:, 0] < char_spans[:, 1])
-    first = int(np.searchsorted(char_spans[words, 1], start, "right"))
-    last = int(np.searchsorted(char_spans[words, 0], end, "left"))
-    if start == end or first >= last:
-        raise RecordError(f"{where} [{item[START]}, {item[END]}) contains no word")
-    return Span(int(words[first]), int(words[last - 1]) + 1)

@@ -18,6 +18,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 
+import numpy as np
+
+from nq.records import IntArray, Span
+
 BLOCKS = ("p", "table", "tr", "ul", "ol", "dl", "li", "dd", "dt")
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 TAG_SPELLINGS = {
@@ -111,3 +115,14 @@ def spellings(tokens: Sequence[str], is_html: Iterable[bool]) -> list[str]:
         ):
             spelled[i] = spelled[i].rstrip(" ")
     return spelled
+
+
+def span_at(chars: IntArray, words: IntArray, start: int, end: int) -> Span | None:
+    """Returns the tokens of the words with characters in a range, ``None`` if there are none.
+
+    ``chars`` ``[n_tokens, 2]`` has the characters of each token, ``words`` the tokens that are
+    words.
+    """
+    first = int(np.searchsorted(chars[words, 1], start, "right"))
+    last = int(np.searchsorted(chars[words, 0], end, "left"))
+    return Span(int(words[first]), int(words[last - 1]) + 1) if first < last else None

@@ -13,7 +13,7 @@ import pytest
 
 from nq.config import WindowConfig
 from nq.errors import Error
-from nq.formats import documents, input_files, inputs
+from nq.formats import input_files, inputs
 from nq.formats.fields import LIMITS, RecordError
 from nq.formats.tfrecord import frame
 from nq.preprocess.features import features
@@ -247,12 +247,3 @@ def test_windows_have_a_limit(tiny_vocab: Path, monkeypatch: pytest.MonkeyPatch)
             patch.setattr(LIMITS, limit, count - 1)
             with pytest.raises(RecordError, match=f"too large: {count} .*limit is {count - 1}"):
                 features(*page)
-
-
-def test_pages_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match=r"a\.txt is too large: 33554433 bytes"):
-        documents.decode_page(b"x" * (LIMITS.bytes + 1), "a.txt")
-    monkeypatch.setattr(LIMITS, "tokens", 1000)
-    for decode in (documents.page_from_text, documents.page_from_html):
-        with pytest.raises(ValueError, match=r"the page is too large: \d+ tokens"):
-            decode("moon " * 1100)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +17,6 @@ from nq.preprocess.contexts import contexts
 from nq.records import Example, Span, YesNo
 from tests.nq_records import Record, changed, to_line
 
-SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "native" / "tydiqa-tiny-dev.jsonl.gz"
-LANGUAGES = {
-    *("arabic", "bengali", "english", "finnish", "indonesian", "japanese", "korean", "russian"),
-    *("swahili", "telugu", "thai"),
-}
 START, END = "plaintext_start_byte", "plaintext_end_byte"
 TEXTS = {
     "thai": "\nกรุงเทพมหานคร เป็นเมืองหลวง\n\nก่อตั้งปี พ.ศ. 2325 โดย",
@@ -91,33 +83,6 @@ def check_tokens(example: Example, text: str) -> None:
         assert html or (token and not any(char.isspace() for char in token))
         last = end
     assert not data[last:].decode().strip()
-
-
-@pytest.mark.skipif(not SAMPLE.exists(), reason="needs ../shared/data")
-def test_sample_in_eleven_languages() -> None:
-    lines = gzip.decompress(SAMPLE.read_bytes()).splitlines()
-    assert {json.loads(line)["language"] for line in lines} == LANGUAGES
-    for line in lines:
-        encoded, example = json.loads(line), inputs.decode_example(line)
-        data = encoded["document_plaintext"].encode()
-        check_tokens(example, encoded["document_plaintext"])
-        passages = [(p[START], p[END]) for p in encoded["passage_answer_candidates"]]
-        assert [bytes_of(example, c.span) for c in example.candidates] == passages
-        for gold, decoded in zip(encoded["annotations"], example.annotations or (), strict=True):
-            index = gold["passage_answer"]["candidate_index"]
-            assert decoded.long == (None if index < 0 else example.candidates[index].span)
-            assert decoded.yes_no == gold["yes_no_answer"]
-            minimal = gold["minimal_answer"]
-            assert len(decoded.shorts) == (minimal[START] >= 0)
-            for span in decoded.shorts:
-                assert example.text(span) == data[minimal[START] : minimal[END]].decode()
-        words = [i for i, html in enumerate(example.is_html) if not html]
-        spans = [Span(a, b + 1) for a, b in zip(words[::97], words[2::97], strict=False)]
-        encoded["annotations"] = [
-            annotation(minimal=dict(zip((START, END), bytes_of(example, span), strict=True)))
-            for span in spans
-        ]
-        assert [a.shorts for a in decode(encoded).annotations or ()] == [(s,) for s in spans]
 
 
 # --- examples -----------------------------------------------------------------------------
