@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.config import DistillationConfig, StorageConfig, TrainConfig, WindowConfig
 from nq.model.registry import model_folder
 from nq.report.skipped import dead_letter_lines, unread_line
-from nq.training.job import EVALUATE_EVERY, MEASURED, STEP, TrainingJob
+from nq.training.job import EVALUATE_EVERY, MEASURED, STEP, TrainingJob, train
 
 ONLY_WITH_TEACHER = ("teacher_weight", "temperature", "teacher_profile")
 
@@ -79,8 +78,6 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Trains the model and prints the result."""
-    from nq.training.train import train
-
     if args.evaluate_every and not args.dev:
         raise terminal.UsageError("--evaluate-every needs --dev")
     options = [name for name in ONLY_WITH_TEACHER if getattr(args, name) is not None]
@@ -107,22 +104,21 @@ def run(args: argparse.Namespace) -> int:
         pages=arguments.pages(args),
     )
     result = train(job, track=arguments.tracking_config(args))
+    prepared = result.prepared
     if args.json:
-        values = dataclasses.asdict(result) | {"output": str(result.output)}
-        del values["dead_letter_file"]
-        terminal.print_json(values)
+        terminal.print_json(result.to_dict())
     else:
         print(
-            f"trained {result.steps} steps of {job.config.batch_size} of {result.windows} windows "
-            f"to loss {result.loss:.3f}; model in {result.output}"
+            f"trained {result.steps} steps of {job.config.batch_size} of {prepared.windows} "
+            f"windows to loss {result.loss:.3f}; model in {result.output}"
         )
         if result.best:
             shown = ", ".join(f"{name} {result.best[name]:.3f}" for name in MEASURED)
             print(f"weights of step {result.best[STEP]}, on held-out questions: {shown}")
-        if result.unread_blocks:
-            print(unread_line(result.truncated_pages, result.unread_blocks))
-        if result.dead_letters:
-            print("\n".join(dead_letter_lines(result.dead_letter_file)))
+        if prepared.unread_blocks:
+            print(unread_line(prepared.truncated_pages, prepared.unread_blocks))
+        if prepared.dead_letters:
+            print("\n".join(dead_letter_lines(prepared.dead_letter_file)))
     return 0
 
 

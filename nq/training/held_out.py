@@ -97,9 +97,8 @@ class Evaluations:
     """The evaluations of a training; the weights of the best one are kept in a file.
 
     There is one ``every`` so many steps, and one after the last step. An interrupted training
-    repeats those that its state does not have, with the same figures, so that the file has the
-    weights of the best one again. ``report`` receives the figures of each evaluation, and whether
-    they are the best so far.
+    repeats those that its state does not have, so that the file has the weights of the best one
+    again. ``report`` receives the figures of each evaluation, and whether they are the best so far.
     """
 
     measure: Callable[[], Figures]

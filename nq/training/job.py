@@ -1,16 +1,28 @@
-"""The description of a training, its result, and the names of its curves."""
+"""Trains a model: the description of a training, its checks, its result, its names of curves.
+
+TensorFlow and numpy are imported when a training starts, after all checks that need neither.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import contextlib
+import time
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nq.config import DistillationConfig, StorageConfig, TrainConfig, WindowConfig
+from nq.config import (
+    DistillationConfig,
+    StorageConfig,
+    TrackingConfig,
+    TrainConfig,
+    WindowConfig,
+)
 from nq.inference.profile import Profile
 
 if TYPE_CHECKING:
     from nq.formats.questions import PageFolder
+    from nq.preprocess.store import Prepared
 
 LOSS = "loss"
 PARTS = ("hard_loss", "soft_loss")
@@ -23,23 +35,18 @@ MEASURED = ("micro_f1", "long_f1", "short_f1")
 Figures = dict[str, float]
 """``STEP`` and ``MEASURED`` of an evaluation."""
 EVALUATE_EVERY = 200
+COUNTS = ("examples", "windows", "dead_letters", "truncated_pages", "unread_blocks")
+"""The counts of prepared windows in a result."""
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """The description of a training.
+    """The description of a training of the model ``init`` on annotated files, globs or folders.
 
-    Args:
-        files: input files, globs or folders.
-        init: model folder of any kind with the initial weights.
-        output: model folder to write; an interrupted training is resumed from there.
-        limit: number of records to read at most.
-        workers: processes for preprocessing; by default as many as the input is worth.
-        card: file with the text of the model card, by default a list of the settings.
-        teacher: model folder whose probabilities are trained on too.
-        teacher_profile: optimizations of the teacher; by default the fastest without rounding.
-        dev: annotated files, globs or folders, which the model is measured on every
-            ``evaluate_every`` steps; the weights of the best evaluation are kept.
+    An interrupted training is resumed from the folder ``output``. At most ``limit`` records are
+    read. ``card`` is a file with the text of the model card, by default a list of the settings. The
+    probabilities of the model ``teacher`` are trained on too. The model is measured on the files
+    ``dev`` every ``evaluate_every`` steps; the weights of the best evaluation are kept.
     """
 
     files: tuple[str, ...]
@@ -81,21 +88,50 @@ class TrainingJob:
 class TrainingResult:
     """The outcome of a training.
 
-    ``steps`` includes those before an interruption, ``loss`` is the mean of the last steps,
-    ``train_s`` the seconds of training and saving, and ``unread_blocks`` the blocks beyond
-    ``max_contexts``, of ``truncated_pages`` pages. ``best`` has the step and the figures of the
+    ``steps`` includes those before an interruption, ``loss`` is the mean of the last steps, and
+    ``train_s`` the seconds of training and saving. ``best`` has the step and the figures of the
     evaluation whose weights are kept; ``model_uri`` is MLflow's URI of the model.
     """
 
     output: Path
-    examples: int
-    windows: int
+    prepared: Prepared
     steps: int
-    dead_letters: int
-    dead_letter_file: Path
-    truncated_pages: int
-    unread_blocks: int
     loss: float
     train_s: float
-    best: dict[str, float] | None = None
-    model_uri: str | None = None
+    best: Figures | None
+    model_uri: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the result as JSON values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        counts = {name: getattr(values["prepared"], name) for name in COUNTS}
+        del values["prepared"]
+        return {**values, **counts, "output": str(self.output)}
+
+
+def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingResult:
+    """Trains a model and writes its folder; MLflow records it at ``track``, if that is given."""
+    from nq import storage
+    from nq.formats import input_files, inputs
+    from nq.model.folder import check
+    from nq.model.runtime import import_tensorflow
+
+    card, begun = job.card_text(), time.time()
+    others: list[str | Path] = [job.init, *filter(None, (job.card, job.teacher))]
+    others += job.pages.files if job.pages else ()
+    with (
+        input_files.input_files(job.files) as files,
+        input_files.input_files(job.dev) if job.dev else contextlib.nullcontext(()) as dev,
+        storage.hold(job.output, storage.TRAINING, (*files, *dev, *others)),
+    ):
+        inputs.check_files(files)
+        inputs.check_records(files, job.limit, job.pages)
+        inputs.mention_unnamed_pages((*files, *dev), job.pages)
+        check(job.init, job.windows)
+        if job.teacher:
+            check(job.teacher)
+        import_tensorflow()
+        from nq.training.train import train_on_files
+
+        job = replace(job, files=tuple(files), dev=tuple(dev))
+        return train_on_files(job, card, track, begun)

@@ -1,43 +1,39 @@
-"""Trains a model folder from an encoder and annotated questions, recorded in MLflow.
-
-TensorFlow and numpy are imported when a training starts, after all checks that need neither.
-"""
+"""Trains a model folder from an encoder and annotated questions, recorded in MLflow."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from nq import storage, tracking
+import numpy as np
+from tqdm import tqdm
+
+from nq import tracking
 from nq.beam.prepare import Request, prepare, prepare_again
 from nq.config import TrackingConfig
 from nq.errors import DamagedError
-from nq.formats import input_files, inputs
 from nq.formats.input_files import shown
+from nq.inference.engine import Network
+from nq.model import checkpoint, joint
 from nq.model.folder import (
     ModelSettings,
-    check,
     copy_model,
     load_joint_config,
     load_settings,
     read_tensors,
 )
-from nq.model.runtime import import_tensorflow
+from nq.preprocess.store import Prepared
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import UNLABELLED
+from nq.training.held_out import BEST_WEIGHTS, Evaluations, HeldOutQuestions
 from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures, TrainingJob, TrainingResult
-
-if TYPE_CHECKING:
-    from nq.preprocess.store import Prepared
-    from nq.training.teacher import Teacher
-    from nq.training.windows import TrainingWindows
+from nq.training.loop import STATE_FOLDER, TrainingState, fit, identity
+from nq.training.teacher import Teacher
+from nq.training.windows import TrainingWindows, read_columns
 
 log = logging.getLogger(__name__)
 
@@ -45,49 +41,14 @@ REPORT_EVERY, FINAL_STEPS = 50, 100
 PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
 
-def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingResult:
-    """Trains a model and writes its folder.
+def train_on_files(
+    job: TrainingJob, card: str, track: TrackingConfig | None, begun: float
+) -> TrainingResult:
+    """Trains a model on files that were checked, as ``nq.training.job.train`` does.
 
-    Args:
-        job: the description of the training.
-        track: where MLflow records the training; ``None`` to record nothing.
-
-    Raises:
-        OSError: a file cannot be read or written.
-        ValueError: the model or the data cannot be used, or they do not belong together.
-        Error: TensorFlow is not installed, or the output folder is in use, or holds files of others
-            or an input.
+    The caller holds the output folder and has imported TensorFlow. ``begun`` is the time at which
+    the training began.
     """
-    card = job.card_text()
-    others: list[str | Path] = [job.init, *filter(None, (job.card, job.teacher))]
-    others += job.pages.files if job.pages else ()
-    with (
-        input_files.input_files(job.files) as files,
-        input_files.input_files(job.dev) if job.dev else contextlib.nullcontext(()) as dev,
-        storage.hold(job.output, storage.TRAINING, (*files, *dev, *others)),
-    ):
-        inputs.check_files(files)
-        inputs.check_records(files, job.limit, job.pages)
-        inputs.mention_unnamed_pages((*files, *dev), job.pages)
-        return _train(replace(job, files=tuple(files), dev=tuple(dev)), card, track)
-
-
-def _train(job: TrainingJob, card: str, track: TrackingConfig | None) -> TrainingResult:
-    """Trains a model on the files that were found; the caller holds the output folder."""
-    begun = time.time()
-    check(job.init, job.windows)
-    if job.teacher:
-        check(job.teacher)
-    import_tensorflow()
-    import numpy as np
-    from tqdm import tqdm
-
-    from nq.inference.engine import Network
-    from nq.model import checkpoint, joint
-    from nq.training.held_out import BEST_WEIGHTS, Evaluations, HeldOutQuestions
-    from nq.training.loop import STATE_FOLDER, TrainingState, fit, identity
-    from nq.training.teacher import Teacher
-
     windows, config, settings = job.windows, job.config, track or TrackingConfig()
     tokenizer = load_tokenizer(job.init, windows.compat)
     shape = checkpoint.with_room_for(load_joint_config(job.init), tokenizer)
@@ -102,12 +63,9 @@ def _train(job: TrainingJob, card: str, track: TrackingConfig | None) -> Trainin
     )
     report = checkpoint.fill(model, tensors, shape)
     del tensors
-    log.info(
-        "%d examples, %d windows; not in the checkpoint: %s",
-        prepared.examples,
-        prepared.windows,
-        ", ".join(report.missing) or "nothing",
-    )
+    missing = ", ".join(report.missing) or "nothing"
+    counts = prepared.examples, prepared.windows
+    log.info("%d examples, %d windows; not in the checkpoint: %s", *counts, missing)
     params, content = _description(job, teacher)
     content |= identity(model, data, config)
     with tracking.Run(
@@ -117,7 +75,9 @@ def _train(job: TrainingJob, card: str, track: TrackingConfig | None) -> Trainin
         source="nq.train",
         enabled=track is not None,
     ) as run:
-        run.open(_unfinished_run(work, params | content), begun)
+        inputs_of_run = repr(sorted((params | content).items())).encode()
+        digest = hashlib.sha256(inputs_of_run).hexdigest()
+        run.open(work / f"{digest[:12]}.mlflow_run", begun)
         run.params(params)
         distillation = evaluations = None
         if teacher:
@@ -141,44 +101,16 @@ def _train(job: TrainingJob, card: str, track: TrackingConfig | None) -> Trainin
         progress.record(losses)
         loss = float(np.mean(losses[LOSS][-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
-        checkpoint.save(
-            job.output,
-            model,
-            shape,
-            tokenizer,
-            ModelSettings(windows, pruning=load_settings(job.init).pruning),
-            card,
-            job.storage,
-        )
-        train_s = time.perf_counter() - started
-        model_uri = _log_model(run, job.output) if settings.log_model else None
-    return TrainingResult(
-        output=job.output,
-        examples=prepared.examples,
-        windows=prepared.windows,
-        steps=len(losses[LOSS]),
-        dead_letters=prepared.dead_letters,
-        dead_letter_file=prepared.dead_letter_file,
-        truncated_pages=prepared.truncated_pages,
-        unread_blocks=prepared.unread_blocks,
-        loss=loss,
-        train_s=train_s,
-        best=evaluations.best if evaluations else None,
-        model_uri=model_uri,
-    )
-
-
-def _unfinished_run(work: Path, identity: Mapping[str, Any]) -> Path:
-    """Returns the file that identifies the MLflow run of an unfinished training."""
-    digest = hashlib.sha256(repr(sorted(identity.items())).encode()).hexdigest()
-    return work / f"{digest[:12]}.mlflow_run"
-
-
-def _log_model(run: tracking.Run, output: Path) -> str | None:
-    with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
-        folder = Path(temporary) / "model"
-        copy_model(output, folder)  # not the windows and the state beside it
-        return run.log_model({folder.name: folder})
+        saved = ModelSettings(windows, pruning=load_settings(job.init).pruning)
+        checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.storage)
+        train_s, model_uri = time.perf_counter() - started, None
+        if settings.log_model:
+            with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
+                folder = Path(temporary) / "model"
+                copy_model(job.output, folder)  # not the windows and the state beside it
+                model_uri = run.log_model({folder.name: folder})
+    best = evaluations.best if evaluations else None
+    return TrainingResult(job.output, prepared, len(losses[LOSS]), loss, train_s, best, model_uri)
 
 
 def _description(
@@ -205,8 +137,6 @@ def _description(
 
 def _windows(job: TrainingJob, folder: Path) -> tuple[Prepared, TrainingWindows]:
     """Returns the prepared windows of a training in a folder, and in memory."""
-    from nq.training.windows import TrainingWindows, read_columns
-
     sampling, length = (job.config.negatives, job.config.seed), job.windows.max_seq_length
     training = (*sampling, True) if job.teacher else sampling
     request = Request(job.files, str(job.init), job.windows, job.limit, training, pages=job.pages)
