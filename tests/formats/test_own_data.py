@@ -43,12 +43,9 @@ def shorts(example: Example) -> list[str]:
 # --- SQuAD and MRQA -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["dev.json", "dev.json.gz", "any name"])
-@pytest.mark.parametrize("style", [{}, {"indent": 2}, {"separators": (",", ":")}])
-def test_a_squad_file_is_known_by_its_fields(
-    name: str, style: dict[str, Any], tmp_path: Path
-) -> None:
-    path = write(tmp_path / name, "\ufeff" + json.dumps(own_data.squad(), **style))
+@pytest.mark.parametrize(("name", "indent"), [("dev.json.gz", None), ("any name", 2)])
+def test_a_squad_file_is_known_by_its_fields(name: str, indent: int | None, tmp_path: Path) -> None:
+    path = write(tmp_path / name, "\ufeff" + json.dumps(own_data.squad(), indent=indent))
     first, _, last = items(path)
     assert isinstance(first, Example) and isinstance(last, Example)
     assert ids(path) == ["q1", "q2", "q3"]
@@ -120,8 +117,8 @@ def test_bad_lines_of_mrqa(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_csv_of_any_kind(separator: str, end: str, tmp_path: Path) -> None:
+def test_csv_of_any_kind(separator: str, tmp_path: Path) -> None:
+    end = "\n" if separator in ",;" else "\r\n"
     header = separator.join(["\ufeffID", " Question", '"Context"', "answer "])
     (example,) = items(write(tmp_path / "x", header + end + ROW.format(separator) + end + end))
     assert isinstance(example, Example)
@@ -164,19 +161,13 @@ def test_a_quote_that_is_not_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert reason == "not CSV: field larger than field limit (500); check the quotes"
 
 
-@pytest.mark.parametrize(
-    ("header", "message"),
-    [
-        ("q,context", "found the columns q, context; expected 'question' and 'context', or"),
+def test_missing_columns_are_an_error_of_the_file(tmp_path: Path) -> None:
+    for header, message in (
+        ("q,context", "found the columns q, context; expected"),
         ("question,context,context", "found two columns 'context'"),
-    ],
-)
-def test_missing_columns_are_an_error_of_the_file(
-    header: str, message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ValueError, match=r"a\.csv") as caught:
-        items(write(tmp_path / "a.csv", f"{header}\n1,2\n"))
-    assert message in str(caught.value)
+    ):
+        with pytest.raises(ValueError, match=message):
+            items(write(tmp_path / "a.csv", f"{header}\n1,2\n"))
 
 
 # --- contexts and gold --------------------------------------------------------------------
@@ -270,10 +261,10 @@ def test_gold_is_read_as_text(gold: dict[str, Any], texts: int, found: list[str]
     assert example.annotations
 
 
-@pytest.mark.parametrize("gold", [{}, {"answer": ""}, {"answers": None}, {"is_impossible": False}])
-def test_gold_is_optional(gold: dict[str, Any]) -> None:
-    assert (decode(**gold).answers, decode(**gold).annotations) == (None, None)
-    example = decode(**gold | {"answers": ["Paris", "London"]})  # not in the context
+def test_gold_is_optional() -> None:
+    for gold in ({}, {"answer": ""}, {"answers": None}, {"is_impossible": False}):
+        assert (decode(**gold).answers, decode(**gold).annotations) == (None, None)
+    example = decode(answers=["Paris", "London"])  # not in the context
     assert (example.answers, example.annotations) == (("Paris", "London"), None)
 
 

