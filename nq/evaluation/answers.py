@@ -7,7 +7,7 @@ writes the files. Both use the functions here, so that the files are the same.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,15 +96,15 @@ class AnswerFiles:
 
     def write(self, folder: Path, answers: Iterable[Answered]) -> None:
         """Writes the answers, in their order, in all formats of the run."""
-        with outputs.open_writer(folder, self._formats) as writer:
-            write_predictions(folder / PREDICTIONS, self._encoded(answers, writer))
+        with outputs.open_writer(folder, self._formats) as write:
+            write_predictions(folder / PREDICTIONS, self._encoded(answers, write))
 
     def _encoded(
-        self, answers: Iterable[Answered], writer: outputs.Writer
+        self, answers: Iterable[Answered], write: Callable[[Mapping[str, bytes]], None]
     ) -> Iterator[Mapping[str, Any]]:
         for one in answers:
             self.evaluation.include(one.judgment)
-            writer.write(one.outputs)
+            write(one.outputs)
             self.examples += 1
             self.answered += not one.is_null
             if one.row is not None:

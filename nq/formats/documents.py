@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import codecs
-import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 from nq.errors import check_argument
 from nq.formats.fields import LIMITS, RecordError
@@ -36,8 +36,10 @@ _LOOKS_LIKE_HTML = re.compile(
 
 def decode_page(data: bytes, name: str) -> Page:
     """Returns the page in the bytes of a text or HTML file; ``ValueError`` calls it ``name``."""
-    with _naming(name):
+    try:
         LIMITS.check(bytes=len(data))
+    except RecordError as error:
+        raise ValueError(f"{name} is {error}") from error
     return page_of(decode_text(data, name), name)
 
 
@@ -63,14 +65,11 @@ def page_from_text(text: str, name: str = "the page") -> Page:
     ['<P>', 'It', 'rains', '.', '</P>']
     """
     check_argument(isinstance(text, str), "text", text, "a str; read a file with nq.read_page")
-    with _naming(name):
-        LIMITS.check(characters=len(text))
-        page = paragraphs(text)
-    return with_words(page, name)
+    return _checked(_paragraphs, text, name)
 
 
-def paragraphs(text: str) -> Page:
-    """Returns the page of a plain text, which may have no words."""
+def _paragraphs(text: str) -> Page:
+    LIMITS.check(characters=len(text))
     builder, start = PageBuilder(), 0
     for blank in [*_BLANK_LINES.finditer(text), None]:
         paragraph = text[start : blank.start() if blank else None]
@@ -93,24 +92,16 @@ def page_from_html(html: str, name: str = "the page") -> Page:
     ['<P>', 'It', 'rains', '.', '</P>']
     """
     check_argument(isinstance(html, str), "html", html, "a str; read a file with nq.read_page")
-    with _naming(name):
-        page = parse_html(html)
-    return with_words(page, name)
+    return _checked(parse_html, html, name)
 
 
-@contextlib.contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Puts the name of a page before the error that it is too large."""
+def _checked(read: Callable[[Any], Page], source: Any, name: str) -> Page:
+    """Returns the page that is read from a source and called ``name``, if it has words."""
     try:
-        yield
+        page = read(source)
+        LIMITS.check(**LIMITS.counts(page.example))
     except RecordError as error:
         raise ValueError(f"{name} is {error}") from error
-
-
-def with_words(page: Page, name: str) -> Page:
-    """Returns a page that has words and is not too large, else raises ``ValueError``."""
-    with _naming(name):
-        LIMITS.check(**LIMITS.counts(page.example))
     if all(page.example.is_html):
         raise ValueError(
             f"{name} has no text: found {len(page.example.tokens)} tags and no words; give a page "
@@ -125,7 +116,8 @@ def page_from_record(example: Example, name: str = "the page") -> Page:
     Words whose bytes are adjacent are joined, whatever the rules are. A page without words is a
     ``ValueError``, which calls the page ``name``.
     """
-    return with_words(Page(example, record_spelling(example, Span(0, len(example.tokens)))), name)
+    span = Span(0, len(example.tokens))
+    return _checked(lambda item: Page(item, record_spelling(item, span)), example, name)
 
 
 def record_spelling(example: Example, span: Span) -> Sequence[str]:

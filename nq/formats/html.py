@@ -68,8 +68,7 @@ class PageBuilder:
         self.chars: list[tuple[int, int]] = []
         self.candidates: list[Candidate | None] = []  # None while open, or without a word
         self.n_words_inside = self.n_words_outside = 0
-        self._text: list[str] = []
-        self._places: list[int] = []  # index of each text in the page's characters
+        self._text: list[tuple[str, int]] = []  # with its index in the page's characters
         self._open: list[tuple[int, int]] = []  # first token and index of each open candidate
         self._dropped: list[str] = []
         self._headings = 0
@@ -79,7 +78,7 @@ class PageBuilder:
         if self._dropped or _is_dropped(tag, attributes):
             self._dropped.append(tag)
         elif tag in SOFT_BREAKS:
-            self._append(" ", UNKNOWN)
+            self._text.append((" ", UNKNOWN))
         elif tag not in INLINE:
             self._flush()
             self._headings += tag in HEADINGS
@@ -104,7 +103,7 @@ class PageBuilder:
         if self.characters:
             place = self.characters.find(text)
         if not self._dropped:
-            self._append(text, place)
+            self._text.append((text, place))
         elif self._dropped == ["title"] and len(self.title) < MAX_TITLE_CHARS:
             self.title = " ".join((self.title + text).split())
 
@@ -118,27 +117,21 @@ class PageBuilder:
         )
         return Page(example, self.spelling)
 
-    def _append(self, text: str, place: int) -> None:
-        self._text.append(text)
-        self._places.append(place)
-
     def _add(self, token: str, spelling: str, place: tuple[int, int], is_html: bool) -> None:
         self.tokens.append(token)
         self.is_html.append(is_html)
         self.spelling.append(spelling)
         self.chars.append(place)
 
-    def _add_tag(self, tag: str) -> None:
-        self._add(tag, TAG_SPELLINGS.get(tag, ""), TAG_PLACE, is_html=True)
-
     def _open_block(self, tag: str) -> None:
         if tag in BLOCKS:
             self._open.append((len(self.tokens), len(self.candidates)))
             self.candidates.append(None)
-        self._add_tag(f"<{KEPT[tag]}>")
+        self._add(tag := f"<{KEPT[tag]}>", TAG_SPELLINGS.get(tag, ""), TAG_PLACE, is_html=True)
 
     def _close_block(self, tag: str) -> None:
-        self._add_tag(f"</{KEPT[tag]}>")
+        closing = f"</{KEPT[tag]}>"
+        self._add(closing, TAG_SPELLINGS.get(closing, ""), TAG_PLACE, is_html=True)
         if tag in BLOCKS:
             start, index = self._open.pop()
             if not all(self.is_html[start:]):
@@ -148,9 +141,10 @@ class PageBuilder:
     def _flush(self) -> None:
         """Adds the words of the text since the last tag that separates words."""
         LIMITS.check(tokens=len(self.tokens), candidates=len(self.candidates))
-        words = list(islice(located_words("".join(self._text)), LIMITS.tokens + 1))
-        starts, places = list(accumulate(map(len, self._text), initial=0)), self._places
-        self._text, self._places = [], []
+        texts, places = zip(*self._text, strict=True) if self._text else ((), ())
+        self._text = []
+        words = list(islice(located_words("".join(texts)), LIMITS.tokens + 1))
+        starts = list(accumulate(map(len, texts), initial=0))
         if not words:
             return
         outside = not self._open and not self._headings

@@ -40,7 +40,11 @@ def rows(path: str) -> Iterator[tuple[int, bytes | RecordError]]:
             while line := file.readline(LIMITS.bytes + 1):
                 number += 1
                 if len(line) > LIMITS.bytes and not line.endswith(b"\n"):
-                    yield number, _skip_line(file, len(line))
+                    n_bytes = len(line)
+                    while not line.endswith(b"\n") and (line := file.readline(SKIP_BYTES)):
+                        n_bytes += len(line.rstrip(b"\r\n"))
+                    problem = f"too large: {n_bytes} bytes, the limit is {LIMITS.bytes}"
+                    yield number, RecordError(problem)
                 elif line := (line.removeprefix(BOM) if number == 1 else line).strip():
                     yield number, line
     except RecordError as error:
@@ -54,15 +58,6 @@ def first_record(path: str) -> Record:
             if isinstance(line, bytes):
                 return parse_line(line)
     return {}
-
-
-def _skip_line(file: IO[bytes], n_bytes: int) -> RecordError:
-    """Reads the rest of a line that is too long in small steps; returns the error about it."""
-    while chunk := file.readline(SKIP_BYTES):
-        n_bytes += len(chunk.rstrip(b"\r\n"))
-        if chunk.endswith(b"\n"):
-            break
-    return RecordError(f"too large: {n_bytes} bytes, the limit is {LIMITS.bytes}")
 
 
 @contextlib.contextmanager

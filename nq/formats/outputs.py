@@ -37,7 +37,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import orjson
 
@@ -233,24 +233,14 @@ def encode(
     return {name: FORMATS[name].encode(example, prediction, n_best) for name in names}
 
 
-class Writer:
-    """Writes encoded predictions in several formats, each to its open file."""
-
-    def __init__(self, files: Mapping[str, IO[bytes]]) -> None:
-        self._files, self._is_first = files, True
-
-    def write(self, encoded: Mapping[str, bytes]) -> None:
-        """Writes one prediction, as ``encode`` returns it."""
-        for name, file in self._files.items():
-            file.write((b"" if self._is_first else FORMATS[name].separator) + encoded[name])
-        self._is_first = False
-
-
 @contextlib.contextmanager
-def open_writer(folder: Path, names: Sequence[str]) -> Iterator[Writer]:
-    """Opens the files of these formats; they are complete when the block ends, or unchanged.
+def open_writer(
+    folder: Path, names: Sequence[str]
+) -> Iterator[Callable[[Mapping[str, bytes]], None]]:
+    """Opens files of formats for a function that writes a prediction, as ``encode`` returns it.
 
-    Files of other formats are removed, since an older run wrote them.
+    The files are complete when the block ends, or unchanged. Files of other formats are removed,
+    since an older run wrote them.
     """
     for name in FORMATS.keys() - set(names):
         (folder / FORMATS[name].file).unlink(missing_ok=True)
@@ -259,6 +249,13 @@ def open_writer(folder: Path, names: Sequence[str]) -> Iterator[Writer]:
         for name in names:
             files[name] = stack.enter_context(atomic_write(folder / FORMATS[name].file))
             files[name].write(FORMATS[name].header)
-        yield Writer(files)
+        separators = dict.fromkeys(files, b"")
+
+        def write(encoded: Mapping[str, bytes]) -> None:
+            for name, file in files.items():
+                file.write(separators[name] + encoded[name])
+                separators[name] = FORMATS[name].separator
+
+        yield write
         for name, file in files.items():
             file.write(FORMATS[name].footer)

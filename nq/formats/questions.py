@@ -13,13 +13,13 @@ once: no name leads out of it. The gold is optional, see ``nq.formats.text_gold`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from nq.errors import Error
 from nq.formats import fields, text_gold
-from nq.formats.documents import HTML_SUFFIXES, TEXT_SUFFIXES, decode_page, paragraphs
+from nq.formats.documents import HTML_SUFFIXES, TEXT_SUFFIXES, decode_page, page_from_text
 from nq.formats.fields import LIMITS, Record, RecordError, get
 from nq.records import Example, Page
 
@@ -85,8 +85,11 @@ def list_pages(folder: str | Path, column: str | None = None) -> PageFolder:
 def decode_context(record: Record) -> Example:
     """Returns the example in a record with a context."""
     text = get(record, CONTEXT, str)
-    LIMITS.check(characters=len(text))
-    return _example(record, paragraphs(text), f"field {CONTEXT!r}")
+    try:
+        page = page_from_text(text, f"field {CONTEXT!r}")
+    except ValueError as error:
+        raise RecordError(str(error)) from error
+    return _example(record, page)
 
 
 def decode_page_question(record: Record, pages: PageFolder | None = None) -> Example:
@@ -97,7 +100,7 @@ def decode_page_question(record: Record, pages: PageFolder | None = None) -> Exa
             f"a field {PAGE!r} that names a file in it"
         )
     path = pages.path(record)
-    return _example(record, _page(path, Path(path).stat().st_mtime_ns), path)
+    return _example(record, _page(path, Path(path).stat().st_mtime_ns))
 
 
 @lru_cache(maxsize=1)
@@ -110,21 +113,14 @@ def _page(path: str, modified_ns: int) -> Page:
         raise RecordError(" ".join(str(error).split())) from error
 
 
-def _example(record: Record, page: Page, name: str) -> Example:
-    """Returns the example of a record whose page is read; errors call the page ``name``."""
+def _example(record: Record, page: Page) -> Example:
     question = get(record, QUESTION, str)
     if not question.strip():
         raise RecordError(f"field {QUESTION!r} is empty")
-    if all(page.example.is_html):
-        raise RecordError(f"{name} has no words")
     id_field = next((field for field in ID_FIELDS if record.get(field) not in (None, "")), None)
-    example = Example(
+    example = replace(
+        page.with_question(question),
         example_id=NO_ID if id_field is None else fields.example_id(record, id_field),
-        question=question,
-        tokens=page.example.tokens,
-        is_html=page.example.is_html,
-        candidates=page.example.candidates,
         title=fields.optional_text(record, "title") or page.example.title,
-        original=page.example.original,
     )
     return text_gold.with_gold(example, record)

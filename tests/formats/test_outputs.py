@@ -107,10 +107,10 @@ def no_alternatives(limit: int) -> None:
 
 
 def write(folder: Path, predictions: list[Prediction], with_bytes: bool = False) -> None:
-    with outputs.open_writer(folder, NAMES) as writer:
+    with outputs.open_writer(folder, NAMES) as write_one:
         for prediction in predictions:
             answer = page(prediction, with_bytes), prediction, no_alternatives
-            writer.write(outputs.encode(NAMES, *answer))
+            write_one(outputs.encode(NAMES, *answer))
 
 
 def parse_spans(text: str) -> tuple[Span, ...]:
@@ -198,10 +198,10 @@ def test_an_interruption_leaves_the_former_files(tmp_path: Path) -> None:
         yield encode_prediction(Prediction(2))
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), outputs.open_writer(tmp_path, NAMES) as writer:
+    with pytest.raises(KeyboardInterrupt), outputs.open_writer(tmp_path, NAMES) as write_one:
         answer = page(Prediction(3)), Prediction(3)
-        writer.write(outputs.encode(NAMES, *answer, no_alternatives))
-        writer.write(outputs.encode(NAMES, *answer, interrupt))
+        write_one(outputs.encode(NAMES, *answer, no_alternatives))
+        write_one(outputs.encode(NAMES, *answer, interrupt))
     with pytest.raises(KeyboardInterrupt):
         write_predictions(tmp_path / "predictions.json", stream())
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

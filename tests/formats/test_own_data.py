@@ -199,7 +199,7 @@ def original(example: Example) -> Original:
 @given(TEXT, st.data())
 def test_places_are_those_of_the_text_in_the_context(text: str, data: st.DataObject) -> None:
     if not re.search(r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]", text):
-        with pytest.raises(RecordError, match="field 'context' has no words"):
+        with pytest.raises(RecordError, match="field 'context' has no text"):
             decode(context=text)
         return
     example = decode(context=text)
@@ -289,7 +289,7 @@ def test_yes_and_no_are_no_places() -> None:
         ({"answers": [{"text": " ", "answer_start": 3}]}, "there is no word at characters [3, 4)"),
         ({"answers": [{"text": "x", "answer_start": 1.5}]}, "answer_start must be an integer"),
         ({"answers": {"text": ["a"], "answer_start": []}}, "1 texts, but 0 answer_starts"),
-        ({"context": " \n"}, "field 'context' has no words"),
+        ({"context": " \n"}, "field 'context' has no text"),
         ({"page": "tower"}, "expected a field 'context', or --pages FOLDER and a field 'page'"),
     ],
 )
