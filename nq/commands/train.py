@@ -9,7 +9,7 @@ from nq.commands import arguments, terminal
 from nq.config import DistillationConfig, StorageConfig, TrainConfig, WindowConfig
 from nq.model.registry import model_folder
 from nq.report.skipped import dead_letter_lines, unread_line
-from nq.training.job import EVALUATE_EVERY, MEASURED, STEP, TrainingJob, train
+from nq.training.job import EVALUATE_EVERY, MEASURED, STEP, TrainingJob
 
 ONLY_WITH_TEACHER = ("teacher_weight", "temperature", "teacher_profile")
 
@@ -78,6 +78,8 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Trains the model and prints the result."""
+    from nq.training.train import train
+
     if args.evaluate_every and not args.dev:
         raise terminal.UsageError("--evaluate-every needs --dev")
     options = [name for name in ONLY_WITH_TEACHER if getattr(args, name) is not None]

@@ -1,20 +1,14 @@
-"""Trains a model: the description of a training, its checks, its result, its names of curves.
-
-TensorFlow and numpy are imported when a training starts, after all checks that need neither.
-"""
+"""The description of a training, its result, and the names of its curves."""
 
 from __future__ import annotations
 
-import contextlib
-import time
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nq.config import (
     DistillationConfig,
     StorageConfig,
-    TrackingConfig,
     TrainConfig,
     WindowConfig,
 )
@@ -107,31 +101,3 @@ class TrainingResult:
         counts = {name: getattr(values["prepared"], name) for name in COUNTS}
         del values["prepared"]
         return {**values, **counts, "output": str(self.output)}
-
-
-def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingResult:
-    """Trains a model and writes its folder; MLflow records it at ``track``, if that is given."""
-    from nq import storage
-    from nq.formats import input_files, inputs
-    from nq.model.folder import check
-    from nq.model.runtime import import_tensorflow
-
-    card, begun = job.card_text(), time.time()
-    others: list[str | Path] = [job.init, *filter(None, (job.card, job.teacher))]
-    others += job.pages.files if job.pages else ()
-    with (
-        input_files.input_files(job.files) as files,
-        input_files.input_files(job.dev) if job.dev else contextlib.nullcontext(()) as dev,
-        storage.hold(job.output, storage.TRAINING, (*files, *dev, *others)),
-    ):
-        inputs.check_files(files)
-        inputs.check_records(files, job.limit, job.pages)
-        inputs.mention_unnamed_pages((*files, *dev), job.pages)
-        check(job.init, job.windows)
-        if job.teacher:
-            check(job.teacher)
-        import_tensorflow()
-        from nq.training.train import train_on_files
-
-        job = replace(job, files=tuple(files), dev=tuple(dev))
-        return train_on_files(job, card, track, begun)

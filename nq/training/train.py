@@ -1,199 +1,41 @@
-"""Trains a model folder from an encoder and annotated questions, recorded in MLflow."""
+"""Checks the inputs of a training, and starts it.
+
+TensorFlow and numpy are imported when a training starts, after all checks that need neither.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import logging
-import tempfile
+import contextlib
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from tqdm import tqdm
-
-from nq import tracking
-from nq.beam.prepare import Request, prepare, prepare_again
+from nq import storage
 from nq.config import TrackingConfig
-from nq.errors import DamagedError
-from nq.formats.input_files import shown
-from nq.inference.engine import Network
-from nq.model import checkpoint, joint
-from nq.model.folder import (
-    ModelSettings,
-    copy_model,
-    load_joint_config,
-    load_settings,
-    read_tensors,
-)
-from nq.preprocess.store import Prepared
-from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import UNLABELLED
-from nq.training.held_out import BEST_WEIGHTS, Evaluations, HeldOutQuestions
-from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures, TrainingJob, TrainingResult
-from nq.training.loop import STATE_FOLDER, TrainingState, fit, identity
-from nq.training.teacher import Teacher
-from nq.training.windows import TrainingWindows, read_columns
-
-log = logging.getLogger(__name__)
-
-REPORT_EVERY, FINAL_STEPS = 50, 100
-PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+from nq.formats import input_files, inputs
+from nq.model.folder import check
+from nq.model.runtime import import_tensorflow
+from nq.training.job import TrainingJob, TrainingResult
 
 
-def train_on_files(
-    job: TrainingJob, card: str, track: TrackingConfig | None, begun: float
-) -> TrainingResult:
-    """Trains a model on files that were checked, as ``nq.training.job.train`` does.
+def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingResult:
+    """Trains a model and writes its folder; MLflow records it at ``track``, if that is given."""
+    card, begun = job.card_text(), time.time()
+    others: list[str | Path] = [job.init, *filter(None, (job.card, job.teacher))]
+    others += job.pages.files if job.pages else ()
+    with (
+        input_files.input_files(job.files) as files,
+        input_files.input_files(job.dev) if job.dev else contextlib.nullcontext(()) as dev,
+        storage.hold(job.output, storage.TRAINING, (*files, *dev, *others)),
+    ):
+        inputs.check_files(files)
+        inputs.check_records(files, job.limit, job.pages)
+        inputs.mention_unnamed_pages((*files, *dev), job.pages)
+        check(job.init, job.windows)
+        if job.teacher:
+            check(job.teacher)
+        import_tensorflow()
+        from nq.training.fit import train_on_files
 
-    The caller holds the output folder and has imported TensorFlow. ``begun`` is the time at which
-    the training began.
-    """
-    windows, config, settings = job.windows, job.config, track or TrackingConfig()
-    tokenizer = load_tokenizer(job.init, windows.compat)
-    shape = checkpoint.with_room_for(load_joint_config(job.init), tokenizer)
-    tensors = read_tensors(job.init)
-    teacher = None
-    if job.teacher:
-        teacher = Teacher.of(job.teacher, tokenizer, windows, job.teacher_profile)
-    work = job.output / STATE_FOLDER
-    prepared, data = _windows(job, work / "windows")
-    model = joint.build(
-        shape, dtype=PRECISION[config.precision], dropout=config.dropout, seed=config.seed
-    )
-    report = checkpoint.fill(model, tensors, shape)
-    del tensors
-    missing = ", ".join(report.missing) or "nothing"
-    counts = prepared.examples, prepared.windows
-    log.info("%d examples, %d windows; not in the checkpoint: %s", *counts, missing)
-    params, content = _description(job, teacher)
-    content |= identity(model, data, config)
-    with tracking.Run(
-        uri=settings.uri,
-        experiment=settings.experiment,
-        name=f"train {job.output.name}",
-        source="nq.train",
-        enabled=track is not None,
-    ) as run:
-        inputs_of_run = repr(sorted((params | content).items())).encode()
-        digest = hashlib.sha256(inputs_of_run).hexdigest()
-        run.open(work / f"{digest[:12]}.mlflow_run", begun)
-        run.params(params)
-        distillation = evaluations = None
-        if teacher:
-            distillation = teacher.distillation(job.distillation, data, work / "teacher")
-        started = time.perf_counter()
-        with tqdm(unit=" steps", disable=None) as bar:
-            progress = TrainingProgress(bar, run)
-            if job.dev:
-                network = Network(shape, model)
-                questions = HeldOutQuestions(job.dev, tokenizer, windows, network, job.pages)
-                questions.check()
-                evaluations = Evaluations(
-                    measure=questions.measure,
-                    every=job.evaluate_every,
-                    model=model,
-                    file=work / BEST_WEIGHTS,
-                    report=progress.evaluated,
-                )
-            state = TrainingState(work, content)
-            losses = fit(model, data, config, state, progress, distillation, evaluations)
-        progress.record(losses)
-        loss = float(np.mean(losses[LOSS][-FINAL_STEPS:]))
-        run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
-        saved = ModelSettings(windows, pruning=load_settings(job.init).pruning)
-        checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.storage)
-        train_s, model_uri = time.perf_counter() - started, None
-        if settings.log_model:
-            with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
-                folder = Path(temporary) / "model"
-                copy_model(job.output, folder)  # not the windows and the state beside it
-                model_uri = run.log_model({folder.name: folder})
-    best = evaluations.best if evaluations else None
-    return TrainingResult(job.output, prepared, len(losses[LOSS]), loss, train_s, best, model_uri)
-
-
-def _description(
-    job: TrainingJob, teacher: Teacher | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the parameters of the MLflow run, and what the result depends on besides the data."""
-
-    def names(paths: tuple[str, ...]) -> str:
-        return ", ".join(shown(Path(path).name) for path in paths)
-
-    params: dict[str, Any] = {"init": job.init.name, "data": names(job.files), "limit": job.limit}
-    content: dict[str, Any] = {}
-    if job.dev:
-        request = Request(job.dev, str(job.init), job.windows, pages=job.pages)
-        content |= {"dev": request.description, "evaluate_every": job.evaluate_every}
-        params |= {"dev": names(job.dev), "evaluate_every": job.evaluate_every}
-    if teacher:
-        content["teacher"] = {**teacher.identity, **job.distillation.to_dict()}
-        params |= {**job.teacher_settings, "teacher_profile": teacher.profile}
-    params |= {f"train.{name}": value for name, value in job.config.to_dict().items()}
-    params |= {f"windows.{name}": value for name, value in job.windows.to_dict().items()}
-    return params, content
-
-
-def _windows(job: TrainingJob, folder: Path) -> tuple[Prepared, TrainingWindows]:
-    """Returns the prepared windows of a training in a folder, and in memory."""
-    sampling, length = (job.config.negatives, job.config.seed), job.windows.max_seq_length
-    training = (*sampling, True) if job.teacher else sampling
-    request = Request(job.files, str(job.init), job.windows, job.limit, training, pages=job.pages)
-    prepared = prepare(request, folder, job.workers)
-    if not prepared.windows:
-        also = ", or with a teacher a higher --negatives" if job.teacher else ""
-        raise ValueError(f"no window to train on: expected records with annotations{also}")
-    try:
-        columns = read_columns(prepared.shards, length)
-    except DamagedError as damage:
-        prepared = prepare_again(request, prepared.folder, damage, job.workers)
-        columns = read_columns(prepared.shards, length)
-    windows = TrainingWindows.from_columns(columns)
-    unlabelled = (windows.answer_types == UNLABELLED).sum()
-    if unlabelled:
-        log.info("%d windows have no label: the teacher alone teaches them", unlabelled)
-    return prepared, windows
-
-
-class TrainingProgress:
-    """Reports the steps of a training: a bar, or log lines without a terminal, and a loss curve.
-
-    The MLflow run may have part of the curve from before an interruption.
-    """
-
-    def __init__(self, bar: Any, run: tracking.Run) -> None:
-        self.bar, self.run = bar, run
-        self._recorded: dict[str, int] = {}
-
-    def __call__(self, losses: Curves, total: int) -> None:
-        """Reports the last of the steps that have these losses."""
-        step = len(losses[LOSS])
-        self.bar.total = total
-        self.bar.set_postfix({n: f"{x[-1]:.3f}" for n, x in losses.items()}, refresh=False)
-        self.bar.update(step - self.bar.n)
-        if step % REPORT_EVERY == 0 or step == total:
-            self.record(losses)
-            if self.bar.disable:
-                first = (step - 1) // REPORT_EVERY * REPORT_EVERY
-                recent = {name: sum(x[first:]) / (step - first) for name, x in losses.items()}
-                shown = ", ".join(f"{name} {value:.3f}" for name, value in recent.items())
-                log.info("step %d of %d, %s", step, total, shown)
-
-    def evaluated(self, figures: Figures, is_best: bool) -> None:
-        """Reports an evaluation on held-out questions."""
-        step, values = int(figures[STEP]), {f"dev/{name}": figures[name] for name in MEASURED}
-        if step > self.run.last_step(next(iter(values))):
-            self.run.metrics(values, step)
-        shown = ", ".join(f"{name} {values[f'dev/{name}']:.3f}" for name in MEASURED)
-        log.info("step %d, held-out %s%s", step, shown, ", the best so far" if is_best else "")
-
-    def record(self, losses: Curves) -> None:
-        """Adds the steps that the curves of the run do not have yet."""
-        for name, values in losses.items():
-            curve = f"train/{name}"
-            if name not in self._recorded:
-                self._recorded[name] = self.run.last_step(curve)
-            if len(values) > self._recorded[name]:
-                self.run.curve(curve, values[self._recorded[name] :], self._recorded[name] + 1)
-                self._recorded[name] = len(values)
+        job = replace(job, files=tuple(files), dev=tuple(dev))
+        return train_on_files(job, card, track, begun)

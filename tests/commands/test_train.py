@@ -19,7 +19,7 @@ from nq.commands.main import console
 from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.tracking import absolute
-from nq.training.train import FINAL_STEPS
+from nq.training.fit import FINAL_STEPS
 from tests import tiny_models
 from tests.preprocess.synthetic_examples import write_rows
 from tests.training.test_teacher import ROWS
