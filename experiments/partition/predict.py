@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from experiments.partition.rows import PIPELINE, TENSOR
 from experiments.workloads import Workload
-from nq.planning.collectives import Link, all_reduce
+from nq.planning.costs import all_reduce
+from nq.planning.devices import Link
 from nq.planning.pipeline import pipeline_seconds
 
 ALL_REDUCES_PER_LAYER = 2

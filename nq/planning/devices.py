@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from nq.errors import Error
-from nq.planning.collectives import Link
 from nq.text import did_you_mean, truncate
 
 VALUE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
@@ -38,6 +37,14 @@ DEFAULTS = {"engine_gb": ENGINE_GB, "price_per_hour": None, "count": 1}
 BY_TYPE = ("tflops", "sustained")
 """Keys that have a table with a number for each compute type."""
 TEXTS = ("name", "source")
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link from one device to the next: bandwidth of one direction, time to the first byte."""
+
+    bytes_per_s: float
+    latency_s: float = 0.0
 
 
 @dataclass(frozen=True)

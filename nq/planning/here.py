@@ -24,8 +24,7 @@ from nq.inference.cores import available
 from nq.inference.profile import Profile
 from nq.model.runtime import import_tensorflow, thread_environment
 from nq.model.shapes import check_memory, layer_flop
-from nq.planning.collectives import Link
-from nq.planning.devices import ENGINE_GB, HERE, Device, Group
+from nq.planning.devices import ENGINE_GB, HERE, Device, Group, Link
 
 PROGRAM = """
 import os, sys
@@ -154,7 +153,8 @@ def encoder_flop_per_s(config: ModelConfig, kind: str, windows: int, length: int
 
     if device() != "CPU":
         raise Error("here measures processors: hide the GPU with CUDA_VISIBLE_DEVICES=-1")
-    layers = measured_layers(config, windows, length)
+    affordable = int(MEASURED_FLOP / (windows * layer_flop(config, length)))
+    layers = min(max(LEAST_LAYERS, affordable), config.num_hidden_layers)
     groups = min(layers, config.num_hidden_groups)
     few = replace(config, num_hidden_layers=layers, num_hidden_groups=groups, vocab_size=VOCABULARY)
     check_memory(few)
@@ -166,12 +166,6 @@ def encoder_flop_per_s(config: ModelConfig, kind: str, windows: int, length: int
         step = Engine(computation).compiled(Shape(windows, length))
         seconds = median_s(lambda: step(rows))
     return windows * layers * layer_flop(config, length) / seconds
-
-
-def measured_layers(config: ModelConfig, windows: int, length: int) -> int:
-    """Returns how many layers of a model are measured: as many as ``MEASURED_FLOP`` allow."""
-    affordable = int(MEASURED_FLOP / (windows * layer_flop(config, length)))
-    return min(max(LEAST_LAYERS, affordable), config.num_hidden_layers)
 
 
 def median_s(call: Callable[[], object]) -> float:

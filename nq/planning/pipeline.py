@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nq.planning.collectives import Link, send
+from nq.planning.costs import send
+from nq.planning.devices import Link
 
 
 @dataclass(frozen=True)

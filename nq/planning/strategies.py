@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from nq.errors import Error
-from nq.planning.collectives import send
-from nq.planning.costs import Costs, Workload, units
+from nq.planning.costs import Costs, Workload, send, units
 from nq.planning.devices import Device, Group
 from nq.planning.partition import Stage, partition
 from nq.planning.pipeline import Station, flow_seconds

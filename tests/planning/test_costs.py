@@ -1,19 +1,22 @@
-"""The costs of a model's parts add up to those of the model."""
+"""The costs of a model's parts add up to its own; collectives cost what a ring sends."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nq.config import ModelConfig
 from nq.model.shapes import weight_shapes, window_gflop
-from nq.planning.collectives import Link, all_reduce
-from nq.planning.costs import Costs, Workload, units
-from nq.planning.devices import Device
+from nq.planning.costs import Costs, Workload, all_reduce, units
+from nq.planning.devices import Device, Link
 from nq.planning.models import SHAPES
 from nq.planning.partition import Stage
+from nq.records import FloatArray
 
 DEVICE = Device("device", {"float32": 1e13, "float16": 4e13}, 16e9, 9e11, Link(1e11, 1e-5), 1e9)
 ALBERT = ModelConfig(model_type="albert", embedding_size=128, num_hidden_groups=1)
@@ -59,3 +62,30 @@ def test_shared_layers_are_held_once_for_each_stage() -> None:
     work = Workload(ALBERT, 1, 128)
     costs = Costs(work, DEVICE, 1)
     assert costs.stage_bytes(Stage(1, 4)) == costs.stage_bytes(Stage(1, 12))
+
+
+def ring_all_reduce(values: list[FloatArray]) -> tuple[list[FloatArray], int, int]:
+    """Returns the sums, the number of steps and the numbers that were sent, over a ring."""
+    p = len(values)
+    parts = [list(np.split(v.copy(), p)) for v in values]
+    sent = 0
+    for add in (True, False):  # reduce-scatter, all-gather
+        for step in range(p - 1):
+            moving = [(i, (i - step + (not add)) % p) for i in range(p)]
+            messages = [(i, k, parts[i][k].copy()) for i, k in moving]
+            for i, k, message in messages:
+                after = (i + 1) % p
+                parts[after][k] = parts[after][k] + message if add else message
+                sent += len(message)
+    return [np.concatenate(own) for own in parts], 2 * (p - 1), sent
+
+
+@given(st.integers(2, 6), st.integers(1, 4))
+def test_all_reduce_costs_what_a_ring_sends(devices: int, size: int) -> None:
+    draw = np.random.default_rng(devices)
+    values = [draw.normal(size=size * devices).astype(np.float32) for _ in range(devices)]
+    sums, steps, sent = ring_all_reduce(values)
+    assert all(np.allclose(own, sum(values), atol=1e-5) for own in sums)
+    cost = all_reduce(size * devices, devices, Link(bytes_per_s=2.0, latency_s=3.0))
+    assert cost.moved_bytes == pytest.approx(sent)
+    assert cost.seconds == pytest.approx(steps * (3.0 + size / 2.0))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nq.planning import devices
-from nq.planning.collectives import Link
+from nq.planning.devices import Link
 
 GOOD = {
     "memory_gb": "16",

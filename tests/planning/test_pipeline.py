@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.planning.collectives import Link
+from nq.planning.devices import Link
 from nq.planning.pipeline import (
     Station,
     flow_seconds,

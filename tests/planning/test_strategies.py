@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.planning import strategies
-from nq.planning.collectives import Link
 from nq.planning.costs import Costs, Workload, units
-from nq.planning.devices import Device, Group
+from nq.planning.devices import Device, Group, Link
 from nq.planning.models import SHAPES
 from nq.planning.pipeline import pipeline_seconds
 from nq.planning.strategies import (
