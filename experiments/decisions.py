@@ -21,7 +21,7 @@ from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
 from nq.config import DECISION_RULES, DecisionConfig
 from nq.errors import Error
-from nq.evaluation.evaluate import Evaluation
+from nq.evaluation.evaluate import Evaluation, judge
 from nq.formats.outputs import encode_prediction
 from nq.postprocess.decision import RULES, decide
 from nq.runs.finished import FinishedRun, read_run
@@ -91,7 +91,7 @@ def _evaluate(finished: FinishedRun, decision: DecisionConfig, half: str) -> dic
     for key, example in finished.examples():
         if finished.scores is not None and in_half(example.example_id, half):
             prediction = decide(example, finished.scores.scores(key), decision).prediction
-            evaluation.add(example, encode_prediction(prediction))
+            evaluation.add(judge(example, encode_prediction(prediction)))
     metrics = evaluation.metrics()
     if not metrics:
         raise Error(f"the half {half!r} of the examples has no annotations: give annotated data")

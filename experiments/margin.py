@@ -24,7 +24,7 @@ from experiments.halves import add_half, in_half
 from nq.commands import arguments, terminal
 from nq.config import Compute, DecisionConfig, WindowConfig
 from nq.errors import Error
-from nq.evaluation.evaluate import Evaluation
+from nq.evaluation.evaluate import Evaluation, judge
 from nq.formats.input_files import find_files
 from nq.formats.outputs import encode_prediction
 from nq.inference import prune
@@ -156,7 +156,7 @@ class Tally:
         self.windows += windows
         parts = changed_parts(pruned, full)
         self.changed.update([*parts, "any"] if parts else [])
-        self.evaluation.add(example, encode_prediction(pruned, example.token_bytes))
+        self.evaluation.add(judge(example, encode_prediction(pruned, example.token_bytes)))
 
     def shares(self) -> dict[str, float]:
         """Returns the share of the answers that changed, by part, and in any part."""

@@ -103,7 +103,7 @@ class AnswerFiles:
         self, answers: Iterable[Answered], write: Callable[[Mapping[str, bytes]], None]
     ) -> Iterator[Mapping[str, Any]]:
         for one in answers:
-            self.evaluation.include(one.judgment)
+            self.evaluation.add(one.judgment)
             write(one.outputs)
             self.examples += 1
             self.answered += not one.is_null

@@ -19,12 +19,8 @@ from nq.storage import file_status
 class Judgment:
     """A prediction beside the gold of its example: what the metrics need of both.
 
-    Args:
-        label: the prediction.
-        gold: the answers of the annotators, ``None`` without annotations.
-        text: exact match and F1, where gold is text.
-        correct: whether the prediction is correct, by the text where gold is text; ``None``
-            without gold.
+    Where gold is text, ``text`` has exact match and F1, and ``correct`` is by the text. ``gold`` is
+    ``None`` without annotations, ``correct`` without any gold.
     """
 
     example_id: ExampleId
@@ -35,24 +31,28 @@ class Judgment:
 
 
 def judge(example: Example, prediction: Mapping[str, Any]) -> Judgment:
-    """Returns a prediction in the official format beside the gold of its example."""
+    """Returns a prediction in the official format beside the gold of its example.
+
+    It is correct if its short answer is, or its long answer where gold has no short one; where gold
+    has neither, a null prediction is correct.
+    """
     label = labels.prediction_label(_scorable(prediction, len(example.tokens)))
     gold = gold_labels(example) if example.annotations else None
-    text = text_score(example, label)
+    text, correct = text_score(example, label), None
     if text is not None:
-        correct: bool | None = text.exact_match
-    else:
-        correct = None if gold is None else _is_correct(gold, label)
+        correct = text.exact_match
+    elif gold is not None:
+        long, short = nq_eval.decisions_of_one(gold, label)
+        correct = not (long.predicted or short.predicted)
+        if short.has_gold or long.has_gold:
+            correct = short.correct if short.has_gold else long.correct
     return Judgment(example.example_id, label, gold, text, correct)
 
 
 class Evaluation:
     """Collects gold and predictions example by example, a few numbers each and no text.
 
-    Attributes:
-        gold: the labels of the annotators, by example id.
-        without_gold: how many examples had no gold.
-        text_only: how many had gold that is text and not in their page.
+    It counts the examples without gold, and those whose gold is text and not in their page.
     """
 
     def __init__(self) -> None:
@@ -61,14 +61,7 @@ class Evaluation:
         self._texts: list[text_match.TextScore] = []
         self.without_gold = self.text_only = 0
 
-    def add(self, example: Example, prediction: dict[str, Any]) -> bool | None:
-        """Adds a prediction in the official format; returns ``Judgment.correct``."""
-        judgment = judge(example, prediction)
-        self.include(judgment)
-        return judgment.correct
-
-    def include(self, judgment: Judgment) -> None:
-        """Adds a prediction that is beside its gold already."""
+    def add(self, judgment: Judgment) -> None:
         if judgment.gold is not None:
             self.gold[judgment.example_id] = judgment.gold
             self._predictions[judgment.example_id] = judgment.label
@@ -204,15 +197,3 @@ def _scorable(prediction: Mapping[str, Any], n_tokens: int) -> dict[str, Any]:
         for span in prediction["short_answers"]
     ]
     return {**prediction, "short_answers": shorts}
-
-
-def _is_correct(gold: list[labels.Label], label: labels.Label) -> bool:
-    """Returns whether the short answer is correct if gold has one, else the long answer.
-
-    Where gold has neither, a null prediction is correct.
-    """
-    long, short = nq_eval.decisions_of_one(gold, label)
-    for decision in (short, long):
-        if decision.has_gold:
-            return decision.correct
-    return not (long.predicted or short.predicted)

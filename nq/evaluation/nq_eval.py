@@ -44,7 +44,6 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from nq.evaluation.labels import ExampleId, Label, read_gold, read_predictions
 from nq.text import visible
@@ -77,18 +76,6 @@ class Point:
     f1: float
     precision: float
     recall: float
-
-
-def evaluate(
-    gold: str | Path | Sequence[str | Path], predictions: str | Path, *, one_annotator: bool = False
-) -> Metrics:
-    """Reads gold and predictions and returns what ``score`` does.
-
-    Raises:
-        ValueError: A file or record has another format, or the ids differ.
-        OSError: A file cannot be read.
-    """
-    return score(read_gold(gold), read_predictions(predictions), one_annotator=one_annotator)
 
 
 def decisions(
@@ -162,8 +149,8 @@ def score(
     """Returns all metrics of the module's table, by key; without examples they are 0.
 
     Args:
-        gold: The labels of an example's annotators, by its id.
-        predictions: One label for each example of ``gold``.
+        gold: the labels of the annotators.
+        predictions: one label for each example of ``gold``.
         long_non_null_threshold: The number of annotators who must have given a long answer for
             gold to have one. (For the three micro metrics one is always enough.)
         short_non_null_threshold: The same for short answers.
@@ -294,7 +281,7 @@ def _curve_lines(name: str, items: Sequence[Decision]) -> Iterator[str]:
 
 
 def _boolean(text: str) -> bool:
-    """Returns the value of a flag as absl reads it; other text is a ``ValueError``."""
+    """Returns the value of a flag as absl reads it."""
     return ("false", "f", "0", "true", "t", "1").index(text.lower()) >= 3
 
 
@@ -331,13 +318,7 @@ def read(args: argparse.Namespace) -> Inputs:
 
 
 def _few_annotators(gold: Gold, thresholds: Mapping[str, int], one_annotator: bool) -> str:
-    """Returns a note that examples have fewer annotators than a threshold; empty if none has.
-
-    Args:
-        gold: the labels of an example's annotators, by its id.
-        thresholds: annotators that a long, and a short, answer needs, by option.
-        one_annotator: whether one is enough for an example with only one.
-    """
+    """Returns a note that examples have fewer annotators than a threshold; empty if none has."""
     needed = max(thresholds.values())
     counts = map(len, gold.values())
     few = [n for n in counts if n < needed and not (one_annotator and n == 1)]

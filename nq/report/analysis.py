@@ -61,10 +61,8 @@ class Tally:
 class Bound:
     """The upper bound that a stage sets, reached if all later stages were perfect.
 
-    Args:
-        stage: the stage.
-        lost: how many gold answers it loses.
-        recall: share of the gold answers that neither it nor an earlier stage loses.
+    ``lost`` counts the gold answers that the stage loses; ``recall`` is the share of those that
+    neither it nor an earlier stage loses.
     """
 
     stage: Stage
@@ -167,8 +165,7 @@ def analyse(
 
     Args:
         cases: all annotated examples.
-        without_gold: number of examples without annotations.
-        stages: the stages at which a loss can be told, in order.
+        without_gold, stages: as in ``Analysis``.
         examples: length of the lists of worst examples.
     """
     kinds = {kind: _kind_report(cases, kind, stages, examples) for kind in KINDS}

@@ -121,11 +121,7 @@ def judgments(
 ) -> dict[str, Judgment]:
     """Returns the judgments of the long and the short answer of a prediction, by kind.
 
-    Args:
-        example: with its annotations.
-        gold: the annotations as the evaluation compares them.
-        label: the prediction.
-        stages: the outputs of the stages before the decision.
+    ``gold`` are the annotations of the example as the evaluation compares them.
     """
     long, short = decisions_of_one(gold, label)
     annotations = example.annotations or ()
@@ -156,9 +152,7 @@ def judgments(
 def _lost(decision: Decision, kept: Iterable[Mapping[Stage, bool]]) -> Stage | None:
     """Returns the latest stage that lost the answer of an annotator.
 
-    Args:
-        decision: on the answer.
-        kept: for each annotator, whether each known stage keeps the answer.
+    ``kept`` tells for each annotator whether each known stage keeps the answer.
     """
     if not decision.has_gold or decision.correct:
         return None

@@ -229,11 +229,7 @@ def remove_parts(folder: Path, first: int = 0) -> None:
 def _render(scripts: Mapping[str, bytes], has_parts: bool, curves: Any, **view: Any) -> str:
     """Returns the page, whose policy lets it run its own script and load only its parts.
 
-    Args:
-        scripts: escaped JSON for the script.
-        has_parts: whether the page loads files beside it.
-        curves: of this run and of the other one, by kind.
-        view: what the template shows besides.
+    ``scripts`` has escaped JSON; ``curves`` are of this run and of the other one, by kind.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup

@@ -24,8 +24,6 @@ from nq.runs.result import DEAD_LETTERS, JOB, KEPT_SCORES, METRICS, PREDICTIONS,
 from nq.runs.score_store import ScoreStore
 from nq.runs.scoring import read_request
 
-N_BEST_KEYS = {"long_answer", "long_score", "short_answers", "short_score", "yes_no_answer"}
-
 
 @dataclass(frozen=True)
 class FinishedRun:
@@ -34,6 +32,7 @@ class FinishedRun:
     Args:
         job: its description; its files and its model may be gone.
         digests: the SHA-256 of each of its data files.
+        written: the SHA-256 of each file that it wrote, by name.
         predictions: by example id, in the order of the examples.
         metrics: the content of ``metrics.json``.
     """
@@ -41,6 +40,7 @@ class FinishedRun:
     folder: Path
     job: Job
     digests: tuple[str, ...]
+    written: dict[str, str]
     tokenizer_sha256: str
     predictions: dict[ExampleId, labels.Label]
     metrics: dict[str, Any]
@@ -114,21 +114,11 @@ class FinishedRun:
         return values
 
     def n_best_lines(self) -> Iterator[dict[str, Any]]:
-        """Yields the lines of ``nbest.jsonl``; none if there is no such file."""
+        """Yields the lines of ``nbest.jsonl``; none if the run did not write such a file."""
         path = self.folder / outputs.NBEST_FILE
-        if not path.is_file():
-            return
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    values = orjson.loads(line)
-                    if any(answer.keys() < N_BEST_KEYS for answer in values["answers"]):
-                        raise ValueError("an answer lacks a field")
-                    yield values
-                except (ValueError, TypeError, LookupError, AttributeError) as error:
-                    raise Error(
-                        f"{path}, line {number}, is damaged: answer the questions again"
-                    ) from error
+        if path.name in self.written and path.is_file():
+            with path.open("rb") as file:
+                yield from map(orjson.loads, file)
 
     def decided_n_best(self, key: ExampleKey, example: Example) -> dict[str, Any] | None:
         """Returns the line of ``nbest.jsonl`` of an example, decided from the kept scores."""
@@ -178,7 +168,7 @@ def read_run(
             )
     predictions = labels.read_predictions(folder / PREDICTIONS)
     metrics = _read_json(folder, METRICS)
-    run = FinishedRun(folder, job, tuple(digests), tokenizer_sha256, predictions, metrics)
+    run = FinishedRun(folder, job, tuple(digests), written, tokenizer_sha256, predictions, metrics)
     if check_data:
         run.check_data()
     return run

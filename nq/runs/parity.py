@@ -36,11 +36,8 @@ MICRO_F1 = "micro_f1"
 def check_other(job: Job, digests: Mapping[str, str] | None = None) -> None:
     """Checks, before anything is computed, that a job can be compared with the run in a folder.
 
-    A run under another profile is not checked, since it has the data of the job.
-
-    Args:
-        job: whose input files are found.
-        digests: the SHA-256 of its files, where it is known; computed by default.
+    A run under another profile is not checked, since it has the data of the job. The SHA-256 of
+    files that are not in ``digests`` is computed.
     """
     if not isinstance(job.against, Path):
         return
@@ -68,15 +65,10 @@ def check_other(job: Job, digests: Mapping[str, str] | None = None) -> None:
 
 
 def write_parity(folder: Path, parity: Parity, sources: Iterable[str | Path]) -> None:
-    """Adds a comparison to the ``metrics.json`` of a finished run.
+    """Adds a comparison to the ``metrics.json`` of a finished run, which read ``sources``.
 
     The digest of that file leaves ``job.json`` before and returns after it, so that the run is
     whole at every moment.
-
-    Args:
-        folder: of the run.
-        parity: the comparison.
-        sources: the files and folders that the run read.
     """
     with storage.hold(folder, storage.RUN, sources):
         description = storage.read_json(folder / JOB)
@@ -99,14 +91,9 @@ def compare(
     """Compares the folders of two finished runs.
 
     Args:
-        run: the run.
-        other: the run that it is compared with.
+        run, other: the folders.
         show_folder: whether the result names the other run by its folder too.
-        gold: the labels of the annotators, for a gate.
-        max_loss: the relative loss of micro-F1 that the gate accepts.
-
-    Raises:
-        ValueError: they answered different questions, or no relative loss can be computed.
+        gold, max_loss: for a gate, the labels and the relative loss of micro-F1 that it accepts.
     """
     mine, theirs = (labels.read_predictions(folder / PREDICTIONS) for folder in (run, other))
     if mine.keys() != theirs.keys():

@@ -39,11 +39,9 @@ def write_report(
     """Writes the page of a finished run.
 
     Args:
-        folder: the folder of the run.
+        folder, files, model: as of ``read_run``.
         output: the page; by default ``report.html`` in the folder.
         against: folder of another run of the same questions.
-        files: the data files, if they were moved.
-        model: the model folder, if it was moved.
         progress: receives the questions that have just been completed, and how many there are.
 
     Raises:

@@ -18,7 +18,7 @@ import keras
 from nq import storage
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import DamagedError
-from nq.evaluation.evaluate import Evaluation
+from nq.evaluation.evaluate import Evaluation, judge
 from nq.formats import inputs
 from nq.formats.outputs import encode_prediction
 from nq.formats.questions import PageFolder
@@ -73,7 +73,7 @@ class HeldOutQuestions:
         )
         for example, scores in score_examples(self._predictor, windows):
             prediction = decide(example, scores, DECISION).prediction
-            evaluation.add(example, encode_prediction(prediction))
+            evaluation.add(judge(example, encode_prediction(prediction)))
         metrics = evaluation.metrics()
         return {name: metrics[key] for name, key in zip(MEASURED, METRICS, strict=True)}
 

@@ -238,7 +238,6 @@ def change_tokenizer(run: Path) -> None:
         (lambda run: (run / "predictions.json").write_text("[]"), "predictions.json is damaged"),
         (drop_a_prediction, "has no example"),
         (lambda run: next((run / "scores").glob("*.npz")).unlink(), "not complete"),
-        (lambda run: (run / "nbest.jsonl").write_text("{}\n"), "nbest.jsonl, line 1, is damaged"),
         (lambda run: (run / REPORT).symlink_to("nowhere"), "report.html is a link"),
         (lambda run: (run / "report-data").touch(), "is in the place of the report's folder"),
     ],

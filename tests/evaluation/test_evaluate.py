@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nq.bundle import bundled_sample
 from nq.evaluation import labels, nq_eval
-from nq.evaluation.evaluate import Evaluation, accepted_answers, evaluate
+from nq.evaluation.evaluate import Evaluation, accepted_answers, evaluate, judge
 from nq.formats import inputs
 from nq.formats.outputs import encode_prediction, write_predictions
 from nq.records import Annotation, Example, Prediction, Span, YesNo
@@ -44,7 +44,7 @@ def as_prediction(number: int, gold: Annotation, score: float = 1.0) -> Predicti
 
 
 def is_correct(gold: tuple[Annotation, ...], prediction: Prediction) -> bool | None:
-    return Evaluation().add(example(1, *gold), encode_prediction(prediction))
+    return judge(example(1, *gold), encode_prediction(prediction)).correct
 
 
 any_annotation = st.sampled_from([NO_ANSWER, LONG, SHORT, TWO, YES])
@@ -56,7 +56,9 @@ def test_gold_as_predictions_is_perfect(golds: list[Annotation], with_bytes: boo
     for number, gold in enumerate(golds):
         item = example(number, gold, with_bytes=with_bytes)
         encoded = encode_prediction(as_prediction(number, gold), item.token_bytes)
-        assert evaluation.add(item, encoded) is True
+        judgment = judge(item, encoded)
+        evaluation.add(judgment)
+        assert judgment.correct is True
     metrics = evaluation.metrics()
     expected = {"long": any(g.long for g in golds)}
     expected["short"] = any(g.shorts or g.yes_no is not YesNo.NONE for g in golds)
@@ -74,7 +76,7 @@ def test_metrics_are_those_of_the_evaluation_of_the_files(tmp_path: Path) -> Non
     for number, (gold, answer) in enumerate(pairs):
         item = example(number, gold, with_bytes=True)
         encoded = encode_prediction(as_prediction(number, answer, number / 4), BYTES)
-        evaluation.add(item, encoded)
+        evaluation.add(judge(item, encoded))
         predictions.append(encoded)
         as_gold = encode_prediction(as_prediction(number, gold), BYTES)
         lines.append(json.dumps({"example_id": number, "annotations": [as_gold]}))
@@ -93,7 +95,9 @@ def test_metrics_are_those_of_the_evaluation_of_the_files(tmp_path: Path) -> Non
 def test_span_whose_end_precedes_its_start_is_a_wrong_answer(gold: Annotation) -> None:
     backwards = Prediction(1, gold.long, 5.0, (Span(4, 2),), 5.0)
     evaluation = Evaluation()
-    assert evaluation.add(example(1, gold), encode_prediction(backwards)) is False
+    judgment = judge(example(1, gold), encode_prediction(backwards))
+    evaluation.add(judgment)
+    assert judgment.correct is False
     metrics = evaluation.metrics()
     assert metrics["short-answer-precision"] == metrics["short-answer-f1"] == 0
 
@@ -101,24 +105,16 @@ def test_span_whose_end_precedes_its_start_is_a_wrong_answer(gold: Annotation) -
 @pytest.mark.parametrize(
     ("gold", "answer", "expected"),
     [
-        ((SHORT,), SHORT, True),
         ((SHORT,), Annotation(Span(9, 12), 1, (Span(2, 4),), YesNo.NONE), True),
         ((SHORT,), LONG, False),
         ((SHORT,), TWO, False),
-        ((SHORT,), NO_ANSWER, False),
-        ((TWO,), TWO, True),
         ((TWO,), SHORT, False),
-        ((YES,), YES, True),
         ((YES,), SHORT, False),
-        ((LONG,), LONG, True),
         ((LONG,), SHORT, True),
-        ((LONG,), NO_ANSWER, False),
         ((NO_ANSWER,), NO_ANSWER, True),
         ((NO_ANSWER,), LONG, False),
-        ((NO_ANSWER,), YES, False),
         ((SHORT, NO_ANSWER, NO_ANSWER, NO_ANSWER, NO_ANSWER), NO_ANSWER, True),
         ((SHORT, NO_ANSWER, NO_ANSWER, NO_ANSWER, NO_ANSWER), SHORT, False),
-        ((SHORT, TWO, NO_ANSWER, NO_ANSWER, NO_ANSWER), TWO, True),
         ((SHORT, LONG, LONG, NO_ANSWER, NO_ANSWER), LONG, True),
     ],
 )
@@ -143,15 +139,13 @@ def test_a_prediction_is_correct_if_it_is_an_accepted_answer(
 
 
 def test_empty_gold_spans_do_not_stop_the_run() -> None:
-    evaluation = Evaluation()
     empty = Annotation(Span(3, 3), 0, (Span(4, 4),), YesNo.NONE)
-    assert evaluation.add(example(1, empty), encode_prediction(Prediction(1))) is True
+    assert is_correct((empty,), Prediction(1)) is True
     gold = Annotation(Span(0, 2), None, (), YesNo.NONE)
     backwards = np.array([[9, 11], [2, 4]])
     item = Example(3, "who", ["a", "b"], [False, False], (), (gold,), backwards)
     encoded = encode_prediction(as_prediction(3, gold), item.token_bytes)
-    assert evaluation.add(item, encoded) is True
-    assert evaluation.metrics()["long-answer-n"] == 2
+    assert judge(item, encoded).correct is True
 
 
 def write_gold_as_predictions(path: Path, count: int | None = None) -> Path:

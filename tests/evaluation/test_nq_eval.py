@@ -471,19 +471,6 @@ def test_command_prints_one_json_object(files: tuple[str, str]) -> None:
     assert json.loads(process.stdout) == nq_eval.score(*frozen())
 
 
-def test_evaluate_returns_what_the_command_prints(
-    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    predictions = tmp_path / "predictions.json"
-    for one_annotator in (False, True):
-        assert nq_eval.main([*files, f"--one_annotator={one_annotator}"]) == 0
-        printed = json.loads(capsys.readouterr().out)
-        gold = [tmp_path / "gold.jsonl.gz"] if one_annotator else str(tmp_path / "gold*")
-        assert printed == nq_eval.evaluate(gold, predictions, one_annotator=one_annotator)
-    with pytest.raises(FileNotFoundError, match="no file matches"):
-        nq_eval.evaluate(tmp_path / "nothing", predictions)
-
-
 TABLE = """\
 ********************
 LONG ANSWER R@P TABLE:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.evaluation.evaluate import Evaluation, gold_labels
+from nq.evaluation.evaluate import gold_labels, judge
 from nq.evaluation.labels import prediction_label
 from nq.evaluation.nq_eval import Decision, decisions_of_one
 from nq.formats.outputs import encode_prediction
@@ -89,6 +89,6 @@ def test_the_answer_is_right_where_the_table_of_answers_says_so(
     label = prediction_label(encoded)
     decisions = decisions_of_one(gold_labels(example), label)
     outcome = outcomes(decisions)[0]
-    assert (outcome in ("right", "null")) == Evaluation().add(example, encoded)
+    assert (outcome in ("right", "null")) == judge(example, encoded).correct
     assert scores(label, decisions)[0] in (0.5, 0.25)
     assert outcomes(None) == ["", "", ""]
