@@ -21,7 +21,7 @@ from experiments.intervals import (
 from experiments.study import Row, Study
 from experiments.text_tables import markdown
 from nq import tracking
-from nq.evaluation.gate import FAILED, PASSED, Gate, RelativeLoss
+from nq.evaluation.gate import FAILED, PASSED, Gate
 
 BASELINE, BFLOAT16, INT8 = "baseline", "mixed", "openvino+int8"
 PROFILES = {BFLOAT16: "bfloat16", INT8: "int8"}
@@ -72,11 +72,10 @@ def speed_up(row: Row, reference: str = BASELINE) -> Interval | None:
 
 def gate(row: Row) -> Gate:
     """Returns the gate of a row."""
-    loss = RelativeLoss(
+    return Gate(
         *(row["micro_f1"], row["baseline_micro_f1"]),
-        *(row["loss"], row["low"], row["high"], row["questions"]),
+        *(row["loss"], row["low"], row["high"], row["questions"], MAX_LOSS),
     )
-    return Gate(loss, MAX_LOSS)
 
 
 def best(rows: Sequence[Row]) -> Row | None:
@@ -98,7 +97,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    loss, points = gate(row).loss, 100 * (row["micro_f1"] - row["baseline_micro_f1"])
+    loss, points = gate(row), 100 * (row["micro_f1"] - row["baseline_micro_f1"])
     is_baseline = name(row) == BASELINE
     return (
         name(row),
@@ -181,7 +180,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     figure = Figure(figsize=(9, 6), layout="constrained")
     axes = figure.add_subplot()
     for row in rows:
-        loss, ratio = gate(row).loss, speed_up(row)
+        loss, ratio = gate(row), speed_up(row)
         if ratio is None:
             continue
         ends = [[100 * (loss.loss - loss.low)], [100 * (loss.high - loss.loss)]]

@@ -34,13 +34,14 @@ Counts = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class RelativeLoss:
+class Gate:
     """The micro-F1 that a run loses, as a share of the other run's micro-F1.
 
     Args:
         loss: ``1 - micro_f1 / other_micro_f1``.
         low, high: the interval of the loss.
         questions: number of questions with gold.
+        max_loss: the largest loss that is accepted; ``None`` if any is.
     """
 
     micro_f1: float
@@ -49,49 +50,34 @@ class RelativeLoss:
     low: float
     high: float
     questions: int
+    max_loss: float | None = None
 
-    def verdict(self, max_loss: float) -> str:
-        """Returns whether the loss is at most ``max_loss``, as far as the interval tells.
+    @property
+    def verdict(self) -> str | None:
+        """Whether the loss is at most ``max_loss``, as far as the interval tells.
 
-        >>> loss = RelativeLoss(0.48, 0.5, loss=0.04, low=0.01, high=0.07, questions=100)
-        >>> [loss.verdict(max_loss) for max_loss in (0.07, 0.04, 0.01, 0.005)]
+        >>> [Gate(0.48, 0.5, 0.04, 0.01, 0.07, 100, x).verdict for x in (0.07, 0.04, 0.01, 0.005)]
         ['passed', 'undecided', 'undecided', 'failed']
         """
-        if self.high <= max_loss:
+        if self.max_loss is None:
+            return None
+        if self.high <= self.max_loss:
             return PASSED
-        return FAILED if self.low > max_loss else UNDECIDED
+        return FAILED if self.low > self.max_loss else UNDECIDED
 
     @property
     def interval(self) -> str:
         return f"{LEVEL:.0%}: {self.low:.1%} to {self.high:.1%}"
 
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "verdict": self.verdict}
+
     def __str__(self) -> str:
         scores = f"micro-F1 {self.micro_f1:.4f} against {self.other_micro_f1:.4f}"
-        return f"{scores}, relative loss {self.loss:.1%} [{self.interval}]"
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """A relative loss and how much of it is accepted.
-
-    ``max_loss`` is ``None`` if any loss is accepted.
-    """
-
-    loss: RelativeLoss
-    max_loss: float | None = None
-
-    @property
-    def verdict(self) -> str | None:
-        """``passed``, ``failed`` or ``undecided``; ``None`` without a largest loss."""
-        return None if self.max_loss is None else self.loss.verdict(self.max_loss)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self.loss), "max_loss": self.max_loss, "verdict": self.verdict}
-
-    def __str__(self) -> str:
+        text = f"{scores}, relative loss {self.loss:.1%} [{self.interval}]"
         if self.max_loss is None:
-            return str(self.loss)
-        return f"{self.loss}, at most {100 * self.max_loss:.3g}% allowed: {self.verdict}"
+            return text
+        return f"{text}, at most {100 * self.max_loss:.3g}% allowed: {self.verdict}"
 
 
 @dataclass(frozen=True)
@@ -145,15 +131,17 @@ def question_counts(gold: Gold, predictions: Mapping[ExampleId, Label]) -> list[
     ]
 
 
-def relative_loss(mine: Sequence[Counts], others: Sequence[Counts]) -> RelativeLoss:
+def relative_loss(
+    mine: Sequence[Counts], others: Sequence[Counts], *, max_loss: float | None = None
+) -> Gate:
     """Returns the relative loss of micro-F1 with its interval, which is the same each time.
 
     A draw of questions in which the other run has no correct answer has the loss 0, since nothing
     can be lost there.
 
     Args:
-        mine: ``[Q]`` counts of the run, by question.
-        others: ``[Q]`` those of the other run, in the same order.
+        mine, others: ``[Q]`` counts of the runs, by question in the same order.
+        max_loss: the largest loss that is accepted.
 
     Raises:
         ValueError: there are fewer than two questions, or the other run has a micro-F1 of 0.
@@ -192,7 +180,7 @@ def relative_loss(mine: Sequence[Counts], others: Sequence[Counts]) -> RelativeL
         rng=np.random.default_rng(0),
     )
     low, high = map(float, result.confidence_interval)
-    return RelativeLoss(f1, other_f1, 1 - f1 / other_f1, low, high, len(mine))
+    return Gate(f1, other_f1, 1 - f1 / other_f1, low, high, len(mine), max_loss)
 
 
 def _losses(correct: Any, items: Any, other_correct: Any, other_items: Any, axis: int) -> Any:

@@ -172,7 +172,7 @@ class PageWriter:
         problems, gate = list(run.problems), None
         if run.other is not None and self._cases:
             try:
-                gate = Gate(relative_loss(*self._counts), run.max_loss)
+                gate = relative_loss(*self._counts, max_loss=run.max_loss)
             except ValueError as error:
                 problems.append(str(error))
         data = {

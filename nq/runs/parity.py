@@ -19,7 +19,7 @@ import orjson
 from nq import storage
 from nq.errors import Error
 from nq.evaluation import labels
-from nq.evaluation.gate import Gate, Parity, question_counts, relative_loss
+from nq.evaluation.gate import Parity, question_counts, relative_loss
 from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files
 from nq.formats.input_files import shown
@@ -104,7 +104,7 @@ def compare(
     gate = None
     if max_loss is not None:
         counts = (question_counts(gold or {}, predictions) for predictions in (mine, theirs))
-        gate = Gate(relative_loss(*counts), max_loss)
+        gate = relative_loss(*counts, max_loss=max_loss)
     against = other_metrics["profile"] + (f" in {shown(str(other))}" if show_folder else "")
     return Parity(
         against,

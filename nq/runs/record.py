@@ -200,6 +200,6 @@ def record_parity(tracked: tracking.Run, parity: Parity, folder: Path) -> None:
     if parity.gate:
         gate = parity.gate
         tracked.tags({"gate.verdict": gate.verdict, "gate.max_loss": gate.max_loss})
-        ends = {"gate/loss_low": gate.loss.low, "gate/loss_high": gate.loss.high}
-        tracked.metrics({"gate/relative_loss": gate.loss.loss, **ends})
+        ends = {"gate/loss_low": gate.low, "gate/loss_high": gate.high}
+        tracked.metrics({"gate/relative_loss": gate.loss, **ends})
     tracked.artifacts([folder / METRICS, folder / JOB])

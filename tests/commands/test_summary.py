@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nq.commands.summary import summary
-from nq.evaluation.gate import Gate, Parity, RelativeLoss
+from nq.evaluation.gate import Gate, Parity
 from nq.runs.result import Result, Row
 
 METRICS = {
@@ -16,7 +16,7 @@ METRICS = {
     **{"short-answer-f1": 0.25, "short-best-threshold-f1": 0.75},
     **{"micro_f1": 0.4, "micro_f1_best": 0.65},
 }
-LOSS = RelativeLoss(0.4, 0.41, loss=0.0244, low=-0.01, high=0.06, questions=40)
+GATE = Gate(0.4, 0.41, loss=0.0244, low=-0.01, high=0.06, questions=40, max_loss=0.05)
 RESULT = Result(
     folder=Path("runs/grappler-1"),
     profile="grappler",
@@ -85,7 +85,7 @@ def test_the_figures_of_a_plain_run() -> None:
             "by 0.012 at most",
         ),
         (
-            {"parity": Parity("baseline", 40, 1, None, None, {}, Gate(LOSS, 0.05))},
+            {"parity": Parity("baseline", 40, 1, None, None, {}, GATE)},
             "gate: micro-F1 0.4000 against 0.4100, relative loss 2.4% [90%: -1.0% to 6.0%], "
             "at most 5% allowed: undecided",
         ),

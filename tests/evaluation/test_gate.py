@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -15,8 +16,6 @@ from nq.evaluation.gate import (
     PASSED,
     UNDECIDED,
     Counts,
-    Gate,
-    RelativeLoss,
     question_counts,
     relative_loss,
 )
@@ -108,15 +107,4 @@ def test_loss_and_verdict_by_hand(
 ) -> None:
     loss = relative_loss(mine, others)
     assert interval in (None, (loss.loss, loss.low, loss.high))
-    assert {most: Gate(loss, most).verdict for most in verdicts} == verdicts
-
-
-def test_the_gate_in_words_and_as_json() -> None:
-    loss = RelativeLoss(0.48, 0.5, loss=0.04, low=-0.005, high=0.0712, questions=100)
-    text = "micro-F1 0.4800 against 0.5000, relative loss 4.0% [90%: -0.5% to 7.1%]"
-    assert (str(loss), str(Gate(loss))) == (text, text)
-    assert str(Gate(loss, 0.025)) == f"{text}, at most 2.5% allowed: undecided"
-    assert Gate(loss, 0.025).to_dict() == {
-        **{"micro_f1": 0.48, "other_micro_f1": 0.5, "loss": 0.04, "low": -0.005, "high": 0.0712},
-        **{"questions": 100, "max_loss": 0.025, "verdict": UNDECIDED},
-    }
+    assert {most: replace(loss, max_loss=most).verdict for most in verdicts} == verdicts
