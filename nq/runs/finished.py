@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from nq import storage
 from nq.errors import Error
 from nq.evaluation import labels
 from nq.formats import input_files, lines, outputs
@@ -147,46 +148,33 @@ def read_run(
         Error: the folder has no finished run, or the data are not those of the run.
         ValueError: its predictions are damaged.
     """
-    description = _read_json(folder, JOB)
-    try:
-        job = Job.from_dict(description["job"])
-        request, written = description["request"], description["files"]
-        digests, tokenizer_sha256 = [i["sha256"] for i in request["inputs"]], request["tokenizer"]
-    except (LookupError, TypeError, ValueError) as error:
+    if not folder.is_dir():
+        raise Error(f"{folder} is not a folder: give one that nq answer wrote")
+    if not (folder / JOB).is_file() and (folder / UNFINISHED_SCORES).is_dir():
         raise Error(
-            f"{folder / JOB} is of another version of nq ({error}): answer the questions again"
-        ) from error
-    spec = replace(job.model, folder=model or job.model.folder)
-    job = replace(job, files=tuple(files or job.files), model=spec)
-    if not (folder / PREDICTIONS).is_file():
-        raise Error(f"{folder} has no {PREDICTIONS}: answer the questions again")
-    for name, digest in written.items():
+            f"the run in {folder} is not finished: give its nq answer command again to resume"
+        )
+    for name in (JOB, METRICS, PREDICTIONS):
+        if not (folder / name).is_file():
+            raise Error(f"{folder} has no {name}, so it is not a run of nq answer: give one")
+    description = storage.read_json(folder / JOB)
+    for name, digest in description["files"].items():
         if (folder / name).is_file() and input_files.sha256(folder / name) != digest:
             raise Error(
                 f"{folder / name} is damaged, its SHA-256 is not that in {JOB}: answer the "
                 "questions again"
             )
-    predictions = labels.read_predictions(folder / PREDICTIONS)
-    metrics = _read_json(folder, METRICS)
-    run = FinishedRun(folder, job, tuple(digests), written, tokenizer_sha256, predictions, metrics)
+    job, request = Job.from_dict(description["job"]), description["request"]
+    spec = replace(job.model, folder=model or job.model.folder)
+    run = FinishedRun(
+        folder,
+        job=replace(job, files=tuple(files or job.files), model=spec),
+        digests=tuple(source["sha256"] for source in request["inputs"]),
+        written=description["files"],
+        tokenizer_sha256=request["tokenizer"],
+        predictions=labels.read_predictions(folder / PREDICTIONS),
+        metrics=orjson.loads((folder / METRICS).read_bytes()),
+    )
     if check_data:
         run.check_data()
     return run
-
-
-def _read_json(folder: Path, name: str) -> dict[str, Any]:
-    if not folder.is_dir():
-        raise Error(f"{folder} is not a folder: give one that nq answer wrote")
-    if not (folder / name).is_file() and (folder / UNFINISHED_SCORES).is_dir():
-        raise Error(
-            f"the run in {folder} is not finished: give its nq answer command again to resume"
-        )
-    if not (folder / name).is_file():
-        raise Error(f"{folder} has no {name}, so it is not a run of nq answer: give one")
-    try:
-        values = orjson.loads((folder / name).read_bytes())
-        if not isinstance(values, dict):
-            raise ValueError("it has no JSON object")
-    except ValueError as error:
-        raise Error(f"{folder / name} is damaged ({error}): answer the questions again") from error
-    return values

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import nq
+from nq import storage
 from nq.commands.report import main
 from nq.config import DecisionConfig
 from nq.runs.result import REPORT
@@ -167,12 +168,6 @@ def test_two_runs_are_compared(
     assert "answered different questions (8 and 2, 2 of them in both)" in only_error_line(capsys)
 
 
-def edit_json(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    values = json.loads(path.read_text(encoding="utf-8"))
-    edit(values)
-    path.write_text(json.dumps(values), encoding="utf-8")
-
-
 @pytest.mark.slow
 def test_moved_data_and_model_can_be_given(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -203,7 +198,9 @@ def only_error_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def edit_job(run: Path, **values: object) -> None:
-    edit_json(run / "job.json", lambda description: description["job"].update(values))
+    description = storage.read_json(run / "job.json")
+    description["job"].update(values)
+    storage.write_json(run / "job.json", description)
 
 
 def interrupt(run: Path) -> None:
@@ -212,8 +209,10 @@ def interrupt(run: Path) -> None:
 
 
 def drop_a_prediction(run: Path) -> None:
-    edit_json(run / "predictions.json", lambda values: values["predictions"].pop())
-    edit_json(run / "job.json", lambda description: description["files"].clear())
+    predictions = json.loads((run / "predictions.json").read_bytes())["predictions"]
+    (run / "predictions.json").write_text(json.dumps({"predictions": predictions[:-1]}))
+    description = storage.read_json(run / "job.json")
+    storage.write_json(run / "job.json", {**description, "files": {}})
 
 
 def change_data(run: Path) -> None:
@@ -234,7 +233,7 @@ def change_tokenizer(run: Path) -> None:
         (lambda run: (run / "job.json").unlink(), "it is not a run of nq answer"),
         (interrupt, "again to resume"),
         (lambda run: (run / "job.json").write_text("{"), "is damaged"),
-        (lambda run: edit_job(run, profile="mixed+quick"), "another version"),
+        (lambda run: edit_job(run, profile="mixed+quick"), "unknown optimization 'quick'"),
         (lambda run: (run / "predictions.json").write_text("[]"), "predictions.json is damaged"),
         (drop_a_prediction, "has no example"),
         (lambda run: next((run / "scores").glob("*.npz")).unlink(), "not complete"),
