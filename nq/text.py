@@ -72,8 +72,10 @@ def visible(text: str, lines: bool = False) -> str:
     )
 
 
-def grid(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Returns lines with aligned columns, the first one to the left and the others to the right.
+def grid(
+    head: Sequence[str], rows: Sequence[Sequence[object]], left: Sequence[int] = (0,)
+) -> list[str]:
+    """Returns lines with columns that are aligned to the right, except those numbered in ``left``.
 
     >>> grid(["", "n"], [["who", 12], ["when", 3]])
     ['       n', 'who   12', 'when   3']
@@ -82,7 +84,7 @@ def grid(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
         "  ".join(
-            f"{cell:<{width}}" if i == 0 else f"{cell:>{width}}"
+            f"{cell:<{width}}" if i in left else f"{cell:>{width}}"
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         for row in table

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nq.report.charts import Axis
-from nq.text import counted, truncate, visible
+from nq.text import counted, grid, truncate, visible
 from nq.tracking import (
     CHANGED,
     INSTANCES,
@@ -171,15 +171,8 @@ def processes_line(instances: int | None, threads: int | None) -> str:
 def table(history: History, runs: Sequence[RecordedRun]) -> str:
     """Returns the table of the runs of an experiment as text, with notes below it."""
     if runs:
-        cells = [[visible(cell) for cell in row] for row in (HEAD, *rows(runs))]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if i in TEXT_COLUMNS else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in cells
-        ]
+        cells = [[visible(cell) for cell in row] for row in rows(runs)]
+        lines = [line.rstrip() for line in grid(HEAD, cells, TEXT_COLUMNS)]
     else:
         lines = [visible(f"no run with times in the experiment {history.experiment}")]
     if history.others:
