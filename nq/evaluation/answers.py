@@ -24,13 +24,10 @@ PREDICTIONS = "predictions.json"
 
 @dataclass(frozen=True)
 class Row:
-    """One answer of the table of answers.
+    """One answer of the table of answers, in words; empty for no answer.
 
-    Args:
-        answer: in words; empty for no answer.
-        correct: whether it is right; ``None`` without gold.
-        expected: where it is wrong, the right answers in words, that of the most annotators first;
-            empty if it should have been no answer.
+    ``correct`` is ``None`` without gold. If it is false, ``expected`` has the right answers, that
+    of the most annotators first; none if it should have been no answer.
     """
 
     question: str
@@ -43,12 +40,7 @@ class Row:
 class Answered:
     """The answer to one example: what is kept of it once its page is gone.
 
-    Args:
-        prediction: in the official format.
-        is_null: whether it is no answer.
-        outputs: the prediction in other formats, by name.
-        judgment: the prediction beside the gold of the example.
-        row: of the table of answers, if it was required.
+    The ``prediction`` is in the official format; ``outputs`` has it in other formats, by name.
     """
 
     prediction: Mapping[str, Any]
@@ -81,13 +73,7 @@ def answer(
 
 
 class AnswerFiles:
-    """Writes the answers of a run, and counts and evaluates them.
-
-    Attributes:
-        rows: of the table of answers.
-        examples: number of answers.
-        answered: answers that are not null.
-    """
+    """Writes the answers of a run, and counts and evaluates them; null ones are not answered."""
 
     def __init__(self, formats: Sequence[str]) -> None:
         self.evaluation, self.rows = Evaluation(), list[Row]()

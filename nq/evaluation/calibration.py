@@ -32,21 +32,11 @@ class Bin:
     mean: float
     right: float
 
-    @property
-    def gap(self) -> float:
-        """The mean probability minus the share correct: above 0 if overconfident."""
-        return self.mean - self.right
-
 
 def reliability(
     probabilities: Sequence[float], correct: Sequence[bool], bins: int = BINS
 ) -> list[Bin]:
-    """Returns bins of answers by their probability.
-
-    Args:
-        probabilities: ``[N]`` probabilities that the answers are correct, in [0, 1].
-        correct: ``[N]`` whether the answers are correct.
-        bins: number of bins.
+    """Returns bins of N answers by the probability that they are correct, in [0, 1].
 
     >>> [(b.low, b.count, b.mean, b.right) for b in reliability([0.1, 0.5, 1], [False, 0, 1], 2)]
     [(0.0, 1, 0.1, 0.0), (0.5, 2, 0.75, 0.5)]
@@ -77,7 +67,7 @@ def expected_calibration_error(
     """
     total = len(probabilities)
     by_bin = reliability(probabilities, correct, bins)
-    return math.fsum(b.count / total * abs(b.gap) for b in by_bin if b.count)
+    return math.fsum(b.count / total * abs(b.mean - b.right) for b in by_bin if b.count)
 
 
 def error_by_chance(probabilities: Sequence[float], bins: int = BINS, draws: int = 200) -> float:

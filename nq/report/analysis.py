@@ -87,14 +87,9 @@ class Calibration:
 class KindReport:
     """The report on the answers of one kind, long or short.
 
-    Args:
-        overall: the outcomes of all answers.
-        bounds: the bound of each known stage in order.
-        other, null: of the gold answers that only the decision lost, how many lost to another
-            answer and how many to no answer.
-        calibration: ``None`` if the scores are not probabilities.
-        wrong: the wrong and extra answers with the highest scores, highest first.
-        missed: the missed ones with the highest scores.
+    Of the gold answers that only the decision lost, ``other`` lost to another answer and ``null``
+    to none. There is no ``calibration`` if the scores are not probabilities. ``wrong`` has the
+    wrong and extra answers with the highest scores, highest first, ``missed`` the missed ones.
     """
 
     overall: Tally
@@ -124,14 +119,9 @@ class KindReport:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """The error analysis of a run.
+    """The error analysis of ``n`` annotated examples; ``without_gold`` more have no annotations.
 
-    Args:
-        n: number of annotated examples.
-        without_gold: number of examples without annotations.
-        stages: the stages at which a loss can be told.
-        kinds: the answers of each kind, ``long`` and ``short``.
-        splits: the outcomes of each kind, by trait and its value.
+    A loss can be told at ``stages``. ``splits`` has the outcomes by trait, its value, and kind.
     """
 
     n: int
@@ -161,13 +151,7 @@ def analyse(
     stages: Sequence[Stage] = STAGES,
     examples: int = 10,
 ) -> Analysis:
-    """Returns the error analysis of the cases of a run.
-
-    Args:
-        cases: all annotated examples.
-        without_gold, stages: as in ``Analysis``.
-        examples: length of the lists of worst examples.
-    """
+    """Returns the error analysis of a run, with lists of so many worst examples."""
     kinds = {kind: _kind_report(cases, kind, stages, examples) for kind in KINDS}
     return Analysis(len(cases), without_gold, tuple(stages), kinds, splits(cases))
 

@@ -20,11 +20,8 @@ INDENT = "  "
 def render(answer: Answer, marks: Sequence[str] = MARKS) -> str:
     """Returns the answer, the block that contains it, and the alternatives, as text.
 
-    Of a long block only the lines around the answer are shown.
-
-    Args:
-        answer: the answer.
-        marks: the text before and after the short answer in its block.
+    Of a long block only the lines around the answer are shown. ``marks`` are put before and after
+    the short answer in its block.
     """
     probable = answer.long_probability is not None
     parts = ["no answer"]

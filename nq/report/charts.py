@@ -39,10 +39,7 @@ UNIT, HEIGHT = Axis(0.0, 1.0, 32.0, 276.0), Axis(0.0, 1.0, 168.0, 10.0)
 class Curve:
     """Precision, recall and F1 of the answers of one kind over the threshold of their scores.
 
-    Args:
-        points: by threshold, ascending.
-        best: the point with the highest F1.
-        given: the point of all answers that were given.
+    ``best`` has the highest F1; ``given`` is the point of all answers that were given.
     """
 
     points: Sequence[Point]
@@ -86,9 +83,6 @@ def axis_of(curves: Iterable[Curve | None]) -> Axis:
 
 def phases(time: Mapping[str, float]) -> tuple[dict[str, float], float]:
     """Returns the seconds of the phases of a run that have a duration, and the seconds of all.
-
-    Args:
-        time: seconds by name, as in ``metrics.json``.
 
     >>> phases({"load_s": 1.0, "predict_s": 3.0, "preprocess_s": 9.0, "total_s": 4.0})
     ({'load': 1.0, 'predict': 3.0}, 4.0)

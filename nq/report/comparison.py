@@ -102,12 +102,7 @@ def read_history(uri: str | None, experiment: str | None) -> History:
 
 
 def ordered(runs: Sequence[RecordedRun], by: str) -> list[RecordedRun]:
-    """Returns the runs with the best first: the fastest, the most accurate, the smallest.
-
-    Args:
-        runs: in any order.
-        by: name of a field; runs that have no value come last.
-    """
+    """Returns the runs with the best of a field first; those that have no value come last."""
 
     def key(run: RecordedRun) -> tuple[bool, Any]:
         value = getattr(run, by)

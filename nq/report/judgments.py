@@ -59,11 +59,8 @@ STAGES = tuple(Stage)
 class StageOutputs:
     """The outputs of the stages before the decision for one example.
 
-    Args:
-        contexts: the blocks that are read.
-        token_map: ``[W, L]`` document token of each position of each window; ``None`` without the
-            tokenizer.
-        pairs: pairs of the best positions; ``None`` without the scores.
+    The ``token_map`` ``[W, L]`` has the document token of each position of each window; it is
+    ``None`` without the tokenizer, as are the ``pairs`` of the best positions without the scores.
     """
 
     contexts: Sequence[Context]
@@ -73,13 +70,9 @@ class StageOutputs:
 
 @dataclass(frozen=True, slots=True)
 class Judgment:
-    """A long or a short answer compared with gold.
+    """A long or a short answer compared with gold, and the texts of both.
 
-    Args:
-        outcome, score: of the prediction.
-        lost: the stage that lost the gold answer; ``None`` if it is given, or gold has none.
-        gold: the text of the gold answers.
-        answer: the text of the prediction.
+    ``lost`` is the stage that lost the gold answer; ``None`` if it is given, or gold has none.
     """
 
     outcome: Outcome

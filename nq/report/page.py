@@ -45,14 +45,8 @@ _ESCAPES = {
 class RunView:
     """What the page shows of a run besides its questions.
 
-    Args:
-        description: texts by name.
-        metrics: its ``metrics.json``.
-        stages: the stages at which a loss can be told.
-        problems: what is missing in the page, one sentence each.
-        thresholds: those of its decision, by kind.
-        other: the ``metrics.json`` of the run that it is compared with.
-        max_loss: the largest relative loss of micro-F1 that its own comparison accepted.
+    ``metrics`` and ``other`` are the ``metrics.json`` of the run and of the run that it is compared
+    with; a loss can be told at ``stages``; ``problems`` are sentences about what is missing.
     """
 
     description: Mapping[str, str]
@@ -68,12 +62,8 @@ class RunView:
 class Report:
     """A written report.
 
-    Args:
-        paths: the page, and the folder of its parts if there are any.
-        analysis: ``None`` without gold.
-        changed: answers that differ from the other run's; ``None`` without one.
-        gate: the relative loss against the other run; ``None`` without one or without gold.
-        problems: what is missing in the page, one sentence each.
+    ``paths`` are the page, and the folder of its parts if there are any. Without gold there is no
+    ``analysis`` and no ``gate``, without another run no ``changed`` and no ``gate``.
     """
 
     paths: tuple[Path, ...]

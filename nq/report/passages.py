@@ -68,14 +68,9 @@ def span_text(example: Example, span: Span, max_chars: int) -> str:
 
 
 def marked(example: Example, block: Span, marks: Marks) -> list[Segment]:
-    """Returns the text of a block in segments.
+    """Returns the text of a block in segments, marked by the spans inside it.
 
     Of a block that is too long the part around its first mark is shown.
-
-    Args:
-        example: question and page.
-        block: a span of the page.
-        marks: spans inside the block; others are left out.
     """
     inside = [(k, span) for k, spans in marks.items() for span in filter(block.contains, spans)]
     answers = [Span(s.start - block.start, s.end - block.start) for _, s in inside]
@@ -94,11 +89,7 @@ def marked(example: Example, block: Span, marks: Marks) -> list[Segment]:
 
 
 class Blocks:
-    """The blocks of a page, in which its answers are shown.
-
-    Attributes:
-        spans: the top-level candidates in page order.
-    """
+    """The blocks of a page, its top-level candidates in page order, which show its answers."""
 
     def __init__(self, example: Example) -> None:
         self.example = example

@@ -40,12 +40,9 @@ Decisions = tuple[Decision, Decision] | None
 class Question:
     """One question of a run with everything that the report shows.
 
-    Args:
-        label: the prediction of the run.
-        other: the prediction of the run that it is compared with.
-        n_best: the line of ``nbest.jsonl``.
-        example, source: question and page, file and line; ``None`` if the data are gone.
-        case: the example with its gold; ``None`` without annotations.
+    ``other`` is the prediction of the run that it is compared with, ``n_best`` the line of
+    ``nbest.jsonl``. There is no ``example`` and ``source`` if the data are gone, and no ``case``
+    without annotations.
     """
 
     example_id: ExampleId
