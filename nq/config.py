@@ -25,7 +25,7 @@ def option(default: Any, help: str = "", **checks: Any) -> Any:
 
     Without ``help`` the command line has no such option. ``checks`` are ``choices``, ``minimum``,
     or ``within``, an interval such as ``"[0, 1)"``; ``shown_default`` replaces the default in the
-    help text; ``is_stored`` marks what the description of a run has, if it is not ``None``.
+    help text.
     """
     return field(default=default, metadata={"help": help, **checks})
 
@@ -92,11 +92,6 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """Returns all fields as plain JSON values."""
         return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
-
-    def stored(self) -> dict[str, Any]:
-        """Returns the values that the description of a run has."""
-        names = [f.name for f in fields(self) if f.metadata.get("is_stored")]  # type: ignore[arg-type]
-        return {name: x for name in names if (x := getattr(self, name)) is not None}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -465,7 +460,7 @@ class Compute(Settings):
         chunk_bytes: bytes of input files after which the preprocessing begins a new chunk.
     """
 
-    batch_size: int = option(16, "windows in a batch", minimum=1, is_stored=True)
+    batch_size: int = option(16, "windows in a batch", minimum=1)
     workers: int | None = option(
         None,
         "processes for preprocessing; with a runner of Beam: readers among which few files are "
@@ -483,7 +478,6 @@ class Compute(Settings):
         "threads of each instance, or of this process without instances; default: those for which "
         "there are cores; with auto instances: 1",
         minimum=1,
-        is_stored=True,
     )
     chunk_bytes: int = option(64 << 20, minimum=1)
 

@@ -90,42 +90,18 @@ def tiny_vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_model(tiny_vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete model folder; read it, do not write into it."""
-    from nq.config import WindowConfig
-    from nq.model import checkpoint
-    from nq.model.folder import ModelSettings
-    from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
-
     folder = tmp_path_factory.mktemp("tiny-model")
-    windows = WindowConfig(max_seq_length=32, doc_stride=8, max_query_length=8)
-    checkpoint.save(
-        folder,
-        tiny_models.model(),
-        tiny_models.SHAPE,
-        WordPieceTokenizer(tiny_vocab),
-        ModelSettings(windows),
-        "# A tiny model for tests\n",
-    )
-    return folder
+    model, shape = tiny_models.model(), tiny_models.SHAPE
+    return tiny_models.save(folder, model, shape, tiny_vocab, max_seq_length=32, doc_stride=8)
 
 
 @pytest.fixture(scope="session")
 def tiny_mpnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete model folder of another family, vocabulary and window length."""
-    from nq.config import WindowConfig
-    from nq.model import checkpoint, joint
-    from nq.model.folder import ModelSettings
-    from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
+    from nq.model import joint
 
     vocab = tmp_path_factory.mktemp("mpnet-vocab") / "vocab.txt"
     vocab.write_text("\n".join(tiny_models.MPNET_VOCABULARY) + "\n", encoding="utf-8")
-    folder = tmp_path_factory.mktemp("tiny-mpnet")
-    windows = WindowConfig(max_seq_length=24, doc_stride=7, max_query_length=8)
-    checkpoint.save(
-        folder,
-        joint.build(tiny_models.MPNET, seed=5),
-        tiny_models.MPNET,
-        WordPieceTokenizer(vocab),
-        ModelSettings(windows),
-        "# A tiny model of another family for tests\n",
-    )
-    return folder
+    folder, shape = tmp_path_factory.mktemp("tiny-mpnet"), tiny_models.MPNET
+    model = joint.build(shape, seed=5)
+    return tiny_models.save(folder, model, shape, vocab, max_seq_length=24, doc_stride=7)

@@ -10,11 +10,8 @@ from typing import Any
 import pytest
 
 import nq
+from tests.test_api import HTML
 
-HTML = """<!doctype html><title>Skerry Point</title><h1>Skerry Point lighthouse</h1>
-<p>The lighthouse stands on a rock off the northern coast. It was designed by the engineer
-<b>Ada Brenn</b> and first lit on 4 May 1874.</p>
-<p>The last keeper, Tom Hale (born 1931), moved to the mainland in 1986.</p>"""
 EXAMPLE = nq.page_from_text("one").example
 
 

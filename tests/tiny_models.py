@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nq.config import ModelConfig
+from nq.config import ModelConfig, WindowConfig
 from nq.formats.tfrecord import encode_records
 from nq.model.names import BERT
 from nq.model.tensors import CheckpointTensors
@@ -114,6 +114,18 @@ def model(
     report = checkpoint.fill(built, stored(tensors(shape)), shape)
     assert report == checkpoint.LoadReport()
     return built
+
+
+def save(folder: Path, model: Any, shape: ModelConfig, vocab: Path, **windows: Any) -> Path:
+    """Writes a complete model folder."""
+    from nq.model import checkpoint
+    from nq.model.folder import ModelSettings
+    from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
+
+    settings = ModelSettings(WindowConfig(max_query_length=8, **windows))
+    card = "# A tiny model for tests\n"
+    checkpoint.save(folder, model, shape, WordPieceTokenizer(vocab), settings, card)
+    return folder
 
 
 def stored(tensors: Mapping[str, FloatArray]) -> CheckpointTensors:

@@ -162,8 +162,10 @@ class Job(Settings):
             **self.model.to_dict(),
             "profile": str(self.profile),
             "limit": self.limit,
-            **self.compute.stored(),
+            "batch_size": self.compute.batch_size,
         }
+        if self.compute.threads is not None:
+            values["threads"] = self.compute.threads
         if self.pages is not None:
             values["pages"] = shown(str(Path(self.pages.folder).absolute()))
             values["page_column"] = self.pages.column
