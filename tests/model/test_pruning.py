@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from functools import cache
 from typing import Any
 
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from nq.config import ModelConfig, PruningConfig
 from nq.model import joint
-from nq.model.pruning import Importance, Kept, PruningRecord, prune_weights, pruned_shape, select
+from nq.model.pruning import Importance, Kept, prune_weights, pruned_shape, select
 from nq.records import FloatArray, IntArray
 from tests import tiny_models
 
@@ -142,23 +141,3 @@ def test_counts_that_a_model_cannot_have_are_one_short_line(
     with pytest.raises(ValueError, match=f"^{problem}") as error:
         pruned_shape(shape, PruningConfig.parse(counts))
     assert "\n" not in str(error.value) and len(str(error.value)) < 200
-
-
-def test_a_record_says_what_was_removed() -> None:
-    kept = Kept(np.array([0, 2]), np.array([[0, 1, 3], [1, 2, 3]]), np.tile(np.arange(64), (2, 1)))
-    record = PruningRecord("small", WIDE, pruned_shape(WIDE, COUNTS), kept, 512, ("a.jsonl",))
-    before, after = (
-        sum(weight.size for weight in weights_of(shape).values()) for shape in (WIDE, record.after)
-    )
-    assert json.loads(json.dumps(record.to_dict())) == {
-        "source": "small",
-        "data": ["a.jsonl"],
-        "windows": 512,
-        "num_hidden_layers": [3, 2],
-        "num_attention_heads": [4, 3],
-        "intermediate_size": [128, 64],
-        "weights": [before, after],
-        "removed_layers": [1],
-        "removed_heads": [[2], [0]],
-    }
-    assert "| 0 | 0 | 0 1 3 |\n| 1 | 2 | 1 2 3 |\n" in record.section()

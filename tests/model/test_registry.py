@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 import nq
-from nq.bundle import bundled_model
-from nq.commands.main import console
 from nq.errors import Error
 from nq.model import registry
 from nq.model.registry import model_folder
@@ -54,11 +52,6 @@ def test_a_name_is_the_folder_of_an_installed_package(lakes: Path) -> None:
         assert reader.windows.max_seq_length == 32
 
 
-def test_small_is_the_bundled_model_whatever_is_installed(site: Path) -> None:
-    install(site, "nq-model-small", "small = nq_model_small")
-    assert model_folder() == model_folder("small") == bundled_model()
-
-
 def test_a_folder_with_a_model_comes_before_an_installed_one(
     lakes: Path, tiny_model: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -71,11 +64,6 @@ def test_a_folder_with_a_model_comes_before_an_installed_one(
     assert caplog.messages == [
         "small is the folder of this name here, not the model that nq provides"
     ]
-
-
-@pytest.mark.parametrize("model", ["./lakes", "lakes/", Path("lakes"), "/nowhere/lakes"])
-def test_a_path_is_never_a_name(lakes: Path, model: str | Path) -> None:
-    assert model_folder(model) == Path(model)
 
 
 @pytest.mark.parametrize(
@@ -110,12 +98,3 @@ def test_a_model_that_is_not_installed(lakes: Path) -> None:
         model_folder("absent")
     with pytest.raises(FileNotFoundError, match=r"^no model 'lake' \(did.*\(.*lakes"):
         Job(["x"], "lake")
-
-
-@pytest.mark.parametrize("name", ["\x1b[31m", "a\nb", "\udcff", "é" * 5000, "a\0b", ".."])
-def test_strange_names_are_one_line(
-    site: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert console(["answer", "--no-track", "--model", name]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("nq: error: ") and "\x1b" not in line and len(line) < 300

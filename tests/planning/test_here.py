@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -44,26 +41,3 @@ def test_a_container_may_limit_the_memory(text: str, expected: int | None, tmp_p
     limit.write_text(text)
     assert here.memory_bytes(limit) == (expected or total)
     assert here.memory_bytes(tmp_path / "none") == total
-
-
-@pytest.mark.extended
-def test_the_process_uses_no_other_core_and_one_thread_for_each() -> None:
-    """The cores are set before any thread of TensorFlow starts."""
-    program = (
-        "import json\n"
-        f"{here.PROGRAM.replace('sys.exit', '')}"
-        "import tensorflow as tf\n"
-        "threads = tf.config.threading.get_intra_op_parallelism_threads()\n"
-        "cores = {c for t in os.listdir('/proc/self/task') for c in os.sched_getaffinity(int(t))}\n"
-        "print(json.dumps([threads, sorted(cores)]))"
-    )
-    core = available()[-1]
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(core)],
-        input=json.dumps([SMALL.to_dict(), 1, 16]),
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(done.stdout.splitlines()[-1]) == [1, [core]]

@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +22,13 @@ from nq.preprocess.tokenizers.huggingface import LibraryTokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.preprocess.tokenizers.wordpiece import OriginalWordPieceTokenizer, WordPieceTokenizer
 from nq.records import Candidate, Example, Span
-from tests.preprocess.synthetic_examples import any_words
+from tests.preprocess.synthetic_examples import (
+    BLANK_WORDS,
+    FULLWIDTH_SEP,
+    ODD_WORDS,
+    SPECIAL_WORDS,
+    any_words,
+)
 
 TEXT = [
     "The old bridge over the river is made of ice , isn't it ?",
@@ -32,7 +37,8 @@ TEXT = [
 ] * 30
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-SPECIAL = [("<s>", 0), ("</s>", 2)]
+SPECIAL = (*ROBERTA, *BERT)
+ODD = (*SPECIAL, *MARKERS, *ODD_WORDS, *SPECIAL_WORDS, FULLWIDTH_SEP)
 PAGES = [*TEXT[:3], "a  b\u00a0c x<s>y </s> [SEP] 'll can't ... \U0001f600\U0001f600 naïve"]
 
 
@@ -57,12 +63,12 @@ def unigram() -> Library:
         vocab_size=150, special_tokens=ROBERTA, unk_token="<unk>", show_progress=False
     )
     library.train_from_iterator(TEXT, trainer)
-    pair = "<s> $A </s> </s> $B </s>"
-    library.post_processor = processors.TemplateProcessing("<s> $A </s>", pair, SPECIAL)
+    pair, special = "<s> $A </s> </s> $B </s>", [("<s>", 0), ("</s>", 2)]
+    library.post_processor = processors.TemplateProcessing("<s> $A </s>", pair, special)
     return library
 
 
-def wordpiece() -> Library:
+def cased_wordpiece() -> Library:
     library = Library(models.WordPiece(unk_token="[UNK]"))
     library.normalizer = normalizers.BertNormalizer(lowercase=False)
     library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -75,7 +81,7 @@ KINDS = {
     "byte-level": byte_level,
     "byte-level-json": byte_level,
     "unigram": unigram,
-    "wordpiece": wordpiece,
+    "wordpiece": cased_wordpiece,
 }
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -93,6 +99,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         else:
             library.save(str(folder / "tokenizer.json"))
     return {kind: root / kind for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def tokenizers(
+    folders: dict[str, Path], wordpiece: Tokenizer, spiece_models: dict[str, Path]
+) -> list[Tokenizer]:
+    return [wordpiece, *map(load_tokenizer, [*folders.values(), *spiece_models.values()])]
 
 
 def joined(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -138,54 +151,45 @@ def test_a_wordpiece_json_says_how_text_is_prepared(
     library = Library.from_file(str(folders["wordpiece"] / "tokenizer.json"))
     library.normalizer = normalizer
     library.pre_tokenizer = pre_tokenizer or pre_tokenizers.BertPreTokenizer()
+    library.add_special_tokens([*MARKERS])
     library.save(str(tmp_path / "tokenizer.json"))
     tokenizer = load_tokenizer(tmp_path)
     for page in TEXT[:3]:
         assert joined(tokenizer, page) == library.encode(page, add_special_tokens=False).ids
-
-
-def test_pieces_that_were_added_to_a_wordpiece_json_have_their_ids(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
-    library = Library.from_file(str(folders["wordpiece"] / "tokenizer.json"))
-    size = library.get_vocab_size()
-    library.add_special_tokens([*MARKERS])
-    library.save(str(tmp_path / "tokenizer.json"))
-    tokenizer = load_tokenizer(tmp_path)
-    assert (tokenizer.pieces, tokenizer.vocab_size) == (size + len(MARKERS),) * 2
     ids = list(map(tokenizer.marker_id, MARKERS))
-    assert ids == [*range(size, size + len(MARKERS))]
-    assert set(ids).isdisjoint(tokenizer.encode(["[Q]"])[0])
+    assert ids == list(map(library.token_to_id, MARKERS))
+    assert tokenizer.pieces == tokenizer.vocab_size == library.get_vocab_size()
 
 
-@given(st.lists(st.one_of(any_words, st.sampled_from([*ROBERTA, *BERT, *MARKERS])), max_size=3))
-def test_no_text_becomes_a_special_piece(folders: dict[str, Path], parts: list[str]) -> None:
-    for tokenizer in map(load_tokenizer, folders.values()):
-        special = {*map(tokenizer.piece_id, (*ROBERTA, *BERT)), *map(tokenizer.marker_id, MARKERS)}
-        (pieces,) = tokenizer.encode(["".join(parts)])
-        assert (special - {tokenizer.unk_id}).isdisjoint(pieces)
+@given(st.lists(st.one_of(any_words, st.sampled_from(ODD)), min_size=1, max_size=3))
+def test_no_text_becomes_a_special_piece(tokenizers: list[Tokenizer], parts: list[str]) -> None:
+    for tokenizer in tokenizers:
+        special = {*map(tokenizer.piece_id, SPECIAL), *map(tokenizer.marker_id, MARKERS)}
+        special |= {tokenizer.cls_id, tokenizer.sep_id}
+        for word in ("".join(parts), f"a{parts[0]}", f"\u2581{parts[0]}"):
+            (pieces,) = tokenizer.encode([word])
+            assert (special - {tokenizer.unk_id}).isdisjoint(pieces)
+
+
+def test_a_blank_word_has_no_pieces(tokenizers: list[Tokenizer]) -> None:
+    for tokenizer in tokenizers:
+        *blank, ice = tokenizer.encode([*BLANK_WORDS, "ice"])
+        assert set(blank) == {()} and ice
 
 
 @each_kind
 def test_windows_have_the_layout_of_the_family(folders: dict[str, Path], kind: str) -> None:
-    tokenizer = load_tokenizer(folders[kind])
-    config = WindowConfig(max_seq_length=40, max_query_length=16, doc_stride=8)
-    tokens = ("<P>", *TEXT[0].split(" "), "</P>")
-    html = tuple(token in ("<P>", "</P>") for token in tokens)
-    whole = (Candidate(Span(0, len(tokens)), True),)
-    windows = features(Example(1, "who walked", tokens, html, whole), tokenizer, config)
-    double = kind != "wordpiece"
+    tokenizer, is_bert = load_tokenizer(folders[kind]), kind == "wordpiece"
+    tokens = TEXT[0].split(" ")
+    example = Example(1, "who walked", tokens, (False,) * 14, (Candidate(Span(0, 14), True),))
+    windows = features(example, tokenizer, WindowConfig(max_seq_length=40, max_query_length=16))
     query = [tokenizer.marker_id("[Q]"), *joined(tokenizer, "who walked")]
-    start = [tokenizer.cls_id, *query, *[tokenizer.sep_id] * (1 + double)]
-    for ids, mask, segments, doc in zip(
-        windows.input_ids, windows.input_mask, windows.segment_ids, windows.token_map, strict=True
-    ):
+    start = [tokenizer.cls_id, *query, *[tokenizer.sep_id] * (1 if is_bert else 2)]
+    for ids, mask in zip(windows.input_ids, windows.input_mask, strict=True):
         assert ids[: len(start)].tolist() == start
         assert ids[mask > 0][-1] == tokenizer.sep_id
         assert (ids[mask == 0] == tokenizer.pad_id).all()
-        assert (doc[: len(start)] == -1).all()
-        assert segments.any() == (not double)
-    assert (np.unique(windows.token_map)[1:] == np.arange(1, 15)).all()
+    assert windows.segment_ids.any() == is_bert
 
 
 @pytest.mark.parametrize(

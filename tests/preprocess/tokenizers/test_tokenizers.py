@@ -31,10 +31,6 @@ from nq.preprocess.tokenizers.wordpiece import (
 )
 from nq.records import Example
 from tests.preprocess.synthetic_examples import (
-    BLANK_WORDS,
-    FULLWIDTH_SEP,
-    ODD_WORDS,
-    SPECIAL_WORDS,
     WORDS,
     any_words,
     bert_rows,
@@ -43,7 +39,6 @@ from tests.preprocess.synthetic_examples import (
 )
 
 CASED_ROWS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "Ice", "ice", "i", "##ce", "##E"]
-AROUND = ("{}", "a{}", "{}b", "\u2581{}", "{0}{0}")
 
 
 def spelled(tokenizer: Tokenizer, *words: str) -> list[list[str]]:
@@ -58,40 +53,6 @@ def library(vocab_file: Path) -> Library:
     backend.normalizer = BertNormalizer()
     backend.pre_tokenizer = BertPreTokenizer()
     return backend
-
-
-def special_ids(tokenizer: Tokenizer) -> set[int]:
-    """Returns the ids that text must never have."""
-    names = ("[PAD]", "[MASK]", "<mask>", "<pad>", "<s>", "</s>")
-    ids = {tokenizer.cls_id, tokenizer.sep_id, *map(tokenizer.marker_id, MARKERS)}
-    ids |= {i for i in map(tokenizer.piece_id, names) if i is not None}
-    return ids - {tokenizer.unk_id}
-
-
-@pytest.fixture(scope="module")
-def all_kinds(wordpiece: WordPieceTokenizer, spiece_models: dict[str, Path]) -> list[Tokenizer]:
-    return [wordpiece, *map(SentencePieceTokenizer, spiece_models.values())]
-
-
-def test_text_that_spells_a_special_piece_stays_text(all_kinds: list[Tokenizer]) -> None:
-    for tokenizer, word in itertools.product(
-        all_kinds, (*SPECIAL_WORDS, *ODD_WORDS, *MARKERS, FULLWIDTH_SEP)
-    ):
-        pieces = itertools.chain(*tokenizer.encode([around.format(word) for around in AROUND]))
-        assert special_ids(tokenizer).isdisjoint(pieces), word
-
-
-@given(st.lists(st.one_of(any_words, st.sampled_from(MARKERS)), max_size=3))
-def test_no_text_becomes_a_special_piece(all_kinds: list[Tokenizer], parts: list[str]) -> None:
-    for tokenizer in all_kinds:
-        (pieces,) = tokenizer.encode(["".join(parts)])
-        assert special_ids(tokenizer).isdisjoint(pieces)
-
-
-def test_a_blank_word_has_no_pieces(all_kinds: list[Tokenizer]) -> None:
-    for tokenizer in all_kinds:
-        *blank, ice = tokenizer.encode([*BLANK_WORDS, "ice"])
-        assert set(blank) == {()} and ice
 
 
 # --- WordPiece
