@@ -9,9 +9,9 @@ from typing import Any
 from experiments import units, workloads
 from experiments.partition.rows import ALL, INSTANCES, PLANNER, Cell, Row
 from nq.planning import devices, models, strategies
-from nq.planning.costs import Costs, Workload
+from nq.planning.costs import Costs, Workload, send
 from nq.planning.devices import Group
-from nq.planning.pipeline import predicted_seconds
+from nq.planning.pipeline import flow_seconds
 from nq.planning.strategies import Plan
 
 SHAPES, DEVICE, COUNTS = ("bert-large", "rembert"), "v100", (1, 2, 4, 8, 16)
@@ -50,8 +50,12 @@ def planned_s(
     windows = math.ceil(plan.batch / shared)
     device = group.whole if way == ALL else group.device
     parts = Costs(plan, device, windows).seconds  # the embeddings are the first part
-    ends, size = [cut + 1 for cut in cuts], plan.activation_bytes(windows)
-    return predicted_seconds(parts, ends, micro_batches, size, device.link)
+    sending = send(plan.activation_bytes(windows), device.link).seconds
+    ends = [*(cut + 1 for cut in cuts), len(parts)]
+    stages = [sum(parts[first:end]) for first, end in zip([0, *ends], ends, strict=False)]
+    # The sender copies into shared memory itself, so that it does not compute meanwhile.
+    stations = [*((stage + sending, 1) for stage in stages[:-1]), (stages[-1], 1)]
+    return flow_seconds(stations, micro_batches)
 
 
 def rows(counts: Sequence[int] = COUNTS) -> list[Row]:

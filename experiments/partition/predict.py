@@ -9,7 +9,7 @@ from experiments.partition.rows import PIPELINE, TENSOR
 from experiments.workloads import Workload
 from nq.planning.costs import all_reduce
 from nq.planning.devices import Link
-from nq.planning.pipeline import pipeline_seconds
+from nq.planning.pipeline import flow_seconds
 
 ALL_REDUCES_PER_LAYER = 2
 
@@ -25,6 +25,11 @@ class Prediction:
 
     predicted_s: float | None = None
     predicted_bubble: float | None = None
+
+
+def pipeline_seconds(stages: Sequence[float], micro_batches: int) -> float:
+    """Returns the time of all micro-batches, each of which passes through all stages."""
+    return flow_seconds([(seconds, 1) for seconds in stages], micro_batches)
 
 
 def pipeline_bubble(stages: Sequence[float], micro_batches: int) -> float:

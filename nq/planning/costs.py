@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from nq.config import ModelConfig
-from nq.errors import check_argument, is_count
+from nq.errors import check_argument
 from nq.model.shapes import check_length, layer_flop, weight_shapes
 from nq.planning.devices import VALUE_BYTES, Device, Link
-from nq.planning.partition import Stage
+from nq.planning.pipeline import Stage
 from nq.records import AnswerType
 
 WEIGHT_BYTES = {"float32": 4, "bfloat16": 6, "float16": 6, "int8": 5}
@@ -91,11 +91,10 @@ class Workload:
         for name, value, most in (
             ("batch", self.batch, MAX_WINDOWS),
             ("length", self.length, MAX_WINDOWS),
-            ("windows", 1 if self.windows is None else self.windows, MAX_WINDOWS),
+            ("windows", self.windows or 1, MAX_WINDOWS),
             ("num_hidden_layers", self.config.num_hidden_layers, MAX_LAYERS),
         ):
-            fits = is_count(value) and value <= most
-            check_argument(fits, name, value, f"a whole number from 1 to {most}")
+            check_argument(1 <= value <= most, name, value, f"a whole number from 1 to {most}")
         check_length(self.config, self.length)
 
     @property
@@ -198,17 +197,15 @@ class Costs:
 
     @cached_property
     def seconds(self) -> tuple[float, ...]:
-        """The time of each part, a layer's with its collectives."""
-        return tuple(map(self._seconds, self.units))
-
-    def _seconds(self, unit: Unit) -> float:
-        """Returns the longer one of computing and of reading from memory, and the exchange."""
-        work, device = self.workload, self.device
-        share, exchange = (self.tensor, self.exchange.seconds) if unit.is_layer else (1, 0.0)
-        computing = self.windows * unit.flop / share / device.flop_per_s[work.compute_type]
-        values = unit.read / share + self.windows * unit.values
-        reading = values * work.value_bytes / device.memory_bytes_per_s
-        return max(computing, reading) + exchange
+        """The time of each part: the longer of computing and of reading, and its collectives."""
+        work, device, seconds = self.workload, self.device, list[float]()
+        for unit in self.units:
+            share, exchange = (self.tensor, self.exchange.seconds) if unit.is_layer else (1, 0.0)
+            computing = self.windows * unit.flop / share / device.flop_per_s[work.compute_type]
+            values = unit.read / share + self.windows * unit.values
+            reading = values * work.value_bytes / device.memory_bytes_per_s
+            seconds.append(max(computing, reading) + exchange)
+        return tuple(seconds)
 
     def stage_seconds(self, stage: Stage) -> float:
         """Returns the time of a stage."""

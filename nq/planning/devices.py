@@ -21,7 +21,7 @@ MAX_DEVICES = 64
 MAX_FILE_BYTES = 1 << 20
 ENGINE_GB = 1.0
 """What TensorFlow with the libraries of a GPU, or a process of nq on a CPU, takes at least."""
-RANGES: Mapping[str, tuple[float, float]] = {
+NUMBERS: Mapping[str, tuple[float, float]] = {
     "memory_gb": (0.01, 1e5),
     "memory_gb_per_s": (0.01, 1e6),
     "link_gb_per_s": (1e-6, 1e5),
@@ -32,10 +32,9 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "tflops": (1e-6, 1e6),
     "sustained": (1e-4, 1.0),
 }
-"""The numbers of a device, with their plausible ranges."""
+"""The numbers of a device, with their plausible ranges; ``tflops`` and ``sustained`` have a table
+with a number for each compute type."""
 DEFAULTS = {"engine_gb": ENGINE_GB, "price_per_hour": None, "count": 1}
-BY_TYPE = ("tflops", "sustained")
-"""Keys that have a table with a number for each compute type."""
 TEXTS = ("name", "source")
 
 
@@ -160,31 +159,30 @@ def decode(name: str, values: Any) -> Group:
     where = f"[{name:.80}]"
     if not isinstance(values, dict):
         raise ValueError(f"{name:.80} is {values!r:.80}: expected a table {where} for each device")
-    _check_known(values, (*RANGES, *TEXTS), where)
-    required = [key for key in RANGES if key not in DEFAULTS]
-    missing = [key for key in required if key not in values]
-    if missing:
-        raise ValueError(f"{where} has no {missing[0]}: expected {', '.join(required)}")
     for key, value in values.items():
+        place = f"{where} {key}"
+        _check_known(key, (*NUMBERS, *TEXTS), where)
         if key in TEXTS:
             if not isinstance(value, str):
-                raise ValueError(f"{where} {key} is {value!r:.80}: expected text")
-        elif key in BY_TYPE:
-            if not isinstance(value, dict) or not value:
-                kinds = ", ".join(VALUE_BYTES)
-                raise ValueError(f"{where} {key} is {value!r:.80}: expected numbers for {kinds}")
-            _check_known(value, VALUE_BYTES, f"{where} {key}")
-            for kind, number in value.items():
-                _check_number(number, key, f"{where} {key} of {kind}")
+                raise ValueError(f"{place} is {value!r:.80}: expected text")
+        elif key not in ("tflops", "sustained"):
+            _check_number(value, key, place)
+        elif not isinstance(value, dict) or not value:
+            kinds = ", ".join(VALUE_BYTES)
+            raise ValueError(f"{place} is {value!r:.80}: expected numbers for {kinds}")
         else:
-            _check_number(value, key, f"{where} {key}")
-    tflops, sustained = values["tflops"], values["sustained"]
+            for kind, number in value.items():
+                _check_known(kind, VALUE_BYTES, place)
+                _check_number(number, key, f"{place} of {kind}")
+    numbers: dict[str, Any] = {**DEFAULTS, **values}
+    if missing := [key for key in NUMBERS if key not in numbers]:
+        raise ValueError(f"{where} has no {', '.join(missing)}: give each of these numbers")
+    tflops, sustained = numbers["tflops"], numbers["sustained"]
     if tflops.keys() != sustained.keys():
         raise ValueError(
             f"{where} has tflops for {', '.join(tflops)} and sustained for "
             f"{', '.join(sustained)}: expected the same types"
         )
-    numbers: dict[str, Any] = {**DEFAULTS, **values}
     device = Device(
         name=values.get("name", name)[:40],
         flop_per_s={kind: 1e12 * tflops[kind] * sustained[kind] for kind in tflops},
@@ -197,17 +195,16 @@ def decode(name: str, values: Any) -> Group:
     return Group(device, numbers["count"], device)
 
 
-def _check_known(values: Mapping[str, Any], keys: Iterable[str], where: str) -> None:
-    for key in values:
-        if key not in keys:
-            raise ValueError(
-                f"{where} has the unknown key {truncate(key, 80)!r}{did_you_mean(key, keys)}: "
-                f"known are {', '.join(keys)}"
-            )
+def _check_known(key: str, keys: Iterable[str], where: str) -> None:
+    if key not in keys:
+        raise ValueError(
+            f"{where} has the unknown key {truncate(key, 80)!r}{did_you_mean(key, keys)}: "
+            f"known are {', '.join(keys)}"
+        )
 
 
 def _check_number(value: Any, key: str, where: str) -> None:
-    least, most = RANGES[key]
+    least, most = NUMBERS[key]
     kinds, noun = (int, "a whole number") if key == "count" else (int | float, "a number")
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
     if not (is_number and least <= value <= most):

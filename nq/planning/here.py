@@ -39,6 +39,7 @@ LATENCY_S = 5e-5
 PIECES = 4096
 """Pieces of a batch at most; larger ones are as fast on a processor."""
 COPIED_BYTES = 1 << 28
+"""The speed of memory is that of one core which copies an array of this size."""
 VOCABULARY, POSITIONS = 1000, 20
 """Pieces of the measured encoder's vocabulary, and positions that are kept of its output."""
 LEAST_LAYERS, MEASURED_FLOP = 2, 100e9
@@ -55,13 +56,17 @@ def measure(
     There are ``count`` parts, by default one for each core; the machine computes ``batch`` windows
     of ``length`` pieces together.
     """
+    import numpy as np
+
     cores = available()
     count = count or len(cores)
     if len(cores) % count:
         raise ValueError(
             f"{HERE}:{count} divides {len(cores)} cores: expected a divisor of {len(cores)}"
         )
-    copying = copied_bytes_per_s()
+    source = np.ones(COPIED_BYTES // 8)
+    target = np.zeros_like(source)
+    copying = COPIED_BYTES / median_s(lambda: np.copyto(target, source))
     windows = min(batch, max(1, PIECES // length))
     whole = Device(
         name=HERE,
@@ -89,15 +94,6 @@ def memory_bytes(limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
         return min(total, int(limit.read_text(encoding="ascii")))
     except (OSError, ValueError):  # no container, or "max"
         return total
-
-
-def copied_bytes_per_s(size: int = COPIED_BYTES) -> float:
-    """Returns the speed of copying an array of ``size`` bytes in memory, by one core."""
-    import numpy as np
-
-    source = np.ones(size // 8)
-    target = np.zeros_like(source)
-    return size / median_s(lambda: np.copyto(target, source))
 
 
 def on_cores(

@@ -1,82 +1,102 @@
-"""The time of a pipeline: stages on devices of their own, through which micro-batches pass.
-
-Huang et al. 2019, "GPipe", https://arxiv.org/abs/1811.06965, here without a backward pass. All
-micro-batches have the same size, and so a stage takes the same time for each of them.
-"""
+"""Pipelines: which layers each device computes, and the time of all micro-batches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nq.planning.costs import send
-from nq.planning.devices import Link
+import numpy as np
 
 
 @dataclass(frozen=True)
-class Station:
-    """A stage or a link, whose servers take micro-batches in turn, ``seconds`` for each."""
+class Stage:
+    """The layers from ``first`` to before ``end``; ``replicas`` devices take batches in turn."""
 
-    seconds: float
-    servers: int = 1
+    first: int
+    end: int
+    replicas: int = 1
 
 
-def pipeline_seconds(stages: Sequence[float], micro_batches: int) -> float:
-    """Returns the time of all micro-batches: T = sum s_k + (M-1) max s_k.
+def partition(
+    layers: Sequence[float],
+    sends: Sequence[float],
+    devices: int,
+    most_replicas: int,
+    fits: Callable[[int, int], bool] = lambda first, end: True,
+) -> tuple[Stage, ...] | None:
+    """Returns the stages with the smallest bottleneck that use exactly so many devices.
 
-    The first micro-batch passes through all stages; the others leave the slowest stage one after
-    the other.
+    This is the dynamic programme of PipeDream (Narayanan et al. 2019,
+    https://arxiv.org/abs/1806.03377, section 3.1) for inference: weights are not synchronized
+    (W = 0) and activations are sent once (C_i in place of 2 C_i). With T(i→j, m) = sum of
+    T_i … T_j / m, the time of layers i to j on m devices,
 
-    >>> pipeline_seconds([2.0, 3.0], micro_batches=4)
-    14.0
+        A(j, m) = min(T(1→j, m), min over i < j, m' < m of max(A(i, m-m'), C_i, T(i+1→j, m')))
+
+    is the smallest bottleneck of the first j layers on m devices. Time: O(layers² devices²).
+
+    Args:
+        layers: T_l, seconds of each layer for one micro-batch.
+        sends: C_i, seconds to send the activations after layer i; one less than layers.
+        devices: m.
+        most_replicas: largest number of replicas of a stage.
+        fits: whether the layers from the first to before the second argument fit into the memory
+            of one device.
+
+    Returns:
+        Two stages or more, because a single one is data parallelism; ``None`` if none fit.
+
+    >>> partition([1.0, 1.0, 4.0], [0.0, 0.0], devices=2, most_replicas=1)
+    (Stage(first=0, end=2, replicas=1), Stage(first=2, end=3, replicas=1))
     """
-    return sum(stages) + (micro_batches - 1) * max(stages)
+    n, most = len(layers), min(devices, most_replicas)
+    sums, sending = np.cumsum([0.0, *layers]), np.asarray(sends, dtype=float)
+    replicas = np.arange(1, most + 1)
+    best = np.full((devices + 1, n + 1), np.inf)  # A(j, m) is best[m, j]
+    cuts: dict[tuple[int, int], tuple[int, int]] = {}  # i and m' of the last stage
+    for end in range(1, n + 1):
+        own = np.where([fits(i, end) for i in range(end)], sums[end] - sums[:end], np.inf)
+        last = own[:, None] / replicas  # T(i+1→j, m') is last[i, m' - 1]
+        for total in range(1, devices + 1):
+            if total <= most and end < n:
+                best[total, end], cuts[total, end] = last[0, total - 1], (0, total)
+            k = min(most, total - 1)
+            if end == 1 or not k:
+                continue
+            before = best[total - replicas[:k], 1:end].T
+            values = np.maximum(np.maximum(before, sending[: end - 1, None]), last[1:, :k])
+            i, m = divmod(int(values.argmin()), k)
+            if values[i, m] < best[total, end]:
+                best[total, end], cuts[total, end] = values[i, m], (i + 1, m + 1)
+    if not np.isfinite(best[devices, n]):
+        return None
+    stages: list[Stage] = []
+    while n:  # from the last stage backwards
+        first, m = cuts[devices, n]
+        stages.insert(0, Stage(first, n, m))
+        n, devices = first, devices - m
+    return tuple(stages)
 
 
-def flow_seconds(stations: Sequence[Station], micro_batches: int) -> float:
-    """Returns the time of all micro-batches where some stations have several servers.
+def flow_seconds(stations: Sequence[tuple[float, int]], micro_batches: int) -> float:
+    """Returns the time until all micro-batches have passed through all stages and links.
 
     Micro-batch m is ready at station k at t(k, m) = max(t(k-1, m), t(k, m - r_k)) + s_k: it comes
     from the station before, and waits for the server that it shares with every r_k-th micro-batch.
-    With one server at each station this is ``pipeline_seconds``.
-
-    >>> flow_seconds([Station(6.0, servers=3)], micro_batches=4)
-    12.0
-    """
-    ready = [0.0] * micro_batches
-    for station in stations:
-        for m in range(micro_batches):
-            before = ready[m - station.servers] if m >= station.servers else 0.0
-            ready[m] = max(ready[m], before) + station.seconds
-    return ready[-1]
-
-
-def predicted_seconds(
-    layers: Sequence[float],
-    cuts: Sequence[int],
-    micro_batches: int,
-    activation_bytes: float,
-    link: Link,
-    overlap: bool = False,
-) -> float:
-    """Returns the time of a batch in a pipeline, from measured times of its layers.
+    All micro-batches have the same size. With one server at each station this is the time of GPipe
+    (Huang et al. 2019, https://arxiv.org/abs/1811.06965) without its backward pass,
+    T = sum s_k + (M-1) max s_k.
 
     Args:
-        layers: seconds of each layer for one micro-batch, measured on one device.
-        cuts: the layers before which a stage begins, without the first one, ascending.
-        micro_batches: number of micro-batches in the batch.
-        activation_bytes: bytes that one micro-batch sends at each cut.
-        link: measured link between two stages.
-        overlap: whether a device computes while it sends. Otherwise a stage takes the time of its
-            layers and of its sending, as where the sender copies into shared memory itself.
+        stations: s_k, seconds for one micro-batch, and r_k, servers, of each stage or link.
+        micro_batches: M.
 
-    >>> predicted_seconds([1.0, 1.0, 1.0], [2], 4, activation_bytes=5e8, link=Link(1e9))
-    11.0
+    >>> flow_seconds([(2.0, 1), (3.0, 1)], micro_batches=4), flow_seconds([(6.0, 3)], 4)
+    (14.0, 12.0)
     """
-    ends = [*cuts, len(layers)]
-    stages = [sum(layers[first:end]) for first, end in zip([0, *cuts], ends, strict=True)]
-    sending = send(activation_bytes, link).seconds
-    if overlap:
-        between = [sending] * len(cuts)
-        return pipeline_seconds([*stages, *between], micro_batches)
-    return pipeline_seconds([*(s + sending for s in stages[:-1]), stages[-1]], micro_batches)
+    ready = [0.0] * micro_batches
+    for seconds, servers in stations:
+        for m in range(micro_batches):
+            before = ready[m - servers] if m >= servers else 0.0
+            ready[m] = max(ready[m], before) + seconds
+    return ready[-1]

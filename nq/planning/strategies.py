@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from nq.errors import Error
 from nq.planning.costs import Costs, Workload, send, units
 from nq.planning.devices import Device, Group
-from nq.planning.partition import Stage, partition
-from nq.planning.pipeline import Station, flow_seconds
+from nq.planning.pipeline import Stage, flow_seconds, partition
 from nq.text import counted
 
 SINGLE, DATA, PIPELINE = "single device", "data parallel", "pipeline"
@@ -29,7 +28,7 @@ class Plan:
     Args:
         reason: why the plan is not possible; empty if it is.
         devices: number of devices that it uses.
-        tensor: number of devices that share each layer.
+        tensor: number of devices that share each layer, and hold each replica of a stage together.
         stages: stages of the pipeline; a data parallel plan has one stage with several replicas.
         micro_batches: number of parts into which a batch is cut.
         memory_bytes: memory of the fullest device.
@@ -61,19 +60,6 @@ class Plan:
         return not self.reason
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The stages of a pipeline; ``tensor`` devices hold each replica of a stage together."""
-
-    tensor: int
-    stages: tuple[Stage, ...]
-
-    @property
-    def devices(self) -> int:
-        """Number of devices."""
-        return self.tensor * sum(stage.replicas for stage in self.stages)
-
-
 def plans(workload: Workload, group: Group) -> list[Plan]:
     """Returns the best plan of each strategy on a group, in their ``order``."""
     speeds = group.device.flop_per_s
@@ -83,17 +69,10 @@ def plans(workload: Workload, group: Group) -> list[Plan]:
             f"{' or '.join(speeds)}"
         )
     best: dict[str, Plan] = {}
-    for strategy, layout in choices(workload, group):
-        device, name = group.device, group.name
-        if strategy == SINGLE:
-            device, name = group.whole, group.whole.name
-        if isinstance(layout, str):
-            plan = Plan(strategy, name, layout)
-        else:
-            plan = replace(evaluated(workload, device, layout), strategy=strategy, group=name)
-            if strategy == DATA and group.threads:
-                plan = replace(plan, command=COPIES.format(group.count, group.threads))
-        best[strategy] = min(best.get(strategy, plan), plan, key=order)
+    for choice in choices(workload, group):
+        device = group.whole if choice.strategy == SINGLE else group.device
+        plan = evaluated(workload, device, choice) if choice.fits else choice
+        best[plan.strategy] = min(best.get(plan.strategy, plan), plan, key=order)
     return sorted(best.values(), key=order)
 
 
@@ -102,25 +81,32 @@ def order(plan: Plan) -> tuple[bool, float, float]:
     return not plan.fits, plan.batch_s, plan.devices
 
 
-def choices(workload: Workload, group: Group) -> Iterator[tuple[str, Layout | str]]:
-    """Yields strategies with their layouts, or with the reason why there is none."""
-    everything, n = Stage(0, len(units(workload.config, workload.length))), group.count
-    yield SINGLE, Layout(1, (everything,))
+def choices(workload: Workload, group: Group) -> Iterator[Plan]:
+    """Yields plans without predictions, some of them with the reason why they are not possible."""
+    everything, n = (Stage(0, len(units(workload.config, workload.length))),), group.count
+    yield Plan(SINGLE, group.whole.name, stages=everything)
     if n == 1:
         reason = "there is one device: give several"
-        yield from ((name, reason) for name in (DATA, PIPELINE, TENSOR, TENSOR_PIPELINE))
+        for strategy in (DATA, PIPELINE, TENSOR, TENSOR_PIPELINE):
+            yield Plan(strategy, group.name, reason)
         return
-    yield DATA, Layout(1, (replace(everything, replicas=n),))
-    yield PIPELINE, _pipeline(workload, group)
+    command = COPIES.format(n, group.threads) if group.threads else ""
+    copies = (replace(everything[0], replicas=n),)
+    yield Plan(DATA, group.name, stages=copies, command=command)
+    yield Plan(PIPELINE, group.name, stages=_stages(workload, group))
     if n > 2:
-        yield REPLICATED, _pipeline(workload, group, replicas=n)
-    yield TENSOR, indivisible(workload, n) or Layout(n, (everything,))
+        yield Plan(REPLICATED, group.name, stages=_stages(workload, group, replicas=n))
     divisors = [t for t in range(2, n) if n % t == 0]
-    reasons = {t: indivisible(workload, t) for t in divisors}
+    for tensor in (n, *divisors):
+        strategy = TENSOR if tensor == n else TENSOR_PIPELINE
+        if reason := indivisible(workload, tensor):
+            yield Plan(strategy, group.name, reason)
+        else:
+            stages = everything if tensor == n else _stages(workload, group, tensor)
+            yield Plan(strategy, group.name, tensor=tensor, stages=stages)
     if not divisors:
-        yield TENSOR_PIPELINE, f"{n} devices cannot be divided into equal stages: give 4, 6 or 8"
-    for t, reason in reasons.items():
-        yield TENSOR_PIPELINE, reason or _pipeline(workload, group, tensor=t)
+        reason = f"{n} devices cannot be divided into equal stages: give 4, 6 or 8"
+        yield Plan(TENSOR_PIPELINE, group.name, reason)
 
 
 def indivisible(workload: Workload, tensor: int) -> str:
@@ -135,7 +121,9 @@ def indivisible(workload: Workload, tensor: int) -> str:
     return ""
 
 
-def _pipeline(workload: Workload, group: Group, tensor: int = 1, replicas: int = 1) -> Layout:
+def _stages(
+    workload: Workload, group: Group, tensor: int = 1, replicas: int = 1
+) -> tuple[Stage, ...]:
     """Returns the partition by PipeDream's programme for the devices of a group.
 
     It balances the stages for ``MICRO_BATCHES_PER_STAGE`` micro-batches for each stage. Where no
@@ -153,55 +141,55 @@ def _pipeline(workload: Workload, group: Group, tensor: int = 1, replicas: int =
     def fits(first: int, end: int) -> bool:
         return smallest.stage_bytes(Stage(first, end)) <= device.memory_bytes
 
-    best = partition(layers, sends, devices, replicas, split=True, fits=fits)
-    best = best or partition(layers, sends, devices, replicas, split=True)
+    best = partition(layers, sends, devices, replicas, fits)
+    best = best or partition(layers, sends, devices, replicas)
     assert best, "a model has three parts at least, which two devices can share"
-    return Layout(tensor, best.stages)
+    return best
 
 
-def evaluated(workload: Workload, device: Device, layout: Layout) -> Plan:
-    """Returns the plan of a layout with the number of micro-batches that is the fastest.
+def evaluated(workload: Workload, device: Device, plan: Plan) -> Plan:
+    """Returns a plan with predictions, for the number of micro-batches that is the fastest.
 
     One micro-batch, as many as devices, and the doubles of both are tried.
     """
     most = min(workload.batch, MOST_MICRO_BATCHES)
-    doubled = {start << i for start in (1, layout.devices) for i in range(most.bit_length())}
-    plans = [_plan(workload, device, layout, count) for count in sorted(doubled) if count <= most]
+    devices = plan.tensor * sum(stage.replicas for stage in plan.stages)
+    plan = replace(plan, devices=devices)
+    doubled = {start << i for start in (1, devices) for i in range(most.bit_length())}
+    plans = [_predicted(workload, device, plan, n) for n in sorted(doubled) if n <= most]
     return min(plans, key=lambda plan: (*order(plan), plan.memory_bytes))
 
 
-def _plan(workload: Workload, device: Device, layout: Layout, micro_batches: int) -> Plan:
-    """Returns the plan of a layout, for micro-batches of equal size."""
+def _predicted(workload: Workload, device: Device, plan: Plan, micro_batches: int) -> Plan:
+    """Returns a plan with predictions, for micro-batches of equal size."""
     windows = math.ceil(workload.batch / micro_batches)
     count = math.ceil(workload.batch / windows)
-    costs, stages = Costs(workload, device, windows, layout.tensor), layout.stages
+    costs, stages = Costs(workload, device, windows, plan.tensor), plan.stages
     memory = max(map(costs.stage_bytes, stages))
     computing = [costs.stage_seconds(stage) for stage in stages]
     between = send(workload.activation_bytes(windows), device.link)
-    stations = [Station(computing[0], stages[0].replicas)]
+    stations = [(computing[0], stages[0].replicas)]
     for before, stage, seconds in zip(stages, stages[1:], computing[1:], strict=False):
         links = min(before.replicas, stage.replicas)
-        stations += [Station(between.seconds, links), Station(seconds, stage.replicas)]
+        stations += [(between.seconds, links), (seconds, stage.replicas)]
     batch_s = flow_seconds(stations, count)
-    sent = (len(stages) - 1) * layout.tensor * between.moved_bytes
+    sent = (len(stages) - 1) * plan.tensor * between.moved_bytes
     exchanged = workload.config.num_hidden_layers * costs.exchange.moved_bytes
-    busy_s = count * layout.tensor * sum(computing)
+    busy_s = count * plan.tensor * sum(computing)
     hours = workload.windows and math.ceil(workload.windows / workload.batch) * batch_s / 3600
     price, reason = device.price_per_hour, ""
     if memory > device.memory_bytes:
         needs, has = memory / 1e9, device.memory_bytes / 1e9
         reason = f"a device needs {needs:.1f} GB and has {has:.1f} GB"
-    return Plan(
+    return replace(
+        plan,
         reason=reason,
-        devices=layout.devices,
-        tensor=layout.tensor,
-        stages=stages,
         micro_batches=count,
         memory_bytes=memory,
         batch_s=batch_s,
-        bubble=1 - busy_s / (layout.devices * batch_s),
+        bubble=1 - busy_s / (plan.devices * batch_s),
         moved_bytes=count * (sent + exchanged),
         windows_per_s=workload.batch / batch_s,
         hours=hours,
-        cost=None if hours is None or price is None else hours * layout.devices * price,
+        cost=None if hours is None or price is None else hours * plan.devices * price,
     )

@@ -83,7 +83,7 @@ def _row(plan: Plan) -> tuple[str, ...]:
 def split(plan: Plan) -> str:
     """Returns the split of a plan in words: layers in t parts, s stages with their replicas.
 
-    >>> from nq.planning.partition import Stage
+    >>> from nq.planning.pipeline import Stage
     >>> split(Plan(tensor=2, stages=(Stage(0, 3), Stage(3, 6))))
     '2 parts, 2 stages'
     >>> split(Plan(stages=(Stage(0, 3, 3), Stage(3, 6, 1)))), split(Plan(stages=(Stage(0, 6),)))

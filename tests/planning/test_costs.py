@@ -15,7 +15,7 @@ from nq.model.shapes import weight_shapes, window_gflop
 from nq.planning.costs import Costs, Workload, all_reduce, units
 from nq.planning.devices import Device, Link
 from nq.planning.models import SHAPES
-from nq.planning.partition import Stage
+from nq.planning.pipeline import Stage
 from nq.records import FloatArray
 
 DEVICE = Device("device", {"float32": 1e13, "float16": 4e13}, 16e9, 9e11, Link(1e11, 1e-5), 1e9)

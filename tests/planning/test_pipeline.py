@@ -1,67 +1,81 @@
-"""The times of pipelines against a simulation that goes forward unit by unit of time."""
+"""PipeDream's programme against all partitions, and times of pipelines against a simulation."""
 
 from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.planning.devices import Link
-from nq.planning.pipeline import (
-    Station,
-    flow_seconds,
-    pipeline_seconds,
-    predicted_seconds,
-)
+from nq.planning.pipeline import Stage, flow_seconds, partition
 
-SECONDS = st.lists(st.integers(1, 5), min_size=1, max_size=4)
-COUNTS = st.integers(1, 7)
+TIMES = st.lists(st.integers(0, 9), min_size=1, max_size=6)
+STATIONS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=4)
 
 
-def simulated(stations: list[tuple[int, int]], micro_batches: int) -> int:
-    """Returns the whole units of time until all are ready, one unit after the other.
+def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """Yields all ways to write a number as a sum of positive ones, in order."""
+    for cuts in itertools.combinations(range(1, total), parts - 1):
+        ends = (0, *cuts, total)
+        yield tuple(b - a for a, b in itertools.pairwise(ends))
 
-    Args:
-        stations: time and number of servers of each.
-        micro_batches: each is taken by the server of its number, modulo that of the servers.
-    """
-    waiting = [list(range(micro_batches)), *([] for _ in stations)]
+
+def everything(layers: int, devices: int) -> Iterator[tuple[Stage, ...]]:
+    """Yields all partitions into several stages that use exactly so many devices."""
+    for stages in range(2, min(layers, devices) + 1):
+        for sizes in compositions(layers, stages):
+            starts = [0, *itertools.accumulate(sizes)]
+            for replicas in compositions(devices, stages):
+                yield tuple(Stage(starts[k], starts[k + 1], replicas[k]) for k in range(stages))
+
+
+def bottleneck(stages: tuple[Stage, ...], layers: list[int], sends: list[int]) -> float:
+    """Returns the longest time of a stage or of a message."""
+    computing = [sum(layers[s.first : s.end]) / s.replicas for s in stages]
+    return max([*computing, *(sends[s.end - 1] for s in stages[:-1])])
+
+
+@given(TIMES, st.integers(1, 5), st.integers(1, 5), st.data())
+def test_the_programme_is_as_good_as_the_best_of_all_partitions(
+    layers: list[int], devices: int, most: int, data: st.DataObject
+) -> None:
+    n = len(layers)
+    sends = data.draw(st.lists(st.integers(0, 9), min_size=n - 1, max_size=n - 1))
+    limit = data.draw(st.integers(1, n))
+
+    def fits(first: int, end: int) -> bool:
+        return end - first <= limit
+
+    allowed = [
+        stages
+        for stages in everything(n, devices)
+        if all(s.replicas <= most and fits(s.first, s.end) for s in stages)
+    ]
+    best = min((bottleneck(stages, layers, sends) for stages in allowed), default=math.inf)
+    stages = partition(layers, sends, devices, most, fits)
+    if stages is None:
+        assert not allowed
+    else:
+        assert stages in allowed and bottleneck(stages, layers, sends) == best
+
+
+@given(STATIONS, st.integers(1, 7))
+def test_flow_is_what_a_simulation_takes(stations: list[tuple[int, int]], count: int) -> None:
+    """The simulation goes forward unit by unit of time; micro-batches take servers in turn."""
+    waiting = [list(range(count)), *([] for _ in stations)]
     busy: dict[tuple[int, int], tuple[int, int]] = {}  # station, server: micro-batch, end
     now = 0
-    while len(waiting[-1]) < micro_batches:
+    while len(waiting[-1]) < count:
         for (k, server), (m, end) in list(busy.items()):
             if end == now:
                 del busy[k, server]
                 waiting[k + 1].append(m)
         for k, (time, servers) in enumerate(stations):
-            for m in list(waiting[k]):
-                if (k, m % servers) not in busy and m == min(
-                    other for other in waiting[k] if other % servers == m % servers
-                ):
+            for m in sorted(waiting[k]):
+                if (k, m % servers) not in busy:
                     waiting[k].remove(m)
                     busy[k, m % servers] = m, now + time
         now += 1
-    return now - 1
-
-
-@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=4), COUNTS)
-def test_flow_is_what_a_simulation_takes(stations: list[tuple[int, int]], count: int) -> None:
-    flow = flow_seconds([Station(float(s), r) for s, r in stations], count)
-    assert flow == simulated(stations, count)
-
-
-@given(SECONDS, COUNTS)
-def test_the_equation_is_what_a_simulation_takes(stages: list[int], count: int) -> None:
-    assert pipeline_seconds(stages, count) == simulated([(s, 1) for s in stages], count)
-
-
-@given(st.lists(st.integers(1, 9), min_size=2, max_size=6), COUNTS, st.integers(1, 9))
-def test_sending_overlaps_or_belongs_to_the_sender(
-    layers: list[int], count: int, sending: int
-) -> None:
-    layers, cut = list(layers), len(layers) // 2
-    first, last = sum(layers[:cut]), sum(layers[cut:])
-    args = layers, [cut], count, float(sending), Link(1.0)
-    assert predicted_seconds(*args) == simulated([(first + sending, 1), (last, 1)], count)
-    assert predicted_seconds(*args, overlap=True) == simulated(
-        [(first, 1), (sending, 1), (last, 1)], count
-    )
+    assert flow_seconds([(float(s), r) for s, r in stations], count) == now - 1
