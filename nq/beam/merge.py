@@ -1,26 +1,23 @@
 """The shares of the input among workers, and the merging of the records that they write.
 
 Each bundle of a pipeline is a file of TFRecords. A record begins with the number of its input file
-and its line; the rest is the pickled element. Within a file the records of one share of the input
-are in order, so that a file is a few sorted *runs*, which are merged. A run is opened when its
-first record is due; then as many are open at a time as workers shared an input file, and memory
-does not grow with the input.
+and its line; the rest is the pickled element. An index of all records, 40 bytes each, is sorted.
 """
 
 from __future__ import annotations
 
-import heapq
 import pickle
 import re
 import struct
+from array import array
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
 
 from nq.errors import DamagedError
-from nq.formats.tfrecord import FRAME_BYTES, read_records
-from nq.records import ExampleKey
+from nq.formats.tfrecord import read_record_at, record_offsets
 
 _KEY = struct.Struct("<qq")
 SHARES_PER_READER = 4
@@ -44,15 +41,6 @@ def shares(n_files: int, readers: int) -> list[Share]:
     return [(file, i, n) for file in range(n_files) for i in range(n)]
 
 
-class SortedRun(NamedTuple):
-    """Records of a file that are in order: ``length`` of them, from a byte ``offset`` on."""
-
-    first: ExampleKey
-    path: Path
-    offset: int
-    length: int
-
-
 def encode(element: Any) -> bytes:
     """Returns the record of an element, whose place in the input is ``element.source``."""
     return _KEY.pack(element.source.file_index, element.source.line) + pickle.dumps(element)
@@ -63,41 +51,22 @@ def merged(paths: Sequence[Path]) -> Iterator[Any]:
 
     Damage, and two records with the same place in the input, raise ``DamagedError``.
     """
-    runs = [run for path in paths for run in sorted_runs(path)]
-    heap = [(run.first, number, b"") for number, run in enumerate(runs)]
-    heapq.heapify(heap)
-    opened: dict[int, Iterator[bytes]] = {}
-    last: ExampleKey | None = None
-    while heap:
-        key, number, record = heap[0]
-        if number not in opened:
-            run = runs[number]
-            opened[number] = islice(read_records(run.path, run.offset), run.length)
-            record = next(opened[number])
-        if key == last:
-            raise DamagedError(
-                f"{runs[number].path} has line {key[1]} of input file {key[0]} a second time"
-            )
-        yield pickle.loads(record[_KEY.size :])
-        last = key
-        following = next(opened[number], None)
-        if following is None:
-            heapq.heappop(heap)
-            del opened[number]
-        else:
-            heapq.heapreplace(heap, (_KEY.unpack_from(following), number, following))
-
-
-def sorted_runs(path: Path) -> list[SortedRun]:
-    """Returns the runs of a file, as long as they can be; the file is read once."""
-    runs, last, offset = list[SortedRun](), None, 0
-    for record in read_records(path):
-        key: ExampleKey = _KEY.unpack_from(record)
-        if last is None or key <= last:
-            runs.append(SortedRun(key, path, offset, 0))
-        runs[-1] = runs[-1]._replace(length=runs[-1].length + 1)
-        last, offset = key, offset + len(record) + FRAME_BYTES
-    return runs
+    index = array("q")
+    for number, path in enumerate(paths):
+        with path.open("rb") as file:
+            for offset, length in record_offsets(path):
+                file.seek(offset)
+                index.extend((*_KEY.unpack(file.read(_KEY.size)), number, offset, length))
+    rows = np.array(index, np.int64).reshape(-1, 5)
+    rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+    repeated = (rows[1:, :2] == rows[:-1, :2]).all(axis=1)
+    for file_index, line, number, *_ in rows[1:][repeated].tolist():
+        raise DamagedError(
+            f"{paths[number]} has line {line} of input file {file_index} a second time"
+        )
+    for _, _, number, offset, length in map(np.ndarray.tolist, rows):
+        with paths[number].open("rb") as file:
+            yield pickle.loads(read_record_at(file, offset, length)[_KEY.size :])
 
 
 def check_shards(names: Sequence[str]) -> None:

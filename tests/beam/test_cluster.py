@@ -20,7 +20,7 @@ import pytest
 from experiments.flink import cluster as clusters
 from experiments.flink import install, processes, programs, worker_pool
 from experiments.flink.cluster import Cluster
-from nq.beam.progress import completed
+from nq.beam.pipelines import completed
 from nq.bundle import bundled_sample
 from nq.preprocess.store import UNFINISHED
 from nq.runs.result import DEAD_LETTERS, JOB, PREDICTIONS

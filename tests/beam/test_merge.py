@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.beam.merge import check_shards, encode, merged, sorted_runs
+from nq.beam.merge import check_shards, encode, merged
 from nq.errors import DamagedError
 from nq.formats.tfrecord import frame
 from nq.records import DeadLetter, ExampleKey, Source
@@ -37,19 +36,7 @@ def test_records_come_in_order_from_files_in_any_order(
         for shard in range(5):
             own = [key for key, other in zip(keys, shards, strict=True) if other == shard]
             paths.append(write(Path(name, str(shard)), own))
-            breaks = sum(after <= before for before, after in itertools.pairwise(own))
-            assert len(sorted_runs(paths[-1])) == breaks + bool(own)
         assert list(merged(paths)) == [letter(key) for key in sorted(keys)]
-
-
-def test_few_files_are_open_at_a_time(tmp_path: Path) -> None:
-    """Shares of an input file that one worker read after the other are not open together."""
-    paths = [write(tmp_path / str(n), [(n, line) for line in range(1, 50)]) for n in range(50)]
-    records = merged(paths)
-    for _ in range(60):
-        next(records)
-    descriptors = [path.resolve() for path in Path("/proc/self/fd").iterdir()]
-    assert sum(path.parent == tmp_path for path in descriptors) == 1
 
 
 def test_repeated_records_and_damage_are_found(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from nq.config import WindowConfig
 from nq.beam.prefetch import prefetch
 from nq.beam.prepare import Request
 request = Request((sys.argv[1],), sys.argv[2], WindowConfig(max_seq_length=48, max_query_length=12))
-if len(sys.argv) > 4:
+if sys.argv[4] == "SIGINT":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # where it was ignored
 try:
     with prefetch([(request, Path(sys.argv[3]))]):
@@ -49,10 +49,6 @@ def make_request(folder: Path, examples: int = 20) -> Request:
     return Request((str(data),), str(write_vocab(folder)), CONFIG)
 
 
-def prefetching() -> list[psutil.Process]:
-    return children(MODULE)
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.glob("*.*") if p.name != "manifest.json"}
 
@@ -65,7 +61,7 @@ def test_writes_what_prepare_writes(
     expected = prepare(request, tmp_path / "other")
     with monkeypatch.context() as patch, prefetch([(request, tmp_path / "one")]) as folders:
         patch.delattr("nq.beam.prepare.unfinished")  # the other process does the work
-        assert len(prefetching()) == 1
+        assert len(children(MODULE)) == 1
         (prepared,) = folders
     assert contents(tmp_path / "one") == contents(tmp_path / "other")
     assert (prepared.examples, prepared.windows) == (20, expected.windows)
@@ -73,7 +69,7 @@ def test_writes_what_prepare_writes(
     assert prepared.seconds > 0
     assert prepare(request, tmp_path / "one") == replace(prepared, reused=True)
     assert capfd.readouterr() == ("", "")
-    assert not prefetching()
+    assert not children(MODULE)
 
 
 def test_a_completed_folder_needs_no_process(
@@ -89,7 +85,7 @@ def test_a_completed_folder_needs_no_process(
 def test_the_work_of_a_killed_process_is_done_here(tmp_path: Path) -> None:
     request = make_request(tmp_path)
     with prefetch([(request, tmp_path / "out")]) as folders:
-        prefetching()[0].kill()
+        children(MODULE)[0].kill()
         prepared = next(folders)
         assert prepared.examples == 20 and not prepared.reused
 
@@ -101,17 +97,27 @@ def test_leaving_the_block_ends_the_process(
     request = make_request(tmp_path, 5000)
     with prefetch([(request, tmp_path / "out")]):
         wait_until(lambda: list(tmp_path.glob("out/.unfinished-*/*/progress")))
-    assert not prefetching()
+    assert not children(MODULE)
     assert not (tmp_path / "out").exists()
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_both_processes_without_a_word(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "number"),
+    [
+        ("", signal.SIGINT),
+        ("", signal.SIGKILL),
+        ("trap '' INT; ", signal.SIGKILL),  # as for a job in a shell's background
+    ],
+)
+def test_ends_with_the_process_that_started_it(
+    tmp_path: Path, before: str, number: signal.Signals
+) -> None:
     request = make_request(tmp_path, 5000)
     command = [sys.executable, "-c", PARENT, *request.files, request.tokenizer]
     parent = subprocess.Popen(
-        [*command, str(tmp_path / "out"), "with Ctrl-C"],
+        ["sh", "-c", f'{before}exec "$@"', "sh", *command, str(tmp_path / "out"), number.name],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -119,28 +125,11 @@ def test_ctrl_c_ends_both_processes_without_a_word(tmp_path: Path) -> None:
         process_group=0,
     )
     assert parent.stdout is not None
-    assert parent.stdout.readline().strip().isdecimal()
-    os.killpg(parent.pid, signal.SIGINT)  # as a terminal does
-    assert parent.communicate(timeout=PATIENCE_S) == ("ended\n", "")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("before", ["", "trap '' INT; "])  # as for a job in a shell's background
-def test_ends_with_the_process_that_started_it(tmp_path: Path, before: str) -> None:
-    request = make_request(tmp_path, 5000)
-    command = [sys.executable, "-c", PARENT, *request.files, request.tokenizer]
-    parent = subprocess.Popen(
-        ["sh", "-c", f'{before}exec "$@"', "sh", *command, str(tmp_path / "out")],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert parent.stdout is not None
     child = int(parent.stdout.readline())
     wait_until(lambda: list(tmp_path.glob("out/.unfinished-*/*/progress")))
-    os.kill(parent.pid, signal.SIGKILL)
-    parent.wait()
-    parent.stdout.close()
+    os.killpg(parent.pid, number)  # as a terminal sends Ctrl-C
+    output = parent.communicate(timeout=PATIENCE_S)
+    assert output == ("ended\n" if number == signal.SIGINT else "", "")
     wait_until(lambda: not psutil.pid_exists(child))
     assert not (tmp_path / "out").exists()
 

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import resource
-import shutil
 import sys
 import threading
 import time
@@ -29,7 +28,6 @@ from nq.config import WindowConfig
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.formats.tfrecord import encode_records, read_records
-from nq.preprocess import request as request_module
 from nq.preprocess.features import features, training_features
 from nq.preprocess.store import (
     COMPLETED,
@@ -66,132 +64,25 @@ def job_request(tmp_path: Path) -> Request:
     return make_request(tmp_path)
 
 
-@pytest.fixture(scope="module")
-def finished_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("job")
-    prepare(make_request(folder), folder / "out")
-    return folder
-
-
-@pytest.fixture
-def completed(finished_job: Path, out: Path) -> Prepared:
-    """A finished job in ``out``, of the request ``job_request``."""
-    shutil.copytree(finished_job / "out", out)
-    prepared = find_completed(out, make_request(finished_job).description)
-    assert prepared
-    return prepared
-
-
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
+
+
+@pytest.fixture
+def completed(job_request: Request, out: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
+    """The finished job of ``job_request`` in ``out``, as a later job finds it."""
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "apache_beam", None)
+        return replace(prepare(job_request, out), reused=True)
 
 
 def records(prepared: Prepared) -> list[bytes]:
     return [record for shard in prepared.shards for record in read_records(shard)]
 
 
-def expected_records(job_request: Request) -> list[list[bytes]]:
-    """The records of each example by plain functions, without Beam."""
-    config, training = job_request.windows, job_request.training
-    tokenizer = load_tokenizer(job_request.tokenizer, config.compat)
-    records = []
-    for index, path in enumerate(job_request.files):
-        for source, item in inputs.read_records(path, index):
-            if isinstance(item, Example):
-                if training:
-                    rows = training_features(item, tokenizer, config, *training)
-                else:
-                    rows = features(item, tokenizer, config)
-                records.append(list(encode_records(rows, source, config.switches.id_name)))
-    return records
-
-
-def flat(lists: list[list[bytes]]) -> list[bytes]:
-    return [record for records in lists for record in records]
-
-
-def dead_letters(prepared: Prepared) -> list[tuple[str, int, str]]:
-    letters = map(json.loads, prepared.dead_letter_file.read_text(encoding="utf-8").splitlines())
-    return [(Path(x["file"]).name, x["line"], x["reason"]) for x in letters]
-
-
-def state(folder: Path) -> dict[str, Any]:
-    """Every file below a folder with its bytes and its time."""
-    files = (p for p in folder.rglob("*") if p.is_file())
-    return {str(p): (p.read_bytes(), p.stat().st_mtime_ns) for p in files}
-
-
 def names(folder: Path) -> set[str]:
     return {p.name for p in folder.iterdir()}
-
-
-# --- the files -----------------------------------------------------------------------
-
-
-def test_records_are_those_of_the_plain_functions_in_order(
-    finished_job: Path, completed: Prepared, out: Path
-) -> None:
-    prepared, job_request = completed, make_request(finished_job)
-    assert names(out) == FILES
-    assert records(prepared) == flat(expected_records(job_request))
-    assert (prepared.examples, prepared.windows) == (42, len(records(prepared)))
-    assert prepared.dead_letters == 3
-    assert dead_letters(prepared) == [
-        ("b.jsonl.gz", 31, "expected a JSON object, found null"),
-        ("b.jsonl.gz", 42, "expected a JSON object, found an array"),
-        ("a.jsonl", 2, "expected a JSON object, found a string"),
-    ]
-    first = "line 31: expected a JSON object, found null"
-    assert prepared.first_dead_letter() == f"{job_request.files[0]}, {first}"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [3])
-def test_any_number_of_workers_writes_the_same_bytes(
-    finished_job: Path, completed: Prepared, tmp_path: Path, workers: int
-) -> None:
-    prepare(make_request(finished_job), tmp_path / "several", workers)
-    assert folder_bytes(tmp_path / "several") == folder_bytes(completed.folder)
-
-
-def test_training_records(job_request: Request, out: Path) -> None:
-    training = replace(job_request, training=(0.5, 7))
-    prepared = prepare(training, out)
-    assert records(prepared) == flat(expected_records(training))
-    assert 0 < prepared.windows < len(flat(expected_records(job_request)))
-
-
-def test_limit_counts_records_of_all_files(job_request: Request, out: Path) -> None:
-    prepared = prepare(replace(job_request, limit=43), out)
-    assert (prepared.examples, prepared.dead_letters) == (41, 2)
-
-
-@pytest.mark.parametrize("lines", [[], [b"bad", b"worse"]])
-def test_without_a_good_record(job_request: Request, out: Path, lines: list[bytes]) -> None:
-    Path(job_request.files[0]).write_bytes(b"\n".join(lines))
-    prepared = prepare(replace(job_request, files=job_request.files[:1]), out)
-    assert (prepared.examples, prepared.windows, prepared.dead_letters) == (0, 0, len(lines))
-    assert records(prepared) == []
-    assert (out / COMPLETED).exists()
-
-
-def test_a_folder_of_any_name_with_hidden_files(job_request: Request, tmp_path: Path) -> None:
-    out = tmp_path / "[x]*? it's ü" / "out"
-    out.mkdir(parents=True)
-    (out / ".gitignore").write_text("*")
-    prepared = prepare(job_request, out)
-    assert prepared.windows == len(records(prepared)) > 0
-    assert (out / ".gitignore").read_text() == "*"
-
-
-# --- without Beam ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def without_beam(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if Apache Beam were not installed."""
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
 
 
 def folder_bytes(folder: Path) -> dict[str, bytes]:
@@ -201,27 +92,87 @@ def folder_bytes(folder: Path) -> dict[str, bytes]:
     return files | {MANIFEST: re.sub(varying, b"", files[MANIFEST])}
 
 
+@pytest.mark.parametrize("training", [None, (0.5, 7)])
+def test_records_are_those_of_the_plain_functions_in_order(
+    job_request: Request, out: Path, training: tuple[float, int] | None
+) -> None:
+    prepared = prepare(replace(job_request, training=training), out)
+    tokenizer = load_tokenizer(job_request.tokenizer)
+    expected = list[bytes]()
+    for index, path in enumerate(job_request.files):
+        for source, item in inputs.read_records(path, index):
+            if isinstance(item, Example):
+                rows = features(item, tokenizer, CONFIG)
+                if training:
+                    rows = training_features(item, tokenizer, CONFIG, *training)
+                expected += encode_records(rows, source, CONFIG.switches.id_name)
+    assert names(out) == FILES
+    assert records(prepared) == expected
+    assert (prepared.examples, prepared.windows, prepared.dead_letters) == (42, len(expected), 3)
+    letters = map(json.loads, prepared.dead_letter_file.read_bytes().splitlines())
+    assert [(Path(x["file"]).name, x["line"], x["reason"]) for x in letters] == [
+        ("b.jsonl.gz", 31, "expected a JSON object, found null"),
+        ("b.jsonl.gz", 42, "expected a JSON object, found an array"),
+        ("a.jsonl", 2, "expected a JSON object, found a string"),
+    ]
+    first = "line 31: expected a JSON object, found null"
+    assert prepared.first_dead_letter() == f"{job_request.files[0]}, {first}"
+
+
+@pytest.mark.parametrize("lines", [[], [b"bad", b"worse"]])
+def test_without_a_good_record(job_request: Request, out: Path, lines: list[bytes]) -> None:
+    Path(job_request.files[0]).write_bytes(b"\n".join(lines))
+    prepared = prepare(replace(job_request, files=job_request.files[:1]), out)
+    assert (prepared.examples, prepared.windows, prepared.dead_letters) == (0, 0, len(lines))
+    assert records(prepared) == []
+
+
+def test_a_folder_of_any_name_with_files_of_a_killed_job_and_of_others(
+    job_request: Request, tmp_path: Path
+) -> None:
+    out = tmp_path / "[x]*? it's ü" / "out"
+    (out / f"{UNFINISHED}abc" / "beam-temp-windows-1").mkdir(parents=True)
+    (out / MARK).write_text('{"kind": "windows"}')
+    (out / LOCK).touch()
+    (out / "windows-00003-of-00004.tfrecord").write_bytes(b"half")
+    (out / ".gitignore").write_text("*")
+    prepared = prepare(job_request, out)
+    assert names(out) == FILES | {".gitignore"}
+    assert prepared.windows == len(records(prepared)) > 0
+
+
+@pytest.fixture
+def without_beam(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if Apache Beam were not installed."""
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "workers"),
     [
-        {},
-        {"training": (0.5, 7), "limit": 33},
-        {"first_file": 3},
-        {"windows": replace(CONFIG, max_contexts=1)},
-        {"files": ()},
+        ({}, 3),
+        ({"training": (0.5, 7), "limit": 33, "first_file": 3}, 2),
+        ({"windows": replace(CONFIG, max_contexts=1), "limit": 43}, 1),
+        ({"files": ()}, 1),
     ],
     ids=str,
 )
-def test_the_plain_loop_writes_the_bytes_of_beam(
-    job_request: Request, tmp_path: Path, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_the_plain_loop_writes_the_bytes_of_any_number_of_workers(
+    job_request: Request,
+    tmp_path: Path,
+    changes: dict[str, Any],
+    workers: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     job_request = replace(job_request, **changes)
-    by_beam = prepare(job_request, tmp_path / "beam", workers=1)
+    by_beam = prepare(job_request, tmp_path / "beam", workers)
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    by_loop = prepare(job_request, tmp_path / "loop", workers=1)
+    by_loop = prepare(job_request, tmp_path / "loop")
     assert folder_bytes(tmp_path / "loop") == folder_bytes(tmp_path / "beam")
-    assert by_loop.examples == by_beam.examples
+    counts = by_loop.examples, by_loop.dead_letters
+    assert counts == (by_beam.examples, by_beam.dead_letters)
+    assert sum(counts) == (job_request.limit or 45 * bool(job_request.files))
 
 
 @pytest.mark.usefixtures("without_beam")
@@ -229,9 +180,7 @@ def test_the_plain_loop_writes_the_bytes_of_beam(
 def test_what_needs_beam_names_the_extra(
     job_request: Request, out: Path, workers: int | None, options: list[str]
 ) -> None:
-    with pytest.raises(
-        Error, match=r"^Apache Beam is not installed: run pip install 'nq-pipeline\[beam\]'$"
-    ):
+    with pytest.raises(Error, match=r"^Apache Beam is not installed: run pip install 'nq-pipe"):
         prepare(job_request, out, workers, options)
     assert not out.exists()
 
@@ -243,72 +192,63 @@ def test_a_full_disk_stops_the_plain_loop(job_request: Request, out: Path) -> No
     assert not out.exists()
 
 
-# --- reuse --------------------------------------------------------------------------------
-
-
 def test_an_equal_request_reuses_the_folder(
     job_request: Request, completed: Prepared, tmp_path: Path, out: Path
 ) -> None:
-    before = state(out)
+    before = {path: path.stat().st_mtime_ns for path in out.iterdir()}
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     moved = [Path(f).rename(elsewhere / Path(f).name) for f in job_request.files]
-    again = prepare(replace(job_request, files=tuple(map(str, moved))), out)
-    assert again == completed
-    assert state(out) == before
+    assert prepare(replace(job_request, files=tuple(map(str, moved))), out) == completed
+    assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == before
 
 
 @pytest.mark.parametrize(
-    "change", ["settings", "limit", "training", "input", "tokenizer", "fewer files", "version"]
+    "change",
+    [
+        {"windows": replace(CONFIG, doc_stride=8)},
+        {"limit": 3},
+        {"training": (0.1, 1)},
+        {"files": 1},
+        {},
+        "tokenizer",
+    ],
+    ids=str,
 )
 def test_another_request_does_not_reuse_it(
-    job_request: Request,
-    completed: Prepared,
-    out: Path,
-    change: str,
-    monkeypatch: pytest.MonkeyPatch,
+    job_request: Request, completed: Prepared, out: Path, change: Any
 ) -> None:
-    key = job_request.key
     assert find_completed(out, job_request.description) == completed
-    if change == "input":
+    if change == {}:
         write_lines(Path(job_request.files[1]), [simplified(5)])
     elif change == "tokenizer":
         with Path(job_request.tokenizer).open("a", encoding="utf-8") as file:
             file.write("zebra\n")
-    elif change == "version":
-        monkeypatch.setattr(request_module, "__version__", "0")
-    other = {
-        "settings": replace(job_request, windows=replace(CONFIG, doc_stride=8)),
-        "limit": replace(job_request, limit=3),
-        "training": replace(job_request, training=(0.1, 1)),
-        "fewer files": replace(job_request, files=job_request.files[:1]),
-    }.get(change, replace(job_request))
-    assert other.key != key
+        change = {}
+    elif "files" in change:
+        change = {"files": job_request.files[: change["files"]]}
+    other = replace(job_request, **change)
+    assert other.key != job_request.key
     assert find_completed(out, other.description) is None
-
-
-def flip(path: Path, position: int = -20) -> None:
-    """Flips a bit of one byte of a file."""
-    data = bytearray(path.read_bytes())
-    data[position] ^= 4
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("name", [MANIFEST, SHARD, DEAD_LETTERS, EXAMPLES])
 @pytest.mark.parametrize("damage", ["missing", "cut", "flipped"])
 def test_damage_is_found_logged_and_made_good(
-    finished_job: Path,
+    job_request: Request,
     completed: Prepared,
     out: Path,
     name: str,
     damage: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    job_request, before = make_request(finished_job), folder_bytes(out)
+    before = folder_bytes(out)
     if damage == "missing":
         (out / name).unlink()
     elif damage == "flipped":
-        flip(out / name)
+        data = bytearray((out / name).read_bytes())
+        data[-20] ^= 4
+        (out / name).write_bytes(data)
     else:
         os.truncate(out / name, (out / name).stat().st_size // 2)
     if (name, damage) == (SHARD, "flipped"):  # its records have checksums, see WindowReader
@@ -358,21 +298,6 @@ def test_an_input_that_changes_is_an_error_and_leaves_no_windows(
     with pytest.raises(Error, match=r"a\.jsonl has changed since .*: run the command again"):
         prepare(job_request, out)
     assert not {COMPLETED, MANIFEST, SHARD} & (names(out) if out.exists() else set())
-
-
-# --- files of others, and failures -------------------------------------------------------
-
-
-def test_files_of_a_killed_job_are_removed(job_request: Request, out: Path) -> None:
-    out.mkdir()
-    (out / MARK).write_text('{"kind": "windows"}')
-    (out / LOCK).touch()
-    (out / f"{UNFINISHED}abc" / "beam-temp-windows-1").mkdir(parents=True)
-    (out / "windows-00003-of-00004.tfrecord").write_bytes(b"half")
-    (out / "notes.txt").write_text("mine")
-    prepare(job_request, out)
-    assert names(out) == FILES | {"notes.txt"}
-    assert (out / SHARD).stat().st_size > 0
 
 
 def test_a_bad_tokenizer_is_an_error_before_anything_is_written(

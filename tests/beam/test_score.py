@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ from hypothesis import strategies as st
 from nq.beam import Decide, MakeWindows, ReadQuestions, ScoreWindows
 from nq.beam.score import _MakeParts
 from nq.beam.transforms import Windowed
-from nq.config import WindowConfig
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import Profile
 from nq.inference.scorer import parts
-from nq.model.folder import load_settings
 from nq.model.spec import find_model
 from nq.records import Example, Source
 from nq.runs.job import Job
@@ -106,8 +103,9 @@ def test_parts_are_those_of_a_run_without_beam(sizes: list[int]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("profile", ["baseline", "prune", "rescore+mixed"])
-@pytest.mark.parametrize("with_second", [False, True])
+@pytest.mark.parametrize(
+    ("profile", "with_second"), [("baseline", False), ("prune", False), ("rescore+mixed", True)]
+)
 def test_the_size_of_parts_is_that_of_the_scorer(
     profile: str, with_second: bool, tiny_model: Path, tiny_mpnet: Path
 ) -> None:
@@ -115,14 +113,6 @@ def test_the_size_of_parts_is_that_of_the_scorer(
     spec = ScorerSpec(find_model(tiny_model, second_model=second), Profile.parse(profile), 4)
     scorer = load_scorer(spec)
     assert spec.part_windows == scorer.part_batches * scorer.batch_size
-
-
-def test_windows_are_those_of_the_model_folder(tiny_model: Path, tmp_path: Path) -> None:
-    own = load_settings(tiny_model).windows
-    assert MakeWindows(tiny_model).settings[1] == own != WindowConfig()
-    assert MakeWindows(tiny_model / "vocab.txt").settings[1] == WindowConfig()
-    other = replace(own, doc_stride=4)
-    assert MakeWindows(tiny_model, other).settings[1] == other
 
 
 def test_wrong_arguments_are_named(tiny_model: Path) -> None:

@@ -9,7 +9,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from nq.beam.progress import CountExamples, completed
+from nq.beam.pipelines import CountExamples, completed
 from tests.beam.folder_file_system import uri
 
 
