@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 
 from nq.config import WindowConfig
-from nq.preprocess.contexts import NULL_CONTEXT, contexts, split_again, unread_blocks, words
+from nq.preprocess.contexts import NULL_CONTEXT, contexts, unread_blocks, words
 from nq.records import Candidate, Context, Example, Span
-from tests.preprocess.synthetic_examples import ODD_WORDS, few, page, pages
+from tests.preprocess.synthetic_examples import few, page, pages
 
 OURS = WindowConfig()
 
@@ -97,10 +97,3 @@ def test_more_words_than_the_map_has_entries_map_to_nothing() -> None:
     found = contexts(page("<P> 1\u202f2\u202f3 </P>"), OURS)
     theirs = words(found, WindowConfig(compat="kisialiou"))
     assert (theirs.words[4:], theirs.doc[4:]) == (["1", "2", "3"], [1, -1, -1])
-
-
-def test_what_the_originals_split_at() -> None:
-    split = {word: split_again([word]) for word in ODD_WORDS}
-    assert [word for word, parts in split.items() if parts != [word]] == [
-        *("10\u202fkm", "\u202fx", "x\u202f", "a\tb", "a\nb"),
-    ]

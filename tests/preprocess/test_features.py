@@ -23,7 +23,6 @@ from nq.preprocess.tokenizers.sentencepiece import SentencePieceTokenizer
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 from nq.records import UNLABELLED, AnswerType, Example, Features
 from tests.preprocess.synthetic_examples import (
-    any_words,
     few,
     page,
     pages,
@@ -123,13 +122,11 @@ def labels(made: Features) -> list[tuple[int, int, int]]:
     return list(zip(*(column.tolist() for column in columns if column is not None), strict=True))
 
 
-# --- ranges of windows
-
 sizes = st.integers(1, 60)
 
 
 def every_start(n_pieces: int, length: int, stride: int) -> list[tuple[int, int]]:
-    """The same, found by trying every start."""
+    """The ranges of windows, found by trying every start."""
     step = min(stride, length)
     starts = [s for s in range(n_pieces) if s % step == 0]
     needed = next(i for i, s in enumerate(starts) if s + length >= n_pieces)
@@ -140,21 +137,6 @@ def every_start(n_pieces: int, length: int, stride: int) -> list[tuple[int, int]
 @given(sizes, sizes, sizes)
 def test_against_a_slower_search(n_pieces: int, length: int, stride: int) -> None:
     assert windows(n_pieces, length, stride) == every_start(n_pieces, length, stride)
-
-
-@few
-@given(st.integers(1, 3000), st.integers(1, 600), st.integers(1, 600))
-def test_cover_and_overlap(n_pieces: int, length: int, stride: int) -> None:
-    found = windows(n_pieces, length, stride)
-    starts, ends = zip(*found, strict=True)
-    assert {piece for start, end in found for piece in range(start, end)} == set(range(n_pieces))
-    assert {b - a for a, b in itertools.pairwise(starts)} <= {min(stride, length)}
-    assert all(end - start == length for start, end in found[:-1])
-    assert ends[-1] == n_pieces
-    assert all(end < n_pieces for end in ends[:-1])
-
-
-# --- rows
 
 
 def test_a_window_in_small(wordpiece: WordPieceTokenizer) -> None:
@@ -211,9 +193,6 @@ def test_the_originals_have_no_windows_of_one_block(compat: str) -> None:
         WindowConfig(window_scope="word")
 
 
-# --- the question
-
-
 def test_a_long_question_keeps_its_marker_and_its_last_63_pieces(
     wordpiece: WordPieceTokenizer,
 ) -> None:
@@ -223,19 +202,6 @@ def test_a_long_question_keeps_its_marker_and_its_last_63_pieces(
     assert query("who", wordpiece, WindowConfig(max_query_length=1)) == [104]
     theirs = query(" ".join(words), wordpiece, WindowConfig(compat="bert-joint"))
     assert theirs == list(itertools.chain(*wordpiece.encode(words[-64:])))
-
-
-@few
-@given(st.lists(any_words, max_size=30), st.integers(1, 20))
-def test_the_question_is_text(wordpiece: WordPieceTokenizer, words: list[str], length: int) -> None:
-    pieces = query(" ".join(words), wordpiece, WindowConfig(max_query_length=length))
-    assert pieces[0] == wordpiece.marker_id("[Q]")
-    assert len(pieces) <= length
-    special = {wordpiece.cls_id, wordpiece.sep_id, *map(wordpiece.marker_id, MARKERS)}
-    assert special.isdisjoint(pieces[1:])
-
-
-# --- training
 
 
 @few
@@ -278,11 +244,6 @@ def test_pages_without_annotations_are_unlabelled_if_asked_for(
     assert rows(some) == rows(expected) and some.windows.tolist() == expected.windows.tolist()
     assert {kind for _, _, kind in labels(expected)} <= {AnswerType.UNKNOWN}
     assert labels(some) == [(0, 0, UNLABELLED)] * len(some)
-    made = (training_features(example, wordpiece, SMALL, share, seed, x) for x in (True, False))
-    assert len({str((rows(one), labels(one))) for one in made}) == 1
-
-
-# --- real data
 
 
 @pytest.mark.parametrize("name", ["dev/nq-dev.jsonl.gz", "pages/nq-pages.jsonl.gz"])

@@ -11,7 +11,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.formats import inputs
 from nq.formats.tfrecord import frame, read_records
 from nq.preprocess.store import (
     DEAD_LETTERS,
@@ -21,7 +20,6 @@ from nq.preprocess.store import (
     write_examples,
 )
 from nq.records import Candidate, DeadLetter, Example, Source, Span
-from tests import nq_records
 
 EXAMPLE = Example(
     7,
@@ -52,14 +50,6 @@ def test_any_other_example_has_another_digest() -> None:
     assert len(digests) == len(others)
     assert all(-(1 << 63) <= digest < 1 << 63 for digest in digests)
     assert example_digest(replace(EXAMPLE)) == example_digest(EXAMPLE)
-
-
-def test_a_record_has_the_same_digest_each_time_it_is_read(tmp_path: Path) -> None:
-    records = [nq_records.simplified(i, words=30) for i in range(5)]
-    path = nq_records.write_lines(tmp_path / "a.jsonl.gz", [*records, nq_records.v1(9)])
-    once, twice = ([example_digest(e) for e in inputs.read_examples(path)] for _ in range(2))
-    assert once == twice
-    assert len(set(once)) == 6
 
 
 examples = st.lists(st.lists(st.binary(max_size=9), max_size=4), max_size=12)

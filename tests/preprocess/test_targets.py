@@ -33,11 +33,6 @@ def found(example: Example, config: WindowConfig = OURS) -> tuple[AnswerType, li
     return it.kind, sequence.words[it.first : it.last + 1]
 
 
-def test_a_short_answer() -> None:
-    assert found(page(PAGE, long=0, shorts=[(4, 5)])) == (AnswerType.SHORT, ["cold"])
-    assert wanted(page(PAGE, long=0, shorts=[(4, 5)])) == Target(AnswerType.SHORT, 6, 6)
-
-
 def test_several_short_answers_are_one_span_without_the_tags() -> None:
     shorts = [(8, 10), (12, 14)]
     merged = (AnswerType.SHORT, ["it", "floats", "it", "melts"])
