@@ -1,4 +1,4 @@
-"""Measures where on a page the answers are, for the weights of ``nq.postprocess.position_prior``.
+"""Measures where on a page the answers are, for the weights of ``nq.postprocess.fit``.
 
     python -m experiments.positions FEATURES --vocab VOCAB
 

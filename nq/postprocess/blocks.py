@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -9,11 +11,12 @@ import numpy as np
 
 from nq.config import RankingWeights
 from nq.postprocess.bm25 import candidate_bm25
-from nq.postprocess.position_prior import MIN_BLOCKS, position_features
 from nq.records import Example, FloatArray, IntArray, Span
 
 BOILERPLATE = (("^",), ("Jump", "up"), ("This", "page", "was", "last", "edited"))
 """First words of notes, references and page footers, which are never answers."""
+MIN_BLOCKS = 20
+"""Blocks of a whole page at least; with fewer it may be an excerpt, without true positions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +53,27 @@ class Blocks:
     def prior(self, weights: RankingWeights) -> FloatArray:
         """Returns ``[B]`` the part of each block's utility that is known before the model runs."""
         return self.features @ weights.block_vector()
+
+
+def position_features(types: Sequence[str], min_blocks: int = MIN_BLOCKS) -> FloatArray:
+    """Returns ``[B, 3]``: is a table, is a list, and log(n) for the n-th block of its type.
+
+    All are 0 for an excerpt, and where all blocks have one type: a collection of paragraphs need
+    not be in the order of a page.
+
+    Args:
+        types: of the blocks of a page, in page order.
+        min_blocks: a page with fewer blocks is an excerpt.
+    """
+    if len(types) < min_blocks or len(set(types)) < 2:
+        return np.zeros((len(types), 3))
+    counts: Counter[str] = Counter()
+    numbers = []
+    for kind in types:
+        counts[kind] += 1
+        numbers.append(counts[kind])
+    kinds = np.array(types)
+    return np.column_stack([kinds == "Table", kinds == "List", np.log(numbers)])
 
 
 def block_of_token(example: Example) -> IntArray:

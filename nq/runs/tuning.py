@@ -30,8 +30,15 @@ from nq.formats.questions import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.folder import SETTINGS, load_settings, save_settings, weights_digest
 from nq.model.spec import ModelSpec
-from nq.postprocess.fit import ChoiceSet, block_choices, fit, fit_calibration, option_choices
-from nq.postprocess.position_prior import CASCADE_PRIOR_WEIGHTS, PRIOR_WEIGHTS
+from nq.postprocess.fit import (
+    CASCADE_PRIOR_WEIGHTS,
+    PRIOR_WEIGHTS,
+    ChoiceSet,
+    block_choices,
+    fit,
+    fit_calibration,
+    option_choices,
+)
 from nq.postprocess.ranking import calibrated, rank
 from nq.records import Example, Scores
 from nq.runs.job import Job

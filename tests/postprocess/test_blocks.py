@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,13 +12,14 @@ from hypothesis import strategies as st
 
 from nq.config import RankingWeights
 from nq.formats.documents import page_from_text
-from nq.postprocess.blocks import Blocks, block_of_token
+from nq.postprocess.blocks import MIN_BLOCKS, Blocks, block_of_token, position_features
 from nq.postprocess.bm25 import candidate_bm25
-from nq.postprocess.position_prior import position_features
 from nq.records import Example
 from tests.postprocess import slow_evidence, synthetic_pages
 
 seeds = st.integers(0, 2**32 - 1)
+TYPES = ("Paragraph", "Table", "List", "Other")
+pages = st.lists(st.sampled_from(TYPES), min_size=MIN_BLOCKS, max_size=MIN_BLOCKS + 20)
 
 
 def with_tags(seed: int) -> Example:
@@ -71,3 +73,26 @@ def test_a_page_without_candidates_has_no_blocks() -> None:
     blocks = Blocks.of(replace(synthetic_pages.example(1), candidates=()))
     assert len(blocks.candidates) == 0 and blocks.features.shape == (0, 4)
     assert (blocks.of_token == -1).all()
+
+
+@given(pages)
+def test_features_count_the_blocks_of_the_same_type_so_far(types: list[str]) -> None:
+    expected = [
+        [kind == "Table", kind == "List", math.log(types[: i + 1].count(kind))]
+        for i, kind in enumerate(types)
+    ]
+    if len(set(types)) == 1:
+        expected = [[0.0] * 3] * len(types)
+    np.testing.assert_allclose(position_features(types), expected)
+
+
+def test_excerpts_and_collections_of_one_type_have_no_features() -> None:
+    paragraphs = ["Paragraph"] * (MIN_BLOCKS - 2)
+    assert not position_features([*paragraphs, "Table"]).any()
+    assert not position_features([*paragraphs, "Paragraph", "Paragraph", "Paragraph"]).any()
+    features = position_features([*paragraphs, "Table", "List"])
+    assert features[:, 0].tolist() == [0] * len(paragraphs) + [1, 0]
+    np.testing.assert_allclose(features[:3, 2], np.log([1, 2, 3]))
+    assert position_features([]).shape == (0, 3)
+    assert position_features(["Paragraph", "Table"], min_blocks=2)[:, 0].tolist() == [0, 1]
+    assert not position_features(["Paragraph", "Table"], min_blocks=3).any()

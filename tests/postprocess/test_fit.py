@@ -15,13 +15,13 @@ from nq.formats.outputs import encode_prediction
 from nq.postprocess.evidence import Hypotheses, gather_evidence
 from nq.postprocess.fit import (
     OPTION_WEIGHTS,
+    PRIOR_WEIGHTS,
     ChoiceSet,
     block_choices,
     fit,
     fit_calibration,
     right_options,
 )
-from nq.postprocess.position_prior import PRIOR_WEIGHTS
 from nq.postprocess.ranking import calibrated
 from nq.records import Annotation, AnswerType, Example, Prediction, Span, YesNo
 from tests.postprocess import synthetic_pages
