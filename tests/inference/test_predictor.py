@@ -155,21 +155,6 @@ def test_every_profile_has_the_scores_of_baseline(name: str, shape: ModelConfig)
     assert BATCH <= counters.warmup_windows <= N_WINDOWS
 
 
-def test_the_bounds_detect_weights_of_fewer_bits() -> None:
-    baseline = score_all_positions("baseline")[0]
-
-    def with_rounded_weights(dtype: Any) -> Columns:
-        predictor = new_predictor("baseline", LENGTH, text_only=False)
-        for weight in predictor.network.model.weights:
-            weight.assign(weight.numpy().astype(dtype).astype(np.float32))
-        return predictor.scores(ROWS)
-
-    largest, mean = differences(with_rounded_weights(ml_dtypes.float8_e4m3fn), baseline)
-    assert largest > INT8[0] > BFLOAT16[0] and mean > INT8[1] > BFLOAT16[1]
-    largest, mean = differences(with_rounded_weights(ml_dtypes.bfloat16), baseline)
-    assert EXACT[0] < largest < BFLOAT16[0] and EXACT[1] < mean < BFLOAT16[1]
-
-
 # --- logits that are not finite
 
 WINDOW = "window 2 of the example in line 2 of input file 3"

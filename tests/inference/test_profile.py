@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.inference import profile as profiles
-from nq.inference.profile import GRAPPLER_OFF, GRAPPLER_ON, OPTIMIZATIONS, THESIS, Profile
+from nq.inference.profile import OPTIMIZATIONS, THESIS, Profile
 
 NAMES = tuple(OPTIMIZATIONS)
 SPELLINGS = [
@@ -72,25 +72,3 @@ def test_any_text_is_a_profile_or_a_value_error(text: str) -> None:
         assert str(Profile.parse(text)) in map(str, profiles.profiles())
     except ValueError as error:
         assert "valid are baseline" in str(error) or f"{text.strip()} needs" in str(error)
-
-
-def test_the_help_has_a_line_for_each_name() -> None:
-    lines = profiles.describe().splitlines()
-    assert [line.split()[0] for line in lines] == ["baseline", *NAMES]
-
-
-def test_each_name_changes_its_own_settings() -> None:
-    for profile in profiles.profiles():
-        names, changes = profile.names, profile.changes
-        assert changes.jit_compile == ("xla" in names)
-        assert changes.grappler == (GRAPPLER_ON if "grappler" in names else GRAPPLER_OFF)
-        for name in ("mixed", "frozen", "buckets", "prune", "rescore", "int8"):
-            assert getattr(changes, name) == (name in names)
-        assert changes.engine == ("".join(names & {"openvino", "onnx"}) or "tensorflow")
-        assert profile.needs_margin == tuple(n for n in ("prune", "rescore") if n in names)
-        for device, half in (("CPU", "bfloat16"), ("GPU", "float16")):
-            assert profile.precision(device) == (half if "mixed" in names else "float32")
-            expected = half if "frozen" in names else f"mixed_{half}"
-            if "mixed" not in names or "openvino" in names:
-                expected = "float32"
-            assert profile.policy(device) == expected

@@ -28,7 +28,6 @@ from nq.postprocess.decision import decide
 from nq.postprocess.margin import decision_margin
 from nq.postprocess.ranking import rank
 from nq.postprocess.spans import pairs
-from nq.preprocess.features import windows
 from nq.records import (
     READ,
     SCORE_COLUMNS,
@@ -73,16 +72,6 @@ def test_covering_windows_contain_all_text(some: Pages) -> None:
     assert chosen.tolist() == sorted(set(chosen.tolist()))
     np.testing.assert_array_equal(contains[chosen].any(axis=0), contains.any(axis=0))
     assert len(chosen) <= 1 or contains[chosen].any(axis=1).all()
-
-
-@given(st.integers(1, 600), st.integers(64, 120))
-def test_covering_windows_are_as_far_apart_as_the_overlap_allows(n_pieces: int, room: int) -> None:
-    spans = windows(n_pieces, room, 32)
-    token_map = np.array([[*range(a, b), *[-1] * (room - b + a)] for a, b in spans])
-    chosen = covering_windows(tokens_in_windows(token_map))
-    steps = np.diff(chosen)
-    widest = (room - math.ceil(prune.OVERLAP * room)) // 32
-    assert (steps[:-1] == widest).all() and (steps <= widest).all() and chosen[-1] == len(spans) - 1
 
 
 @given(pages())

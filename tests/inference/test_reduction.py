@@ -15,7 +15,7 @@ from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Network
 from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile
-from nq.inference.reduction import LOGITS, AllLogits, TopK, top_positions
+from nq.inference.reduction import LOGITS, AllLogits, top_positions
 from nq.model.joint import INPUTS
 from tests import tiny_models
 from tests.inference.tiny_predictors import item_rows, items
@@ -57,26 +57,6 @@ def test_top_positions_are_those_of_a_stable_sort(jit: bool, table: tuple[Any, A
         np.testing.assert_array_equal(value[row, :n], logits[row, top])
         assert doc[row].tolist() == token_map[row, top].tolist() + [-1] * (K - n)
         assert np.isfinite(value[row]).all()
-
-
-@pytest.mark.parametrize(
-    ("text_only", "positions", "doc"), [(True, [3, 2], [8, 7]), (False, [1, 3], [-1, 8])]
-)
-def test_only_text_or_all_positions_but_cls_are_allowed(
-    text_only: bool, positions: list[int], doc: list[int]
-) -> None:
-    values = [9.0, 5.0, 1.0, 2.0]
-    logits = {name: tf.constant([values]) for name in ("start_logits", "end_logits")}
-    types = tf.constant([[1.0, 2.0, 3.0, 4.0, 5.0]])
-    token_map = tf.constant([[-1, -1, 7, 8]])
-    columns = TopK(2, text_only)({**logits, "type_logits": types}, token_map)
-    start_doc, start_pos, start, end_doc, end_pos, end, cls, type_logits = map(np.asarray, columns)
-    assert start_pos.tolist() == end_pos.tolist() == [positions]
-    assert start_doc.tolist() == end_doc.tolist() == [doc]
-    assert start.tolist() == end.tolist() == [[values[position] for position in positions]]
-    assert cls.tolist() == [[9.0, 9.0]] and type_logits.tolist() == types.numpy().tolist()
-    columns = TopK(20, text_only)({**logits, "type_logits": types}, token_map)
-    assert [column.shape[1] for column in columns] == [4] * 6 + [2, 5]
 
 
 LENGTH = 256

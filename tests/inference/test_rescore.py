@@ -8,53 +8,21 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 import pytest
 
 from nq import reader
 from nq.bundle import bundled_sample
-from nq.config import Compute, DecisionConfig, RankingWeights
+from nq.config import Compute
 from nq.formats import inputs
 from nq.formats.outputs import encode_prediction
 from nq.inference import load
-from nq.inference.profile import Profile
-from nq.inference.rescore import CLOSE, RescoringScorer, exact_profile
+from nq.inference.rescore import RescoringScorer
 from nq.runs.job import Job
 from nq.runs.result import PREDICTIONS, Result
 from nq.runs.run import run
-from tests.inference.table_scorer import TableScorer, random_scores
 
 QUESTIONS = 6
-
-
-@pytest.mark.parametrize(
-    ("profile", "evidence", "short_evidence", "margin"),
-    [
-        ("mixed+rescore", 1.0, 1.0, CLOSE["mixed"]),
-        ("mixed+rescore", 0.5, 2.0, 2.0 * CLOSE["mixed"]),
-        ("mixed+int8+openvino+rescore", 0.5, 0.5, 0.5 * CLOSE["int8"]),
-    ],
-)
-def test_the_margin_is_that_of_the_least_exact_optimization_times_the_weight_of_evidence(
-    profile: str, evidence: float, short_evidence: float, margin: float
-) -> None:
-    weights = RankingWeights(evidence=evidence, short_evidence=short_evidence)
-    inner = TableScorer(random_scores(np.full((1, 14), -1), seed=1))
-    decision = DecisionConfig(weights=weights)
-    scorer = RescoringScorer(inner, lambda: inner, Profile.parse(profile), decision)
-    assert scorer.close == pytest.approx(margin)
-
-
-@pytest.mark.parametrize(
-    ("profile", "exact"),
-    [
-        ("mixed+prune+rescore+grappler+buckets", "grappler+buckets"),
-        ("int8+openvino+mixed+rescore", "openvino"),
-    ],
-)
-def test_the_exact_profile_has_the_other_optimizations(profile: str, exact: str) -> None:
-    assert exact_profile(Profile.parse(profile)) == Profile.parse(exact)
 
 
 def predictions(result: Result) -> list[dict[str, Any]]:

@@ -17,16 +17,12 @@ from nq.inference.rescore import RescoringScorer
 from nq.inference.scorer import (
     Scorer,
     concatenate,
-    example_slices,
     score_examples,
-    window_scores,
 )
-from nq.postprocess.decision import decide
 from nq.postprocess.margin import decision_margin
 from nq.postprocess.ranking import rank
 from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, WindowScores
 from tests.inference.table_scorer import Pages, TableScorer, pages, random_scores
-from tests.inference.tiny_predictors import item_rows, items, new_predictor
 
 Wrap = Callable[[Scorer, Pages], Scorer]
 
@@ -126,21 +122,6 @@ def test_rescored_windows_have_the_exact_scores_and_the_others_those_of_the_inne
         assert set(columns[RESCORED][page].tolist()) == {is_close}
 
 
-@pytest.mark.parametrize("inner", [WRAPPERS["none"], WRAPPERS["prune"]], ids=["none", "prune"])
-@given(pages())
-def test_rescoring_everything_decides_as_the_exact_scorer(inner: Wrap, some: Pages) -> None:
-    scorer = rescoring(inner(TableScorer(some.table), some), some)
-    columns = scorer.scores(some.rows, some.examples)
-    exact = TableScorer(exact_table(some)).scores(some.rows)
-    for example, page in zip(some.examples, some.slices, strict=True):
-        actual, expected = window_scores(columns, page), window_scores(exact, page)
-        if not columns[RESCORED][page].any():  # without evidence the margin is infinite
-            assert len(rank(example, actual, some.decision).evidence.blocks) == 0
-            continue
-        decision = decide(example, actual, some.decision)
-        assert decision.prediction == decide(example, expected, some.decision).prediction
-
-
 @given(pages(1, 6), st.integers(1, 40), st.integers(1, 3))
 def test_a_call_has_whole_examples_and_at_least_so_many_batches(
     some: Pages, batch_size: int, part_batches: int
@@ -173,27 +154,3 @@ def test_examples_are_read_only_when_they_are_needed() -> None:
     assert next(scored)[0].example_id == 2 and read == [0, 1, 2, 3]
     assert len(list(scored)) == 3
     assert list(score_examples(TableScorer(table), iter(()))) == []
-
-
-@pytest.mark.parametrize("part_batches", [1, 2])
-def test_the_predictor_has_equal_scores_in_calls_of_any_size(part_batches: int) -> None:
-    all_items, predictor = items(3, 1, 9, 2, 5), new_predictor()
-    expected = predictor.scores(item_rows(all_items))
-    windows = (
-        (Example(source.line, "who", ["w"], [False], ()), item_rows([(source, features)]))
-        for source, features in all_items
-    )
-    predictor.part_batches = part_batches
-    scored = list(score_examples(predictor, windows))
-    assert [len(scores) for _, scores in scored] == [3, 1, 9, 2, 5]
-    for name in SCORE_COLUMNS:
-        actual = np.concatenate([getattr(scores, name) for _, scores in scored])
-        np.testing.assert_allclose(actual, expected[name], atol=1e-6)
-
-
-@given(st.lists(st.integers(1, 9), max_size=6))
-def test_slices_are_the_windows_of_each_example(n_windows: list[int]) -> None:
-    ids = [(window, n) for n in n_windows for window in range(n)]
-    slices = example_slices({"window_ids": np.array(ids, np.int32).reshape(-1, 2)})
-    assert [page.stop - page.start for page in slices] == n_windows
-    assert [page.start for page in slices] == np.cumsum([0, *n_windows])[:-1].tolist()

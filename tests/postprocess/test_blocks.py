@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -73,17 +72,6 @@ def test_a_page_without_candidates_has_no_blocks() -> None:
     blocks = Blocks.of(replace(synthetic_pages.example(1), candidates=()))
     assert len(blocks.candidates) == 0 and blocks.features.shape == (0, 4)
     assert (blocks.of_token == -1).all()
-
-
-@given(pages)
-def test_features_count_the_blocks_of_the_same_type_so_far(types: list[str]) -> None:
-    expected = [
-        [kind == "Table", kind == "List", math.log(types[: i + 1].count(kind))]
-        for i, kind in enumerate(types)
-    ]
-    if len(set(types)) == 1:
-        expected = [[0.0] * 3] * len(types)
-    np.testing.assert_allclose(position_features(types), expected)
 
 
 def test_excerpts_and_collections_of_one_type_have_no_features() -> None:

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.config import DECISION_RULES, DecisionConfig
-from nq.errors import Error
+from nq.config import DecisionConfig
 from nq.evaluation import labels
 from nq.formats.outputs import encode_prediction
-from nq.postprocess.decision import RULES, check_rule, decide
+from nq.postprocess.decision import RULES, decide
 from nq.records import Example, Prediction, Span
 from tests.postprocess import synthetic_pages
 
@@ -138,26 +137,3 @@ def test_every_example_has_a_prediction_that_the_evaluation_accepts(
         return
     label = labels.prediction_label(encode_prediction(prediction))
     assert (label.has_long or label.has_short) == prediction.answered
-
-
-@each_rule
-@pytest.mark.parametrize("n_windows", [0, 2])
-def test_windows_without_text_give_no_answer(rule: str, n_windows: int) -> None:
-    logits = synthetic_pages.logits(1, ties=False, n_windows=n_windows)
-    logits.doc[:] = -1
-    assert not predict(rule, synthetic_pages.example(1), logits).answered
-
-
-@pytest.mark.parametrize(("rule", "ranks"), [(name, name == "default") for name in RULES])
-def test_only_the_default_rule_has_a_ranking_and_a_margin(rule: str, ranks: bool) -> None:
-    decision = decide(*synthetic_pages.page(5), DecisionConfig(rule))
-    assert RULES[rule].ranks is ranks and rule in DECISION_RULES
-    check_rule(rule, ())
-    if decision.ranking is not None:
-        assert decision.prediction == decision.ranking.prediction()
-        assert decision.alternatives(2) == decision.ranking.alternatives(2)
-        check_rule(rule, ("prune", "rescore"))
-        return
-    assert not ranks and decision.alternatives(2) is None
-    with pytest.raises(Error, match="no decision margin: remove prune and rescore from the pro"):
-        check_rule(rule, ("prune", "rescore"))

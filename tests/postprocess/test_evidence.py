@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import RankingWeights
-from nq.postprocess.blocks import Blocks
 from nq.postprocess.evidence import Hypotheses, gather_evidence
 from nq.records import AnswerType, Span
 from tests.postprocess import synthetic_pages
@@ -29,17 +28,6 @@ def test_the_score_of_a_block_is_that_of_its_best_window(
     assert evidence.blocks.tolist() == sorted(expected)
     log_odds = [math.log(expected[block]) for block in sorted(expected)]
     assert evidence.hypotheses.scores(weight).tolist() == pytest.approx(log_odds, abs=1e-6)
-
-
-@given(seeds)
-def test_the_utility_of_a_block_is_its_score_and_its_prior(seed: int) -> None:
-    example, scores = synthetic_pages.page(seed)
-    weights = RankingWeights(evidence=0.5, bm25=2.0, table=-1.0, position=-0.5)
-    blocks = Blocks.of(example, min_blocks=2)
-    evidence = gather_evidence(example, scores, MAX_PIECES, blocks)
-    rows = [blocks.candidates.tolist().index(block) for block in evidence.blocks.tolist()]
-    expected = evidence.hypotheses.scores(0.5) + blocks.prior(weights)[rows]
-    np.testing.assert_allclose(evidence.utility(weights), expected)
 
 
 @given(seeds, st.booleans())

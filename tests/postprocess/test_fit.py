@@ -128,17 +128,6 @@ def test_the_largest_expected_evidence_is_rarely_exceeded() -> None:
     assert 0 < (np.concatenate(scores) > fitted.max_evidence).mean() <= 0.0015
 
 
-def test_weights_of_features_that_do_not_vary_keep_their_priors() -> None:
-    truth = RankingWeights(evidence=0.6, bm25=0.8, null=1.5)
-    choice_sets = sampled(BLOCK_WEIGHTS, truth, 500)
-    constant = ("table", "list", "position")
-    for choices in choice_sets:
-        choices.features[:, [BLOCK_WEIGHTS.index(name) - 1 for name in constant]] = 0
-    fitted = fit(choice_sets, [])
-    for name in constant:
-        assert getattr(fitted, name) == getattr(PRIOR_WEIGHTS, name)
-
-
 def test_the_fitted_calibration_recovers_the_true_probabilities() -> None:
     draw = np.random.default_rng(3)
     truth = draw.random(5000)

@@ -112,12 +112,6 @@ def test_best_start_wins_within_a_window_of_the_original() -> None:
 
 
 @pytest.mark.parametrize("rule", ["bert-joint", "kisialiou"])
-def test_no_valid_pair_scores_minus_10000(rule: str) -> None:
-    nothing = [-1] * LENGTH
-    assert decided(rule, [MINIMAL], nothing) == (None, -10000.0, (), -10000.0)
-
-
-@pytest.mark.parametrize("rule", ["bert-joint", "kisialiou"])
 def test_pairs_that_run_backwards_are_kept(rule: str) -> None:
     """Two candidates out of page order: the token map falls from 19 to 0 in the window."""
     token_map = [-1] * OFFSET + [18, 19, 0, 1, *range(20, LENGTH + 16 - OFFSET)]

@@ -61,19 +61,6 @@ def test_noise_far_above_the_margin_changes_answers() -> None:
     assert changed > 5
 
 
-@given(seeds, st.booleans())
-def test_the_margin_is_zero_at_a_threshold(seed: int, of_long: bool) -> None:
-    example, scores = synthetic_pages.page(seed)
-    best = rank(example, scores, DecisionConfig()).alternatives(1)
-    if best:
-        long, short = best[0].long_probability, best[0].short_probability
-        at_long, at_short = (
-            DecisionConfig(long_threshold=long),
-            DecisionConfig(short_threshold=short),
-        )
-        assert margin(example, scores, at_long if of_long else at_short) < 1e-6
-
-
 def test_the_margin_counts_another_block_that_could_give_its_short_answer() -> None:
     example, scores = synthetic_pages.page(74190557)
     config = DecisionConfig(long_threshold=0.75, short_threshold=0.5)

@@ -14,7 +14,7 @@ from nq.errors import Error
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.decision import decide
 from nq.postprocess.evidence import IMPOSSIBLE
-from nq.postprocess.ranking import calibrated, log_odds, rank
+from nq.postprocess.ranking import calibrated, rank
 from nq.records import AnswerType, Candidate, CascadeScores, Example, IntArray, Span, YesNo
 from tests.postprocess import synthetic_pages
 from tests.postprocess.slow_evidence import answer_odds, block_odds
@@ -56,32 +56,6 @@ def test_a_model_without_a_type_head_answers_neither_yes_nor_no(seed: int) -> No
             assert spans[span] == pytest.approx(max(spans.values()), rel=1e-6)
 
 
-@given(seeds, st.booleans(), st.floats(0, 1), st.floats(0, 1))
-def test_the_first_alternative_is_the_prediction_if_it_is_probable_enough(
-    seed: int, ties: bool, long: float, short: float
-) -> None:
-    example, scores = synthetic_pages.page(seed, ties)
-    config = DecisionConfig(long_threshold=long, short_threshold=short)
-    ranking = rank(example, scores, config)
-    alternatives, prediction = ranking.alternatives(100), ranking.prediction()
-    probabilities = [alternative.long_probability for alternative in alternatives]
-    assert probabilities == sorted(probabilities, reverse=True)
-    assert alternatives[:2] == ranking.alternatives(2)
-    for alternative in alternatives:
-        assert all(alternative.long.contains(span) for span in alternative.shorts)
-        yes_no = alternative.yes_no is not YesNo.NONE
-        assert not (alternative.shorts and yes_no)
-        assert alternative.shorts or yes_no or not scores.type_logits.any()
-        assert 0 < alternative.short_probability <= alternative.long_probability < 1
-    for best in alternatives[:1]:
-        given_short = best.short_probability >= short
-        assert prediction.long == (best.long if best.long_probability >= long else None)
-        assert prediction.shorts == (best.shorts if given_short else ())
-        assert prediction.yes_no is (best.yes_no if given_short else YesNo.NONE)
-        assert prediction.long_score == best.long_probability
-        assert prediction.short_score == best.short_probability
-
-
 @pytest.mark.parametrize(
     ("name", "block"), [("table", 1), ("list", 2), ("bm25", 3), ("position", 3), ("null", None)]
 )
@@ -98,16 +72,6 @@ def test_a_large_weight_of_a_feature_decides(name: str, block: int | None) -> No
     config = DecisionConfig(weights=RankingWeights(**{name: 20.0}), long_threshold=0.5)
     prediction = rank(example, scores, config, Blocks.of(example, min_blocks=4)).prediction()
     assert prediction.long == (None if block is None else candidates[block].span)
-
-
-@given(st.floats(0, 1), st.floats(0.01, 5), st.floats(-5, 5))
-def test_calibration_is_monotonic_and_gives_probabilities(
-    p: float, scale: float, shift: float
-) -> None:
-    assert 0 <= calibrated(p, scale, shift) <= 1
-    assert calibrated(p, scale, shift) <= calibrated(min(1.0, p + 0.1), scale, shift)
-    assert calibrated(p, 1.0, 0.0) == pytest.approx(p, abs=1e-8)
-    assert abs(log_odds(round(p))) == pytest.approx(np.log(1e9), rel=1e-6)
 
 
 @given(seeds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,21 +58,3 @@ def test_pairs_are_those_of_brute_force_in_the_same_order(
     scores = random_scores(seed, ties, text_only=bool(seed % 2))
     actual = pairs(scores, max_pieces, min_pieces, k if k < 9 else None)
     assert scored_spans(actual) == brute_force(scores, max_pieces, min_pieces, min(k, 8))
-
-
-def test_windows_without_text_have_no_pairs() -> None:
-    for n_windows in (0, 2):
-        logits = synthetic_pages.logits(3, ties=False, n_windows=n_windows)
-        logits.doc[:] = -1
-        for text_only in (True, False):
-            assert len(pairs(synthetic_pages.window_scores(logits, 8, text_only))) == 0
-
-
-def test_scores_are_added_in_the_given_type() -> None:
-    logits = synthetic_pages.logits(5, ties=False)
-    logits.start[:, 0] = 1e8
-    scores = synthetic_pages.window_scores(logits, 8, text_only=True)
-    assert pairs(scores).score.dtype == np.float64
-    single = pairs(scores, dtype=np.float32)
-    assert single.score.dtype == np.float32
-    assert not np.array_equal(np.sort(single.score), np.sort(pairs(scores).score))

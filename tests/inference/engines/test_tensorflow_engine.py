@@ -64,15 +64,6 @@ def test_only_a_step_that_is_what_the_profile_requires_is_in_force(profile: Prof
         check_in_force(profile, step, precision)
 
 
-def test_another_option_of_grappler_is_not_in_force() -> None:
-    profile, traced = Profile.parse("grappler"), traced_step("float32", False)
-    for option, on in GRAPPLER_ON.items():
-        with grappler_options(profile.changes.grappler):
-            OPTIONS.set_experimental_options({option: not on})
-            with pytest.raises(ProfileNotInForceError, match=f"Grappler's {option}"):
-                check_in_force(profile, traced, "float32")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("names", ["mixed+frozen", "frozen+xla", "mixed+grappler+frozen"])
 def test_weights_are_constants_only_under_frozen(names: str) -> None:
