@@ -74,9 +74,7 @@ def preprocess(args: argparse.Namespace) -> int:
             (sampling.negatives, sampling.seed) if args.training else None,
             pages=pages,
         )
-        inputs.check_files(files)
-        inputs.check_records(files, args.limit, pages)
-        inputs.mention_unnamed_pages(files, pages)
+        inputs.check(files, args.limit, pages)
         prepared = prepare.prepare(request, args.output, args.workers, args.unknown)
     if args.json:
         values = {name: getattr(prepared, name) for name in COUNTS}

@@ -53,9 +53,8 @@ TAG_PLACE = -1, -1
 class PageBuilder:
     """Builds a page token by token; a target of lxml's HTML parser.
 
-    Args:
-        wrap_loose_text: Whether text outside all blocks becomes paragraphs.
-        characters: The characters of the HTML; the text of plain text has its place with it.
+    With ``wrap_loose_text`` text outside all blocks becomes paragraphs. ``characters`` are those of
+    the HTML; plain text has its place with it.
     """
 
     def __init__(

@@ -62,21 +62,14 @@ def read_records(
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     """Yields each record of one file as an example or as a dead letter, with its source.
 
-    Args:
-        path: The file, of any kind.
-        file_index: The file's index among the inputs.
-        share: ``(i, n)`` reads every n-th record, from the i-th on, for n parallel readers.
-        limit: The number of records of the file after which to stop.
-        pages: The pages that questions name.
-        name: The path that sources have; by default that of the file.
+    ``share`` and ``limit`` are those of ``nq.formats.containers.rows``. Sources have the path
+    ``name``, by default that of the file.
     """
     for number, row in containers.rows(path, share, limit):
         source = Source(file_index, shown(name or path), number)
         item: Example | DeadLetter
         try:
-            if isinstance(row, RecordError):
-                raise row
-            item = decode_record(lines.parse_line(row) if isinstance(row, bytes) else row, pages)
+            item = decode_record(_parsed(row), pages)
             if item.example_id == questions.NO_ID:
                 item = replace(item, example_id=f"{Path(source.path).name}:{number}")
         except RecordError as error:
@@ -86,6 +79,12 @@ def read_records(
             excerpt = text[: EXCERPT_CHARS * 4].decode("utf-8", "backslashreplace")
             item = DeadLetter(source, str(error), excerpt[:EXCERPT_CHARS])
         yield source, item
+
+
+def _parsed(row: containers.Row) -> Record:
+    if isinstance(row, RecordError):
+        raise row
+    return lines.parse_line(row) if isinstance(row, bytes) else row
 
 
 def decode_example(line: bytes, pages: PageFolder | None = None) -> Example:
@@ -169,6 +168,21 @@ def _good_examples(
         log.warning("skipped %d bad records in all", n_skipped)
 
 
+def check(
+    files: Sequence[str],
+    limit: int | None = None,
+    pages: PageFolder | None = None,
+    others: Sequence[str] = (),
+) -> None:
+    """Checks input files before a command begins; see the checks below.
+
+    Pages that no question in the files or in ``others`` names are mentioned in a warning.
+    """
+    check_files(files)
+    check_records(files, limit, pages)
+    mention_unnamed_pages((*files, *others), pages)
+
+
 def check_files(files: Sequence[str]) -> None:
     """Raises ``ValueError`` if a file has no records, is damaged or lacks columns."""
     for path in files:
@@ -192,10 +206,9 @@ def check_records(
     pages: PageFolder | None = None,
     read: Callable[..., Iterator[tuple[Source, Example | DeadLetter]]] = read_records,
 ) -> None:
-    """Checks that at least one record can be used; reads no further than to the first one.
+    """Checks that one of the first ``limit`` records can be used; reads no further than to it.
 
-    ``limit`` is the number of records of all files after which to stop. ``read`` reads the records
-    of a file, as ``read_records`` does.
+    ``read`` reads the records of a file, as ``read_records`` does.
     """
     records = itertools.chain.from_iterable(read(path, pages=pages) for path in files)
     first, count = "", 0
@@ -219,9 +232,7 @@ def mention_unnamed_pages(files: Sequence[str], pages: PageFolder | None) -> Non
     for path in files:
         for _, row in containers.rows(path):
             with contextlib.suppress(RecordError):
-                if not isinstance(row, RecordError):
-                    record = lines.parse_line(row) if isinstance(row, bytes) else row
-                    named.add(pages.path(record))
+                named.add(pages.path(_parsed(row)))
     unnamed = [path for path in pages.files if path not in named]
     if unnamed:
         counts = len(unnamed), len(pages.files)
@@ -243,13 +254,11 @@ def read_page(path: str | Path, record: str | int | None = None) -> Page:
         ValueError: The file has no such record, no text, or is not a text file.
     """
     name = path_text(path)
-    is_csv_of_records = (  # and no table to ask about
-        name.endswith(csv_rows.SUFFIXES)
+    if name.endswith(SHARD_SUFFIXES) or (
+        name.endswith(csv_rows.SUFFIXES)  # a table without these columns is a page itself
         and Path(name).is_file()
-        and containers.container_of(name) is containers.CSV
         and {questions.QUESTION, questions.CONTEXT} <= set(csv_rows.columns(name))
-    )
-    if name.endswith(SHARD_SUFFIXES) or is_csv_of_records:
+    ):
         return page_from_record(_record(name, None if record is None else str(record)), name)
     if record is not None:
         raise ValueError(

@@ -38,11 +38,7 @@ _AS_LXML = str.maketrans("\r\0", "\n\ufffd")
 
 
 class CharacterData:
-    """The character data of an HTML text; lxml's are found in it one after the other.
-
-    Args:
-        source: the HTML, without lone surrogates.
-    """
+    """The character data of an HTML text without lone surrogates; lxml's are found in them."""
 
     def __init__(self, source: str) -> None:
         self._parts: list[str] = []

@@ -60,10 +60,8 @@ def encode_prediction(
 ) -> dict[str, Any]:
     """Returns one prediction as the official evaluation reads it.
 
-    Args:
-        prediction: The answers to one example.
-        token_bytes: ``[n_tokens, 2]`` start and end byte of each document token, if known.
-        original: The user's text; answers then have characters in it too, -1 if not known.
+    ``token_bytes`` ``[n_tokens, 2]`` has the start and end byte of each document token. With the
+    user's text answers have characters in it, too, -1 if not known.
     """
 
     def encode(span: Span | None) -> dict[str, int]:

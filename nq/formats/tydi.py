@@ -133,9 +133,8 @@ def _tokenize(
 ) -> tuple[list[str], IntArray, list[Candidate]]:
     """Splits a text into words, with tags around its passages, which may be nested.
 
-    Returns:
-        The tokens, their ``[n_tokens, 2]`` start and end characters (equal for a tag), and one
-        candidate for each passage.
+    Returns the tokens, their ``[n_tokens, 2]`` start and end characters (equal for a tag), and one
+    candidate for each passage.
     """
     # At one character, tags of passages that end come before those that start, and tags of outer
     # passages enclose those of inner ones. An empty passage starts and ends among the starts.

@@ -91,8 +91,7 @@ def check_job(job: Job, has_files: bool = True) -> None:
             if has_files:
                 profile.require()
     if has_files:
-        inputs.check_files(job.files)
-        inputs.check_records(job.files, job.limit, job.pages)
+        inputs.check(job.files, job.limit, job.pages)
     if job.model.second is not None:
         check_cascade_rule(rule)
     job.model.check()

@@ -16,7 +16,7 @@ from nq.config import AUTO, TrackingConfig
 from nq.errors import DamagedError, Error, check_argument
 from nq.evaluation.answers import Answered, answer
 from nq.evaluation.nq_eval import Gold
-from nq.formats import input_files, inputs
+from nq.formats import input_files
 from nq.inference.profile import Profile
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.store import encode_dead_letter
@@ -72,7 +72,6 @@ def run(
             if job.profile == AUTO:
                 job = _with_profile(job, clock, cache)
             check_job(job)
-            inputs.mention_unnamed_pages(job.files, job.pages)
             compute = partial(_run, job)
         else:
             beam_run = BeamRun.of(job, job.beam)

@@ -24,7 +24,7 @@ from nq.evaluation.calibration import (
     expected_calibration_error,
 )
 from nq.evaluation.evaluate import gold_labels
-from nq.formats import input_files, inputs
+from nq.formats import input_files
 from nq.formats.outputs import encode_prediction
 from nq.formats.questions import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
@@ -104,7 +104,6 @@ def tune(
         job.check_output()
         storage.check_output_file(folder / SETTINGS, job.files)
         check_job(job)
-        inputs.mention_unnamed_pages(paths, job.pages)
         scoring = stack.enter_context(open_scoring(Plan.of(job), Clock(), progress))
         tuned = tune_decision(scoring, start, ", ".join(paths))
         settings = load_settings(folder)

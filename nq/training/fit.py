@@ -29,7 +29,7 @@ from nq.model.folder import (
 from nq.preprocess.store import Prepared
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import UNLABELLED
-from nq.training.held_out import BEST_WEIGHTS, Evaluations, HeldOutQuestions
+from nq.training.held_out import HeldOutQuestions
 from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures, TrainingJob, TrainingResult
 from nq.training.loop import STATE_FOLDER, TrainingState, fit, identity
 from nq.training.teacher import Teacher
@@ -79,7 +79,8 @@ def train_on_files(
         digest = hashlib.sha256(inputs_of_run).hexdigest()
         run.open(work / f"{digest[:12]}.mlflow_run", begun)
         run.params(params)
-        distillation = evaluations = None
+        distillation = measure = None
+        state = TrainingState(work, content)
         if teacher:
             distillation = teacher.distillation(job.distillation, data, work / "teacher")
         started = time.perf_counter()
@@ -89,15 +90,11 @@ def train_on_files(
                 network = Network(shape, model)
                 questions = HeldOutQuestions(job.dev, tokenizer, windows, network, job.pages)
                 questions.check()
-                evaluations = Evaluations(
-                    measure=questions.measure,
-                    every=job.evaluate_every,
-                    model=model,
-                    file=work / BEST_WEIGHTS,
-                    report=progress.evaluated,
-                )
-            state = TrainingState(work, content)
-            losses = fit(model, data, config, state, progress, distillation, evaluations)
+                measure = questions.measure
+            losses = fit(
+                *(model, data, config, state, progress, distillation),
+                *(measure, job.evaluate_every, progress.evaluated),
+            )
         progress.record(losses)
         loss = float(np.mean(losses[LOSS][-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
@@ -109,8 +106,7 @@ def train_on_files(
                 folder = Path(temporary) / "model"
                 copy_model(job.output, folder)  # not the windows and the state beside it
                 model_uri = run.log_model({folder.name: folder})
-    best = evaluations.best if evaluations else None
-    return TrainingResult(job.output, prepared, len(losses[LOSS]), loss, train_s, best, model_uri)
+    return TrainingResult(*(job.output, prepared, state.step, loss, train_s, state.best, model_uri))
 
 
 def _description(

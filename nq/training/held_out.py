@@ -1,4 +1,4 @@
-"""Measures a model on held-out questions during its training, and keeps its best weights.
+"""Measures a model on held-out questions during its training.
 
 Each measurement uses the thresholds with the best F1 on the held-out questions, because the model
 has not been tuned.
@@ -7,17 +7,12 @@ has not been tuned.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-import keras
-
-from nq import storage
 from nq.config import DecisionConfig, WindowConfig
-from nq.errors import DamagedError
 from nq.evaluation.evaluate import Evaluation, judge
 from nq.formats import inputs
 from nq.formats.outputs import encode_prediction
@@ -32,12 +27,10 @@ from nq.postprocess.decision import RULES, decide
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import Example
-from nq.training.job import MEASURED, STEP, Figures
+from nq.training.job import MEASURED, Figures
 
 log = logging.getLogger(__name__)
 
-BEST_WEIGHTS = "best_weights.npz"
-CHOSEN_BY = MEASURED[0]
 METRICS = ("micro_f1_best", "long-best-threshold-f1", "short-best-threshold-f1")
 """The metrics of ``nq_eval`` that are called ``MEASURED`` here, in that order."""
 BATCH_SIZE = 16
@@ -90,50 +83,3 @@ class HeldOutQuestions:
     def _examples(self) -> Iterator[Example]:
         items = self._items()
         return (item for item in items if isinstance(item, Example) and item.annotations)
-
-
-@dataclass(eq=False)
-class Evaluations:
-    """The evaluations of a training; the weights of the best one are kept in a file.
-
-    There is one ``every`` so many steps, and one after the last step. An interrupted training
-    repeats those that its state does not have, so that the file has the weights of the best one
-    again. ``report`` receives the figures of each evaluation, and whether they are the best so far.
-    """
-
-    measure: Callable[[], Figures]
-    every: int
-    model: keras.Model
-    file: Path
-    report: Callable[[Figures, bool], None]
-    done: list[Figures] = field(default_factory=list)
-
-    @property
-    def best(self) -> Figures:
-        """The first of the evaluations with the highest figure ``CHOSEN_BY``."""
-        return max(self.done, key=lambda figures: figures[CHOSEN_BY])
-
-    def after(self, step: int, total: int) -> None:
-        """Evaluates the model if it is due after ``step`` of ``total`` steps."""
-        if step % self.every and step != total:
-            return
-        figures = {STEP: step, **self.measure()}
-        self.done.append(figures)
-        is_best = self.best is figures
-        if is_best:
-            arrays = {str(i): weight.numpy() for i, weight in enumerate(self.model.weights)}
-            storage.write_arrays(self.file, arrays)
-        self.report(figures, is_best)
-
-    def assign_best(self) -> None:
-        """Gives the model the weights of the best evaluation; a damaged file is logged."""
-        if not self.done or self.best is self.done[-1]:
-            return
-        try:
-            arrays = storage.read_arrays(self.file)
-            values = [arrays[str(i)] for i in range(len(self.model.weights))]
-        except (OSError, DamagedError, LookupError) as error:
-            log.warning("%s; the model has the weights of the last step instead", error)
-            return
-        for weight, value in zip(self.model.weights, values, strict=True):
-            weight.assign(value)

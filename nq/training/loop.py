@@ -10,7 +10,6 @@ more slowly, or not at all.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import re
 from collections.abc import Callable, Sequence
@@ -27,15 +26,17 @@ from nq.config import TrainConfig
 from nq.errors import DamagedError
 from nq.inference.reduction import LOGITS
 from nq.model.shapes import check_length
+from nq.records import FloatArray
 from nq.training.distillation import Distillation
-from nq.training.held_out import Evaluations
-from nq.training.job import LOSS, Curves, Figures
+from nq.training.job import EVALUATE_EVERY, LOSS, MEASURED, STEP, Curves, Figures
 from nq.training.windows import TrainingWindows, digest, steps_after, steps_per_epoch
 
 log = logging.getLogger(__name__)
 
-STATE, PROGRESS = "training_state.npz", "training_state.json"
+STATE, PROGRESS, BEST_WEIGHTS = "training_state.npz", "training_state.json", "best_weights.npz"
+SAVED = ("step", "losses", "evaluations")
 STATE_FOLDER = "training"
+CHOSEN_BY = MEASURED[0]
 
 
 class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
@@ -133,53 +134,86 @@ def identity(model: keras.Model, windows: TrainingWindows, config: TrainConfig) 
 
 
 @dataclass
-class Progress:
-    """The number of completed steps, their losses, and the evaluations on held-out questions."""
+class TrainingState:
+    """An unfinished training in a folder: the completed steps, their losses, and the evaluations.
 
+    The folder has the values of the variables, and the weights of the best evaluation. The state of
+    a training of another identity is ignored.
+    """
+
+    folder: Path
+    identity: dict[str, Any]
     step: int = 0
     losses: Curves = field(default_factory=dict)
     evaluations: list[Figures] = field(default_factory=list)
 
+    @property
+    def best(self) -> Figures | None:
+        """The first of the evaluations with the highest figure ``CHOSEN_BY``."""
+        return max(self.evaluations, key=lambda figures: figures[CHOSEN_BY], default=None)
 
-@dataclass(frozen=True)
-class TrainingState:
-    """The variables of an unfinished training in a folder; that of another identity is ignored."""
-
-    folder: Path
-    identity: dict[str, Any]
-
-    def restore(self, variables: Sequence[Any]) -> Progress:
-        """Assigns the saved values, and returns the progress.
-
-        A state that is damaged is logged and ignored; the next one replaces it.
-        """
+    def restore(self, variables: Sequence[Any]) -> None:
+        """Assigns the saved values; a damaged state is logged, and replaced by the next one."""
         try:
             saved = storage.read_json(self.folder / PROGRESS)
-            if saved["settings"] != self.identity:
-                return Progress()
-            arrays = storage.read_arrays(self.folder / saved["file"])
-            values = [arrays[str(i)] for i in range(len(variables))]
-            progress = Progress(**saved["progress"])
+            if saved["identity"] != self.identity:
+                return
+            values = _read_values(self.folder / saved["file"], len(variables))
+            self.step, self.losses, self.evaluations = (saved[name] for name in SAVED)
         except FileNotFoundError:
-            return Progress()
+            return
         except (DamagedError, LookupError) as error:
             log.warning("%s; the training starts again at its first step", error)
-            return Progress()
-        for variable, value in zip(variables, values, strict=True):
-            variable.assign(value)
-        return progress
+            return
+        _assign(variables, values)
 
-    def save(self, variables: Sequence[Any], progress: Progress) -> None:
-        """Saves the values of all variables after some steps, completely or not at all."""
+    def save(self, variables: Sequence[Any]) -> None:
+        """Saves the state with the values of all variables, completely or not at all."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        name = f"{progress.step}-{STATE}"
-        arrays = {str(i): np.asarray(v.numpy()) for i, v in enumerate(variables)}
-        storage.write_arrays(self.folder / name, arrays)
-        saved = {"settings": self.identity, "file": name, "progress": dataclasses.asdict(progress)}
-        storage.write_json(self.folder / PROGRESS, saved)
+        name = f"{self.step}-{STATE}"
+        _write_values(self.folder / name, variables)
+        saved = {key: getattr(self, key) for key in ("identity", *SAVED)}
+        storage.write_json(self.folder / PROGRESS, {**saved, "file": name})
         for path in self.folder.glob(f"*-{STATE}"):
             if path.name != name and path.name.split("-")[0].isdecimal():
                 path.unlink()
+
+    def add(self, figures: Figures, model: keras.Model) -> bool:
+        """Adds an evaluation; returns whether it is the best, whose weights are kept.
+
+        An interrupted training repeats the evaluations that its state does not have, so that the
+        weights are those of the best one again.
+        """
+        self.evaluations.append(figures)
+        is_best = self.best is figures
+        if is_best:
+            _write_values(self.folder / BEST_WEIGHTS, model.weights)
+        return is_best
+
+    def assign_best(self, model: keras.Model) -> None:
+        """Gives the model the weights of the best evaluation; a damaged file is logged."""
+        if not self.evaluations or self.best is self.evaluations[-1]:
+            return
+        try:
+            values = _read_values(self.folder / BEST_WEIGHTS, len(model.weights))
+        except (OSError, DamagedError, LookupError) as error:
+            log.warning("%s; the model has the weights of the last step instead", error)
+            return
+        _assign(model.weights, values)
+
+
+def _write_values(path: Path, variables: Sequence[Any]) -> None:
+    storage.write_arrays(path, {str(i): np.asarray(v.numpy()) for i, v in enumerate(variables)})
+
+
+def _read_values(path: Path, count: int) -> list[FloatArray]:
+    arrays = storage.read_arrays(path)
+    return [arrays[str(i)] for i in range(count)]
+
+
+def _assign(variables: Sequence[Any], values: Sequence[FloatArray]) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
 
 
 def fit(
@@ -189,12 +223,16 @@ def fit(
     state: TrainingState,
     on_step: Callable[[Curves, int], None] = lambda losses, total: None,
     distillation: Distillation | None = None,
-    evaluations: Evaluations | None = None,
+    measure: Callable[[], Figures] | None = None,
+    every: int = EVALUATE_EVERY,
+    on_evaluation: Callable[[Figures, bool], None] = lambda figures, is_best: None,
 ) -> Curves:
     """Trains a model in place, from the state of an interrupted training if there is one.
 
-    It gets the weights of the best of the evaluations in the end. ``on_step`` is called after each
-    step with the losses so far and the total number of steps.
+    ``on_step`` is called after each step with the losses so far and the total number of steps.
+    ``measure`` evaluates the model on held-out questions ``every`` so many steps and after the last
+    one; the model gets the weights of the best evaluation in the end. ``on_evaluation`` is called
+    with the figures of each evaluation, and whether they are the best so far.
 
     Returns:
         The losses of every step, including those before an interruption.
@@ -205,27 +243,24 @@ def fit(
         raise ValueError(
             f"{len(windows)} training windows do not fill one batch of {config.batch_size}"
         )
-    if distillation:
-        model = distillation.student(model)
-    compile_for_training(model, config, total, distillation)
-    model.optimizer.build(model.trainable_variables)
-    variables = [*model.variables, *model.optimizer.variables]
-    progress = state.restore(variables)
-    if evaluations:
-        evaluations.done = progress.evaluations
-    for rows in steps_after(progress.step, windows.n_pieces, config):
-        model.reset_metrics()
+    trained = distillation.student(model) if distillation else model
+    compile_for_training(trained, config, total, distillation)
+    trained.optimizer.build(trained.trainable_variables)
+    variables = [*trained.variables, *trained.optimizer.variables]
+    state.restore(variables)
+    for rows in steps_after(state.step, windows.n_pieces, config):
+        trained.reset_metrics()
         batch = distillation.batch(windows, rows) if distillation else windows.batch(rows)
-        logs = model.train_on_batch(*batch, return_dict=True)
+        logs = trained.train_on_batch(*batch, return_dict=True)
         parts = distillation.curves(logs) if distillation else {}
         for name, value in {LOSS: float(logs["loss"]), **parts}.items():
-            progress.losses.setdefault(name, []).append(value)
-        progress.step += 1
-        on_step(progress.losses, total)
-        if evaluations:
-            evaluations.after(progress.step, total)
-        if progress.step % config.save_every == 0:
-            state.save(variables, progress)
-    if evaluations:
-        evaluations.assign_best()
-    return progress.losses
+            state.losses.setdefault(name, []).append(value)
+        state.step += 1
+        on_step(state.losses, total)
+        if measure and (state.step % every == 0 or state.step == total):
+            figures = {STEP: state.step, **measure()}
+            on_evaluation(figures, state.add(figures, model))
+        if state.step % config.save_every == 0:
+            state.save(variables)
+    state.assign_best(model)
+    return state.losses

@@ -51,13 +51,8 @@ def prune(
     The importance is measured on annotated data. The decision of the model is kept; ``nq tune``
     fits it again.
 
-    Args:
-        source: model folder of any kind.
-        target: folder to write, which must be empty or not exist.
-        counts: number of parts to keep.
-        data: annotated files, globs or folders.
-        to, storage: format and storage of the target, as for ``convert``.
-        pages: the pages that questions name.
+    ``data`` are annotated files, globs or folders, ``counts`` the numbers of parts to keep; ``to``
+    and ``storage`` are those of ``convert``.
     """
     shape = pruned_shape(load_joint_config(source), counts)
     check_head_width(to, shape)
@@ -87,9 +82,7 @@ def prune(
         return dataclasses.replace(loaded, config=shape, model=model, pruning=record)
 
     with input_files.input_files(data) as files:
-        inputs.check_files(files)
-        inputs.check_records(files, pages=pages)
-        inputs.mention_unnamed_pages(files, pages)
+        inputs.check(files, pages=pages)
         return convert(source, target, to, storage, change)
 
 

@@ -136,7 +136,20 @@ class Teacher:
         The log probabilities are kept in ``folder``, ``training/teacher`` of the folder of a
         training; missing ones are computed.
         """
-        self._prepare(folder, {**self.identity, WINDOWS: windows.digest()})
+        request = json.loads(json.dumps({**self.identity, WINDOWS: windows.digest()}))
+        stored = None
+        try:
+            stored = storage.read_json(folder / REQUEST)
+        except FileNotFoundError:
+            pass
+        except DamagedError as error:
+            log.warning("%s; the teacher computes all windows again", error)
+        if stored != request:  # the parts are of another one
+            training = folder.parent.parent
+            within = f"{folder.relative_to(training)}/"
+            storage.remove(storage.own_paths(training, storage.TRAINING, within))
+            folder.mkdir(parents=True, exist_ok=True)
+            storage.write_json(folder / REQUEST, request)
         targets, total, predictor = SoftTargets.empty(windows), len(windows), None
         with tqdm(desc="teacher", unit=" windows", total=total, disable=None) as bar:
             for number, start in enumerate(range(0, total, PART_WINDOWS)):
@@ -165,23 +178,6 @@ class Teacher:
         del predictor
         gc.collect()  # graphs and their layers reference each other, with all weights
         return Distillation(config, targets, self.has_types)
-
-    @staticmethod
-    def _prepare(folder: Path, request: dict[str, Any]) -> None:
-        """Creates the folder; removes the parts of another request, whose values are of JSON."""
-        stored = None
-        try:
-            stored = storage.read_json(folder / REQUEST)
-        except FileNotFoundError:
-            pass
-        except DamagedError as error:
-            log.warning("%s; the teacher computes all windows again", error)
-        if stored != json.loads(json.dumps(request)):
-            training = folder.parent.parent
-            within = f"{folder.relative_to(training)}/"
-            storage.remove(storage.own_paths(training, storage.TRAINING, within))
-            folder.mkdir(parents=True, exist_ok=True)
-            storage.write_json(folder / REQUEST, request)
 
     def _predictor(self, windows: TrainingWindows) -> Any:
         settings = WindowConfig(max_seq_length=self.length, max_query_length=1)

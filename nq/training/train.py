@@ -28,9 +28,7 @@ def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingR
         input_files.input_files(job.dev) if job.dev else contextlib.nullcontext(()) as dev,
         storage.hold(job.output, storage.TRAINING, (*files, *dev, *others)),
     ):
-        inputs.check_files(files)
-        inputs.check_records(files, job.limit, job.pages)
-        inputs.mention_unnamed_pages((*files, *dev), job.pages)
+        inputs.check(files, job.limit, job.pages, dev)
         check(job.init, job.windows)
         if job.teacher:
             check(job.teacher)

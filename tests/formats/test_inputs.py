@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import hashlib
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -50,24 +50,18 @@ def test_bom_line_ends_and_blank_lines(tmp_path: Path) -> None:
         assert items(path) == []
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "trailing garbage"])
-def test_a_damaged_gzip_file_is_read_up_to_the_damage(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_gzip_file_is_read_up_to_the_damage(tmp_path: Path) -> None:
     lines = [simplified(i) | {"noise": random.Random(i).randbytes(3000).hex()} for i in range(20)]
     whole = gzip.compress(b"".join(to_line(line) + b"\n" for line in lines))
-    middle = len(whole) // 2
-    path = tmp_path / "a.jsonl.gz"
-    path.write_bytes(
-        {
-            "cut": whole[:middle],
-            "flipped": whole[:middle] + b"\xff" * 50 + whole[middle + 50 :],
-            "trailing garbage": whole + b"garbage",
-        }[damage]
-    )
-    *good, last = items(path)
-    assert isinstance(last, DeadLetter)
-    assert "the compressed file is cut off or damaged" in last.reason
-    assert last.source.path == str(path) and last.source.line >= len(good) + 1
-    assert len([item for i in range(3) for item in items(path, share=(i, 3))]) == len(good) + 1
+    middle, path = len(whole) // 2, tmp_path / "a.jsonl.gz"
+    flipped = whole[:middle] + b"\xff" * 50 + whole[middle + 50 :]
+    for damaged in (whole[:middle], flipped, whole + b"garbage"):
+        path.write_bytes(damaged)
+        *good, last = items(path)
+        assert isinstance(last, DeadLetter) and good
+        assert "the compressed file is cut off or damaged" in last.reason
+        assert last.source.path == str(path) and last.source.line >= len(good) + 1
+        assert len([item for i in range(3) for item in items(path, share=(i, 3))]) == len(good) + 1
 
 
 def test_shares_and_limit_cover_every_line_once(tmp_path: Path) -> None:
@@ -98,20 +92,12 @@ def test_find_files(tmp_path: Path) -> None:
     assert find("") == ["[x].jsonl", "a.jsonl.gz", "b.jsonl", "c.json"]
     assert find("b.jsonl", "*.jsonl*") == ["b.jsonl", "[x].jsonl", "a.jsonl.gz"]
     assert find("[x].jsonl", "notes.md", "./b.jsonl") == ["[x].jsonl", "notes.md", "b.jsonl"]
-    for pattern, message in (("nothing*", "no file matches"), ("sub.jsonl", "has no file ending")):
-        with pytest.raises(FileNotFoundError, match=message):
+    for pattern in ("nothing*", "sub.jsonl"):
+        with pytest.raises(FileNotFoundError, match="no file"):
             find(pattern)
-    with pytest.raises(ValueError, match="is no file, folder or pipe"):
-        input_files.find_files(["/dev/null"])
-    with pytest.raises(ValueError, match="found 5 instead of a path"):
-        input_files.find_files([tmp_path, 5])  # type: ignore[list-item]
-
-
-def test_the_digest_of_a_changed_file_is_another(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    for data in (b"1", b"22"):
-        path.write_bytes(data)
-        assert input_files.sha256(path) == hashlib.sha256(data).hexdigest()
+    for other in ("/dev/null", 5):
+        with pytest.raises(ValueError):
+            input_files.find_files([other])  # type: ignore[list-item]
 
 
 @pytest.fixture
@@ -132,20 +118,20 @@ def test_read_examples(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     everything = inputs.read_examples(folder, skip_bad=True)
     assert [example.example_id for example in everything] == [1, 2, 3, 1, 4]
     first, second, total = caplog.messages
-    assert first.startswith(f"skipped a record: {folder}/a.jsonl, line 2: no document")
-    assert second.startswith(f"skipped a record: {folder}/b.jsonl.gz, line 2: not JSON")
+    assert "a.jsonl, line 2: no document" in first and "b.jsonl.gz, line 2: not JSON" in second
     assert total == "skipped 2 bad records in all"
 
 
 def test_files_without_a_good_record_are_an_error(folder: Path, tmp_path: Path) -> None:
     bad = str(write_lines(tmp_path / "bad.jsonl", [{"question": "who"}, {"query": "x"}]))
     empty = str(write_lines(tmp_path / "empty.jsonl", []))
-    with pytest.raises(Error, match=r"all 2 records are bad; the first: .*, line 1: the question"):
-        inputs.check_records([bad])
-    with pytest.raises(Error, match=r"the only record is bad"):
-        inputs.check_records([bad], limit=1)
-    with pytest.raises(Error, match=r"there are no records in .*empty.jsonl"):
-        inputs.check_records([empty])
+    for options, message in (
+        ({"files": [bad]}, r"all 2 records are bad; the first: .*, line 1: the question"),
+        ({"files": [bad], "limit": 1}, "the only record is bad"),
+        ({"files": [empty]}, r"there are no records in .*empty.jsonl"),
+    ):
+        with pytest.raises(Error, match=message):
+            inputs.check_records(**options)
     inputs.check_records([bad, empty, str(folder / "a.jsonl")])
 
 
@@ -175,24 +161,16 @@ def test_a_file_of_another_kind_is_refused_in_one_line(
     path = tmp_path / "a.jsonl"
     path.write_bytes(data)
     for read in (inputs.read_examples, inputs.read_page):
-        with pytest.raises(ValueError, match="is ") as caught:
+        with pytest.raises(ValueError, match=f"is {re.escape(name)}.*{re.escape(advice)}"):
             read(path)
-        assert str(caught.value).startswith(f"{path} is {name}")
-        assert advice in str(caught.value)
-        assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
+def test_a_bad_first_line_does_not_cost_the_others(tmp_path: Path) -> None:
+    for first in (
         *(b"[", b"{", b"hello", b"<html>", b"%PDF", b"\xff\xfe", b"BZhello", to_line([RECORDS[0]])),
         *(b'{\x00"\x00', to_line(RECORDS[0])[:-9], b"\x00" * 300, b"x" * 10**6),
-    ],
-)
-def test_a_bad_first_line_does_not_cost_the_others(tmp_path: Path, first: bytes) -> None:
-    for name in ("a.jsonl", "a.jsonl.gz"):
-        path = write_lines(tmp_path / name, [first, *RECORDS])
-        assert ids(path) == [0, 1, 2]
+    ):
+        assert ids(write_lines(tmp_path / "a.jsonl.gz", [first, *RECORDS])) == [0, 1, 2], first
 
 
 # --- limits -------------------------------------------------------------------------------
@@ -240,9 +218,6 @@ def test_windows_have_a_limit(tiny_vocab: Path, monkeypatch: pytest.MonkeyPatch)
     page = inputs.decode_example(to_line(simplified(words=200))), load_tokenizer(tiny_vocab), config
     n = len(features(*page))
     for limit, count in (("windows", n), ("window_pieces", n * config.max_seq_length)):
-        with monkeypatch.context() as patch:
-            patch.setattr(LIMITS, limit, count)
-            assert len(features(*page)) == n
+        with monkeypatch.context() as patch, pytest.raises(RecordError, match="too large"):
             patch.setattr(LIMITS, limit, count - 1)
-            with pytest.raises(RecordError, match=f"too large: {count} .*limit is {count - 1}"):
-                features(*page)
+            features(*page)

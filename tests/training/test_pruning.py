@@ -22,21 +22,11 @@ def tokenizer(tiny_vocab: Path) -> Tokenizer:
     return load_tokenizer(tiny_vocab)
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> list[str]:
-    """Two files, each with a question of its own."""
-    return [
-        str(
-            write_lines(
-                tmp_path / f"{question}.jsonl",
-                [changed(simplified(i), "question_text", question) for i in range(20)],
-            )
-        )
-        for question in QUESTIONS
-    ]
-
-
-def test_each_file_has_its_share(files: list[str], tokenizer: Tokenizer) -> None:
+def test_each_file_has_its_share(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    files = []
+    for question in QUESTIONS:
+        records = [changed(simplified(i), "question_text", question) for i in range(20)]
+        files.append(str(write_lines(tmp_path / f"{question}.jsonl", records)))
     windows = training_windows(files, tokenizer, WINDOWS, count=20)
     assert len(windows) == 20
     starts = [tokenizer.encode([question])[0] for question in QUESTIONS]
@@ -47,15 +37,13 @@ def test_each_file_has_its_share(files: list[str], tokenizer: Tokenizer) -> None
     assert sum(shares) == 20 and abs(shares[0] - shares[1]) <= 5
 
 
-@pytest.mark.parametrize("compat", ["ours", "bert-joint"])
 def test_bad_records_are_counted_and_those_without_annotations_left_out(
-    compat: str, tokenizer: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tokenizer: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = WindowConfig(max_seq_length=24, max_query_length=8, doc_stride=1, compat=compat)
     unannotated = changed(simplified(words=900), "annotations", ...)
     none = write_lines(tmp_path / "none.jsonl", [unannotated, b"{", b"{}"])
     with caplog.at_level(logging.WARNING), pytest.raises(ValueError) as error:
-        training_windows([str(none)], tokenizer, config)
+        training_windows([str(none)], tokenizer, WINDOWS)
     assert str(error.value).startswith(f"no window with an answer in {none}: expected records")
     (message,) = caplog.messages
     assert message.startswith(f"bad records, which are skipped: 2; the first: {none}, line 2: ")

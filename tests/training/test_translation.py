@@ -21,7 +21,7 @@ from nq.preprocess.tokenizers.wordpiece import read_vocab
 from nq.records import Example, Features
 from nq.training.translation import Translation
 from nq.training.windows import TrainingWindows
-from tests.preprocess.synthetic_examples import bert_rows, few, pages, write_rows
+from tests.preprocess.synthetic_examples import bert_rows, pages, write_rows
 
 SMALL = WindowConfig(max_seq_length=24, doc_stride=5, max_query_length=6, max_contexts=6)
 ALL = slice(None)
@@ -79,7 +79,6 @@ def check(example: Example, one: Tokenizer, other: Tokenizer, config: WindowConf
     np.testing.assert_array_equal(docs, made.token_map)
 
 
-@few
 def settings_for(tokenizer: Tokenizer) -> WindowConfig:
     """Returns small windows in the mode that the tokenizer is for."""
     compat = "ours" if type(tokenizer).__name__ == "WordPieceTokenizer" else "bert-joint"
