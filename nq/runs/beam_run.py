@@ -114,7 +114,9 @@ class BeamRun:
             plan.requests[0].check_unchanged()
             clock.enter(MERGE)
             merge = _Merge(job.files, options, workers, finished, elements)
-            return finish(plan, merge, clock, tracked)
+            return finish(
+                plan, clock, tracked, answers=merge.answers, totals=merge.totals, beam=merge.beam
+            )
 
     def _options(self, folder: Path) -> list[str]:
         """Returns the options with a name of the job, by which it is found in a cluster."""

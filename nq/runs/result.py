@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import orjson
 
@@ -161,33 +161,25 @@ class Result:
         return {**output, **values, **speed, **beam}
 
 
-class Computation(Protocol):
-    """A way of computing a run: in this process and its instances, or by a runner of Beam."""
-
-    def answers(self, dead_letters: IO[bytes]) -> Iterator[Answered]:
-        """Yields the answers in the order of the input, and writes all dead letters."""
-
-    def totals(self) -> Totals:
-        """Returns what was computed, once all answers were yielded."""
-
-    def beam(self) -> dict[str, Any] | None:
-        """Returns runner, job and metrics of the pipeline as JSON values, if there was one."""
-
-
 def finish(
     plan: Plan,
-    computation: Computation,
     clock: Clock,
     tracked: tracking.Run,
+    *,
+    answers: Callable[[IO[bytes]], Iterator[Answered]],
+    totals: Callable[[], Totals],
+    beam: Callable[[], dict[str, Any] | None] = lambda: None,
     store: ScoreStore | None = None,
 ) -> tuple[Result, Gold]:
     """Writes the files of a run; the last one, ``job.json``, marks it as finished.
 
     Args:
         plan: of the run, whose folder is held.
-        computation: gives its answers.
         clock: ends with the run.
         tracked: the MLflow run, whose end is that of the run.
+        answers: yields the answers in the order of the input, and writes all dead letters.
+        totals: returns what was computed, once all answers were yielded.
+        beam: returns runner, job and metrics of the pipeline as JSON values, if there was one.
         store: the scores of the run while it is unfinished; kept if the job requires it.
 
     Returns:
@@ -195,42 +187,42 @@ def finish(
     """
     job, folder = plan.job, plan.folder
     (folder / JOB).unlink(missing_ok=True)
-    answers = AnswerFiles(job.formats)
+    files = AnswerFiles(job.formats)
     with atomic_write(folder / DEAD_LETTERS) as dead_letters:
-        answers.write(folder, computation.answers(dead_letters))
+        files.write(folder, answers(dead_letters))
     clock.enter(SCORE)
-    metrics = answers.evaluation.metrics()
+    metrics = files.evaluation.metrics()
     clear(folder / KEPT_SCORES)
     if store is not None and job.keep_scores:
         copy(store.folder, folder / KEPT_SCORES)
-    totals, beam = computation.totals(), computation.beam()
-    measured, ended = clock.finish(totals), time.time()
+    computed, pipeline = totals(), beam()
+    measured, ended = clock.finish(computed), time.time()
     tracked.end_at(ended)
-    reasons = measured.reasons if beam is None else (f"answered by {beam['runner']}",)
+    reasons = measured.reasons if pipeline is None else (f"answered by {pipeline['runner']}",)
     result = Result(
         folder=folder,
         profile=str(job.profile),
-        device=", ".join(sorted(totals.devices)),
-        precision=", ".join(sorted(totals.precisions)),
-        examples=answers.examples,
-        windows=totals.windows,
-        resumed_windows=totals.resumed_windows,
-        read_windows=totals.counters.computed_windows,
-        float32_windows=totals.counters.float32_windows,
-        rescored=totals.rescored,
-        reader_windows=totals.reader_windows,
-        windows_per_s=measured.windows_per_s(totals),
-        answered=answers.answered,
-        dead_letters=totals.dead_letters,
-        without_gold=answers.evaluation.without_gold,
-        text_only=answers.evaluation.text_only,
-        truncated_pages=totals.truncated_pages,
-        unread_blocks=totals.unread_blocks,
+        device=", ".join(sorted(computed.devices)),
+        precision=", ".join(sorted(computed.precisions)),
+        examples=files.examples,
+        windows=computed.windows,
+        resumed_windows=computed.resumed_windows,
+        read_windows=computed.counters.computed_windows,
+        float32_windows=computed.counters.float32_windows,
+        rescored=computed.rescored,
+        reader_windows=computed.reader_windows,
+        windows_per_s=measured.windows_per_s(computed),
+        answered=files.answered,
+        dead_letters=computed.dead_letters,
+        without_gold=files.evaluation.without_gold,
+        text_only=files.evaluation.text_only,
+        truncated_pages=computed.truncated_pages,
+        unread_blocks=computed.unread_blocks,
         peak_memory_bytes=measured.peak_memory_bytes,
         metrics=metrics,
         time=measured.time,
         run_id=tracked.run_id,
-        rows=tuple(answers.rows),
+        rows=tuple(files.rows),
         started_at=iso(measured.started),
         ended_at=iso(ended),
         parts=measured.parts,
@@ -238,13 +230,17 @@ def finish(
         instances=job.instances,
         threads=job.compute.threads,
         not_comparable=reasons,
-        beam=beam,
+        beam=pipeline,
     )
     write_metrics(folder, result.to_dict())
     names = [PREDICTIONS, METRICS, DEAD_LETTERS, *(outputs.FORMATS[n].file for n in job.formats)]
     digests = {name: input_files.sha256(folder / name) for name in names}
-    mark = {**plan.description, "files": digests, **({} if beam is None else {"beam": beam})}
+    mark = {
+        **plan.description,
+        "files": digests,
+        **({} if pipeline is None else {"beam": pipeline}),
+    }
     storage.write_json(folder / JOB, mark)
     if store is not None:
         clear(store.folder)  # not before, so that no interruption loses scores
-    return result, answers.evaluation.gold
+    return result, files.evaluation.gold

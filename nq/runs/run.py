@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -19,14 +18,13 @@ from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files
 from nq.inference.profile import Profile
 from nq.model.runtime import import_tensorflow
-from nq.preprocess.store import encode_dead_letter
 from nq.runs import parity, record
 from nq.runs.beam_run import BeamRun
 from nq.runs.job import Job
-from nq.runs.measure import POSTPROCESS, TRIALS, Clock, OnPhase, Totals, no_report
+from nq.runs.measure import POSTPROCESS, TRIALS, Clock, OnPhase, no_report
 from nq.runs.plan import Plan, check_job
 from nq.runs.result import Result, check_finished, finish, input_digests
-from nq.runs.scoring import RunProgress, Scoring, no_progress, open_scoring
+from nq.runs.scoring import RunProgress, no_progress, open_scoring
 
 log = logging.getLogger(__name__)
 
@@ -113,44 +111,28 @@ def _with_profile(job: Job, clock: Clock, cache: bool) -> Job:
     return choice.of(job)
 
 
-@dataclass(frozen=True)
-class _Local:
-    """A run that this process and its instances compute."""
-
-    job: Job
-    scoring: Scoring
-    table_rows: int
-
-    def answers(self, dead_letters: IO[bytes]) -> Iterator[Answered]:
-        job, scoring = self.job, self.scoring
-        for number, (example, scores) in enumerate(scoring):
-            yield answer(example, scores, job.model.decision, job.formats, number < self.table_rows)
-        for chunk in scoring.chunks.ready:
-            with chunk.dead_letter_file.open("rb") as letters:
-                shutil.copyfileobj(letters, dead_letters)
-        for letter in scoring.duplicates:
-            dead_letters.write(f"{encode_dead_letter(letter)}\n".encode())
-
-    def totals(self) -> Totals:
-        return self.scoring.totals()
-
-    def beam(self) -> None:
-        return None
-
-
 def _run(
     job: Job, clock: Clock, tracked: tracking.Run, progress: RunProgress, table_rows: int
 ) -> tuple[Result, Gold]:
     """Computes a run in this process; returns its result, and the labels of the annotators."""
     plan = Plan.of(job)
-    with open_scoring(plan, clock, progress) as scoring:
-        store = scoring.store
-        with clock.kept(store.folder, scoring.totals):
-            clock.enter(POSTPROCESS)
-            # only now, so that importing MLflow does not delay the loading
-            tracked.open(record.unfinished_file(plan.folder, plan.description), clock.started)
-            computation = _Local(job, scoring, table_rows)
-            result, gold = finish(plan, computation, clock, tracked, store)
+    with (
+        open_scoring(plan, clock, progress) as scoring,
+        clock.kept(scoring.store.folder, scoring.totals),
+    ):
+
+        def answers(dead_letters: IO[bytes]) -> Iterator[Answered]:
+            decision, formats = job.model.decision, job.formats
+            for number, (example, scores) in enumerate(scoring):
+                yield answer(example, scores, decision, formats, number < table_rows)
+            dead_letters.writelines(scoring.dead_letters())
+
+        clock.enter(POSTPROCESS)
+        # only now, so that importing MLflow does not delay the loading
+        tracked.open(record.unfinished_file(plan.folder, plan.description), clock.started)
+        result, gold = finish(
+            plan, clock, tracked, answers=answers, totals=scoring.totals, store=scoring.store
+        )
         prepared = [storage.size(c.folder, storage.WINDOWS) for c in scoring.chunks.ready]
     return replace(result, windows_bytes=sum(prepared)), gold
 

@@ -6,7 +6,7 @@ Memory does not grow with the input: a few examples are in memory at a time.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from nq.model.runtime import import_tensorflow
 from nq.model.spec import ModelSpec
 from nq.preprocess.features import features
 from nq.preprocess.request import Request
-from nq.preprocess.store import Prepared, example_digest
+from nq.preprocess.store import Prepared, encode_dead_letter, example_digest
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, DeadLetter, Example, ExampleId, Scores, Source
 from nq.runs.job import Job
@@ -58,6 +58,7 @@ class Chunks:
         self, prepared: Iterator[Prepared], work: Work, workers: int | None, clock: Clock
     ) -> None:
         self.ready: list[Prepared] = []
+        self.requests = [request for request, _ in work]
         self._prepared, self._work, self._workers = prepared, work, workers
         self._clock = clock
 
@@ -69,14 +70,13 @@ class Chunks:
 
     def open_windows(self, number: int) -> WindowReader:
         """Returns the windows of a chunk, which are prepared again once if they are damaged."""
-        length = self._work[number][0].windows.max_seq_length
+        request, folder = self._work[number]
         try:
-            return WindowReader(self[number].shards, length)
+            return WindowReader(self[number].shards, request.windows.max_seq_length)
         except DamagedError as damage:
-            request, folder = self._work[number]
             with self._clock(WAIT):
                 self.ready[number] = prepare_again(request, folder, damage, self._workers)
-        return WindowReader(self[number].shards, length)
+        return WindowReader(self[number].shards, request.windows.max_seq_length)
 
     def total(self, name: str) -> int:
         """Returns the sum of a count of ``Prepared`` over the chunks so far."""
@@ -90,36 +90,31 @@ class Scoring:
     read the store.
 
     Args:
-        requests: one for each chunk.
         chunks: the prepared windows.
         scorer: loaded.
         store: of the scores.
         clock: gets the time of each phase.
         progress: receives completed windows, in the first iteration.
-
-    Attributes:
-        duplicates: records with the id of an earlier one, which are not answered.
     """
 
     def __init__(
         self,
-        requests: Sequence[Request],
         chunks: Chunks,
         scorer: Scorer,
         store: ScoreStore,
         clock: Clock,
         progress: RunProgress = no_progress,
     ) -> None:
-        self.requests, self.chunks, self.store = requests, chunks, store
-        self.duplicates: list[DeadLetter] = []
+        self.chunks, self.store = chunks, store
+        self._duplicates: list[DeadLetter] = []
         self._scorer = StoringScorer(scorer, store, clock, self._on_windows)
         self._clock, self._progress = clock, progress
         self._is_complete = False
 
     def __iter__(self) -> Iterator[tuple[Example, Scores]]:
-        self.duplicates.clear()
+        self._duplicates.clear()
         seen: set[ExampleId] = set()
-        for number, request in enumerate(self.requests):
+        for number, request in enumerate(self.chunks.requests):
             with self.chunks.open_windows(number) as reader:
                 windows = self._windows(request, self.chunks[number], reader, seen)
                 yield from self._scorer.score(windows)
@@ -156,13 +151,24 @@ class Scoring:
                 seen.add(example.example_id)
                 yield example, rows
                 continue
-            self.duplicates.append(duplicate(source, example.example_id, example.question))
+            self._duplicates.append(duplicate(source, example.example_id, example.question))
             self._on_windows(n_windows)
         if count != chunk.examples:
             raise Error(
                 f"{', '.join(request.files)}: there are {count} examples, expected {chunk.examples}"
                 " as when their windows were prepared: the files have changed; run again"
             )
+
+    def dead_letters(self) -> Iterator[bytes]:
+        """Yields the lines of all dead letters, once all examples are scored.
+
+        Records with the id of an earlier one, which are not answered, are the last ones.
+        """
+        for chunk in self.chunks.ready:
+            with chunk.dead_letter_file.open("rb") as lines:
+                yield from lines
+        for letter in self._duplicates:
+            yield f"{encode_dead_letter(letter)}\n".encode()
 
     def totals(self) -> Totals:
         """Returns what was computed so far."""
@@ -172,7 +178,7 @@ class Scoring:
             resumed_windows=self._scorer.resumed_windows,
             reader_windows=self._scorer.reader_windows,
             rescored=self._scorer.rescored,
-            dead_letters=chunks.total("dead_letters") + len(self.duplicates),
+            dead_letters=chunks.total("dead_letters") + len(self._duplicates),
             truncated_pages=chunks.total("truncated_pages"),
             unread_blocks=chunks.total("unread_blocks"),
             prepare_s=sum(chunk.seconds for chunk in chunks.ready if not chunk.reused),
@@ -217,8 +223,8 @@ def open_scoring(
         clock: gets the time of each phase.
         progress: receives completed windows.
     """
-    job, requests = plan.job, plan.requests
-    work = [(request, windows_folder(job, request)) for request in requests]
+    job = plan.job
+    work = [(request, windows_folder(job, request)) for request in plan.requests]
     for request, folder in work:
         check_output(request, folder)
     with (
@@ -228,7 +234,7 @@ def open_scoring(
         chunks = Chunks(prepared, work, job.compute.workers, clock)
         with _open_scorer(job) as scorer:
             store = ScoreStore.open(plan.folder / UNFINISHED_SCORES, plan.scores)
-            yield Scoring(requests, chunks, scorer, store, clock, progress)
+            yield Scoring(chunks, scorer, store, clock, progress)
 
 
 @contextlib.contextmanager

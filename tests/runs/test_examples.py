@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -69,11 +70,11 @@ def test_of_two_records_with_the_same_id_the_first_is_answered(job: Job, chunk_b
     with open_scoring(Plan.of(job), Clock()) as scoring:
         first, second = answered(scoring), answered(scoring)
         assert scoring.chunks.total("windows") > sum(windows for _, windows in first)
-        (duplicate,) = scoring.duplicates
+        duplicate = json.loads(list(scoring.dead_letters())[-1])
     assert [example_id for example_id, _ in first] == ids
     assert second == first
-    assert (duplicate.source.file_index, duplicate.source.line) == (1, 1)
-    assert f"example_id {ids[1]} occurs twice" in duplicate.reason
+    assert (Path(duplicate["file"]).name, duplicate["line"]) == ("b.jsonl", 1)
+    assert f"example_id {ids[1]} occurs twice" in duplicate["reason"]
 
 
 LINES = bundled_sample().read_bytes().splitlines(keepends=True)
