@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,39 +14,14 @@ import pytest
 
 from nq import storage
 from nq.errors import DamagedError, Error
-from nq.storage import KINDS, MARK, RUN, TRAINING, Kind, check, hold, kind_of
+from nq.storage import LOCK, MARK, RUN, TRAINING, check, hold
+from tests.folders import held, tree, write
 
-ROOT = Path(__file__).parents[1]
-HOLDS = (
-    "import pathlib, sys; from nq.storage import exclusive_lock\n"
-    "with exclusive_lock(pathlib.Path(sys.argv[1])): print(flush=True); input()"
-)
 VALUES = {"step": 3, "losses": [0.1, float("inf"), 2.5e-9], "name": "ü\udcff", "none": None}
 ARRAYS: dict[str, np.ndarray[Any, Any]] = {
     "a": np.arange(7, dtype=np.int32),
     "b": np.array([[1.5, np.nan]], np.float32),
 }
-each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-
-
-def write(path: Path, text: str = "mine") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def tree(folder: Path) -> dict[str, str | None]:
-    """Returns every path below a folder, with the content of files and the targets of links."""
-    return {
-        str(path.relative_to(folder)): str(path.readlink())
-        if path.is_symlink()
-        else path.read_text()
-        if path.is_file()
-        else None
-        for path in folder.rglob("*")
-    }
-
-
 # --- atomic files and checksums -----------------------------------------------------------------
 
 
@@ -59,7 +32,7 @@ def test_a_file_is_written_whole_or_keeps_its_content(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="stop"), storage.atomic_write(path) as file:
         file.write(b"second")
         raise ValueError("stop")
-    assert tree(tmp_path) == {"a.json": "first"}
+    assert tree(tmp_path) == {"a.json": b"first"}
 
 
 def test_a_file_is_never_written_through_a_link(tmp_path: Path) -> None:
@@ -70,7 +43,7 @@ def test_a_file_is_never_written_through_a_link(tmp_path: Path) -> None:
     for name in ("a.json", "b.json"):
         with storage.atomic_write(tmp_path / name) as file:
             file.write(b"new")
-    assert tree(tmp_path) == {"target": "mine", "a.json": "new", "b.json": "new"}
+    assert tree(tmp_path) == {"target": b"mine", "a.json": b"new", "b.json": b"new"}
 
 
 def damaged_copies(path: Path) -> list[bytes]:
@@ -109,10 +82,10 @@ def test_damage_to_a_json_object_is_found_or_changes_nothing(tmp_path: Path) -> 
     assert count_harmless(path, check) < 10  # white space
 
 
-@pytest.mark.parametrize("text", ["", "[]", "3", "{", '{"a": 1, "sha256": "0"}', "{}", "[" * 99999])
-def test_what_is_no_json_object_with_a_checksum_is_damaged(tmp_path: Path, text: str) -> None:
-    with pytest.raises(DamagedError, match="is damaged"):
-        storage.read_json(write(tmp_path / "values.json", text))
+def test_what_is_no_json_object_with_a_checksum_is_damaged(tmp_path: Path) -> None:
+    for text in ("[]", "{}", '{"a": 1, "sha256": "0"}', "[" * 99999):
+        with pytest.raises(DamagedError, match="is damaged"):
+            storage.read_json(write(tmp_path / "values.json", text))
     with pytest.raises(FileNotFoundError):
         storage.read_json(tmp_path / "missing.json")
 
@@ -138,37 +111,32 @@ def test_damage_to_arrays_is_found_or_changes_nothing(tmp_path: Path) -> None:
 # --- which folders and files may be written -----------------------------------------------------
 
 
-@each_kind
-def test_a_free_folder_is_marked_and_then_known(kind: Kind, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
+def test_a_free_folder_is_marked_and_then_known(tmp_path: Path) -> None:
     write(tmp_path / "empty" / ".gitignore")
     for name in ("new", "empty"):
         folder = tmp_path / name
         for _ in range(2):
-            with hold(folder, kind):
+            with hold(folder, RUN):
                 write(folder / "kept")
-            assert json.loads((folder / MARK).read_bytes()) == {"kind": kind.name}
-            assert kind_of(folder) == kind.name
+            assert json.loads((folder / MARK).read_bytes()) == {"kind": "run"}
             assert set(tree(folder)) - {".gitignore"} == {MARK, "kept"}
 
 
-@each_kind
-@pytest.mark.parametrize("name", ["notes.txt", "job.json", "results/x", MARK])
-def test_a_folder_of_others_is_refused_and_not_touched(
-    kind: Kind, name: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("name", ["job.json", "results/x", MARK])
+def test_a_folder_of_others_is_refused_and_not_touched(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     write(folder / name)
     write(folder / "other.txt")
     before = tree(tmp_path)
-    with pytest.raises(Error, match=r"folder holds other files \(.*other.txt.*\); give an"):
-        check(folder, kind)
-    with pytest.raises(Error, match="holds other files"), hold(folder, kind):
+    with (
+        pytest.raises(Error, match=r"folder holds other files \(.*other.txt.*\); give an"),
+        hold(folder, RUN),
+    ):
         pass
     assert tree(tmp_path) == before
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[1]", '{"kind": ["run"]}', '{"kind": "x"}'])
+@pytest.mark.parametrize("damage", ["", "[1]", '{"kind": ["training"]}', '{"kind": "x"}'])
 def test_a_folder_of_another_kind_or_with_a_damaged_mark_is_refused(
     damage: str, tmp_path: Path
 ) -> None:
@@ -181,7 +149,6 @@ def test_a_folder_of_another_kind_or_with_a_damaged_mark_is_refused(
         check(tmp_path, TRAINING)
 
 
-@pytest.mark.parametrize("name", ["job.json", "dead_letters.jsonl", "metrics.json.tmp"])
 @pytest.mark.parametrize(
     "link",
     [
@@ -192,11 +159,11 @@ def test_a_folder_of_another_kind_or_with_a_damaged_mark_is_refused(
     ids=["itself", "link to it", "hard link"],
 )
 def test_an_input_that_would_be_overwritten_is_refused(
-    name: str, link: Callable[[Path, Path], Path | None], tmp_path: Path
+    link: Callable[[Path, Path], Path | None], tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
     with hold(folder, RUN):
-        written = write(folder / name)
+        written = write(folder / "job.json")
     source = link(written, tmp_path / "input.jsonl") or tmp_path / "input.jsonl"
     before = tree(tmp_path)
     with pytest.raises(Error, match=r"the input .* is the file .*, which would be written: give"):
@@ -265,40 +232,18 @@ def test_an_output_file(tmp_path: Path) -> None:
 # --- one command at a time ----------------------------------------------------------------------
 
 
-@pytest.fixture
-def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the lock ``tmp_path / "folder" / "lock"``."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDS, str(tmp_path / "folder" / "lock")],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "\n"
-        yield process
-        process.kill()
-
-
-def test_a_lock_is_held_until_its_process_is_killed(
-    tmp_path: Path, holder: subprocess.Popen[str]
-) -> None:
-    lock = tmp_path / "folder" / "lock"
-    for _ in range(2):
-        with (
-            pytest.raises(Error, match=rf"process {holder.pid} writes to .*folder; wait for it"),
-            storage.exclusive_lock(lock),
-        ):
-            pass
-    assert storage.lock_holder(lock) == f"process {holder.pid}"
-    holder.kill()
-    holder.wait()
-    assert lock.is_file()
-    assert storage.lock_holder(lock) == ""
-    with storage.exclusive_lock(lock):
-        assert storage.lock_holder(lock) == f"process {os.getpid()}"
+def test_a_lock_is_held_until_its_process_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    with held(folder, RUN) as process:
+        message = rf"process {process.pid} writes to .*folder; wait for it"
+        for _ in range(2):
+            with pytest.raises(Error, match=message), hold(folder, RUN):
+                pass
+        assert storage.lock_holder(folder / LOCK) == f"process {process.pid}"
+    assert (folder / LOCK).is_file()
+    assert storage.lock_holder(folder / LOCK) == ""
+    with hold(folder, RUN):
+        assert storage.lock_holder(folder / LOCK) == f"process {os.getpid()}"
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -309,7 +254,7 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
             pass
         assert storage.lock_holder(tmp_path / "lock") == ""
         (tmp_path / "lock").unlink()
-    assert tree(tmp_path) == {"target": "mine"}
+    assert tree(tmp_path) == {"target": b"mine"}
 
 
 def test_two_commands_do_not_share_a_folder(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import logging.handlers  # noqa: F401 - a process without privileges may not rea
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,22 +17,11 @@ from experiments.sweep import main as sweep
 from nq.bundle import bundled_model, bundled_sample
 from nq.commands.main import console
 from nq.storage import MARK, RUN, TRAINING, WINDOWS, Kind, hold
+from tests.folders import tree, write
 from tests.nq_records import simplified, write_lines
 
 NOBODY = 65534
 SAMPLE, MODEL = str(bundled_sample()), str(bundled_model())
-FOREIGN = (
-    "notes.txt",
-    "results/mine.npz",
-    "results/half.tmp",
-    "results/request.json",
-    "scores/mine.npz",
-    "scores/half.tmp",
-    "windows-mine.tfrecord",
-    "training/1-training_state.npz",
-    "kaggle.csv",
-)
-
 Command = Callable[[str], int]
 WRITERS: dict[str, Command] = {
     "answer --output": lambda out: console(["answer", "--data", SAMPLE, "--output", out]),
@@ -46,25 +35,6 @@ OTHERS: dict[str, Command] = {
     "answer --root": lambda out: console(["answer", "--data", SAMPLE, "--root", out]),
     "peers": lambda out: peers(["--data", SAMPLE, "--output", out]),
 }
-
-
-def tree(folder: Path) -> dict[str, bytes | str | None]:
-    """Returns every path below a folder, with the content of files and the targets of links."""
-    return {
-        str(path.relative_to(folder)): str(path.readlink())
-        if path.is_symlink()
-        else path.read_bytes()
-        if path.is_file()
-        else None
-        for path in folder.rglob("*")
-    }
-
-
-def write_all(folder: Path, names: Sequence[str]) -> Path:
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(f"mine: {name}")
-    return folder
 
 
 def check_error(code: int, capsys: pytest.CaptureFixture[str], message: str) -> None:
@@ -85,9 +55,13 @@ def test_files_of_others_survive_every_run(tiny_model: Path, tmp_path: Path) -> 
     everything = ["--limit", "3", "--keep-scores", "--formats", "kaggle,nbest,squad"]
     assert console([*command, *everything]) == 0
     (windows,) = out.glob("windows-*")
-    foreign = [*FOREIGN[:-1], "scores/part-1.npz", f"{windows.name}/windows-mine.tfrecord"]
-    foreign.remove("results/request.json")
-    write_all(out, foreign)
+    foreign = {
+        *("notes.txt", "results/mine.npz", "results/half.tmp", "windows-mine.tfrecord"),
+        *("scores/mine.npz", "scores/half.tmp", "scores/part-1.npz"),
+        *("training/1-training_state.npz", f"{windows.name}/windows-mine.tfrecord"),
+    }
+    for name in foreign:
+        write(out / name)
     mine = {name: content for name, content in tree(out).items() if name in foreign}
     assert console([*command, "--limit", "2"]) == 0
     assert console([*command, *everything]) == 0
@@ -97,7 +71,7 @@ def test_files_of_others_survive_every_run(tiny_model: Path, tmp_path: Path) -> 
     assert not list(out.glob("*.csv"))
     assert console(["clean", str(out), "--runs"]) == 0
     left = {name for name, content in tree(out).items() if content is not None}
-    assert {name for name in left if Path(name).name != MARK} == set(foreign)
+    assert {name for name in left if Path(name).name != MARK} == foreign
     assert not cache.exists()
 
 
@@ -105,29 +79,26 @@ def test_files_of_others_survive_every_run(tiny_model: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "arguments"),
+    ("name", "kind", "link", "arguments"),
     [
-        ("job.json", RUN, ["answer", "--data"]),
-        ("metrics.json.tmp", RUN, ["answer", "--data"]),
-        ("windows-00000-of-00001.tfrecord", WINDOWS, ["preprocess", "--data"]),
-        ("README.md", TRAINING, ["train", "--data", SAMPLE, "--init", MODEL, "--card"]),
-        ("config.json", TRAINING, ["train", "--init", MODEL, "--data"]),
+        ("job.json", RUN, os.symlink, ["answer", "--data"]),
+        ("metrics.json.tmp", RUN, None, ["answer", "--data"]),
+        ("windows-00000-of-00001.tfrecord", WINDOWS, os.link, ["preprocess", "--data"]),
+        ("README.md", TRAINING, None, ["train", "--data", SAMPLE, "--init", MODEL, "--card"]),
+        ("config.json", None, os.symlink, ["train", "--init", MODEL, "--data"]),
     ],
 )
-@pytest.mark.parametrize("marked", [False, True], ids=["of others", "ours"])
-@pytest.mark.parametrize("link", [None, os.symlink, os.link])
 def test_an_input_that_would_be_overwritten_is_refused(
     name: str,
-    kind: Kind,
-    arguments: list[str],
-    marked: bool,
+    kind: Kind | None,
     link: Callable[[Path, Path], None] | None,
+    arguments: list[str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "out"
-    with hold(out, kind) if marked else contextlib.nullcontext():
-        data = write_lines(write_all(out, [name]) / name, [simplified()])
+    with hold(out, kind) if kind else contextlib.nullcontext():
+        data = write_lines(write(out / name), [simplified()])
     if link:
         link(data, tmp_path / "input")
         data = tmp_path / "input"

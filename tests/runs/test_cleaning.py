@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +11,12 @@ import pytest
 
 from nq.runs.cleaning import RESULT, TOO_NEW, Item, clean
 from nq.storage import CONVERSION, LOCK, MARK, RUN, TRAINING, WINDOWS, Kind, hold
+from tests.folders import held, write
 
-ROOT = Path(__file__).parents[2]
 SHARD = "windows-00000-of-00001.tfrecord"
 PREPARED = ("COMPLETED", "manifest.json", "dead_letters.jsonl", SHARD)
 SCORES = ("request.json", "part-000000-000000001.npz")
 RESULTS = ("job.json", "predictions.json", "metrics.json", "dead_letters.jsonl", "kaggle.csv")
-HOLDS = (
-    "import pathlib, sys; from nq import storage\n"
-    "with storage.hold(pathlib.Path(sys.argv[1]), storage.KINDS[sys.argv[2]]):\n"
-    "    print(flush=True); input()"
-)
 DAY_S = 86400
 
 
@@ -33,8 +24,7 @@ def make(folder: Path, kind: Kind, *names: str, size: int = 10) -> Path:
     """Makes a folder as a command leaves it."""
     with hold(folder, kind):
         for name in names:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(b"x" * size)
+            write(folder / name, "x" * size)
     return folder
 
 
@@ -71,23 +61,6 @@ def names(items: list[Item], root: Path, kept: bool = False) -> dict[str, str]:
     return {str(item.folder.relative_to(root)): item.kept or item.what for item in chosen}
 
 
-@contextmanager
-def held(folder: Path, kind: Kind) -> Iterator[subprocess.Popen[str]]:
-    """Holds a folder in another process, which is killed in the end."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDS, str(folder), kind.name],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "\n"
-        yield process
-        process.kill()
-
-
 # --- what is removed --------------------------------------------------------------------------
 
 
@@ -110,13 +83,6 @@ def test_what_can_be_made_again_is_removed(tmp_path: Path) -> None:
         "model/model.safetensors",
     }
     assert {path.name for path in tmp_path.iterdir()} == {"finished", "for me", "model"}
-
-
-def test_results_are_removed_if_they_are_asked_for_but_never_models(tmp_path: Path) -> None:
-    make_all(tmp_path)
-    clean([tmp_path], remove_results=True)
-    assert files(tmp_path) == {"model/model.safetensors"}
-    assert {path.name for path in tmp_path.iterdir()} == {"model"}
 
 
 def test_the_state_of_an_unfinished_training_is_a_result(tmp_path: Path) -> None:
@@ -148,29 +114,22 @@ def test_files_of_others_stay_and_keep_their_folder(tmp_path: Path) -> None:
         "runs/job.json",
     }
     for name in foreign:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("mine")
+        write(tmp_path / name)
     clean([tmp_path], remove_results=True)
     assert files(tmp_path) == foreign | {"model/model.safetensors"}
 
 
-def test_a_folder_without_a_mark_is_left_alone(tmp_path: Path) -> None:
-    for name in (*PREPARED, "results/request.json", "predictions.json", ".unfinished-abc/x"):
-        (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "mine" / name).write_text("mine")
-    before = state(tmp_path)
-    assert clean([tmp_path, tmp_path / "mine"], remove_results=True) == []
-    assert state(tmp_path) == before
-
-
-def test_links_are_not_followed(tmp_path: Path) -> None:
+def test_folders_without_a_mark_and_links_are_left_alone(tmp_path: Path) -> None:
     make_all(tmp_path / "elsewhere")
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "runs" / "windows-0123456789ab").symlink_to(tmp_path / "elsewhere" / "for me")
-    before = state(tmp_path / "elsewhere")
-    assert clean([tmp_path / "runs"], remove_results=True) == []
-    assert state(tmp_path / "elsewhere") == before
+    for name in (*PREPARED, "results/request.json", "predictions.json", ".unfinished-abc/x"):
+        write(tmp_path / "runs" / "mine" / name)
+    before = state(tmp_path)
+    roots = [tmp_path / "runs", tmp_path / "runs" / "mine"]
+    assert clean(roots, remove_results=True) == []
+    assert state(tmp_path) == before
 
 
 # --- sizes, ages, dry runs --------------------------------------------------------------------

@@ -1,0 +1,54 @@
+"""Folders as tests see them: their content, and another process that holds one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nq.storage import Kind
+
+ROOT = Path(__file__).parents[1]
+HOLDS = (
+    "import pathlib, sys; from nq import storage\n"
+    "with storage.hold(pathlib.Path(sys.argv[1]), storage.KINDS[sys.argv[2]]):\n"
+    "    print(flush=True); input()"
+)
+
+
+def tree(folder: Path) -> dict[str, bytes | str | None]:
+    """Returns every path below a folder, with the content of files and the targets of links."""
+    return {
+        str(path.relative_to(folder)): str(path.readlink())
+        if path.is_symlink()
+        else path.read_bytes()
+        if path.is_file()
+        else None
+        for path in folder.rglob("*")
+    }
+
+
+def write(path: Path, text: str = "mine") -> Path:
+    """Writes a file and makes its folder; returns its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@contextmanager
+def held(folder: Path, kind: Kind) -> Iterator[subprocess.Popen[str]]:
+    """Holds a folder in another process, which is killed in the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(folder), kind.name],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "\n"
+        yield process
+        process.kill()
