@@ -10,9 +10,8 @@ import contextlib
 import glob
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from nq.evaluation.answers import Answered
 from nq.evaluation.nq_eval import Gold
 from nq.formats import inputs
 from nq.formats.input_files import is_uri, shown
-from nq.inference.load import ScorerSpec
+from nq.inference.scorer import Counters
 from nq.preprocess.store import UNFINISHED, encode_dead_letter
 from nq.records import DeadLetter, Example, ExampleId
 from nq.runs import record
@@ -31,12 +30,19 @@ from nq.runs.job import Job
 from nq.runs.measure import MERGE, PIPELINE, SUBMIT, Clock, Totals
 from nq.runs.parity import check_other
 from nq.runs.plan import Plan, check_job
-from nq.runs.result import JOB, UNFINISHED_SCORES, Result, finish
+from nq.runs.result import (
+    DEAD_LETTERS,
+    JOB,
+    UNFINISHED_SCORES,
+    Result,
+    write_answers,
+    write_result,
+)
 from nq.runs.scoring import RunProgress, duplicate, scorer_spec
 
 if TYPE_CHECKING:
     from nq.beam.runner import Finished
-    from nq.beam.score import Decided, Work
+    from nq.beam.score import Decided
 
 MODEL_S, LOAD_S = "inference_batch_latency_micro_secs", "load_model_latency_milli_secs"
 """Distributions of Beam's ``RunInference``."""
@@ -94,123 +100,88 @@ class BeamRun:
         Returns:
             The result, and the labels of the annotators.
         """
-        from nq.beam.files import check_unchanged
+        from nq.beam.files import check_unchanged, read_records, stage_model
+        from nq.beam.pipelines import answer_questions
         from nq.beam.runner import requested_workers
 
-        job = self.job
+        def examples() -> Iterator[Example]:
+            for path in job.files:
+                for _, item in read_records(path, pages=job.pages):
+                    if isinstance(item, Example):
+                        yield item
+
+        job, options = self.job, list(self.options)
         clock.enter(SUBMIT)
         plan = Plan.of(job, (job.request(self.digests),))
         folder = plan.folder
+        if not any(re.match("--job_name(=|$)", option) for option in options):
+            # a name by which the job is found in a cluster
+            name = re.sub("[^a-z0-9]+", "-", f"nq-answer-{folder.name}".lower()).rstrip("-")
+            options.append(f"--job_name={name}-{uuid.uuid4().hex[:8]}")
         with storage.hold(folder, storage.RUN, job.sources), _part(folder) as part:
             _check_free(plan)
             tracked.open(record.unfinished_file(folder, plan.description), clock.started)
             with _shared(self.beam, part) as shared:
-                options = self._options(folder)
                 workers = job.compute.workers or requested_workers(self.options) or 1
-                answer = self._pipeline(part, shared, workers, table_rows)
+                spec = scorer_spec(job, examples)
+                models = {one.folder: one.folder.absolute() for one in spec.model.models}
+                copied = () if self.beam.temp is None else models.values()
+                staged = {one: stage_model(one, shared) for one in copied}
                 clock.enter(PIPELINE)
-                finished, elements = answer(options=options, progress=progress)
+                finished, elements = answer_questions(
+                    job.files,
+                    spec.in_folders(models),
+                    options,
+                    part=part,
+                    shared=shared,
+                    progress=progress,
+                    limit=job.limit,
+                    pages=job.pages,
+                    formats=job.formats,
+                    table_rows=table_rows,
+                    staged=staged,
+                    readers=workers,
+                )
             check_unchanged(self.statuses)
             plan.requests[0].check_unchanged()
             clock.enter(MERGE)
-            merge = _Merge(job.files, options, workers, finished, elements)
-            return finish(
-                plan, clock, tracked, answers=merge.answers, totals=merge.totals, beam=merge.beam
-            )
-
-    def _options(self, folder: Path) -> list[str]:
-        """Returns the options with a name of the job, by which it is found in a cluster."""
-        if any(re.match("--job_name(=|$)", option) for option in self.options):
-            return list(self.options)
-        name = re.sub("[^a-z0-9]+", "-", f"nq-answer-{folder.name}".lower()).rstrip("-")
-        return [*self.options, f"--job_name={name}-{uuid.uuid4().hex[:8]}"]
-
-    def _pipeline(
-        self, part: Path, shared: str, workers: int, table_rows: int
-    ) -> Callable[..., tuple[Finished, Iterator[Any]]]:
-        """Returns ``answer_questions``, for which the models are copied to ``shared``."""
-        from nq.beam.files import stage_model
-        from nq.beam.pipelines import answer_questions
-
-        job, beam = self.job, self.beam
-        spec = self._spec()
-        models = [model.folder for model in spec.model.models]
-        return partial(
-            answer_questions,
-            job.files,
-            spec,
-            part=part,
-            shared=shared,
-            limit=job.limit,
-            pages=job.pages,
-            formats=job.formats,
-            table_rows=table_rows,
-            staged={} if beam.temp is None else {one: stage_model(one, shared) for one in models},
-            readers=workers,
-        )
-
-    def _spec(self) -> ScorerSpec:
-        """Returns the description of the scorer, with absolute paths."""
-        from nq.beam.files import read_records
-
-        def read() -> Iterator[Example]:
-            for path in self.job.files:
-                for _, item in read_records(path, pages=self.job.pages):
-                    if isinstance(item, Example):
-                        yield item
-
-        spec = scorer_spec(self.job, read)
-        return spec.in_folders({one.folder: one.folder.absolute() for one in spec.model.models})
+            totals = Totals()
+            with storage.atomic_write(folder / DEAD_LETTERS) as dead_letters:
+                files = write_answers(plan, _merge(job.files, elements, totals, dead_letters))
+            pipeline = _description(finished, options, workers, totals.counters)
+            result = write_result(plan, clock, tracked, files, totals, beam=pipeline)
+            return result, files.evaluation.gold
 
 
-class _Merge:
-    """Divides the elements of the workers into answers and dead letters.
+def _merge(
+    files: Sequence[str],
+    elements: Iterable[Decided | DeadLetter],
+    totals: Totals,
+    dead_letters: IO[bytes],
+) -> Iterator[Answered]:
+    """Yields the answers of the workers, and writes their dead letters.
 
     Args:
         files: of the job.
-        options: of Beam.
-        workers: among which few files were shared.
-        finished: what the pipeline did.
         elements: the answers and dead letters, in the order of the input.
+        totals: what the workers did is added to them.
+        dead_letters: a file; it gets last the records with the id of an earlier one, which are not
+            answered.
     """
 
-    def __init__(
-        self,
-        files: Sequence[str],
-        options: Sequence[str],
-        workers: int,
-        finished: Finished,
-        elements: Iterable[Decided | DeadLetter],
-    ) -> None:
-        self._files, self._options, self._workers = files, options, workers
-        self._finished, self._elements = finished, elements
-        self._totals = Totals()
+    def write(letter: DeadLetter) -> None:
+        dead_letters.write(f"{encode_dead_letter(letter)}\n".encode())
+        totals.dead_letters += 1
 
-    def answers(self, dead_letters: IO[bytes]) -> Iterator[Answered]:
-        def write(letter: DeadLetter) -> None:
-            dead_letters.write(f"{encode_dead_letter(letter)}\n".encode())
-            self._totals.dead_letters += 1
-
-        seen, duplicates = set[ExampleId](), list[DeadLetter]()
-        for element in self._elements:
-            path = shown(self._files[element.source.file_index])
-            item = replace(element, source=replace(element.source, path=path))
-            if isinstance(item, DeadLetter):
-                write(item)
-                continue
-            key = item.answered.judgment.example_id
-            self._add(item.work, key not in seen)
-            if key in seen:
-                duplicates.append(duplicate(item.source, key, item.question))
-                continue
-            seen.add(key)
-            yield item.answered
-        for letter in duplicates:
-            write(letter)
-
-    def _add(self, work: Work, is_answered: bool) -> None:
-        """Adds what was done for one example, which is not answered if it repeats an id."""
-        totals = self._totals
+    seen, duplicates = set[ExampleId](), list[DeadLetter]()
+    for element in elements:
+        path = shown(files[element.source.file_index])
+        item = replace(element, source=replace(element.source, path=path))
+        if isinstance(item, DeadLetter):
+            write(item)
+            continue
+        key, work = item.answered.judgment.example_id, item.work
+        is_answered = key not in seen
         totals.windows += work.windows
         totals.unread_blocks += work.unread_blocks
         totals.truncated_pages += work.unread_blocks > 0
@@ -221,35 +192,43 @@ class _Merge:
         totals.precisions.add(work.precision)
         for name, value in vars(work.part).items() if work.part else ():
             setattr(totals.counters, name, getattr(totals.counters, name) + value)
+        if is_answered:
+            seen.add(key)
+            yield item.answered
+        else:
+            duplicates.append(duplicate(item.source, key, item.question))
+    for letter in duplicates:
+        write(letter)
 
-    def totals(self) -> Totals:
-        return self._totals
 
-    def beam(self) -> dict[str, Any]:
-        from nq.beam.flink import flink_job_id
+def _description(
+    finished: Finished, options: Sequence[str], workers: int, counters: Counters
+) -> dict[str, Any]:
+    """Returns runner, job and metrics of a pipeline as JSON values."""
+    from nq.beam.flink import flink_job_id
 
-        finished, counters = self._finished, self._finished.counters
-        model, load = (finished.distributions.get(name, (0, 0)) for name in (MODEL_S, LOAD_S))
-        flink = flink_job_id(self._options, finished.job_name or "")
-        examples, dead_letters = counters.get("examples", 0), counters.get("dead_letters", 0)
-        return {
-            "runner": finished.runner,
-            "job_name": finished.job_name,
-            "job_id": finished.job_id,
-            **({} if flink is None else {"flink_job_id": flink}),
-            "workers": self._workers,
-            "metrics": {
-                "records": examples + dead_letters,
-                "dead_letters": dead_letters,
-                "windows": counters.get("windows", 0),
-                "parts": model[1],
-                "model_s": model[0] / 1e6,
-                "models": load[1],
-                "load_s": load[0] / 1e3,
-                "compile_s": self._totals.counters.compile_s,
-                "warmup_s": self._totals.counters.warmup_s,
-            },
-        }
+    counts = finished.counters
+    model, load = (finished.distributions.get(name, (0, 0)) for name in (MODEL_S, LOAD_S))
+    flink = flink_job_id(options, finished.job_name or "")
+    examples, dead_letters = counts.get("examples", 0), counts.get("dead_letters", 0)
+    return {
+        "runner": finished.runner,
+        "job_name": finished.job_name,
+        "job_id": finished.job_id,
+        **({} if flink is None else {"flink_job_id": flink}),
+        "workers": workers,
+        "metrics": {
+            "records": examples + dead_letters,
+            "dead_letters": dead_letters,
+            "windows": counts.get("windows", 0),
+            "parts": model[1],
+            "model_s": model[0] / 1e6,
+            "models": load[1],
+            "load_s": load[0] / 1e3,
+            "compile_s": counters.compile_s,
+            "warmup_s": counters.warmup_s,
+        },
+    }
 
 
 def _check_free(plan: Plan) -> None:
@@ -276,19 +255,19 @@ def _part(folder: Path) -> Iterator[Path]:
 
     Those that killed processes left are removed too.
     """
-    _remove(folder, UNFINISHED)
+
+    def clear() -> None:
+        own = storage.own_paths(folder, storage.RUN)
+        in_parts = (p for p in own if p.relative_to(folder).parts[0].startswith(UNFINISHED))
+        storage.remove(list(in_parts))
+
+    clear()
     part = folder.resolve() / f"{UNFINISHED}{uuid.uuid4().hex[:12]}"
     part.mkdir()
     try:
         yield part
     finally:
-        _remove(folder, part.name)
-
-
-def _remove(folder: Path, prefix: str) -> None:
-    """Removes the files and folders of ours in a run's folder whose names begin with a prefix."""
-    own = storage.own_paths(folder, storage.RUN)
-    storage.remove([path for path in own if path.relative_to(folder).parts[0].startswith(prefix)])
+        clear()
 
 
 @contextlib.contextmanager

@@ -19,29 +19,9 @@ from nq.model.spec import ModelSpec, find_model
 from nq.preprocess.request import Request, chunks
 
 
-def _files(files: Iterable[str | Path]) -> tuple[str, ...]:
-    return input_files.path_list("files", files)
-
-
-def _model(model: str | Path | ModelSpec | None) -> ModelSpec:
-    return model if isinstance(model, ModelSpec) else find_model(model)
-
-
-def _profile(profile: Profile | str) -> Profile | str:
-    return profile if profile == AUTO else Profile.of(profile)
-
-
 def _folder(folder: str | Path) -> Path:
     check_argument(isinstance(folder, str | Path), "output", folder, "the path of a folder")
     return Path(folder)
-
-
-def _no_folder(folder: str | Path | None) -> Path | None:
-    return None if folder is None else _folder(folder)
-
-
-def _against(other: Profile | str | Path | None) -> Profile | Path | None:
-    return None if other is None else parse_against(other)
 
 
 @dataclass(frozen=True)
@@ -76,10 +56,18 @@ class Job(Settings):
         FileNotFoundError, Error: there is no model of this name.
     """
 
-    files: Converted[Iterable[str | Path], tuple[str, ...]] = Converted(_files)
-    model: Converted[str | Path | ModelSpec | None, ModelSpec] = Converted(_model, None)
-    profile: Converted[Profile | str, Profile | str] = Converted(_profile, DEFAULT_PROFILE)
-    output: Converted[str | Path | None, Path | None] = Converted(_no_folder, None)
+    files: Converted[Iterable[str | Path], tuple[str, ...]] = Converted(
+        lambda files: input_files.path_list("files", files)
+    )
+    model: Converted[str | Path | ModelSpec | None, ModelSpec] = Converted(
+        lambda model: model if isinstance(model, ModelSpec) else find_model(model), None
+    )
+    profile: Converted[Profile | str, Profile | str] = Converted(
+        lambda profile: profile if profile == AUTO else Profile.of(profile), DEFAULT_PROFILE
+    )
+    output: Converted[str | Path | None, Path | None] = Converted(
+        lambda folder: None if folder is None else _folder(folder), None
+    )
     root: Converted[str | Path, Path] = Converted(_folder, "runs")
     limit: int | None = option(None, minimum=1)
     pages: Converted[PageFolder | str | Path | None, PageFolder | None] = Converted(
@@ -88,7 +76,7 @@ class Job(Settings):
     formats: Converted[str | Iterable[str], tuple[str, ...]] = Converted(outputs.parse, ())
     keep_scores: bool = False
     against: Converted[Profile | str | Path | None, Profile | Path | None] = Converted(
-        _against, None
+        lambda other: None if other is None else parse_against(other), None
     )
     max_loss: float | None = option(None, within="[0, 1)")
     compute: Compute = Compute()

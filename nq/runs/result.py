@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import orjson
 
@@ -14,7 +14,6 @@ from nq import storage, tracking
 from nq.errors import DamagedError
 from nq.evaluation.answers import PREDICTIONS, Answered, AnswerFiles, Row
 from nq.evaluation.gate import Parity
-from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files, outputs
 from nq.formats.input_files import shown
 from nq.runs.measure import SCORE, Clock, Totals, iso
@@ -155,69 +154,74 @@ class Result:
             *("run_bytes", "windows_bytes", "not_comparable", "model_uri", "beam"),
         )
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
-        speed = {"speed_comparable": self.speed_comparable}
-        beam = {} if self.beam is None else {"beam": self.beam}
-        output = {"profile": self.profile, "output": shown(str(self.folder))}
-        return {**output, **values, **speed, **beam}
+        return {
+            "profile": self.profile,
+            "output": shown(str(self.folder)),
+            **values,
+            "speed_comparable": self.speed_comparable,
+            **({} if self.beam is None else {"beam": self.beam}),
+        }
 
 
-def finish(
+def write_answers(plan: Plan, answers: Iterable[Answered]) -> AnswerFiles:
+    """Writes the answers of a run, in the order of the input, to its folder, which is held.
+
+    The mark of an earlier finished run is removed first.
+    """
+    (plan.folder / JOB).unlink(missing_ok=True)
+    files = AnswerFiles(plan.job.formats)
+    files.write(plan.folder, answers)
+    return files
+
+
+def write_result(
     plan: Plan,
     clock: Clock,
     tracked: tracking.Run,
+    files: AnswerFiles,
+    totals: Totals,
     *,
-    answers: Callable[[IO[bytes]], Iterator[Answered]],
-    totals: Callable[[], Totals],
-    beam: Callable[[], dict[str, Any] | None] = lambda: None,
+    beam: dict[str, Any] | None = None,
     store: ScoreStore | None = None,
-) -> tuple[Result, Gold]:
-    """Writes the files of a run; the last one, ``job.json``, marks it as finished.
+) -> Result:
+    """Writes the metrics of a run, and as the last file ``job.json``, which marks it as finished.
 
     Args:
-        plan: of the run, whose folder is held.
+        plan: of the run, whose answers and dead letters are written.
         clock: ends with the run.
         tracked: the MLflow run, whose end is that of the run.
-        answers: yields the answers in the order of the input, and writes all dead letters.
-        totals: returns what was computed, once all answers were yielded.
-        beam: returns runner, job and metrics of the pipeline as JSON values, if there was one.
+        files: the answers.
+        totals: what was computed.
+        beam: runner, job and metrics of the pipeline as JSON values, if there was one.
         store: the scores of the run while it is unfinished; kept if the job requires it.
-
-    Returns:
-        The result, and the labels of the annotators.
     """
-    job, folder = plan.job, plan.folder
-    (folder / JOB).unlink(missing_ok=True)
-    files = AnswerFiles(job.formats)
-    with atomic_write(folder / DEAD_LETTERS) as dead_letters:
-        files.write(folder, answers(dead_letters))
+    job, folder, evaluation = plan.job, plan.folder, files.evaluation
     clock.enter(SCORE)
-    metrics = files.evaluation.metrics()
+    metrics = evaluation.metrics()
     clear(folder / KEPT_SCORES)
     if store is not None and job.keep_scores:
         copy(store.folder, folder / KEPT_SCORES)
-    computed, pipeline = totals(), beam()
-    measured, ended = clock.finish(computed), time.time()
+    measured, ended = clock.finish(totals), time.time()
     tracked.end_at(ended)
-    reasons = measured.reasons if pipeline is None else (f"answered by {pipeline['runner']}",)
     result = Result(
         folder=folder,
         profile=str(job.profile),
-        device=", ".join(sorted(computed.devices)),
-        precision=", ".join(sorted(computed.precisions)),
+        device=", ".join(sorted(totals.devices)),
+        precision=", ".join(sorted(totals.precisions)),
         examples=files.examples,
-        windows=computed.windows,
-        resumed_windows=computed.resumed_windows,
-        read_windows=computed.counters.computed_windows,
-        float32_windows=computed.counters.float32_windows,
-        rescored=computed.rescored,
-        reader_windows=computed.reader_windows,
-        windows_per_s=measured.windows_per_s(computed),
+        windows=totals.windows,
+        resumed_windows=totals.resumed_windows,
+        read_windows=totals.counters.computed_windows,
+        float32_windows=totals.counters.float32_windows,
+        rescored=totals.rescored,
+        reader_windows=totals.reader_windows,
+        windows_per_s=measured.windows_per_s(totals),
         answered=files.answered,
-        dead_letters=computed.dead_letters,
-        without_gold=files.evaluation.without_gold,
-        text_only=files.evaluation.text_only,
-        truncated_pages=computed.truncated_pages,
-        unread_blocks=computed.unread_blocks,
+        dead_letters=totals.dead_letters,
+        without_gold=evaluation.without_gold,
+        text_only=evaluation.text_only,
+        truncated_pages=totals.truncated_pages,
+        unread_blocks=totals.unread_blocks,
         peak_memory_bytes=measured.peak_memory_bytes,
         metrics=metrics,
         time=measured.time,
@@ -229,18 +233,14 @@ def finish(
         machine=measured.machine,
         instances=job.instances,
         threads=job.compute.threads,
-        not_comparable=reasons,
-        beam=pipeline,
+        not_comparable=measured.reasons if beam is None else (f"answered by {beam['runner']}",),
+        beam=beam,
     )
     write_metrics(folder, result.to_dict())
     names = [PREDICTIONS, METRICS, DEAD_LETTERS, *(outputs.FORMATS[n].file for n in job.formats)]
     digests = {name: input_files.sha256(folder / name) for name in names}
-    mark = {
-        **plan.description,
-        "files": digests,
-        **({} if pipeline is None else {"beam": pipeline}),
-    }
+    mark = {**plan.description, "files": digests, **({} if beam is None else {"beam": beam})}
     storage.write_json(folder / JOB, mark)
     if store is not None:
         clear(store.folder)  # not before, so that no interruption loses scores
-    return result, files.evaluation.gold
+    return result

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 from nq import storage, tracking
 from nq.config import AUTO, TrackingConfig
 from nq.errors import DamagedError, Error, check_argument
-from nq.evaluation.answers import Answered, answer
+from nq.evaluation.answers import answer
 from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files
 from nq.inference.profile import Profile
@@ -23,7 +22,14 @@ from nq.runs.beam_run import BeamRun
 from nq.runs.job import Job
 from nq.runs.measure import POSTPROCESS, TRIALS, Clock, OnPhase, no_report
 from nq.runs.plan import Plan, check_job
-from nq.runs.result import Result, check_finished, finish, input_digests
+from nq.runs.result import (
+    DEAD_LETTERS,
+    Result,
+    check_finished,
+    input_digests,
+    write_answers,
+    write_result,
+)
 from nq.runs.scoring import RunProgress, no_progress, open_scoring
 
 log = logging.getLogger(__name__)
@@ -120,21 +126,21 @@ def _run(
         open_scoring(plan, clock, progress) as scoring,
         clock.kept(scoring.store.folder, scoring.totals),
     ):
-
-        def answers(dead_letters: IO[bytes]) -> Iterator[Answered]:
-            decision, formats = job.model.decision, job.formats
-            for number, (example, scores) in enumerate(scoring):
-                yield answer(example, scores, decision, formats, number < table_rows)
-            dead_letters.writelines(scoring.dead_letters())
-
         clock.enter(POSTPROCESS)
         # only now, so that importing MLflow does not delay the loading
         tracked.open(record.unfinished_file(plan.folder, plan.description), clock.started)
-        result, gold = finish(
-            plan, clock, tracked, answers=answers, totals=scoring.totals, store=scoring.store
+        decision, formats = job.model.decision, job.formats
+        answers = (
+            answer(example, scores, decision, formats, number < table_rows)
+            for number, (example, scores) in enumerate(scoring)
         )
+        files = write_answers(plan, answers)
+        with storage.atomic_write(plan.folder / DEAD_LETTERS) as dead_letters:
+            dead_letters.writelines(scoring.dead_letters())
+        totals = scoring.totals()
+        result = write_result(plan, clock, tracked, files, totals, store=scoring.store)
         prepared = [storage.size(c.folder, storage.WINDOWS) for c in scoring.chunks.ready]
-    return replace(result, windows_bytes=sum(prepared)), gold
+    return replace(result, windows_bytes=sum(prepared)), files.evaluation.gold
 
 
 def _other_folder(
