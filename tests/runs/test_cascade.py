@@ -295,28 +295,24 @@ def remove_settings(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "options", "code", "message"),
+    ("change", "options", "message"),
     [
-        (cut_weights, "--second-model COPY", 1, "model.safetensors is damaged"),
-        (settings(cascades=[]), "--second-model COPY", 1, "cascades is []: expected an object"),
+        (cut_weights, "--second-model COPY", "model.safetensors is damaged"),
         (
             settings(windows={"max_seq_length": 512}),
-            *("--second-model COPY", 1, "max_seq_length 512"),
+            *("--second-model COPY", "max_seq_length 512"),
         ),
-        (shutil.rmtree, "--second-model COPY", 1, "no model in "),
-        (remove_settings, "--model COPY --second-model MPNET", 1, "has the weights of the model"),
-        (None, "--read-blocks 2", 1, "read_blocks is 2 without a second model: give one too"),
-        (None, "--second-model COPY --read-blocks 0", 2, "--read-blocks: must be at least 1"),
-        (settings(second_model="a", first_model="b"), "--model COPY", 1, "exclude"),
-        (settings(second_model=3), "--model COPY", 1, "second_model is 3: expected"),
-        (settings(first_model=""), "--model COPY", 1, "first_model is '': expected"),
-        (settings(first_model="nowhere"), "--model COPY", 1, "copy/nq.json: no model 'nowhere'"),
+        (shutil.rmtree, "--second-model COPY", "no model in "),
+        (remove_settings, "--model COPY --second-model MPNET", "has the weights of the model"),
+        (None, "--read-blocks 2", "read_blocks is 2 without a second model: give one too"),
+        (settings(second_model="a", first_model="b"), "--model COPY", "exclude"),
+        (settings(cascades=[]), "--second-model COPY", "cascades is []: expected an object"),
+        (settings(first_model="nowhere"), "--model COPY", "copy/nq.json: no model 'nowhere'"),
     ],
 )
 def test_a_bad_second_model_is_refused_by_every_command_before_it_computes(
     change: Callable[[Path], None] | None,
     options: str,
-    code: int,
     message: str,
     tiny_model: Path,
     tiny_mpnet: Path,
@@ -337,10 +333,9 @@ def test_a_bad_second_model_is_refused_by_every_command_before_it_computes(
         (ask.main, ["how deep is it", "page.txt"]),
     ]
     for command, arguments in commands:
-        assert command([*arguments, *models]) == code
-        lines = capsys.readouterr().err.splitlines()
-        assert message in lines[-1]
-        assert code == 2 or len(lines) == 1
+        assert command([*arguments, *models]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert message in line
     assert not list(tmp_path.glob("runs/*/results"))
 
 

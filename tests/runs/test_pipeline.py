@@ -170,7 +170,6 @@ def test_runs_that_die_resume_with_any_number_of_instances(
     ("values", "message"),
     [
         ({"instances": 0}, "instances must be at least 1"),
-        ({"instances": True}, "instances is True"),
         ({"instances": "two"}, "instances is 'two'"),
         ({"threads": -1}, "threads must be at least 1"),
         ({"threads": "auto"}, "threads is 'auto'"),

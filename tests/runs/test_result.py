@@ -1,19 +1,16 @@
-"""Tests the result of a run: times, counts, memory, files, and how often the input is decoded."""
+"""Tests the result of a run: times, counts, memory, files, and the table of answers."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nq import extras, storage
-from nq.beam.prepare import prepare
+from nq import extras
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig
 from nq.evaluation.answers import table_row
@@ -21,7 +18,6 @@ from nq.formats import inputs
 from nq.model.folder import load_settings
 from nq.records import Annotation, Example, Prediction, Span, YesNo
 from nq.runs.job import Job
-from nq.runs.plan import windows_folder
 from nq.runs.result import METRICS, PREDICTIONS, Result, Row
 from nq.runs.run import run
 from tests.jobs import flat_job
@@ -69,14 +65,6 @@ def test_the_phases_add_up_to_the_total(profile: str, tiny_model: Path, tmp_path
     assert again.time["preprocess_wait_s"] < 0.5
 
 
-def prepare_windows(job: Job) -> None:
-    """Prepares the windows of a job as a run does that is killed before it loads the model."""
-    assert job.output
-    with storage.hold(job.output, storage.RUN):
-        for request in job.requests():
-            prepare(request, windows_folder(job, request), workers=1)
-
-
 @pytest.fixture(scope="module")
 def result(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
     return run(make_job(tiny_model, tmp_path_factory.mktemp("result")), table_rows=2)
@@ -86,11 +74,6 @@ def test_the_file_of_metrics_has_the_result(result: Result) -> None:
     values = json.loads((result.folder / METRICS).read_bytes())
     assert values == result.to_dict()
     assert values["output"] == str(result.folder)
-    fields = {f.name for f in dataclasses.fields(Result)}
-    hidden = {"folder", "rows", "parity", "how_to_open", "how_to_compare", "not_comparable"}
-    hidden |= {"run_bytes", "windows_bytes", "model_uri"}
-    hidden |= {"beam"}  # of a run with a runner only
-    assert set(values) == fields - hidden | {"output", "speed_comparable"}
     assert result.run_bytes > len(json.dumps(values)) and result.windows_bytes > 0
 
 
@@ -174,25 +157,3 @@ def test_blocks_beyond_the_last_context_are_counted(tiny_model: Path, tmp_path: 
 def blocks_with_text(example: Example) -> int:
     spans = [candidate.span for candidate in example.candidates if candidate.top_level]
     return sum(not all(example.is_html[span.start : span.end]) for span in spans)
-
-
-@pytest.mark.slow
-def test_the_input_is_decoded_twice(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Once for the windows, and once for the answers; the first one also to see that it is good."""
-    calls: list[Any] = []
-    decode = inputs.decode_record
-
-    def counted(record: Mapping[str, Any], *limits: Any) -> Example:
-        calls.append(record["example_id"])
-        return decode(record, *limits)
-
-    monkeypatch.setattr(inputs, "decode_record", counted)
-    job = make_job(tiny_model, tmp_path)
-    prepare_windows(job)  # in this process, in which calls are counted
-    assert len(calls) == QUESTIONS
-    result = run(job)
-    assert result.examples == QUESTIONS
-    assert len(calls) == 2 * QUESTIONS + 1
-    assert sorted(calls[:QUESTIONS]) == sorted(calls[QUESTIONS + 1 :])
