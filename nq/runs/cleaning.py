@@ -81,7 +81,14 @@ def clean(
         folder = cache_file().parent
         items.append(Item(folder, "choices of --profile auto", (cache_file(), folder)))
     for item in items:
-        _measure(item)
+        changed = list[float]()
+        for path in (*item.paths, item.folder / MARK):
+            with contextlib.suppress(FileNotFoundError):  # it is gone by now
+                status = path.lstat()
+                if not stat.S_ISDIR(status.st_mode):
+                    changed.append(status.st_mtime)
+                    item.bytes += status.st_size if path.name != MARK else 0
+        item.age_s = max(0.0, time.time() - max(changed, default=time.time()))
         if item.is_result and not remove_results:
             item.kept = RESULT
         elif item.age_s < older_than_s:
@@ -89,8 +96,18 @@ def clean(
         if holder := next(filter(None, map(storage.lock_holder, _locks(item.folder))), ""):
             item.kept = f"in use by {holder}"
     for item in reversed(items):  # what is inside comes first
-        if not (item.kept or dry_run):
-            _remove(item)
+        if item.kept or dry_run:
+            continue
+        # No command holds the folder of the cache, which has no mark.
+        is_marked = (item.folder / MARK).is_file()
+        lock = item.folder / LOCK
+        try:
+            with storage.exclusive_lock(lock) if is_marked else contextlib.nullcontext():
+                storage.remove(item.paths)
+                if is_marked:
+                    storage.release(item.folder, remove_empty=True)
+        except (OSError, Error) as error:
+            item.kept = f"{FAILED}: {error}"
     return items
 
 
@@ -98,20 +115,18 @@ def _items(roots: Iterable[Path]) -> Iterator[Item]:
     """Yields what commands left in folders and below them, by path; links are not followed."""
     seen = set[Path]()
     for root in roots:
-        for folder in sorted([root, *_folders_below(root)]):
+        list(root.iterdir())  # raises for a folder that does not exist or cannot be read
+        folders = [root]
+        for name, below, _ in os.walk(root, onerror=lambda error: log.warning("%s", error)):
+            path = Path(name)
+            below[:] = [n for n in below if not n.startswith(".") or (path / n / MARK).is_file()]
+            folders += [path / n for n in below if not (path / n).is_symlink()]
+        for folder in sorted(folders):
             kind = storage.KINDS.get(storage.kind_of(folder))
             if kind and folder.resolve() not in seen:
                 seen.add(folder.resolve())
                 with contextlib.suppress(FileNotFoundError):  # a run has just removed the folder
                     yield from list(_items_of(folder, kind, is_named=folder == root))
-
-
-def _folders_below(root: Path) -> Iterator[Path]:
-    list(root.iterdir())  # raises for a folder that does not exist or cannot be read
-    for name, below, _ in os.walk(root, onerror=lambda error: log.warning("%s", error)):
-        path = Path(name)
-        below[:] = [n for n in below if not n.startswith(".") or (path / n / MARK).is_file()]
-        yield from (path / n for n in below if not (path / n).is_symlink())
 
 
 def _items_of(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
@@ -157,18 +172,6 @@ def _is_trained(folder: Path, state: Sequence[Path]) -> bool:
     )
 
 
-def _measure(item: Item) -> None:
-    """Sets size and age of an item; files that are gone by now do not count."""
-    changed = list[float]()
-    for path in (*item.paths, item.folder / MARK):
-        with contextlib.suppress(FileNotFoundError):
-            status = path.lstat()
-            if not stat.S_ISDIR(status.st_mode):
-                changed.append(status.st_mtime)
-                item.bytes += status.st_size if path.name != MARK else 0
-    item.age_s = max(0.0, time.time() - max(changed, default=time.time()))
-
-
 def _locks(folder: Path) -> Iterator[Path]:
     """Yields the lock files of those who may use a folder.
 
@@ -181,16 +184,3 @@ def _locks(folder: Path) -> Iterator[Path]:
         for lock in folder.absolute().parent.glob(f"*/{LOCK}"):
             if storage.kind_of(lock.parent) == RUN.name:
                 yield lock
-
-
-def _remove(item: Item) -> None:
-    """Removes an item, or notes why it cannot be removed."""
-    try:
-        if not (item.folder / MARK).is_file():  # the cache, which no command holds
-            storage.remove(item.paths)
-            return
-        with storage.exclusive_lock(item.folder / LOCK):
-            storage.remove(item.paths)
-            storage.release(item.folder, remove_empty=True)
-    except (OSError, Error) as error:
-        item.kept = f"{FAILED}: {error}"

@@ -56,19 +56,17 @@ class Result:
     """The folder, counts, times and metrics of a run.
 
     Args:
-        device: ``CPU`` or ``GPU``.
         precision: compute type of the matrix products.
-        examples: number of predictions; ``answered`` of them are not null.
         windows: windows of all pages; those of a second model are ``reader_windows``.
         resumed_windows: windows scored by an interrupted run before.
         read_windows: windows that the model computed in this run; less with pruning.
         float32_windows: windows computed again in float32 because logits were not finite.
         rescored: examples whose close decision was computed again in float32.
         windows_per_s: speed without compilation and warm-up.
+        answered: predictions that are not null.
         dead_letters: records that could not be used.
         without_gold: examples without annotations.
-        truncated_pages: pages with more blocks than ``max_contexts``.
-        unread_blocks: blocks beyond ``max_contexts``.
+        truncated_pages: pages with more blocks than ``max_contexts``; ``unread_blocks`` in all.
         peak_memory_bytes: largest resident memory of the process with all its descendants, read
             once a second, or of the process alone; pages that processes share count in each.
         metrics: of the official evaluation; empty without gold.
@@ -77,20 +75,18 @@ class Result:
             What instances count themselves (``compile_s``, ``warmup_s``, ``rescore_s``,
             ``reader_s``) is the mean of the instances, and all that the run does while one of them
             computes is ``predict_s``.
-        run_id: of the MLflow run, if there is one.
+        run_id: of the MLflow run; ``how_to_open`` and ``how_to_compare`` show it.
         rows: the first answers as a table.
         parity: the comparison with another run, if one was required.
-        how_to_open, how_to_compare: how to see the run in MLflow, alone and beside others.
-        run_bytes: size of the run's files, without the windows.
-        windows_bytes: size of the windows, which other runs may share.
+        run_bytes: size of the run's files, without the windows, which other runs may share.
         text_only: examples whose gold is text and not in their page.
         started_at, ended_at: start of the first part and end of the last one, ISO 8601 in UTC.
         parts: in how many processes the run was computed; more than one if it was resumed.
         machine: processor and number of cores.
         instances: processes that computed the windows; ``None`` if it was that of the run.
         threads: of each of them; ``None`` for those that TensorFlow and engines choose.
-        model_uri: MLflow's URI of the model that the run has, if it was required.
         not_comparable: why the speed cannot be compared with that of other runs.
+        model_uri: MLflow's URI of the model that the run has, if it was required.
         beam: runner, name and ids of the job, number of workers among which few files were shared,
             and metrics of the pipeline, where a runner of Beam answered the questions. ``time`` has
             then the submission, the pipeline and the merging, ``preprocess_s`` the work of all
