@@ -17,7 +17,6 @@ from nq.bundle import bundled_sample
 from nq.child import python_path
 from nq.config import Beam, Compute, TrackingConfig
 from nq.errors import Error
-from nq.formats.questions import list_pages
 from nq.model.spec import find_model
 from nq.preprocess.store import UNFINISHED
 from nq.runs.finished import read_run
@@ -236,14 +235,19 @@ def test_workers_in_another_folder(
     good_pool: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They see relative paths of this process as paths from the root."""
+    """They see relative paths of this process, of files and of pages, as paths from the root."""
     monkeypatch.chdir(tmp_path)
-    names = ["a.jsonl", "b.jsonl"]
-    expected = run(job(names, tiny_model, Path("local"), None))
     options = external(good_pool)
-    found = run(job(names, tiny_model, Path("beam"), "PortableRunner", beam_options=options))
-    assert_equal(found, expected)
-    assert found.beam is not None and found.beam["job_id"].startswith("job-")
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "lake.txt").write_text("The lake is old.\n\nThe lake is deep.")
+    write_lines(tmp_path / "q.jsonl", [{"id": 7, "question": "is it deep", "page": "lake"}])
+    for names, pages in ((["a.jsonl", "b.jsonl"], None), (["q.jsonl"], "pages")):
+        found, expected = (
+            run(job(names, tiny_model, Path(folder), runner, options, pages=pages))
+            for folder, runner in ((f"beam {pages}", "PortableRunner"), (f"local {pages}", None))
+        )
+        assert_equal(found, expected)
+        assert found.beam is not None and found.beam["job_id"].startswith("job-")
 
 
 @pytest.mark.slow
@@ -329,32 +333,6 @@ def test_a_folder_that_beam_cannot_write_to(
     with pytest.raises(Error, match=r"Beam takes \*, \? and \[ in .* for patterns: give another"):
         run(job(data, tiny_model, tmp_path / "a[1]"))
     assert not (tmp_path / "a[1]").exists()
-
-
-@pytest.mark.slow
-def test_a_folder_of_pages(
-    tiny_model: Path, tmp_path: Path, good_pool: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its relative path is one from the root for workers in another folder."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "pages").mkdir()
-    (tmp_path / "pages" / "lake.txt").write_text("The lake is old.\n\nThe lake is deep.")
-    write_lines(tmp_path / "q.jsonl", [{"id": 7, "question": "is it deep", "page": "lake"}])
-    results = [
-        run(
-            Job(
-                [str(tmp_path / "q.jsonl")],
-                tiny_model,
-                "baseline",
-                output=tmp_path / str(runner),
-                formats=FORMATS,
-                pages=list_pages("pages"),
-                beam=Beam(runner, external(good_pool)) if runner else None,
-            )
-        )
-        for runner in ("PortableRunner", None)
-    ]
-    assert_equal(*results)
 
 
 @pytest.mark.parametrize(
