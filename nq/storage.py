@@ -103,12 +103,7 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Returns the members of a JSON object without its checksum.
-
-    Raises:
-        FileNotFoundError: there is no file.
-        DamagedError: it has no JSON object, or the checksum is missing or does not match.
-    """
+    """Returns the members of a JSON object without its checksum, which must be right."""
     try:
         values = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
@@ -135,12 +130,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns the arrays of an ``.npz`` file.
-
-    Raises:
-        FileNotFoundError: there is no file.
-        DamagedError: the file is cut off, or a checksum does not match.
-    """
+    """Returns the arrays of an ``.npz`` file, whose checksums must be right."""
     import numpy as np
 
     try:
@@ -172,11 +162,8 @@ _UNFINISHED = r"\.unfinished-[a-z0-9_]+"
 class Kind:
     """A kind of folder that commands write.
 
-    Args:
-        name: as the mark has it.
-        what: the folder in messages.
-        files: regular expression of the files that commands write, relative to the folder.
-        folders: regular expression of the folders in it.
+    ``files`` and ``folders`` are regular expressions of what commands write, relative to the
+    folder. The mark has the ``name``, messages say ``what`` it is.
     """
 
     name: str
@@ -237,10 +224,7 @@ def kind_of(folder: Path) -> str:
 def own_paths(folder: Path, kind: Kind, within: str = "") -> Iterator[Path]:
     """Yields the paths in a folder that commands write; what is in a folder comes before it.
 
-    Args:
-        folder: the folder; it need not exist.
-        kind: its kind.
-        within: the part to read, relative to the folder and with a slash at its end.
+    The folder need not exist. Only the part ``within`` it is read, a path with a slash at its end.
     """
     with contextlib.suppress(FileNotFoundError):
         for path in sorted((folder / within).iterdir()):
@@ -273,15 +257,8 @@ def remove(paths: Iterable[Path]) -> None:
 def check(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> None:
     """Checks that a command may write to a folder, and changes nothing.
 
-    Args:
-        folder: where a command is to write; it need not exist.
-        kind: what it writes.
-        inputs: files, and folders of files, that it reads.
-
-    Raises:
-        Error: the folder holds files of others, an input is among the files to write, or a link
-            or a folder is in the place of a file, or the reverse.
-        OSError: the folder cannot be created, read or written.
+    The folder need not exist. It may not hold files of others, nor a link or a folder in the place
+    of a file, or the reverse. No input, or file in a folder of inputs, may be a file to write.
     """
     check_writable(folder)
     written = {path: path for path in own_paths(folder, kind)}
@@ -318,11 +295,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def check_writable(folder: Path) -> None:
-    """Checks that files can be written to a folder, or that it can be created.
-
-    Raises:
-        OSError: it cannot.
-    """
+    """Checks that files can be written to a folder, or that it can be created."""
     for path in (folder, *folder.absolute().parents):
         # Asked once, because another command may create or remove the folder at any moment.
         if mode := _mode(path):
@@ -354,12 +327,7 @@ def _check_type(path: Path, may_be_file: bool, may_be_folder: bool) -> None:
 
 
 def check_output_file(path: Path, inputs: Iterable[str | Path] = ()) -> None:
-    """Checks that a file can be written, and is no input.
-
-    Raises:
-        Error: a link or a folder is in its place, or it is an input.
-        OSError: its folder cannot be created or written.
-    """
+    """Checks that a file can be written, and is no input."""
     if path.is_symlink() or path.exists():
         _check_type(path, may_be_file=True, may_be_folder=False)
     check_writable(path.parent)
@@ -372,11 +340,8 @@ def check_output_file(path: Path, inputs: Iterable[str | Path] = ()) -> None:
 def hold(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> Iterator[None]:
     """Checks, marks and locks a folder until the block ends.
 
-    The folder is created, and removed again if the block leaves nothing in it.
-
-    Raises:
-        Error: see ``check``, or another command writes to the folder.
-        OSError: the folder cannot be created or written.
+    The folder is created, and removed again if the block leaves nothing in it. It is an error if
+    another command writes to it.
     """
     check(folder, kind, inputs)
     is_new = not folder.exists()
@@ -405,11 +370,8 @@ def release(folder: Path, remove_empty: bool) -> None:
 def exclusive_lock(path: Path) -> Iterator[None]:
     """Holds the lock on the file ``path``, which the system releases with the process.
 
-    The file and its folder are created, and the holder may remove both.
-
-    Raises:
-        Error: another process holds the lock.
-        OSError: the file cannot be created, or is a link.
+    The file, which may not be a link, and its folder are created; the holder may remove both. It
+    is an error if another process holds the lock.
     """
     for _ in range(LOCK_ATTEMPTS):
         with contextlib.suppress(FileExistsError):  # opening the lock reports a file in the way

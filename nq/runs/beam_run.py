@@ -52,11 +52,7 @@ MODEL_S, LOAD_S = "inference_batch_latency_micro_secs", "load_model_latency_mill
 class BeamRun:
     """A job for a runner of Beam, whose input files are found and checked.
 
-    Args:
-        job: with the names of its files.
-        options: of Beam, with the runner.
-        digests: the SHA-256 of each file.
-        statuses: size and time of each file with a URI.
+    ``digests`` are the SHA-256 of all files, ``statuses`` size and time of those with a URI.
     """
 
     job: Job
@@ -89,16 +85,9 @@ class BeamRun:
     def run(
         self, clock: Clock, tracked: tracking.Run, progress: RunProgress, table_rows: int
     ) -> tuple[Result, Gold]:
-        """Runs the pipeline and writes the files of the run.
+        """Runs the pipeline; returns the result, and the labels of the annotators.
 
-        Args:
-            clock: measures the run.
-            tracked: the MLflow run, which is opened.
-            progress: receives answered examples.
-            table_rows: how many rows of the table of answers the result has.
-
-        Returns:
-            The result, and the labels of the annotators.
+        Unlike those of a run without Beam, ``progress`` receives examples.
         """
         from nq.beam.files import check_unchanged, read_records, stage_model
         from nq.beam.pipelines import answer_questions
@@ -159,14 +148,10 @@ def _merge(
     totals: Totals,
     dead_letters: IO[bytes],
 ) -> Iterator[Answered]:
-    """Yields the answers of the workers, and writes their dead letters.
+    """Yields the answers of the workers, in the order of the input, and writes the dead letters.
 
-    Args:
-        files: of the job.
-        elements: the answers and dead letters, in the order of the input.
-        totals: what the workers did is added to them.
-        dead_letters: a file; it gets last the records with the id of an earlier one, which are not
-            answered.
+    The last ones are the records with the id of an earlier one, which are not answered. What the
+    workers did is added to ``totals``.
     """
 
     def write(letter: DeadLetter) -> None:

@@ -33,14 +33,11 @@ TOO_NEW, RESULT, FAILED = "too new", "--runs removes it", "cannot be removed"
 
 @dataclass
 class Item:
-    """Paths that are removed together, or not.
+    """Paths in a folder that are removed together, or not; the content of a folder before it.
 
     Args:
-        folder: the folder that they are in.
         what: what they are, for the user.
-        paths: files and folders, the content of a folder before it.
         is_result: whether they stay unless results are to be removed too.
-        bytes: size of the files.
         age_s: seconds since the newest file was changed.
         kept: why they are not removed; empty if they are.
     """
@@ -61,20 +58,14 @@ def clean(
     dry_run: bool = False,
     caches: bool = False,
 ) -> list[Item]:
-    """Removes what commands left in folders and in all folders below them.
+    """Removes what commands left in folders and in all folders below them; returns it by path.
 
     Args:
-        roots: the folders.
+        roots: the folders, which must exist.
         older_than_s: keep what was changed in so many seconds.
         remove_results: whether results are removed too.
         dry_run: change nothing.
         caches: whether caches in the user's home folder are removed too.
-
-    Returns:
-        All that was found, by path.
-
-    Raises:
-        OSError: a folder does not exist, or cannot be read.
     """
     items = list(_items(roots))
     if caches and cache_file().is_file():

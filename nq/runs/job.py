@@ -129,11 +129,7 @@ class Job(Settings):
             storage.check(self.output, storage.RUN, self.sources)
 
     def request(self, file_sha256: Mapping[str, str] | None = None) -> Request:
-        """Returns the preprocessing request for all files.
-
-        Args:
-            file_sha256: the SHA-256 of each file, where it is known.
-        """
+        """Returns the preprocessing request for all files, whose SHA-256 may be known."""
         model, pages = str(self.model.folder), self.pages
         settings = self.model.windows, self.limit
         return Request(self.files, model, *settings, pages=pages, file_sha256=file_sha256 or {})

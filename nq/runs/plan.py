@@ -21,13 +21,10 @@ from nq.runs.job import Job
 
 @dataclass(frozen=True)
 class Plan:
-    """A job with its digests, which are computed once per run.
+    """A job with a chosen profile and with its digests, which are computed once per run.
 
-    Args:
-        job: with a chosen profile.
-        requests: the preprocessing requests, one for each chunk of the files.
-        scores: everything that scores depend on; runs with equal values share scores.
-        folder: of the run.
+    There is a preprocessing request for each chunk of the files. ``scores`` is everything that
+    scores depend on, so that runs with equal values share scores.
     """
 
     job: Job

@@ -50,9 +50,7 @@ def tracked_run(job: Job, track: TrackingConfig | None) -> AbstractContextManage
 def unfinished_file(folder: Path, description: Any) -> Path:
     """Returns the file that identifies the MLflow run of an unfinished job in its folder.
 
-    Args:
-        folder: of the run.
-        description: the job as JSON values; only an equal job continues the MLflow run.
+    Only a job with an equal description, of JSON values, continues the MLflow run.
     """
     text = orjson.dumps(description, option=orjson.OPT_SORT_KEYS)
     return folder / f"{hashlib.sha256(text).hexdigest()[:12]}.mlflow_run"
@@ -190,10 +188,7 @@ def _metrics(result: Result) -> dict[str, float]:
 def record_parity(tracked: tracking.Run, parity: Parity, folder: Path) -> None:
     """Records how the answers of a run differ from those of another run.
 
-    Args:
-        tracked: where.
-        parity: the comparison.
-        folder: of the run, whose ``metrics.json`` has the comparison now.
+    The ``metrics.json`` in the folder of the run has the comparison now.
     """
     tracked.tags({"parity.against": parity.against})
     tracked.metrics({tracking.CHANGED: parity.changed, "parity/max_drift": parity.max_drift})

@@ -182,14 +182,8 @@ def write_result(
 ) -> Result:
     """Writes the metrics of a run, and as the last file ``job.json``, which marks it as finished.
 
-    Args:
-        plan: of the run, whose answers and dead letters are written.
-        clock: ends with the run.
-        tracked: the MLflow run, whose end is that of the run.
-        files: the answers.
-        totals: what was computed.
-        beam: runner, job and metrics of the pipeline as JSON values, if there was one.
-        store: the scores of the run while it is unfinished; kept if the job requires it.
+    The answers and dead letters are written before. The scores in the store of the unfinished run
+    are kept if the job requires it. ``beam`` is that of ``Result``.
     """
     job, folder, evaluation = plan.job, plan.folder, files.evaluation
     clock.enter(SCORE)

@@ -180,11 +180,7 @@ def run_once(
 ) -> Path:
     """Returns the folder of a run of ``job``, which is run only if there is none.
 
-    Args:
-        job: without ``output``, so that its folder is named by all that its results depend on.
-        progress: receives completed windows.
-        track: where MLflow records the run if it is run.
-        on_phase: receives what goes on, in words.
+    The job has no ``output``, so that its folder is named by all that its results depend on.
     """
     folder = Plan.of(job).folder
     try:

@@ -94,11 +94,9 @@ def copy(folder: Path, to: Path) -> None:
 
 
 class ScoreStore:
-    """The scores of examples, by file number and line.
+    """The scores of examples in a folder of parts, by file number and line.
 
-    Args:
-        folder: of the parts.
-        repair: remove damaged parts, so that their examples are missing.
+    With ``repair`` damaged parts are removed, so that their examples are missing.
     """
 
     def __init__(self, folder: Path, repair: bool = False) -> None:
@@ -123,11 +121,9 @@ class ScoreStore:
 
     @classmethod
     def open(cls, folder: Path, request: Mapping[str, Any]) -> ScoreStore:
-        """Returns the store for a request; scores of another request are removed.
+        """Returns the store in a folder, which is created; scores of another request are removed.
 
-        Args:
-            folder: is created.
-            request: everything that the scores depend on, as JSON values.
+        The request is everything that the scores depend on, as JSON values.
         """
         mark, stored = folder / REQUEST, None
         try:
@@ -163,12 +159,7 @@ class ScoreStore:
             self._index[file, line] = path, page, digest
 
     def discard_other(self, key: ExampleKey, digest: int) -> None:
-        """Removes the part with the scores of another example that was at the same place.
-
-        Args:
-            key: file number and line of an example.
-            digest: of the example.
-        """
+        """Removes the part with the scores of another example that was at the same place."""
         path, _, stored = self._index.get(key, (None, None, None))
         if path is not None and stored != digest:
             path.unlink()

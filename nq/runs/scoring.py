@@ -47,11 +47,8 @@ def no_progress(windows: int, total: int) -> None:
 class Chunks:
     """The prepared chunks of a job's files, in order; waits for each when it is needed.
 
-    Args:
-        prepared: yields the chunks.
-        work: the request and the folder of each.
-        workers: processes that prepare a chunk again if it is damaged.
-        clock: gets the time of waiting.
+    Each chunk has a request and a folder in ``work``, and is prepared again by ``workers``
+    processes if it is damaged. The clock gets the time of waiting.
     """
 
     def __init__(
@@ -86,15 +83,8 @@ class Chunks:
 class Scoring:
     """The windows of a job and their scores; iterating yields each example with its scores.
 
-    The first iteration computes what is not in the store, several examples at a time. Later ones
-    read the store.
-
-    Args:
-        chunks: the prepared windows.
-        scorer: loaded.
-        store: of the scores.
-        clock: gets the time of each phase.
-        progress: receives completed windows, in the first iteration.
+    The first iteration computes what is not in the store, several examples at a time, and reports
+    progress. Later ones read the store.
     """
 
     def __init__(
@@ -217,11 +207,6 @@ def open_scoring(
     """Loads the model of a job while its windows are prepared, and opens the store of its scores.
 
     Until the block ends no other run may write to the folder.
-
-    Args:
-        plan: of the job.
-        clock: gets the time of each phase.
-        progress: receives completed windows.
     """
     job = plan.job
     work = [(request, windows_folder(job, request)) for request in plan.requests]

@@ -59,12 +59,7 @@ class WindowReader:
         return decode_records(self._read(shard, numbers), self._shapes)
 
     def some_rows(self, first: int, count: int) -> Columns:
-        """Returns about ``count`` windows, evenly spaced among the first examples.
-
-        Args:
-            first: so many windows are considered, to the end of an example.
-            count: how many of them to return.
-        """
+        """Returns about ``count`` windows, evenly spaced in the examples of the ``first`` ones."""
         chosen: list[tuple[int, int]] = []
         for shard, numbers in self._records.values():
             if len(chosen) >= first:
