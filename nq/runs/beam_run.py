@@ -25,7 +25,6 @@ from nq.formats.input_files import is_uri, shown
 from nq.inference.scorer import Counters
 from nq.preprocess.store import UNFINISHED, encode_dead_letter
 from nq.records import DeadLetter, Example, ExampleId
-from nq.runs import record
 from nq.runs.job import Job
 from nq.runs.measure import MERGE, PIPELINE, SUBMIT, Clock, Totals
 from nq.runs.parity import check_other
@@ -109,7 +108,7 @@ class BeamRun:
             options.append(f"--job_name={name}-{uuid.uuid4().hex[:8]}")
         with storage.hold(folder, storage.RUN, job.sources), _part(folder) as part:
             _check_free(plan)
-            tracked.open(record.unfinished_file(folder, plan.description), clock.started)
+            tracked.open(plan.mlflow_file, clock.started)
             with _shared(self.beam, part) as shared:
                 workers = job.compute.workers or requested_workers(self.options) or 1
                 spec = scorer_spec(job, examples)

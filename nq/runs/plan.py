@@ -68,6 +68,12 @@ class Plan:
         files = [file for description in described for file in description["inputs"]]
         return {"job": self.job.to_dict(), "request": {**described[0], "inputs": files}}
 
+    @property
+    def mlflow_file(self) -> Path:
+        """The file that identifies the MLflow run, which only an equal unfinished job continues."""
+        text = orjson.dumps(self.description, option=orjson.OPT_SORT_KEYS)
+        return self.folder / f"{hashlib.sha256(text).hexdigest()[:12]}.mlflow_run"
+
 
 def windows_folder(job: Job, request: Request) -> Path:
     """Returns the folder of a request's windows, which runs of equal settings share."""

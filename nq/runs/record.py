@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import tempfile
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
-
-import orjson
 
 from nq import tracking
-from nq.config import TrackingConfig
 from nq.evaluation.gate import Parity
 from nq.formats import outputs
 from nq.formats.input_files import shown
@@ -30,30 +24,6 @@ TEXT_QUALITY = {"micro_f1": "micro_f1", "exact_match": "squad_exact_match", "squ
 OPTIONAL_PHASES = ("trials_s", "reader_s", "rescore_s")
 """Phases that are recorded only if they took any time."""
 MIB, DIGITS = 1 << 20, 4
-
-
-def tracked_run(job: Job, track: TrackingConfig | None) -> AbstractContextManager[tracking.Run]:
-    """Returns the MLflow run of a job as a context manager; without ``track`` it records nothing.
-
-    The run is opened by its method ``open``, or when there is something to record.
-    """
-    settings = track or TrackingConfig()
-    return tracking.Run(
-        uri=settings.uri,
-        experiment=settings.experiment,
-        name=f"{job.profile} · {Path(shown(job.files[0])).name}",
-        profile=str(job.profile),
-        enabled=track is not None,
-    )
-
-
-def unfinished_file(folder: Path, description: Any) -> Path:
-    """Returns the file that identifies the MLflow run of an unfinished job in its folder.
-
-    Only a job with an equal description, of JSON values, continues the MLflow run.
-    """
-    text = orjson.dumps(description, option=orjson.OPT_SORT_KEYS)
-    return folder / f"{hashlib.sha256(text).hexdigest()[:12]}.mlflow_run"
 
 
 def record(tracked: tracking.Run, job: Job, result: Result) -> None:

@@ -80,7 +80,14 @@ def run(
         else:
             beam_run = BeamRun.of(job, job.beam)
             job, compute = beam_run.job, beam_run.run
-        with record.tracked_run(job, track) as tracked:
+        settings = track or TrackingConfig()
+        with tracking.Run(  # which is opened later, or when there is something to record
+            uri=settings.uri,
+            experiment=settings.experiment,
+            name=f"{job.profile} · {Path(input_files.shown(job.files[0])).name}",
+            profile=str(job.profile),
+            enabled=track is not None,
+        ) as tracked:
             result, gold = compute(clock, tracked, progress, table_rows)
             record.record(tracked, job, result)
             if track is not None and track.log_model:
@@ -128,7 +135,7 @@ def _run(
     ):
         clock.enter(POSTPROCESS)
         # only now, so that importing MLflow does not delay the loading
-        tracked.open(record.unfinished_file(plan.folder, plan.description), clock.started)
+        tracked.open(plan.mlflow_file, clock.started)
         decision, formats = job.model.decision, job.formats
         answers = (
             answer(example, scores, decision, formats, number < table_rows)
