@@ -31,7 +31,7 @@ from nq.errors import Error
 from nq.formats import documents, inputs, outputs
 from nq.formats.outputs import encode_prediction
 from nq.postprocess.decision import RULES, decide
-from nq.preprocess.local import make_windows
+from nq.preprocess.local import make_windows, stored_example
 from nq.preprocess.store import encode_dead_letter
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -93,10 +93,13 @@ class Checker:
     def item(self, source: Source, item: Example | DeadLetter, tally: Tally) -> None:
         """Makes windows, predictions and output of a record and counts it."""
         for training in (None, (NEGATIVES, SEED)):
+            if isinstance(item, DeadLetter):
+                break
             made = make_windows(source, item, self.tokenizer, WINDOWS, training)
             if isinstance(made, DeadLetter):
                 item = made
                 break
+            stored_example(source, item, made, WINDOWS)
         if isinstance(item, DeadLetter):
             if not item.reason.strip() or "\n" in item.reason:
                 raise ValueError(f"the reason {item.reason!r} is not one line")

@@ -107,6 +107,7 @@ class _Stages:
 
     def _windowed(self, pages: Sequence[tuple[Any, Any]]) -> list[Any]:
         from nq.beam.transforms import Windowed, example_rows
+        from nq.preprocess.contexts import unread_blocks
         from nq.preprocess.local import make_windows
         from nq.preprocess.tokenizers.load import load_tokenizer
         from nq.records import DeadLetter
@@ -115,10 +116,10 @@ class _Stages:
         tokenizer = load_tokenizer(self.model.folder, windows.compat)
         examples = []
         for source, item in pages:
-            made = make_windows(source, item, tokenizer, windows, store=False)
+            made = make_windows(source, item, tokenizer, windows)
             if not isinstance(made, DeadLetter):
-                rows = example_rows(source, made.features)
-                examples.append(Windowed(source, item, rows, made.unread_blocks, 0.0))
+                rows, unread = example_rows(source, made), unread_blocks(item, windows)
+                examples.append(Windowed(source, item, rows, unread, 0.0))
         return examples
 
     def _decided(self, made: Sequence[Any], scored: Sequence[Any], scorer: Any) -> list[Any]:

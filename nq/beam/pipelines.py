@@ -63,12 +63,10 @@ def run_in_order(
     """Runs a pipeline to its end.
 
     Args:
-        questions: reads the input; its ``readers`` are the processes of the local runner, too.
-        steps: of the job.
+        questions: its ``readers`` are the processes of the local runner, too.
         options: of Beam, with the runner; they win over the number of readers.
         part: an empty folder on this machine.
         shared: path or URI of an empty folder that every worker can write to; may be ``part``.
-        progress: receives the completed examples.
 
     Returns:
         What the pipeline did, and its results and dead letters in the order of the input; ``part``
@@ -192,10 +190,11 @@ def write_windows(
     questions = ReadQuestions(
         request.files, request.limit, workers, first_file=request.first_file, pages=request.pages
     )
-    windows = MakeWindows(request.tokenizer, request.windows, request.training, "groups")
 
     def steps(records: Any) -> tuple[Any, Any]:
-        made = records | "Windows" >> windows
+        made = records | "Windows" >> MakeWindows(
+            request.tokenizer, request.windows, request.training, "groups"
+        )
         return made.windows, made.dead_letters
 
     with tempfile.TemporaryDirectory(dir=part) as folder:
@@ -229,11 +228,8 @@ def answer_questions(
     """Answers the questions in files; the answers come in the order of the input.
 
     Args:
-        files: paths or URIs of the questions.
-        spec: of the scorer.
         options, part, shared, progress: see ``run_in_order``.
         limit: answer only so many records, the first ones.
-        pages: the pages that questions name.
         formats, table_rows: see ``Decide``.
         staged: see ``ScoreWindows``.
         readers: workers among which few files are shared.

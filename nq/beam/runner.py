@@ -146,10 +146,7 @@ class Finished:
     """What a pipeline did.
 
     Args:
-        runner: as the options name it.
-        job_name: of the pipeline.
         job_id: by which the runner knows it; ``None`` where the runner has no ids.
-        counters: their values by name.
         distributions: sum and count of each, by name.
     """
 
@@ -166,9 +163,7 @@ def execute(
     """Builds a pipeline and runs it to its end.
 
     Args:
-        build: adds the steps to an empty pipeline.
         workers: processes of the local runner, unless the options have another number.
-        options: Beam's options.
         part: a folder for files of worker processes on this machine.
 
     Raises:
@@ -177,14 +172,11 @@ def execute(
     parsed = parse_options(options)
     runner = str(parsed.view_as(StandardOptions).runner)  # some runners remove it
     direct = parsed.view_as(DirectOptions)
-    several = workers > 1 or direct.direct_running_mode == "multi_processing"
+    mode = direct.direct_running_mode
+    several = mode == "multi_processing" or (workers > 1 and mode != "multi_threading")
     try:
         with _quiet():
-            if (
-                runner == DEFAULT_RUNNER
-                and several
-                and direct.direct_running_mode != "multi_threading"
-            ):
+            if runner == DEFAULT_RUNNER and several:
                 direct.direct_num_workers = workers
                 direct.direct_running_mode = "in_memory"  # else Beam starts its own workers
                 result = _run_in_processes(build, parsed, part)

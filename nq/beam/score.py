@@ -38,10 +38,7 @@ class Work:
     """What was done for one example.
 
     Args:
-        windows: of the example.
-        unread_blocks: see ``Windowed``.
         prepare_s: seconds that making the windows took.
-        device, precision: of the scorer.
         reader_windows: windows that the second model computed.
         rescored: whether the close decision of the example was computed again in float32.
         part: what the scorer did for all examples of a part; ``None`` for all but its first one.
@@ -59,13 +56,7 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """An example with the scores of its windows.
-
-    Args:
-        source, example: see ``Windowed``.
-        scores: of all its windows.
-        work: what was done for it.
-    """
+    """An example with the scores of all its windows."""
 
     source: Source
     example: Example
@@ -75,14 +66,7 @@ class Scored:
 
 @dataclass(frozen=True, eq=False)
 class Decided:
-    """The answer to an example, without its page.
-
-    Args:
-        source: where the example was read.
-        question: its question.
-        answered: the answer.
-        work: what was done for it.
-    """
+    """The answer to an example, without its page."""
 
     source: Source
     question: str

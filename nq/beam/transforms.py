@@ -17,9 +17,11 @@ from nq.config import WindowConfig
 from nq.errors import check_argument
 from nq.formats import inputs
 from nq.formats.questions import PageFolder
+from nq.formats.tfrecord import encode_records
 from nq.inference.scorer import feature_rows
 from nq.model.folder import load_settings
-from nq.preprocess.local import make_windows
+from nq.preprocess.contexts import unread_blocks
+from nq.preprocess.local import make_windows, stored_example
 from nq.preprocess.request import Training
 from nq.preprocess.store import COUNTERS
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -167,24 +169,26 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
     def process(self, element: tuple[Source, Example | DeadLetter]) -> Iterator[Any]:
         started = time.perf_counter()
         source, item = element
-        store = self.output != "examples"
-        made = make_windows(source, item, self.tokenizer, self.windows, self.training, store)
-        if isinstance(made, DeadLetter) or isinstance(item, DeadLetter):
+        rows = make_windows(source, item, self.tokenizer, self.windows, self.training)
+        if isinstance(rows, DeadLetter) or isinstance(item, DeadLetter):
             self.counters["dead_letters"].inc()
-            yield beam.pvalue.TaggedOutput("dead_letters", made)
+            yield beam.pvalue.TaggedOutput("dead_letters", rows)
             return
-        self.counters["examples"].inc()
-        self.counters["windows"].inc(len(made.features))
-        self.counters["unread_blocks"].inc(made.unread_blocks)
-        self.counters["truncated_pages"].inc(int(made.unread_blocks > 0))
-        if self.output == "windows":
-            yield from made.records
-        elif self.output == "groups":
-            yield made.stored(source)
+        if self.output == "groups":
+            stored = stored_example(source, item, rows, self.windows)
+            unread = stored.unread_blocks
+            yield stored
         else:
-            rows = example_rows(source, made.features)
-            seconds = time.perf_counter() - started
-            yield Windowed(source, item, rows, made.unread_blocks, seconds)
+            unread = unread_blocks(item, self.windows)
+        self.counters["examples"].inc()
+        self.counters["windows"].inc(len(rows))
+        self.counters["unread_blocks"].inc(unread)
+        self.counters["truncated_pages"].inc(int(unread > 0))
+        if self.output == "windows":
+            yield from encode_records(rows, source, self.windows.switches.id_name)
+        elif self.output == "examples":
+            columns = example_rows(source, rows)
+            yield Windowed(source, item, columns, unread, time.perf_counter() - started)
 
 
 def example_rows(source: Source, features: Features) -> Columns:

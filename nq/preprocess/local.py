@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
 
 from nq.config import WindowConfig
 from nq.errors import Error
@@ -21,35 +20,13 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, Features, Source
 
 
-class ExampleWindows(NamedTuple):
-    """The windows of one example.
-
-    Args:
-        features: the windows as integer rows.
-        unread_blocks: blocks with text beyond ``max_contexts``.
-        records: the windows as serialized ``tf.train.Example`` messages, if they are to be stored.
-        digest: see ``example_digest``; 0 if the windows are not to be stored.
-    """
-
-    features: Features
-    unread_blocks: int
-    records: list[bytes]
-    digest: int
-
-    def stored(self, source: Source) -> StoredExample:
-        """Returns what is stored of the example, which was read at ``source``."""
-        framed = b"".join(map(frame, self.records))
-        return StoredExample(source, self.digest, framed, len(self.features), self.unread_blocks)
-
-
 def make_windows(
     source: Source,
     item: Example | DeadLetter,
     tokenizer: Tokenizer,
     windows: WindowConfig,
     training: Training | None = None,
-    store: bool = True,
-) -> ExampleWindows | DeadLetter:
+) -> Features | DeadLetter:
     """Makes the windows of one record.
 
     A dead letter is returned as it is; an example with too many windows becomes one.
@@ -61,19 +38,22 @@ def make_windows(
         return item
     try:
         if training:
-            rows = training_features(item, tokenizer, windows, *training)
-        else:
-            rows = features(item, tokenizer, windows)
-        unread = unread_blocks(item, windows)
-        if not store:
-            return ExampleWindows(rows, unread, [], 0)
-        records = list(encode_records(rows, source, windows.switches.id_name))
-        return ExampleWindows(rows, unread, records, example_digest(item))
+            return training_features(item, tokenizer, windows, *training)
+        return features(item, tokenizer, windows)
     except RecordError as error:
         return DeadLetter(source, str(error), item.question[: inputs.EXCERPT_CHARS])
     except Exception as error:
         where = f"{source.path}, line {source.line} (example {item.example_id})"
         raise Error(f"{where}: {type(error).__name__}: {error}") from error
+
+
+def stored_example(
+    source: Source, example: Example, rows: Features, windows: WindowConfig
+) -> StoredExample:
+    """Returns what is stored of an example and its windows, the ``rows`` of ``make_windows``."""
+    records = b"".join(map(frame, encode_records(rows, source, windows.switches.id_name)))
+    unread = unread_blocks(example, windows)
+    return StoredExample(source, example_digest(example), records, len(rows), unread)
 
 
 def write_windows(request: Request, part: Path) -> dict[str, int]:
@@ -90,11 +70,11 @@ def write_windows(request: Request, part: Path) -> dict[str, int]:
     def elements() -> Iterator[StoredExample | DeadLetter]:
         with tqdm(desc="preprocess", unit=" examples", disable=None) as bar:
             for source, item in items:
-                made = make_windows(source, item, tokenizer, request.windows, request.training)
-                if isinstance(made, DeadLetter):
-                    yield made
-                else:
-                    yield made.stored(source)
+                rows = make_windows(source, item, tokenizer, request.windows, request.training)
+                if isinstance(rows, DeadLetter):
+                    yield rows
+                elif isinstance(item, Example):
+                    yield stored_example(source, item, rows, request.windows)
                     bar.update()
 
     return write_examples(elements(), part, request.first_file)

@@ -34,7 +34,6 @@ class Request:
     Args:
         files: input files in order.
         tokenizer: folder or file of the tokenizer.
-        windows: how pages become windows.
         limit: read at most so many records in all.
         training: settings of training features, ``None`` for inference.
         first_file: number of the first file, where the files before it are in other requests.
@@ -60,12 +59,7 @@ class Request:
         return {path: known.get(path) or input_files.sha256(path) for path in self.files}
 
     def check_unchanged(self) -> None:
-        """Checks that the files on a disk still have the content that the request describes.
-
-        Raises:
-            Error: a file has changed.
-            OSError: a file cannot be read.
-        """
+        """Checks that the files on a disk still have the content that the request describes."""
         own = {path: digest for path, digest in self.digests.items() if not is_uri(path)}
         input_files.check_unchanged({**own, **self.page_digests})
 

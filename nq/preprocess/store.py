@@ -52,9 +52,7 @@ class Prepared:
     """A finished folder of windows.
 
     Args:
-        folder: the folder.
         shards: its TFRecord files, sorted.
-        examples, windows, dead_letters: counts.
         reused: whether an earlier job made it.
         seconds: wall time of the job that made it.
         unread_blocks: blocks with text beyond ``max_contexts``, in all pages.
@@ -127,10 +125,8 @@ class StoredExample(NamedTuple):
     """What is stored of one example.
 
     Args:
-        source: where it was read.
         digest: see ``example_digest``.
         records: its windows as framed TFRecords, one after the other.
-        n_windows: how many these are.
         unread_blocks: blocks with text beyond ``max_contexts``.
     """
 
@@ -154,8 +150,6 @@ def write_examples(
     their number is known.
 
     Args:
-        elements: in the order of the input.
-        part: see ``unfinished``.
         first_file: number of the first input file, which distinguishes the shards of chunks.
         max_bytes: bytes after which a shard ends.
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from nq import storage
-from nq.beam.prefetch import Work, prefetch
-from nq.beam.prepare import check_output, prepare, prepare_again
+from nq.beam.prepare import Work, check_output, prefetch, prepare, prepare_again
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.inference import cores

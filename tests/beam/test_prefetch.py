@@ -14,8 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nq.beam.prefetch import prefetch
-from nq.beam.prepare import Request, prepare
+from nq.beam.prepare import Request, prefetch, prepare
 from nq.config import WindowConfig
 from tests.child_processes import children
 from tests.nq_records import simplified, write_lines, write_vocab
@@ -29,8 +28,7 @@ import signal, sys, time
 from pathlib import Path
 import psutil
 from nq.config import WindowConfig
-from nq.beam.prefetch import prefetch
-from nq.beam.prepare import Request
+from nq.beam.prepare import Request, prefetch
 request = Request((sys.argv[1],), sys.argv[2], WindowConfig(max_seq_length=48, max_query_length=12))
 if sys.argv[4] == "SIGINT":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # where it was ignored
