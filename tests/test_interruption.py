@@ -24,73 +24,60 @@ from nq import interruption
 from nq.commands import arguments, terminal
 parser = argparse.ArgumentParser()
 arguments.add_common(parser)
-def run(command):
-    sys.exit(terminal.run(command, parser, []))
 def wait():
     print("ready", flush=True)
     time.sleep(600)
-"""
-SHORT = "interruption.GRACE_S, interruption.REPEAT_S = 0.5, 0.1\n"
-LONG = "interruption.GRACE_S, interruption.REPEAT_S = 600.0, 0.1\n"
-CLEANS_UP = """
 def command(args):
+"""
+END = "sys.exit(terminal.run(command, parser, []))"
+CLEANS_UP = """
     try:
         wait()
     finally:
         time.sleep(0.5)
         print("clean", flush=True)
-run(command)
 """
 CLEAN_UP_HANGS = """
-def command(args):
     try:
         wait()
     finally:
         threading.Event().wait()
-run(command)
 """
 EXIT_HANGS = """
-threading.Thread(target=threading.Event().wait).start()
-run(lambda args: wait())
+    threading.Thread(target=threading.Event().wait).start()
+    wait()
 """
 C_CODE_DOES_NOT_RETURN = """
-def command(args):
     print("ready", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
-run(command)
 """
 ANOTHER_EXCEPTION = """
-def command(args):
     try:
         wait()
     except KeyboardInterrupt as error:
         raise RuntimeError("from a library") from error
-run(command)
 """
 SWALLOWED = """
-def command(args):
     try:
         wait()
     except KeyboardInterrupt:
         return 0
-run(command)
 """
 LOST = """
-class Slow:
-    def __del__(self):
-        wait()
-def command(args):
+    class Slow:
+        def __del__(self):
+            wait()
     Slow()
     threading.Event().wait()
-run(command)
 """
 
 
 @contextlib.contextmanager
-def running(code: str) -> Iterator[subprocess.Popen[str]]:
-    """Starts a process and waits until it is ready."""
+def running(body: str, grace_s: float = interruption.GRACE_S) -> Iterator[subprocess.Popen[str]]:
+    """Starts a command, with a body, in a process, and waits until it is ready."""
+    grace = f"interruption.GRACE_S = {grace_s}\n"
     process = subprocess.Popen(
-        [sys.executable, "-c", START + code],
+        [sys.executable, "-c", START + body + grace + END],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -106,15 +93,12 @@ def running(code: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize(
-    "code",
-    [
-        *(CLEAN_UP_HANGS, EXIT_HANGS, C_CODE_DOES_NOT_RETURN, LOST),
-        *(ANOTHER_EXCEPTION, SWALLOWED),
-    ],
+    "body",
+    [CLEAN_UP_HANGS, EXIT_HANGS, C_CODE_DOES_NOT_RETURN, LOST, ANOTHER_EXCEPTION, SWALLOWED],
 )
-def test_an_interrupted_process_ends(code: str) -> None:
+def test_an_interrupted_process_ends(body: str) -> None:
     """Each process but the last two would wait for ever."""
-    with running(SHORT + code) as process:
+    with running(body, 0.5) as process:
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 130
@@ -131,7 +115,7 @@ def test_the_first_signal_lets_the_process_clean_up(number: signal.Signals, code
 
 
 def test_a_second_signal_ends_the_process_at_once() -> None:
-    with running(LONG + CLEAN_UP_HANGS) as process:
+    with running(CLEAN_UP_HANGS, 600.0) as process:
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
             time.sleep(0.2)

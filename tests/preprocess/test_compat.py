@@ -104,35 +104,5 @@ def test_on_ascii_words_the_original_tokenizer_is_the_library(
     assert original.encode([word]) == wordpiece.encode([word])
 
 
-def test_words_in_brackets_are_looked_up_as_a_whole(original: OriginalWordPieceTokenizer) -> None:
-    words = ["[SEP]", "[Q]", "[ContextId=3]", "[ice]", "[]", "[Other=1]", "[Q]\n"]
-    unknown = (original.unk_id,)
-    assert original.encode(words) == [
-        *((original.sep_id,), (104,), (263,)),
-        *(unknown, unknown, unknown, unknown),
-    ]
-    assert len(original.encode(["a[Q]"])[0]) == 4
-
-
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        ("Ångström's", ["angstrom", "'", "s"]),
-        ("a\u00a0b\tc\u2009d", ["a", "b", "c", "d"]),
-        ("a\x00b\u200bc\ufffdd\x7f", ["abcd"]),
-        ("x中文y", ["x", "中", "文", "y"]),
-        ("かガ", ["かカ"]),
-        ("\u0130", ["i"]),
-        ("\u039f\u0394\u039f\u03a3", ["\u03bf\u03b4\u03bf\u03c2"]),
-        ("a\ue000b \U0001f600", ["a\ue000b", "\U0001f600"]),
-        ("$1,000 «x»…", ["$", "1", ",", "000", "«", "x", "»", "…"]),
-        ("a\u2028b", ["a", "b"]),
-        (" \u0301 ", []),
-    ],
-)
-def test_the_words_of_the_original_tokenizer(text: str, tokens: list[str]) -> None:
-    assert basic_tokens(text) == tokens
-
-
 def test_a_cased_vocabulary_keeps_case_and_accents() -> None:
     assert basic_tokens("É İ Ab", lowercase=False) == ["É", "İ", "Ab"]
