@@ -59,21 +59,19 @@ def find_files(patterns: Sequence[str]) -> list[str]:
     """
     files: dict[str, None] = {}
     for pattern in patterns:
-        names = _matches(pattern) if is_uri(pattern) else input_files.find_files([pattern])
+        if not is_uri(pattern):
+            files |= dict.fromkeys(input_files.find_files([pattern]))
+            continue
+        names = sorted(match_files(f"{pattern}*" if pattern.endswith("/") else pattern))
+        if pattern.endswith("/"):
+            names = [name for name in names if name.endswith(SHARD_SUFFIXES)]
+        if not names:
+            raise FileNotFoundError(
+                f"no file matches {pattern}; give a file, a glob in quotes, or a folder that ends "
+                "in /"
+            )
         files |= dict.fromkeys(names)
     return list(files)
-
-
-def _matches(pattern: str) -> list[str]:
-    is_folder = pattern.endswith("/")
-    names = sorted(match_files(f"{pattern}*" if is_folder else pattern))
-    if is_folder:
-        names = [name for name in names if name.endswith(SHARD_SUFFIXES)]
-    if not names:
-        raise FileNotFoundError(
-            f"no file matches {pattern}; give a file, a glob in quotes, or a folder that ends in /"
-        )
-    return names
 
 
 def match_files(pattern: str) -> list[str]:
@@ -171,8 +169,7 @@ def absolute(path: str) -> str:
 def stage_model(folder: Path, parent: str) -> str:
     """Copies a model, as one archive, to a folder that every worker sees.
 
-    Returns:
-        The path or URI of the archive, whose name has its SHA-256.
+    Returns the path or URI of the archive, whose name has its SHA-256.
     """
     with tempfile.TemporaryDirectory(prefix=COPY_PREFIX) as temporary:
         copy = Path(temporary) / "model"
@@ -186,10 +183,8 @@ def stage_model(folder: Path, parent: str) -> str:
 def local_folder(model: str) -> Path:
     """Returns the folder of a model on a disk of this machine.
 
-    A process unpacks a staged model once, however many threads and stages it has.
-
-    Args:
-        model: path of a model folder, or what ``stage_model`` returned.
+    ``model`` is the path of its folder, or what ``stage_model`` returned; a process unpacks that
+    once, however many threads and stages it has.
     """
     name = _STAGED.search(model)
     if name is None:

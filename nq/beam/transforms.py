@@ -96,8 +96,6 @@ class Windowed:
     """An example with its windows, as ``MakeWindows(…, output="examples")`` yields it.
 
     Args:
-        source: where the example was read.
-        example: question and page.
         rows: its windows, as ``Scorer.scores`` takes them.
         unread_blocks: blocks with text beyond ``max_contexts``.
         seconds: that making the windows took.
