@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -118,25 +117,3 @@ def test_a_target_is_what_the_annotation_says(example: Example) -> None:
         span = Span(covered[0], covered[last] + 1)
     gold = [i for i in range(span.start, span.end) if not example.is_html[i]]
     assert words(contexts(example, OURS), OURS).doc[it.first : it.last + 1] == gold
-
-
-def test_the_originals_place_the_target_among_the_words_split_again() -> None:
-    example = page("<P> 10\u202fkm  far away </P>", long=0, shorts=[(3, 4)])
-    assert (example.tokens[1:4]) == ["10\u202fkm", "", "far"]
-    assert wanted(example) == Target(AnswerType.SHORT, 6, 6)
-    assert found(example, BERT_JOINT) == (AnswerType.SHORT, ["far"])
-    both = replace(example, annotations=page(" ".join(example.tokens), long=0).annotations)
-    assert found(both, BERT_JOINT) == (AnswerType.LONG, ["10", "km", "far", "away"])
-
-
-def test_the_originals_take_the_word_before_a_blank() -> None:
-    example = page("<P> a  b </P>", long=0, shorts=[(2, 4)])
-    assert example.tokens[2:4] == ["", "b"]
-    assert found(example)[1] == ["", "b"]
-    assert found(example, BERT_JOINT)[1] == ["a", "b"]
-
-
-def test_the_originals_leave_out_pages_whose_answer_they_cannot_find_again() -> None:
-    example = page("<P> about 10\u00a0km far </P>", long=0, shorts=[(2, 3)])
-    assert found(example)[1] == ["10\u00a0km"]
-    assert wanted(example, BERT_JOINT) is None
