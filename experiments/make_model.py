@@ -21,8 +21,7 @@ import orjson
 
 from experiments.recipes import RECIPES, Pair, Recipe, Stage
 from nq.commands import arguments, terminal
-from nq.commands import train as nq_train
-from nq.commands import tune as nq_tune
+from nq.commands.main import console
 from nq.config import StorageConfig
 from nq.model.convert import convert, to_dual_encoder
 from nq.model.folder import copy_model, load_settings, save_settings
@@ -89,7 +88,7 @@ def _train(recipe: Recipe, folder: Path, files: Sequence[Path]) -> int:
             write_data(files, stage, data)
         init, model = model, folder / stage.name
         paths = ["--data", str(data), "--init", str(init), "--output", str(model)]
-        if code := nq_train.main([*paths, *recipe.options.split(), *stage.options.split()]):
+        if code := console(["train", *paths, *recipe.options.split(), *stage.options.split()]):
             return code
     models = [folder / name for name in recipe.result] or [model]
     mean(models, folder / "model", StorageConfig(recipe.store))
@@ -124,7 +123,7 @@ def _tune(
     dev: Sequence[str], model: Path, second: Path | None = None, read_blocks: int | None = None
 ) -> int:
     options = ["--second-model", str(second), "--read-blocks", str(read_blocks)] if second else []
-    return nq_tune.main(["--data", *dev, "--model", str(model), *options, "--profile", PROFILE])
+    return console(["tune", "--data", *dev, "--model", str(model), *options, "--profile", PROFILE])
 
 
 def mean(models: Sequence[Path], output: Path, storage: StorageConfig) -> None:

@@ -12,7 +12,7 @@ import pytest
 import nq
 from tests.test_api import HTML
 
-EXAMPLE = nq.page_from_text("one").example
+SAMPLE = [nq.bundled_sample()]
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +33,7 @@ def tiny_reader(tiny_model: Path) -> Iterator[nq.Reader]:
         (lambda r, p: r.ask(" \n", p), "expected a text that is not empty"),
         (lambda r, p: r.ask("who", HTML), "page is '<!doctype .*: expected one from nq.read_page"),
         (lambda r, p: r.ask("who", p, -1), "top is -1: expected a whole number from 0 on"),
-        (lambda r, p: r.ask("who", p, None), "top is None: expected a whole number from 0 on"),
-        (lambda r, p: r.unread_blocks(HTML), "page is '<!doctype .*: expected one from nq.read_pa"),
         (lambda r, p: r.predict(None), "examples is None: expected .*nq.read_examples"),
-        (lambda r, p: r.predict(EXAMPLE), "examples is .*: expected .*nq.read_examples"),
         (lambda r, p: list(r.predict([p])), "an element of examples is .*: expected an nq.Example"),
     ],
 )
@@ -51,9 +48,6 @@ def test_bad_arguments_of_a_reader(
     assert tiny_reader.ask("who", page)  # the reader still works
 
 
-SAMPLE = [nq.bundled_sample()]
-
-
 @pytest.mark.parametrize(
     ("use", "message"),
     [
@@ -61,46 +55,22 @@ SAMPLE = [nq.bundled_sample()]
         (lambda nq: nq.load(profile="fast"), "unknown optimization 'fast'; valid are baseline, or"),
         (lambda nq: nq.load(5), "model is 5: expected the path of a model folder"),
         (lambda nq: nq.load(windows=256), "windows is 256: expected nq.WindowConfig"),
-        (
-            lambda nq: nq.load(decision="default"),
-            "decision is 'default': expected nq.DecisionConfig",
-        ),
         (lambda nq: nq.load(batch_size=0), "batch_size is 0: expected a whole number from 1 on"),
         (lambda nq: nq.Job("dev.jsonl"), "files is 'dev.jsonl': expected a list of files"),
         (lambda nq: nq.Job([]), r"files is \[\]: expected a list with at least one file"),
         (lambda nq: nq.Job([5]), "found 5 instead of a path; give a str or a pathlib.Path"),
-        (lambda nq: nq.Job(SAMPLE, profile=5), "profile is 5: expected a text such as"),
-        (lambda nq: nq.Job(SAMPLE, output=1), "output is 1: expected the path of a folder"),
-        (
-            lambda nq: nq.Job(SAMPLE, compute=nq.Compute(batch_size="8")),
-            "batch_size is '8': expected a value of type int",
-        ),
+        (lambda nq: nq.Compute(batch_size="8"), "batch_size is '8': expected a value of type int"),
         (lambda nq: nq.Job(SAMPLE, limit=0), "limit must be at least 1, got 0"),
-        (
-            lambda nq: nq.Job(SAMPLE, formats=["xml"]),
-            "unknown format xml; known are official, kagg",
-        ),
+        (lambda nq: nq.Job(SAMPLE, formats=["xml"]), "unknown format xml; known are official, "),
         (lambda nq: nq.run("dev.jsonl"), "job is 'dev.jsonl': expected nq.Job"),
         (lambda nq: nq.evaluate(None, "x"), "gold is None: expected a list of files"),
-        (lambda nq: nq.evaluate(SAMPLE, SAMPLE[0]), "questions.jsonl: not JSON"),
-        (lambda nq: nq.read_page(None), "found None instead of a path; give a str"),
-        (
-            lambda nq: nq.read_page(SAMPLE[0], "none"),
-            "none of the 40 records .* has number or id no",
-        ),
+        (lambda nq: nq.read_page(SAMPLE[0], "none"), "none of the 40 records .* has number or id"),
         (lambda nq: nq.page_from_text(None), "text is None: expected a str"),
         (lambda nq: nq.page_from_text(" \n"), "the page has no text: found 0 tags .*; give a page"),
-        (lambda nq: nq.page_from_html(b"<p>"), "html is b'<p>': expected a str"),
         (lambda nq: nq.read_examples(None), "found None instead of a path"),
         (lambda nq: nq.WindowConfig(doc_stride=0), "doc_stride must be at least 1, got 0"),
         (lambda nq: nq.DecisionConfig(rule="best"), "unknown rule 'best'; known are default"),
-        (
-            lambda nq: nq.DecisionConfig(weights=1),
-            "weights is 1: expected a value of type RankingWei",
-        ),
-        (lambda nq: nq.RankingWeights(yes=None), "yes is None: expected a value of type float"),
         (lambda nq: nq.TrainConfig(epochs="2"), "epochs is '2': expected a value of type float"),
-        (lambda nq: nq.TrackingConfig(uri=5), "uri is 5: expected a value of type str"),
         (lambda nq: nq.WindowConfig(max_contexts=True), "max_contexts is True: expected a value"),
     ],
 )
@@ -113,17 +83,10 @@ def test_bad_arguments(use: Callable[[Any], object], message: str) -> None:
     ("use", "message"),
     [
         (nq.load, "no model in .*: expected config.json"),
-        (lambda folder: nq.load(folder / "nowhere"), "no model in .*nowhere: expected config"),
-        (
-            lambda folder: nq.run(nq.Job(SAMPLE, folder / "nowhere", root=folder)),
-            "no model in .*nowhere: expected config.json",
-        ),
-        (lambda folder: nq.run(nq.Job([folder / "x.jsonl"])), "no file matches .*x.jsonl; give"),
+        (lambda folder: nq.run(nq.Job(SAMPLE, folder / "nowhere")), "no model in .*nowhere: expec"),
         (lambda folder: nq.run(nq.Job([folder])), "folder .* has no file ending in .jsonl"),
-        (lambda folder: nq.read_page(folder / "x.txt"), "x.txt"),
         (lambda folder: nq.read_examples(folder / "x.jsonl"), "no file matches .*x.jsonl; give"),
         (lambda folder: nq.evaluate([folder / "x"], folder), "no file matches|Is a directory"),
-        (lambda folder: nq.evaluate(SAMPLE, folder / "x.json"), "x.json"),
     ],
 )
 def test_missing_files_and_folders(

@@ -156,11 +156,30 @@ def test_options_exist(page: str) -> None:
     assert set(OPTION.findall(page)) <= known
 
 
+TARGETS = set(
+    re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+)
+SETUP = ConfigParser()
+SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
+
+
 @each_page
-def test_files_exist(page: str) -> None:
+def test_files_targets_extras_and_python_names_exist(page: str) -> None:
     paths = set(re.findall(r"`((?:nq|eval|experiments|tests|docs)/[\w/.-]+)`", page))
     made = "experiments/results/"
     assert not [path for path in paths if not (path.startswith(made) or (ROOT / path).exists())]
+    targets = [m[1] for line in code(page) if (m := re.match(r"make ([a-z][\w-]*)", line))]
+    assert set(targets) <= TARGETS
+    extras = ",".join(re.findall(r"(?:'nq|'\.|`)\[([a-z\d,]+)\]['`]", page))
+    assert set(filter(None, extras.split(","))) <= set(SETUP["options.extras_require"])
+    names = set(re.findall(r"(?<![\w./-])nq(?:\.\w+)+", "\n".join(code(page))))
+    imports = re.findall(r"^from (nq[\w.]*) import (.+)$", "\n".join(code(page)), re.MULTILINE)
+    names |= {f"{module}.{name}" for module, group in imports for name in group.split(", ")}
+    for name in names.difference(NOT_PYTHON):
+        pkgutil.resolve_name(name)
+    for language, block in BLOCK.findall(page):
+        if language == "python":
+            ast.parse(block)
 
 
 @each_page
@@ -178,44 +197,6 @@ def test_links_lead_somewhere(page: str) -> None:
             for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
         ]
         assert not heading or heading in slugs, target
-
-
-@each_page
-def test_make_targets_exist(page: str) -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = re.findall(r"^([\w-]+):", makefile, re.MULTILINE)
-    named = [m[1] for line in code(page) if (m := re.match(r"make ([a-z][\w-]*)", line))]
-    assert set(named) <= set(targets)
-
-
-@each_page
-def test_extras_exist(page: str) -> None:
-    config = ConfigParser()
-    config.read(ROOT / "setup.cfg", encoding="utf-8")
-    named = re.findall(r"(?:'nq|'\.|`)\[([a-z\d,]+)\]['`]", page)
-    extras = {extra for group in named for extra in group.split(",")}
-    assert extras <= set(config["options.extras_require"])
-
-
-@each_page
-def test_python_names_exist(page: str) -> None:
-    names = set(re.findall(r"(?<![\w./-])nq(?:\.\w+)+", "\n".join(code(page))))
-    imports = re.findall(r"^from (nq[\w.]*) import (.+)$", "\n".join(code(page)), re.MULTILINE)
-    names |= {f"{module}.{name}" for module, group in imports for name in group.split(", ")}
-    missing = []
-    for name in names.difference(NOT_PYTHON):
-        try:
-            pkgutil.resolve_name(name)
-        except (ImportError, AttributeError):
-            missing.append(name)
-    assert not missing
-
-
-@each_page
-def test_python_blocks_are_python(page: str) -> None:
-    for language, block in BLOCK.findall(page):
-        if language == "python":
-            ast.parse(block)
 
 
 def run_example(page: str, folder: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 import orjson
@@ -13,8 +12,6 @@ import nq
 from nq.formats.outputs import encode_prediction
 from nq.runs.result import PREDICTIONS
 
-QUESTIONS = 3
-
 
 @pytest.fixture(scope="module")
 def reader(tiny_model: Path) -> Iterator[nq.Reader]:
@@ -22,18 +19,22 @@ def reader(tiny_model: Path) -> Iterator[nq.Reader]:
         yield reader
 
 
-def test_predictions_are_those_of_a_run(
-    reader: nq.Reader, tiny_model: Path, tmp_path: Path
-) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["baseline", "mixed+prune+rescore"])
+def test_predictions_are_those_of_a_run(profile: str, tiny_model: Path, tmp_path: Path) -> None:
     files = [nq.bundled_sample()]
-    nq.run(nq.Job(files, tiny_model, "baseline", output=tmp_path, limit=QUESTIONS))
+    result = nq.run(nq.Job(files, tiny_model, profile, output=tmp_path))
     written = orjson.loads((tmp_path / PREDICTIONS).read_bytes())["predictions"]
-    examples = list(islice(nq.read_examples(files), QUESTIONS))
-    for prediction, expected in zip(reader.predict(examples), written, strict=True):
+    with nq.load(tiny_model, profile=profile, batch_size=7) as reader:
+        predictions = list(reader.predict(nq.read_examples(files)))
+    assert len(predictions) == result.examples
+    assert sum(prediction.answered for prediction in predictions) == result.answered
+    for prediction, expected in zip(predictions, written, strict=True):
         encoded = encode_prediction(prediction)
         for score in ("long_answer_score", "short_answers_score"):
             assert encoded.pop(score) == pytest.approx(expected.pop(score), abs=1e-5)
         assert encoded == expected
+    assert nq.evaluate(files, tmp_path / PREDICTIONS) == result.metrics
 
 
 def test_alternatives_are_other_blocks_of_the_page_best_first(reader: nq.Reader) -> None:

@@ -99,7 +99,7 @@ def parser() -> terminal.Parser:
     return parser
 
 
-def answer(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     beam, compute = _beam(args), arguments.settings(Compute, args)
     from nq.commands.summary import parity_line, summary
@@ -184,6 +184,3 @@ def _beam(args: argparse.Namespace) -> Beam | None:
     extras.require("beam")
     options = arguments.beam_options([f"--runner={args.runner}", *args.unknown])
     return Beam(args.runner, options[1:], args.temp)
-
-
-main = terminal.command(parser, answer)

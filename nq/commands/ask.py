@@ -59,7 +59,7 @@ def parser() -> terminal.Parser:
     return parser
 
 
-def ask(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
@@ -144,6 +144,3 @@ def _questions() -> Iterator[str]:
             print(f"nq: {HINT}", file=sys.stderr)
     if typed:
         print(file=sys.stderr)
-
-
-main = terminal.command(parser, ask)

@@ -57,7 +57,7 @@ def _seconds(text: str) -> float:
     return float(match[1]) * UNIT_S[match[2]]
 
 
-def clean(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.runs import cleaning
 
@@ -101,6 +101,3 @@ def format_age(seconds: float) -> str:
     units = ((86400, "days"), (3600, "hours"), (60, "minutes"))
     length, unit = next((unit for unit in units if seconds >= 2 * unit[0]), units[-1])
     return f"{int(seconds // length)} {unit}"
-
-
-main = terminal.command(parser, clean)

@@ -30,7 +30,7 @@ def parser() -> terminal.Parser:
     return parser
 
 
-def completion(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Makes a parser with all commands and options, and prints its script."""
     import shtab
 
@@ -46,6 +46,3 @@ def completion(args: argparse.Namespace) -> int:
         commands.add_parser(name, help=text, parents=[own], add_help=False)
     print(shtab.complete(root, args.shell))
     return 0
-
-
-main = terminal.command(parser, completion)

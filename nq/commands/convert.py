@@ -95,6 +95,3 @@ def run(args: argparse.Namespace) -> int:
         if (result.output / "nq.json").is_file():
             print(visible(f"the decision is that of {args.source}: fit it again with nq tune"))
     return 0
-
-
-main = terminal.command(parser, run)

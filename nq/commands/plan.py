@@ -83,7 +83,7 @@ def parser() -> terminal.Parser:
     return parser
 
 
-def plan(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Runs the command; returns 1 if the model fits nowhere."""
     from nq.planning import devices, here, models, strategies, table
     from nq.planning.costs import Workload
@@ -113,6 +113,3 @@ def plan(args: argparse.Namespace) -> int:
     else:
         print(visible(table.table(args.model, workload, ranked), lines=True))
     return 0 if ranked[0].fits else terminal.FAILED
-
-
-main = terminal.command(parser, plan)

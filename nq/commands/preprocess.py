@@ -54,7 +54,7 @@ def parser() -> terminal.Parser:
     return parser
 
 
-def preprocess(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     model = None if args.tokenizer else model_folder(args.model)
     windows = arguments.window_settings(args, model)
@@ -98,6 +98,3 @@ def preprocess(args: argparse.Namespace) -> int:
         first = prepared.first_dead_letter()
         raise Error(f"{prepared.dead_letters} bad records, the first in {first}")
     return 0
-
-
-main = terminal.command(parser, preprocess)

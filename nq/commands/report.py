@@ -33,7 +33,7 @@ def parser() -> terminal.Parser:
     return parser
 
 
-def report(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.formats import input_files
     from nq.model.registry import model_folder
@@ -61,6 +61,3 @@ def report(args: argparse.Namespace) -> int:
     beside = f", with its data in {written.paths[1]}" if len(written.paths) > 1 else ""
     print(f"\nwritten to {visible(str(page) + beside)}")
     return 0
-
-
-main = terminal.command(parser, report)

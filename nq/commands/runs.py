@@ -43,7 +43,7 @@ def parser() -> terminal.Parser:
     return parser
 
 
-def runs(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.report import comparison
     from nq.storage import atomic_write, check_output_file
@@ -64,6 +64,3 @@ def runs(args: argparse.Namespace) -> int:
     if args.html is not None:
         print(visible(f"written to {args.html}"))
     return 0
-
-
-main = terminal.command(parser, runs)

@@ -45,7 +45,7 @@ def parser() -> terminal.Parser:
     return parser
 
 
-def serve(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     config, token = arguments.settings(ServeConfig, args), os.environ.get(TOKEN)
     if token is not None and not token.strip():
@@ -73,6 +73,3 @@ def serve(args: argparse.Namespace) -> int:
 
     serve_model(spec, config, token and token.strip(), on_ready)
     return 0
-
-
-main = terminal.command(parser, serve)

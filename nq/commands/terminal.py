@@ -109,17 +109,6 @@ def error_line(parser: argparse.ArgumentParser, message: str) -> str:
     return f"{parser.prog}: error: {visible(message)}; {parser.prog} --help explains the options"
 
 
-def command(
-    parser: Callable[[], Parser], function: Callable[[argparse.Namespace], int]
-) -> Callable[..., int]:
-    """Returns the ``main`` of a command: arguments, by default of the process, to exit code."""
-
-    def main(argv: Sequence[str] | None = None) -> int:
-        return run(function, parser(), argv)
-
-    return main
-
-
 def run(
     function: Callable[[argparse.Namespace], int],
     parser: argparse.ArgumentParser,

@@ -122,6 +122,3 @@ def run(args: argparse.Namespace) -> int:
         if prepared.dead_letters:
             print("\n".join(dead_letter_lines(prepared.dead_letter_file)))
     return 0
-
-
-main = terminal.command(parser, run)

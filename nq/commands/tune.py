@@ -36,13 +36,12 @@ def parser() -> terminal.Parser:
     return parser
 
 
-def tune(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.model.registry import model_folder
-    from nq.model.spec import find_model
     from nq.runs import tuning
 
-    model = find_model(args.model, None, None, args.second_model, args.read_blocks)
+    model = arguments.find_model(args)
     tuned = model.models[-1].folder
     if tuned not in map(Path, (args.model, args.second_model or args.model)):
         option = "model" if tuned == model_folder(args.model) else "second-model"
@@ -62,6 +61,3 @@ def tune(args: argparse.Namespace) -> int:
         )
     terminal.print_result(figures, args.json)
     return 0
-
-
-main = terminal.command(parser, tune)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nq.commands.ask import main
+from nq.commands.main import console
 
 PAGE = """<!doctype html><title>Skerry Point</title><nav><p>Home</p></nav>
 <h1>Skerry Point lighthouse</h1>
@@ -34,7 +34,7 @@ def set_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
 
 
 def test_bundled_model_answers(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["who designed the lighthouse", "--top", "1", str(page)]) == 0
+    assert console(["ask", "who designed the lighthouse", "--top", "1", str(page)]) == 0
     out = capsys.readouterr().out
     assert "Ada Brenn (" in out.split("\n")[0]
     assert "»" in out and "first lit on 4 May 1874." in " ".join(out.split())
@@ -61,7 +61,7 @@ def test_every_question_of_standard_input_gets_one_line(
     ]
     set_stdin(monkeypatch, "\n".join(questions).encode() + b"\xff")
     arguments = ["--interactive", "--json", "--model", str(tiny_model), "--profile", "baseline"]
-    assert main([*arguments, str(page)]) == 0
+    assert console(["ask", *arguments, str(page)]) == 0
     out, err = capsys.readouterr()
     answers = [json.loads(line) for line in out.splitlines()]
     expected = [" ".join(q.split()) for q in questions if q.strip()]
@@ -125,7 +125,7 @@ def test_pages_of_standard_input(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     set_stdin(monkeypatch, data)
-    assert main(["why", "--model", str(tiny_model), "--profile", "baseline"]) == 0
+    assert console(["ask", "why", "--model", str(tiny_model), "--profile", "baseline"]) == 0
     out, err = capsys.readouterr()
     assert out.strip()
     assert "Traceback" not in err
@@ -148,7 +148,7 @@ def test_bad_pages_are_one_line(
 ) -> None:
     if data is not None:
         (tmp_path / name).write_bytes(data)
-    assert main(["why", str(tmp_path / name)]) == 1
+    assert console(["ask", "why", str(tmp_path / name)]) == 1
     out, err = capsys.readouterr()
     assert not out
     assert err.startswith("nq: error: ")
@@ -172,7 +172,7 @@ def test_usage_errors(
     arguments: list[str], message: str, page: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = [str(page) if argument == "PAGE" else argument for argument in arguments]
-    assert main(argv) == 2
+    assert console(["ask", *argv]) == 2
     out, err = capsys.readouterr()
     assert not out
     assert message in err
@@ -187,5 +187,6 @@ def test_closed_standard_input(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    assert main([str(page) if argument == "PAGE" else argument for argument in arguments]) == 2
+    argv = [str(page) if argument == "PAGE" else argument for argument in arguments]
+    assert console(["ask", *argv]) == 2
     assert "standard input is closed; give a question and a file" in capsys.readouterr().err

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tokenizers import Tokenizer as Library
 from tokenizers import models, pre_tokenizers
 
-from nq.commands import convert
+from nq.commands.main import console
 from nq.model import joint
 from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -59,7 +59,7 @@ def hugging_face(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> int:
-    return convert.main([str(argument) for argument in arguments])
+    return console(["convert", *map(str, arguments)])
 
 
 def load(folder: Path) -> Any:

@@ -61,9 +61,6 @@ def settings_of(folder: Path) -> Any:
     return json.loads((folder / "nq.json").read_bytes())
 
 
-# --- the folder
-
-
 def test_a_pruned_folder_says_what_was_removed(source: Path, pruned: Path) -> None:
     config = json.loads((pruned / "config.json").read_bytes())
     before = json.loads((source / "config.json").read_bytes())
@@ -97,15 +94,6 @@ def test_a_pruned_folder_is_pruned_again(
     load(again)
     assert convert(again, tmp_path / "more", "--prune", "heads=3", *data) == 1
     assert "heads is 3, the model has 2: choose 2 or less" in capsys.readouterr().err
-
-
-# --- engines and kinds of storage
-
-
-# --- other commands
-
-
-# --- what is refused
 
 
 def edited(source: Path, folder: Path, drop: Iterable[str] = (), **values: Any) -> Path:

@@ -15,7 +15,7 @@ import pytest
 
 import nq
 from nq import storage
-from nq.commands.report import main
+from nq.commands.main import console
 from nq.config import DecisionConfig
 from nq.runs.result import REPORT
 from nq.tracking import import_mlflow
@@ -74,7 +74,7 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 def json_report(run: Path, capsys: pytest.CaptureFixture[str], *options: object) -> dict[str, Any]:
     """Returns what the command prints with --json."""
-    assert main([str(run), "--json", *map(str, options)]) == 0
+    assert console(["report", str(run), "--json", *map(str, options)]) == 0
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
     return report
 
@@ -128,14 +128,14 @@ def test_the_report_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_
 def test_tables_on_stdout_and_what_was_not_kept(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([str(run)]) == 0
+    assert console(["report", str(run)]) == 0
     out = capsys.readouterr().out
     for title in ("answers", "long answers lost at", "positions", "gold block", "source"):
         assert f"\n{title}" in out, title
     assert out.endswith(f"\nwritten to {run / REPORT}\n")
     assert len(embedded(run / REPORT, "details")[0]["nbest"]) > 1  # decided from the scores
     shutil.rmtree(run / "scores")
-    assert main([str(run)]) == 0
+    assert console(["report", str(run)]) == 0
     out = capsys.readouterr().out
     assert "--keep-scores" in out and "\npositions" not in out and "\nwindows" in out
     assert {entry["nbest"] for entry in embedded(run / REPORT, "details")} == {None}
@@ -155,16 +155,16 @@ def test_two_runs_are_compared(
     assert report["changed"] == sum(row["c"] for row in rows) == answered > 0
     assert {row["b"] for row in rows} == {""}
     assert {outcome for row in rows for outcome in row["bo"]} <= {"missed", "null"}
-    assert main([str(run), "--against", str(run)]) == 0
+    assert console(["report", str(run), "--against", str(run)]) == 0
     assert f"\n0 of {EXAMPLES} answers changed\n" in capsys.readouterr().out
     for path in (run / "predictions.json", other / "job.json", data):
         before = path.read_bytes()
         options = ["--data", data, "--output", path, "--against", other]
-        assert main([str(run), *map(str, options)]) == 1
+        assert console(["report", str(run), *map(str, options)]) == 1
         assert "is the file to write: give another" in only_error_line(capsys)
         assert path.read_bytes() == before
     two = answer(tiny_model, tmp_path, sample_records()[6:]).folder
-    assert main([str(run), "--against", str(two)]) == 1
+    assert console(["report", str(run), "--against", str(two)]) == 1
     assert "answered different questions (8 and 2, 2 of them in both)" in only_error_line(capsys)
 
 
@@ -248,7 +248,7 @@ def test_a_damaged_run_gives_a_one_line_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     damage(run)
-    assert main([str(run)]) == 1
+    assert console(["report", str(run)]) == 1
     assert message in only_error_line(capsys)
 
 
@@ -269,7 +269,7 @@ def test_what_is_gone_or_changed_is_said_and_the_rest_is_shown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     change(run)
-    assert main([str(run)]) == 0
+    assert console(["report", str(run)]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     line = out.splitlines()[0]

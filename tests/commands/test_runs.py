@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nq import tracking
-from nq.commands.runs import main
+from nq.commands.main import console
 
 pytestmark = pytest.mark.slow  # importing MLflow takes seconds
 
@@ -28,12 +28,12 @@ def test_runs_are_sorted_and_a_page_is_written(
 ) -> None:
     page = tmp_path / "new" / "runs.html"
     arguments = ["--tracking-uri", store, "--experiment", "speed"]
-    assert main([*arguments, "--html", str(page)]) == 0
+    assert console(["runs", *arguments, "--html", str(page)]) == 0
     head, *rows, _, written = capsys.readouterr().out.splitlines()
     assert "total s" in head and written == f"written to {page}"
     assert [row.split()[1] for row in rows] == ["mixed", "xla"]
     assert page.read_text(encoding="utf-8").count("<circle") == 2
-    assert main([*arguments, "--sort", "micro_f1", "--json"]) == 0
+    assert console(["runs", *arguments, "--sort", "micro_f1", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert [run["profile"] for run in values["runs"]] == ["xla", "mixed"]
 
@@ -56,7 +56,7 @@ def test_what_cannot_be_shown_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("a file")
-    assert main(["--tracking-uri", store, "--experiment", "speed", *options]) == 1
+    assert console(["runs", "--tracking-uri", store, "--experiment", "speed", *options]) == 1
     (line,) = capsys.readouterr().err.splitlines()[-1:]
     assert message in line
     assert not (tmp_path / "nowhere.db").exists()

@@ -60,13 +60,9 @@ def test_errors_that_a_user_can_cause_are_one_line(
     assert stdout == ""
     assert stderr.startswith(f"nq: error: {line}")
     assert stderr.count("\n") == 1
-
-
-def test_verbose_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_raising(ValueError("bad"), "--verbose") == 1
-    stderr = capsys.readouterr().err
-    assert "Traceback (most recent call last)" in stderr
-    assert stderr.endswith("nq: error: bad\n")
+    assert run_raising(error, "--verbose") == 1
+    verbose = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in verbose and verbose.endswith(stderr)
 
 
 def test_a_closed_pipe_ends_the_command_quietly() -> None:
@@ -77,16 +73,10 @@ def test_a_closed_pipe_ends_the_command_quietly() -> None:
     )
     read, write = os.pipe()
     os.close(read)
+    command = [sys.executable, "-c", code]
     with os.fdopen(write) as closed:
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=ROOT,
-            stdout=closed,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert (done.returncode, done.stderr) == (1, "")
+        done = subprocess.run(command, cwd=ROOT, stdout=closed, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
@@ -127,29 +117,18 @@ def test_characters_that_stdout_lacks_are_escaped_or_replaced(
             assert text.count("\n") == 2 and "1986" in text
 
 
-def log_something() -> None:
-    logging.getLogger("nq.some.module").debug("detail")
-    logging.getLogger("nq.some.module").info("message")
-    logging.getLogger("nq.some.module").warning("warning")
-    logging.getLogger("other").info("detail")
-    logging.getLogger("other").warning("warning")
-
-
 @pytest.mark.parametrize("verbose", [False, True])
 def test_log_lines_have_program_and_level(
     verbose: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root, ours = logging.getLogger(), logging.getLogger("nq")
-    levels = root.level, ours.level
     terminal.log_to_stderr(verbose)
     terminal.log_to_stderr(verbose)  # a second call changes nothing
-    log_something()
-    root.setLevel(levels[0])
-    ours.setLevel(levels[1])
-    lines = ["nq: message", "nq: warning: warning", "other: warning: warning"]
+    for name in ("nq.some.module", "other"):
+        for level in (logging.DEBUG, logging.INFO, logging.WARNING):
+            logging.getLogger(name).log(level, "text")
+    lines = ["nq: text", "nq: warning: text", "other: warning: text"]
     if verbose:
-        lines.insert(0, "nq: detail")
-        lines.insert(3, "other: detail")
+        lines = ["nq: text", *lines[:2], "other: text", lines[2]]
     assert capsys.readouterr() == ("", "".join(f"{line}\n" for line in lines))
 
 

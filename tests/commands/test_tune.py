@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nq.bundle import bundled_sample
-from nq.commands.tune import main
+from nq.commands.main import console
 from nq.model.folder import load_settings
 
 
@@ -24,7 +24,7 @@ def test_the_decision_of_the_model_folder_is_replaced(
     model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
     before = load_settings(model)
     arguments = ["--data", str(bundled_sample()), "--model", str(model), "--profile", "baseline"]
-    assert main([*arguments, "--keep-scores", "--json"]) == 0
+    assert console(["tune", *arguments, "--keep-scores", "--json"]) == 0
     first = json.loads(capsys.readouterr().out)
     tuned = load_settings(model)
     assert tuned.windows == before.windows
@@ -36,7 +36,7 @@ def test_the_decision_of_the_model_folder_is_replaced(
     assert 0 < first["odd_micro_f1"] < 1
     for name in ("long_f1", "short_f1"):
         assert 0 <= first[f"odd_{name}"] <= first[f"odd_{name}_best"] <= 1
-    assert main(arguments) == 0  # with the kept scores, which are then removed
+    assert console(["tune", *arguments]) == 0  # with the kept scores, which are then removed
     assert "odd_micro_f1" in capsys.readouterr().out
     assert load_settings(model) == tuned
     assert not list(tmp_path.glob("runs/*/results"))

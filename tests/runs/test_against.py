@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from nq import storage
-from nq.commands import answer
-from nq.commands.report import main as report
+from nq.commands.main import console
 from nq.evaluation.gate import Parity, question_counts, relative_loss
 from nq.evaluation.labels import read_gold, read_predictions
 from nq.inference.profile import Profile, parse_against
@@ -46,7 +45,7 @@ def read(path: Path) -> Any:
 
 def run(folder: Path, data: Path, model: Path, *options: object) -> int:
     common = ["--data", str(data), "--model", str(model), "--output", str(folder)]
-    return answer.main([*common, "--no-track", "--json", *map(str, options)])
+    return console(["answer", *common, "--no-track", "--json", *map(str, options)])
 
 
 def test_a_text_is_a_profile_or_else_a_folder(
@@ -129,12 +128,12 @@ def test_few_lost_answers_are_undecided_and_strict_refuses_that(
     assert run(tmp_path, data, tiny_model, *options, "--strict-gate") == 1
     assert "more questions are needed to decide" in capsys.readouterr().err
 
-    assert report([str(tmp_path), "--against", str(first), "--json"]) == 0
+    assert console(["report", str(tmp_path), "--against", str(first), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["gate"] == gate
-    assert report([str(tmp_path), "--against", str(first)]) == 0
+    assert console(["report", str(tmp_path), "--against", str(first)]) == 0
     assert "at most 20% allowed: undecided" in capsys.readouterr().out
     assert "relative loss of micro-F1" in (tmp_path / "report.html").read_text("utf-8")
-    assert report([str(first), "--against", str(tmp_path)]) == 0
+    assert console(["report", str(first), "--against", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert f"relative loss {1 - 1 / (1 - expected.loss):.1%} [" in printed
     assert "allowed" not in printed
@@ -232,6 +231,6 @@ def test_a_comparison_that_cannot_be_written_leaves_the_run_whole(
 def test_options_that_make_no_sense_are_a_usage_error(
     options: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert answer.main(options) == 2
+    assert console(["answer", *options]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("nq answer: error: ") and message in line

@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ import pytest
 
 import nq
 from nq.bundle import bundled_sample
-from nq.commands import answer, ask, convert, preprocess, tune
+from nq.commands.main import console
 from nq.config import (
     BLOCK,
     CascadeDecision,
@@ -200,7 +200,7 @@ def test_a_tuned_decision_is_found_when_both_models_are_given(
     before = load_settings(second)
     data = ["--data", str(bundled_sample()), "--model", str(tiny_model), "--json"]
     models = ["--second-model", str(second), "--read-blocks", "3", "--profile", "baseline"]
-    assert tune.main([*data, *models]) == 0
+    assert console(["tune", *data, *models]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures["model"] == str(second) and figures["odd_examples"] > 0
     after = load_settings(second)
@@ -235,7 +235,7 @@ def test_a_model_stands_for_the_pair_that_its_settings_name(
     ):
         assert [one.folder for one in found.models] == [model, other]
         assert found == find_model(model, second_model=other)
-    assert convert.main([str(ranker), str(tmp_path / "converted")]) == 0
+    assert console(["convert", str(ranker), str(tmp_path / "converted")]) == 0
     assert load_settings(tmp_path / "converted") == load_settings(ranker)
 
 
@@ -243,7 +243,7 @@ def test_an_installed_model_is_not_tuned_through_its_pair(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ranker = naming(tiny_model, tmp_path / "ranker", second_model="small")
-    assert tune.main(["--data", str(bundled_sample()), "--model", str(ranker)]) == 1
+    assert console(["tune", "--data", str(bundled_sample()), "--model", str(ranker)]) == 1
     assert "is an installed model: copy it" in capsys.readouterr().err
 
 
@@ -252,7 +252,7 @@ def test_a_second_model_that_only_ranks_adds_block_scores(
     tiny_model: Path, tiny_mpnet: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     dual_encoder = tmp_path / "dual"
-    assert convert.main([str(tiny_mpnet), str(dual_encoder), "--dual-encoder"]) == 0
+    assert console(["convert", str(tiny_mpnet), str(dual_encoder), "--dual-encoder"]) == 0
     windows = replace(load_settings(tiny_mpnet).windows, window_scope=BLOCK)
     save_settings(dual_encoder, replace(load_settings(dual_encoder), windows=windows))
     own = load_settings(tiny_model).decision
@@ -327,13 +327,13 @@ def test_a_bad_second_model_is_refused_by_every_command_before_it_computes(
     (tmp_path / "page.txt").write_text("The lake is deep.")
     models = ["--model", str(tiny_model)]
     models += options.replace("COPY", str(copy)).replace("MPNET", str(tiny_mpnet)).split()
-    commands: list[tuple[Callable[[Sequence[str]], int], list[str]]] = [
-        (answer.main, ["--no-track"]),
-        (tune.main, ["--data", str(bundled_sample())]),
-        (ask.main, ["how deep is it", "page.txt"]),
+    commands = [
+        ["answer", "--no-track"],
+        ["tune", "--data", str(bundled_sample())],
+        ["ask", "how deep is it", "page.txt"],
     ]
-    for command, arguments in commands:
-        assert command([*arguments, *models]) == 1
+    for command in commands:
+        assert console([*command, *models]) == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert message in line
     assert not list(tmp_path.glob("runs/*/results"))
@@ -348,16 +348,16 @@ def test_a_decision_without_ranks_and_prepared_windows_are_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     models = ["--model", str(tiny_model), "--second-model", str(tiny_mpnet), "--no-track"]
-    assert answer.main([*models, "--decision", "kisialiou"]) == 1
+    assert console(["answer", *models, "--decision", "kisialiou"]) == 1
     assert "decision kisialiou ranks no blocks for a second model" in capsys.readouterr().err
     with pytest.raises(nq.Error, match="ranks no blocks"):
         decision = DecisionConfig(rule="kisialiou")
         nq.load(tiny_model, second_model=tiny_mpnet, decision=decision)
     source = ["--data", str(bundled_sample()), "--limit", "1", "--tokenizer", str(tiny_model)]
-    assert preprocess.main([*source, "--output", "windows"]) == 0
+    assert console(["preprocess", *source, "--output", "windows"]) == 0
     capsys.readouterr()
     (shard,) = map(str, (tmp_path / "windows").glob("*.tfrecord"))
-    assert answer.main(["--data", shard, *models]) == 1
+    assert console(["answer", "--data", shard, *models]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "is a TFRecord file: give the records from which it was made" in line
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nq.commands import answer
+from nq.commands.main import console
 from nq.inference.batches import Shape
 from nq.inference.engine import Step
 from nq.inference.engines import tensorflow
@@ -51,7 +51,7 @@ def broken_profile(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def run(folder: Path, model: Path, *options: object) -> int:
     folders = ["--model", str(model), "--root", str(folder), "--limit", str(LIMIT)]
-    return answer.main([*folders, "--no-track", "--json", *map(str, options)])
+    return console(["answer", *folders, "--no-track", "--json", *map(str, options)])
 
 
 @pytest.mark.slow

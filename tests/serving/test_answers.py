@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 import nq
-from nq.commands import ask
+from nq.commands.main import console
 from nq.formats.outputs import encode_prediction
 from nq.serving.schemas import AskAnswer
 from tests import nq_records
@@ -68,7 +68,7 @@ def test_answers_are_those_of_nq_ask(
     path = tmp_path / f"page{suffix}"
     path.write_bytes(page.encode())
     options = ["--top", str(top), "--json", "--model", str(tiny_model), "--profile", "baseline"]
-    assert ask.main([question, str(path), *options]) == 0
+    assert console(["ask", question, str(path), *options]) == 0
     expected = json.loads(capsys.readouterr().out)
     for kind in ("auto", {".txt": "text", ".html": "html"}[suffix]):
         response = client.post("/v1/ask", json=ask_body(question, page, top=top, format=kind))
