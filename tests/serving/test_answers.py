@@ -1,33 +1,47 @@
-"""Tests that a real server answers as ``nq ask`` and ``nq.Reader`` do, to many clients at once."""
+"""Tests that the server answers as ``nq ask`` and ``nq.Reader`` do, to many clients at once."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import httpx
 import orjson
 import pytest
 
 import nq
 from nq.commands.main import console
 from nq.formats.outputs import encode_prediction
+from nq.inference.load import load_scorer
+from nq.inference.profile import Profile
+from nq.model.spec import find_model
+from nq.reader import checked_scorer
+from nq.report.answer import to_dict
 from nq.serving.schemas import AskAnswer
 from tests import nq_records
-from tests.serving.running import HTML, PAGE, RunningServer, ask_body, chunked
+from tests.serving.servers import LINES, PAGE, InProcess, ask_body, record
 
 pytestmark = pytest.mark.slow
-CLIENTS = 16
-LINES = {"Content-Type": "application/jsonl"}
+HTML = (
+    "<!doctype html><title>Lake</title><script>var x = '<p>not text</p>';</script>"
+    "<h1>The lake</h1><p>The <b>lake</b> is deep &amp; old.</p><p>Tom was there.</p>"
+)
 
 
 @pytest.fixture(scope="module")
-def reader(tiny_model: Path) -> Iterator[nq.Reader]:
-    with nq.load(tiny_model, profile="baseline") as reader:
-        yield reader
+def server(tiny_model: Path) -> Iterator[InProcess]:
+    model = find_model(tiny_model)
+    scorer = load_scorer(checked_scorer(model, Profile.parse("baseline"), 8))
+    with InProcess(model, scorer, max_windows=60, max_body_mb=2) as server:
+        yield server
+
+
+def predictions(server: InProcess, data: bytes) -> list[Any]:
+    response = server.post("/v1/predict", content=data, headers=LINES)
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "application/jsonl"
+    return [orjson.loads(line) for line in response.content.splitlines()]
 
 
 def check_equal(actual: Any, expected: Any) -> None:
@@ -60,7 +74,7 @@ def test_answers_are_those_of_nq_ask(
     suffix: str,
     question: str,
     top: int,
-    client: httpx.Client,
+    server: InProcess,
     tiny_model: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -71,75 +85,62 @@ def test_answers_are_those_of_nq_ask(
     assert console(["ask", question, str(path), *options]) == 0
     expected = json.loads(capsys.readouterr().out)
     for kind in ("auto", {".txt": "text", ".html": "html"}[suffix]):
-        response = client.post("/v1/ask", json=ask_body(question, page, top=top, format=kind))
+        response = server.post("/v1/ask", json=ask_body(question, page, top=top, format=kind))
         assert response.status_code == 200, response.text
         check_equal(response.json(), expected)
         AskAnswer.model_validate(response.json())
 
 
-def test_a_format_overrides_what_the_page_looks_like(client: httpx.Client) -> None:
-    tags = "<p>The lake</p> <p>is deep</p>"
-    texts = {
-        kind: client.post("/v1/ask", json=ask_body(page=tags, format=kind)).json()
+def test_a_format_overrides_what_the_page_looks_like(server: InProcess) -> None:
+    bodies = [
+        ask_body(page="<p>The lake</p> <p>is deep</p>", format=kind)
         for kind in ("auto", "html", "text")
-    }
-    assert texts["auto"] == texts["html"] != texts["text"]
+    ]
+    auto, html, text = (answer.json() for answer in server.ask_at_once(bodies))
+    assert auto == html != text
 
 
-def questions() -> list[dict[str, Any]]:
-    """Returns requests of several lengths, so that batches have windows of several clients."""
-    pages = [" ".join(PAGE.split()[: 3 + 5 * n]) for n in range(8)]
-    return [ask_body(f"who was {n} of the lake", page) for page in pages for n in range(3)]
-
-
-def test_many_clients_at_once_get_the_answers_of_one(
-    server: RunningServer, client: httpx.Client
-) -> None:
-    expected = [client.post("/v1/ask", json=body).json() for body in questions()]
-    before = server.metric("nq_batch_windows_count"), server.metric("nq_windows_total")
-
-    def ask_all(number: int) -> list[tuple[int, dict[str, Any]]]:
-        order = [(number * 5 + i) % len(expected) for i in range(len(expected))]
-        with server.client() as own:
-            return [(i, own.post("/v1/ask", json=questions()[i]).json()) for i in order]
-
-    with ThreadPoolExecutor(CLIENTS) as pool:
-        answers = [pair for pairs in pool.map(ask_all, range(CLIENTS)) for pair in pairs]
-    assert len(answers) == CLIENTS * len(expected)
-    for i, answer in answers:
-        check_equal(answer, expected[i])
-    batches = server.metric("nq_batch_windows_count") - before[0]
-    assert batches < len(answers), "no batch has the windows of two clients"
-    assert server.metric("nq_windows_total") > before[1]
-    assert server.metric("nq_queue_length") == server.metric("nq_requests_in_progress") == 0
-
-
-def record(text: str, **others: Any) -> dict[str, Any]:
-    return {"question": "who", "context": text, **others}
+def test_many_clients_at_once_get_the_answers_of_one(tiny_model: Path, tiny_mpnet: Path) -> None:
+    """A cascade scores more windows than it is sent, and chooses them by the page."""
+    words, profile = PAGE.split(), Profile.parse("mixed+prune+rescore")
+    pages = [
+        "\n\n".join(" ".join(words[n + i : n + i + 4]) for i in range(0, 12, 4)) for n in range(14)
+    ]
+    models: dict[str, Any] = {"second_model": tiny_mpnet, "read_blocks": 2}
+    with nq.load(tiny_model, profile=profile, batch_size=32, **models) as reader:
+        expected = [to_dict(reader.ask("who", nq.page_from_text(page))) for page in pages]
+    model = find_model(tiny_model, **models)
+    scorer = load_scorer(checked_scorer(model, profile, 32))
+    with InProcess(model, scorer, batch_size=32) as server:
+        answers = server.ask_at_once([ask_body(page=page, format="text") for page in pages * 4])
+        batches = server.metric("nq_batch_windows_count")
+        assert batches and batches < len(pages), "no batch has the windows of two clients"
+        assert server.metric("nq_queue_length") == server.metric("nq_requests_in_progress") == 0
+    for answer, one in zip(answers, expected * 4, strict=True):
+        check_equal(answer.json(), orjson.loads(orjson.dumps(one)))
+    assert len({answer.content for answer in answers}) > len(pages) // 2
 
 
 def test_predictions_are_those_of_a_reader_in_order(
-    client: httpx.Client, reader: nq.Reader, tmp_path: Path
+    server: InProcess, tiny_model: Path, tmp_path: Path
 ) -> None:
     records = [nq_records.v1(7), nq_records.simplified(8, 20), record(PAGE)] * 7
     path = nq_records.write_lines(tmp_path / "records.jsonl", records)
-    examples, data = list(nq.read_examples(path)), path.read_bytes()
-    response = client.post("/v1/predict", content=data, headers=LINES)
-    assert response.headers["content-type"] == "application/jsonl"
-    answers = [orjson.loads(line) for line in response.content.splitlines()]
-    expected = [
-        encode_prediction(prediction, example.token_bytes, example.original)
-        for prediction, example in zip(reader.predict(examples), examples, strict=True)
-    ]
-    for number, (answer, prediction) in enumerate(zip(answers, expected, strict=True), 1):
-        if number % 3 == 0:
-            prediction["example_id"] = f"line:{number}"
-        check_equal(answer, orjson.loads(orjson.dumps(prediction)))
+    examples = list(nq.read_examples(path))
+    with nq.load(tiny_model, profile="baseline") as reader:
+        expected = [
+            orjson.loads(
+                orjson.dumps(encode_prediction(prediction, example.token_bytes, example.original))
+            )
+            for prediction, example in zip(reader.predict(examples), examples, strict=True)
+        ]
+    for number in range(3, len(expected) + 1, 3):
+        expected[number - 1]["example_id"] = f"line:{number}"
+    check_equal(predictions(server, path.read_bytes()), expected)
 
 
-def test_a_bad_line_is_an_error_line_in_its_place(client: httpx.Client) -> None:
-    good = [record(f"lake {n}", id=n) for n in range(40)]
-    lines = [orjson.dumps(line) for line in good]
+def test_a_bad_line_is_an_error_line_in_its_place(server: InProcess) -> None:
+    lines = [orjson.dumps(record(f"lake {n}", id=n)) for n in range(40)]
     bad = {
         3: (b"not json", "not JSON"),
         9: (b"\xff{}", "not UTF-8"),
@@ -149,10 +150,7 @@ def test_a_bad_line_is_an_error_line_in_its_place(client: httpx.Client) -> None:
     for number, (line, _) in bad.items():
         lines[number - 1] = line
     lines[24] = b"   "
-    body = b"\xef\xbb\xbf" + b"\r\n".join(lines)
-    response = client.post("/v1/predict", content=body, headers=LINES)
-    assert response.status_code == 200
-    answers = [orjson.loads(line) for line in response.content.splitlines()]
+    answers = predictions(server, b"\xef\xbb\xbf" + b"\r\n".join(lines))
     errors = {answer["line"]: answer["error"] for answer in answers if "error" in answer}
     assert list(errors) == list(bad)
     for number, (_, message) in bad.items():
@@ -161,30 +159,9 @@ def test_a_bad_line_is_an_error_line_in_its_place(client: httpx.Client) -> None:
     assert ids == [n for n in range(40) if n + 1 not in {*bad, 25}]
 
 
-def test_the_first_prediction_comes_before_the_second_record_is_sent(
-    server: RunningServer,
-) -> None:
-    first, second = (orjson.dumps(record(f"lake {n}", id=n)) + b"\n" for n in range(2))
-    request = chunked("/v1/predict", first, end=False)
-    with server.connect() as connection:
-        connection.sendall(request)
-        received = b""
-        while b'"example_id":0' not in received:
-            part = connection.recv(4096)
-            assert part, received
-            received += part
-        assert b'"example_id":1' not in received
-        connection.sendall(b"%x\r\n%s\r\n0\r\n\r\n" % (len(second), second))
-        while part := connection.recv(4096):
-            received += part
-    assert b'"example_id":1' in received
-    assert received.endswith(b"0\r\n\r\n")
-
-
-def test_large_records_are_answered_like_small_ones(client: httpx.Client) -> None:
+def test_large_records_are_answered_like_small_ones(server: InProcess) -> None:
     """The server reads no more of a stream until it has answered a large record."""
     padding = "x" * 1_000_000
     lines = [record("the lake", id=n, other=padding * (n % 3 == 0)) for n in range(9)]
-    body = b"\n".join(map(orjson.dumps, lines))
-    content = client.post("/v1/predict", content=body, headers=LINES).content
-    assert [orjson.loads(line)["example_id"] for line in content.splitlines()] == list(range(9))
+    answers = predictions(server, b"\n".join(map(orjson.dumps, lines)))
+    assert [answer["example_id"] for answer in answers] == list(range(9))

@@ -23,12 +23,10 @@ from nq.report.answer import to_dict
 from nq.runs.record import _copy_models
 from nq.tracking import ENVIRONMENT, import_mlflow
 from tests.nq_records import simplified, write_lines
-from tests.serving.running import until
-from tests.serving.test_life import free_port
+from tests.serving.servers import ROOT, free_port, until
 
 pytestmark = pytest.mark.slow  # importing MLflow takes seconds
 
-ROOT = Path(__file__).parents[2]
 HTML = "<h1>Lake</h1><p>The lake is <b>deep</b> and old.</p><ul><li>it is the moon</li></ul>"
 ROWS: list[dict[str, Any]] = [
     {"question": "is the lake deep", "page": "The lake is old.\n\nIt is deep.", "top": 0},

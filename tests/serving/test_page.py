@@ -12,7 +12,7 @@ import pytest
 
 import nq
 from tests.chromium import Browser, browser, needs_chromium
-from tests.serving.running import RunningServer, ask_body
+from tests.serving.servers import TOKEN, RunningServer, ask_body
 
 pytestmark = [needs_chromium, pytest.mark.browser, pytest.mark.slow]
 QUESTION = "who designed the lighthouse"
@@ -34,12 +34,15 @@ PHONE = 390
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server with the bundled model: the tiny one answers nothing in words."""
     options = ["--batch-size", "1", "--max-windows", "60"]
-    running = RunningServer(tmp_path_factory.mktemp("server"), nq.bundled_model(), *options)
-    try:
+    folder = tmp_path_factory.mktemp("server")
+    with RunningServer(folder, nq.bundled_model(), *options) as running:
         yield running.wait()
-        assert running.stop() == 0
-    finally:
-        running.kill()
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +58,17 @@ def tab(chromium: Browser, server: RunningServer) -> Browser:
     chromium.urls.clear()
     chromium.size(1000)
     chromium.open(f"{server.url}/")
+    chromium.run(f"document.getElementById('token').value = '{TOKEN}'")
     return chromium
 
 
-def ask(tab: Browser, page: str, question: str = QUESTION) -> None:
-    """Fills in the form as a person does, and waits for the result."""
-    tab.run(
-        f"page.value = {json.dumps(page)}; page.dispatchEvent(new Event('input'));"
-        f"question.value = {json.dumps(question)}; result.replaceChildren()"
-    )
+def fill_in(tab: Browser, page: str) -> None:
+    tab.run(f"page.value = {json.dumps(page)}; page.dispatchEvent(new Event('input')); 1")
+
+
+def ask(tab: Browser) -> None:
+    """Asks as a person does, and waits for the result."""
+    tab.run(f"question.value = {json.dumps(QUESTION)}; result.replaceChildren()")
     tab.run("document.getElementById('ask').click()")
     tab.wait_for("result.children.length && !document.getElementById('ask').disabled")
 
@@ -103,7 +108,8 @@ def test_markup_in_a_text_is_shown_and_not_obeyed(
     tab: Browser, client: httpx.Client, server: RunningServer
 ) -> None:
     answer = answered(client, MARKUP, format="text")
-    ask(tab, MARKUP)
+    fill_in(tab, MARKUP)
+    ask(tab)
     check_shown(tab, answer)
     assert tab.messages == []
     assert all(url.startswith((server.url, "data:")) for url in tab.urls)
@@ -126,24 +132,30 @@ def test_a_dropped_html_file_is_read(tab: Browser, client: httpx.Client) -> None
     assert tab.run("page.value") == HTML
     assert tab.run("format") == "html"
     assert texts(tab, "#size")[0].startswith("lake.html, ")
-    tab.run(f"question.value = {json.dumps(QUESTION)}; result.replaceChildren()")
-    tab.run("document.getElementById('ask').click()")
-    tab.wait_for("result.children.length && !document.getElementById('ask').disabled")
+    ask(tab)
     check_shown(tab, answer)
     assert tab.run("window.hit === undefined")
 
 
-def test_an_error_is_shown_in_words(tab: Browser) -> None:
-    ask(tab, "lake deep " * 6000)
+def test_an_error_is_shown_in_words_and_the_token_is_asked_for(tab: Browser) -> None:
+    fill_in(tab, "lake deep " * 6000)
+    ask(tab)
     assert "windows, the limit is 60" in texts(tab, ".problem")[0]
-    ask(tab, TEXT)
+    tab.run("page.value = 'the lake'; document.getElementById('token').value = ''; 1")
+    assert not tab.run("document.getElementById('token').checkVisibility()")
+    ask(tab)
+    assert "a token is needed" in texts(tab, ".problem")[0]
+    assert tab.run("document.getElementById('token').checkVisibility()")
+    tab.run(f"document.getElementById('token').value = '{TOKEN}'")
+    ask(tab)
     assert texts(tab, ".problem") == []
 
 
 @pytest.mark.parametrize(("width", "dark"), [(PHONE, True), (1000, False)])
 def test_the_page_fits_and_follows_the_color_scheme(width: int, dark: bool, tab: Browser) -> None:
     tab.size(width, dark=dark)
-    ask(tab, f"{TEXT} {'x' * 300}")
+    fill_in(tab, f"{TEXT} {'x' * 300}")
+    ask(tab)
     assert tab.run("document.documentElement.scrollWidth") <= width
     background = tab.run("getComputedStyle(document.body).backgroundColor")
     first = int(background.removeprefix("rgb(").split(",")[0])

@@ -1,0 +1,201 @@
+"""A server in the process of the test, and a real one in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import psutil
+
+from nq.config import ServeConfig
+from nq.inference.scorer import Rows, Scorer
+from nq.model.spec import ModelSpec
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.records import Columns, Example
+from nq.serving.answering import Answering
+from nq.serving.app import make_app
+from nq.serving.gate import Gate
+
+ROOT = Path(__file__).parents[2]
+START_S, END_S = 240.0, 60.0
+TOKEN = "secret"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+LINES = {"Content-Type": "application/jsonl"}
+PAGE = (
+    "The lake is deep and old.\n\nTom Hale (1931) was the keeper of the tower.\n\n"
+    "The old tower is on the lake; it was lit in 1874."
+)
+
+
+class InProcess:
+    """The application of a server without sockets, whose model runs in a thread.
+
+    Args:
+        scorer: of the windows; without one, requests wait until their time is over.
+        token: which clients must send.
+        settings: fields of ``ServeConfig``.
+    """
+
+    def __init__(
+        self,
+        model: ModelSpec,
+        scorer: Scorer | None = None,
+        token: str | None = None,
+        **settings: Any,
+    ) -> None:
+        config = ServeConfig(**settings)
+        tokenizer = load_tokenizer(model.folder, model.windows.compat)
+        self.answering = Answering(model, tokenizer, config)
+        self.answering.is_loaded = True
+        app, metrics = make_app(self.answering, token is not None), self.answering.metrics
+        self.gate = Gate(app, config, metrics, token, self.answering.is_ready)
+        self._scorer, self._threads, self.runner = scorer, ThreadPoolExecutor(1), asyncio.Runner()
+        if scorer:
+            self._batches = self.runner.get_loop().create_task(self.answering.batcher.run(self, 1))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.runner.close()
+        self._threads.shutdown()
+        self.answering.close()
+
+    def submit(self, rows: Rows, examples: Sequence[Example]) -> Future[Columns]:
+        assert self._scorer
+        return self._threads.submit(self._scorer.scores, rows, examples)
+
+    async def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Sends a request; the options are those of ``httpx.AsyncClient.request``."""
+        transport = httpx.ASGITransport(self.gate)
+        async with httpx.AsyncClient(transport=transport, base_url="http://nq") as client:
+            return await client.request(method, path, **options)
+
+    def post(self, path: str, **options: Any) -> httpx.Response:
+        return self.runner.run(self.send("POST", path, **options))
+
+    def ask_at_once(self, bodies: Sequence[Any]) -> list[httpx.Response]:
+        async def main() -> list[httpx.Response]:
+            return await asyncio.gather(*(self.send("POST", "/v1/ask", json=b) for b in bodies))
+
+        return self.runner.run(main())
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.answering.metrics.registry.get_sample_value(name, labels)
+
+
+class RunningServer:
+    """``nq serve`` with a token, on a free port of the loopback interface.
+
+    Attributes:
+        process: of the server.
+        url: where it answers, once ``wait`` has returned.
+    """
+
+    def __init__(self, folder: Path, model: Path, *options: str) -> None:
+        self.log_file = folder / "log.txt"
+        with self.log_file.open("wb") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "nq", "serve", "--model", str(model), "--json"),
+                    *("--profile", "baseline", "--port", "0", *options),
+                ],
+                cwd=folder,
+                env=os.environ | {"PYTHONPATH": str(ROOT), "NQ_TOKEN": TOKEN},
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        self.url = ""
+
+    def wait(self) -> Self:
+        """Waits until the server can answer questions."""
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], START_S)
+        line = self.process.stdout.readline() if ready else b""
+        assert line, self.log()
+        self.url = json.loads(line)["url"]
+        return self
+
+    def log(self) -> str:
+        return self.log_file.read_text(encoding="utf-8")
+
+    def client(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=60, trust_env=False, headers=BEARER)
+
+    def stream(self, path: str, *parts: bytes, end: bool = True) -> socket.socket:
+        """Returns a connection over which a request with a body in parts has been sent."""
+        host, port = self.url.removeprefix("http://").split(":")
+        connection = socket.create_connection((host, int(port)), timeout=60)
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+        head += "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
+        connection.sendall(head.encode() + b"Connection: close\r\n\r\n")
+        connection.sendall(b"".join(map(chunk, parts)) + (b"0\r\n\r\n" if end else b""))
+        return connection
+
+    def workers(self) -> list[psutil.Process]:
+        """Returns the processes of the model."""
+        return list(psutil.Process(self.process.pid).children())
+
+    def metric(self, name: str) -> float:
+        """Returns the value of a metric without labels."""
+        with self.client() as client:
+            text = client.get("/metrics").text
+        match = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
+        assert match, text
+        return float(match[1])
+
+    def stop(self) -> int:
+        """Ends the server as an administrator does; returns its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(END_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        assert "Traceback" not in self.log() and "never retrieved" not in self.log()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Waits until a condition holds."""
+    end = time.monotonic() + END_S
+    while not condition():
+        assert time.monotonic() < end, "the condition has not come true"
+        time.sleep(0.02)
+
+
+def chunk(data: bytes) -> bytes:
+    """Returns a part of a body in HTTP's chunked encoding."""
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def ask_body(question: str = "who", page: str = PAGE, **others: Any) -> dict[str, Any]:
+    """Returns a request of ``/v1/ask``."""
+    return {"question": question, "page": page, **others}
+
+
+def record(text: str, **others: Any) -> dict[str, Any]:
+    """Returns a record of ``/v1/predict``."""
+    return {"question": "who", "context": text, **others}

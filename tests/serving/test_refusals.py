@@ -1,0 +1,165 @@
+"""Tests what the server answers to requests that are wrong, too large, too many or too slow."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import orjson
+import pytest
+from starlette.types import Message, Scope
+
+from nq.model.spec import find_model
+from tests.serving.servers import BEARER, TOKEN, InProcess, ask_body, record
+
+JSON = {"Content-Type": "application/json"}
+QUESTION, RECORD = orjson.dumps(ask_body()), orjson.dumps(record("the lake"))
+
+
+def text(**fields: object) -> bytes:
+    return json.dumps(fields).encode()
+
+
+@pytest.fixture(scope="module")
+def server(tiny_model: Path) -> Iterator[InProcess]:
+    with InProcess(find_model(tiny_model), max_windows=60, max_body_mb=1) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "the body is not JSON: EOF"),
+        (b'{"question": "who", "page": "\xff\xfe"}', "the body is not JSON: invalid unicode"),
+        (b"[" * 100_000, "the body is not JSON: recursion limit"),
+        (b"[]", "the body: Input should be an object"),
+        (text(), "question: field required; other fields are wrong too"),
+        (text(question="who", page=None), "page: input should be a valid string"),
+        (text(question="who", page="x", top="3"), "top: input should be a valid integer"),
+        (text(question="who", page="x", top=-1), "top: input should be greater than or equal to 0"),
+        (text(question="who", page="x", format="pdf"), "format: input should be 'auto', 'text'"),
+        (text(question="who", page="x", url="x"), "url: extra inputs are not permitted"),
+        (text(question=" \n\t ", page="x"), "question: it is empty"),
+        (text(question="w" * 100_001, page="x"), "too large: 100001 characters in the question"),
+        (text(question="who", page=""), "the page has no text"),
+        (text(question="who", page="lake deep " * 300), "windows, the limit is 60"),
+    ],
+)
+def test_a_wrong_body_gives_one_sentence(body: bytes, message: str, server: InProcess) -> None:
+    response = server.post("/v1/ask", content=body, headers=JSON)
+    assert response.status_code == 422
+    assert list(response.json()) == ["error"]
+    error = response.json()["error"]
+    assert message in error
+    assert len(error) <= 300 and "\n" not in error
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status", "message"),
+    [
+        ("GET", "/v1/nothing", {}, 404, "nothing is at '/v1/nothing': /docs describes"),
+        ("GET", "/v1/ask", {}, 405, "GET is not possible here"),
+        # a form of another site can send the next ones
+        ("POST", "/v1/ask", {}, 415, "found no type: send Content-Type: application/json"),
+        ("POST", "/v1/predict", {"Content-Type": "text/plain"}, 415, "found 'text/plain': send"),
+        ("POST", "/v1/ask", {**JSON, "Content-Encoding": "gzip"}, 415, "compressed"),
+    ],
+)
+def test_a_wrong_path_method_or_type(
+    method: str, path: str, headers: dict[str, str], status: int, message: str, server: InProcess
+) -> None:
+    sending = server.send(method, path, headers=headers, content=QUESTION)
+    response = server.runner.run(sending)
+    assert response.status_code == status
+    assert message in response.json()["error"]
+    assert response.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("announced", [False, True])
+def test_a_body_that_is_too_large_is_not_read_to_its_end(
+    announced: bool, server: InProcess
+) -> None:
+    sent = list[int]()
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            sent.append(1 << 16)
+            yield b"x" * sent[-1]
+
+    headers = JSON | ({"Content-Length": "50000000"} if announced else {})
+    response = server.post("/v1/ask", content=endless(), headers=headers)
+    assert response.status_code == 413
+    assert "larger than 1000000 bytes" in response.json()["error"]
+    assert sum(sent) <= (0 if announced else 1_100_000)
+
+
+@pytest.mark.parametrize("header", [None, "Bearer", "Bearer wrong", "Basic secret"])
+def test_without_the_token_only_what_tells_nothing_is_answered(
+    header: str | None, tiny_model: Path
+) -> None:
+    headers = {} if header is None else {"Authorization": header}
+    with InProcess(find_model(tiny_model), token=TOKEN, timeout=0.1) as server:
+        for path in ("/v1/ask", "/v1/predict", "/nothing", "/metrics"):
+            response = server.post(path, json=ask_body(), headers=headers)
+            assert response.status_code == 401
+            assert response.headers["www-authenticate"].startswith("Bearer")
+            assert "a token is needed" in response.json()["error"]
+        for path in ("/healthz", "/readyz", "/", "/page.js", "/docs", "/openapi.json"):
+            response = server.runner.run(server.send("GET", path, headers=headers))
+            assert response.status_code == 200
+        assert server.post("/v1/ask", json=ask_body(), headers=BEARER).status_code == 504
+
+
+def test_a_question_that_takes_too_long(tiny_model: Path) -> None:
+    with InProcess(find_model(tiny_model), timeout=0.2) as server:
+        answer = server.post("/v1/ask", content=QUESTION, headers=JSON)
+        assert answer.status_code == 504
+        assert "no answer within 0.2 s" in answer.json()["error"]
+        line = server.post("/v1/predict", content=RECORD, headers=JSON).json()
+        assert line["line"] == 1 and "no answer within 0.2 s" in line["error"]
+        assert server.metric("nq_requests_in_progress") == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("/v1/ask", "no answer within 0.2 s"), ("/v1/predict", "nothing was received for 0.2 s")],
+)
+def test_a_client_that_stops_sending(path: str, message: str, tiny_model: Path) -> None:
+    async def half() -> AsyncIterator[bytes]:
+        yield QUESTION[:20]
+        await asyncio.Event().wait()
+
+    with InProcess(find_model(tiny_model), timeout=0.2) as server:
+        assert message in server.post(path, content=half(), headers=JSON).json()["error"]
+        assert server.metric("nq_requests_in_progress") == 0
+
+
+def test_a_client_that_does_not_read_its_answer(tiny_model: Path) -> None:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b""}
+
+    async def never(_message: Message) -> None:
+        await asyncio.Event().wait()
+
+    headers = [(b"content-type", b"application/json")]
+    scope: Scope = {
+        **{"type": "http", "path": "/v1/predict", "method": "POST", "headers": headers},
+        **{"query_string": b"", "root_path": ""},
+    }
+    with InProcess(find_model(tiny_model), timeout=0.01) as server:
+        server.runner.run(server.gate(scope, receive, never))
+        assert server.metric("nq_requests_total", endpoint="/v1/predict", status="200") == 1
+        assert server.metric("nq_requests_in_progress") == 0
+
+
+@pytest.mark.parametrize("queue", [1, 3])
+def test_no_more_requests_than_the_queue_allows(queue: int, tiny_model: Path) -> None:
+    with InProcess(find_model(tiny_model), queue=queue, timeout=0.3) as server:
+        answers: list[httpx.Response] = server.ask_at_once([ask_body()] * 5)
+    answers.sort(key=lambda answer: answer.status_code)
+    assert [answer.status_code for answer in answers] == [503] * (5 - queue) + [504] * queue
+    assert int(answers[0].headers["retry-after"]) > 0
+    assert f"{queue} requests are waiting" in answers[0].json()["error"]

@@ -1,0 +1,222 @@
+"""Tests a real server: streams, examples of its documentation, killed processes, its end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import orjson
+import psutil
+import pytest
+
+from nq.config import ServeConfig
+from nq.interruption import REPEAT_S
+from tests.serving.servers import (
+    BEARER,
+    PAGE,
+    ROOT,
+    TOKEN,
+    RunningServer,
+    ask_body,
+    chunk,
+    free_port,
+    record,
+    until,
+)
+
+pytestmark = pytest.mark.slow
+TEXT = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```bash\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+SHOWN = re.findall(r'"(\w+)": ', re.findall(r"^```\n(\{\"question.*?)^```", TEXT, re.M | re.S)[0])
+DEFAULT = f"http://{ServeConfig.host}:{ServeConfig.port}"
+
+
+@pytest.fixture(scope="module")
+def server(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server with two processes of the model; the last of its tests ends it."""
+    options = ["--workers", "2", "--batch-size", "4", "--max-body-mb", "2"]
+    with RunningServer(tmp_path_factory.mktemp("server"), tiny_model, *options) as running:
+        yield running.wait()
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
+
+
+def test_the_examples_of_the_documentation(server: RunningServer, tmp_path: Path) -> None:
+    (tmp_path / "lighthouse.txt").write_text("The lake is deep.\n\nTom was there.", "utf-8")
+    (tmp_path / ".curlrc").write_text(f'header = "Authorization: {BEARER["Authorization"]}"')
+    outputs = list[list[bytes]]()
+    for block in BLOCKS:
+        assert DEFAULT in block
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.replace(DEFAULT, server.url)],
+            cwd=tmp_path,
+            env=os.environ | {"NQ_TOKEN": TOKEN, "CURL_HOME": str(tmp_path)},
+            capture_output=True,
+            check=False,
+            timeout=120,
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        outputs.append(done.stdout.splitlines())
+    for (line,) in outputs[:2]:
+        answer = orjson.loads(line)
+        assert answer["question"] == "when was it automated"
+        assert list(answer) == [name for name in dict.fromkeys(SHOWN) if name in answer]
+        assert answer["long_answer"]["text"]
+    first, error, second = map(orjson.loads, outputs[2])
+    assert (first["example_id"], second["example_id"]) == (1, 2)
+    assert error["line"] == 2 and error["error"].startswith("not JSON: ")
+    assert outputs[3][0].startswith(b'{"status":"ok"}{"status":"ready"}')
+    for name in re.findall(r"`(nq_\w+)`", TEXT):
+        assert all(name.encode() in b"\n".join(output) for output in outputs[3:])
+
+
+def test_the_first_prediction_comes_before_the_second_record_is_sent(
+    server: RunningServer,
+) -> None:
+    first, second = (orjson.dumps(record(f"lake {n}", id=n)) + b"\n" for n in range(2))
+    with server.stream("/v1/predict", first, end=False) as connection:
+        received = b""
+        while b'"example_id":0' not in received:
+            part = connection.recv(4096)
+            assert part, received
+            received += part
+        assert b'"example_id":1' not in received
+        connection.sendall(chunk(second) + b"0\r\n\r\n")
+        while part := connection.recv(4096):
+            received += part
+    assert b'"example_id":1' in received
+    assert received.endswith(b"0\r\n\r\n")
+
+
+def test_a_body_without_end_is_refused_before_it_ends(server: RunningServer) -> None:
+    with server.stream("/v1/ask", *[b"x" * 65536] * 40, end=False) as connection:
+        assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
+
+
+def test_clients_that_go_before_their_answers(server: RunningServer) -> None:
+    for path in ("/v1/ask", "/v1/predict") * 5:
+        server.stream(path, orjson.dumps(ask_body(page=PAGE * 3))).close()
+    until(lambda: server.metric("nq_requests_in_progress") == 0)
+
+
+def test_a_killed_process_comes_back_and_its_request_is_answered(
+    server: RunningServer, client: httpx.Client
+) -> None:
+    workers, before = server.workers(), server.metric("nq_batch_windows_count")
+    with ThreadPoolExecutor(2) as pool:
+        for worker in workers:
+            worker.suspend()
+        asked = [pool.submit(client.post, "/v1/ask", json=ask_body("who"))]
+        until(lambda: server.metric("nq_batch_windows_count") == before + 1)
+        asked.append(pool.submit(client.post, "/v1/ask", json=ask_body("where")))
+        until(
+            lambda: server.metric("nq_batch_windows_count") == before + 2
+        )  # the other one gets it
+        workers[0].kill()
+        workers[1].resume()
+        assert [future.result().status_code for future in asked] == [200, 200]
+    until(lambda: len(server.workers()) == 2 and workers[0] not in server.workers())
+    assert client.post("/v1/ask", json=ask_body()).status_code == 200
+
+
+def test_sigterm_drains(server: RunningServer, client: httpx.Client) -> None:
+    """The last test of this server."""
+    line = orjson.dumps(record("the lake", id=1)) + b"\n"
+    workers = server.workers()
+    for worker in workers:
+        worker.suspend()
+    with ThreadPoolExecutor(1) as pool, server.stream("/v1/predict", line, end=False) as stream:
+        waiting = pool.submit(client.post, "/v1/ask", json=ask_body())
+        until(lambda: server.metric("nq_requests_in_progress") == 2)
+        server.process.send_signal(signal.SIGTERM)
+        until(lambda: "finishing the accepted requests" in server.log())
+
+        def refuses() -> bool:
+            try:
+                server.stream("/v1/ask").close()
+            except ConnectionError:
+                return True
+            return False
+
+        until(refuses)
+        assert server.process.poll() is None
+        for worker in workers:
+            worker.resume()
+        assert waiting.result().status_code == 200
+        received = b""
+        while part := stream.recv(4096):
+            received += part
+    assert b'"example_id":1' in received
+    assert b'{"line":2,"error":"the server is about to end: send this line' in received
+    assert server.process.wait(60) == 0
+
+
+def test_a_second_signal_ends_at_once_with_the_processes_of_the_model(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    with RunningServer(tmp_path, tiny_model) as server, ThreadPoolExecutor(1) as pool:
+        (worker,) = server.wait().workers()
+        worker.suspend()
+        with server.client() as client:
+            asked = pool.submit(client.post, "/v1/ask", json=ask_body())
+            until(lambda: server.metric("nq_requests_in_progress") == 1)
+            server.process.send_signal(signal.SIGINT)
+            time.sleep(2 * REPEAT_S)
+            assert server.process.poll() is None
+            server.process.send_signal(signal.SIGINT)
+            assert server.process.wait(60) == 130
+            assert isinstance(asked.exception(), httpx.HTTPError)
+        worker.resume()
+        until(lambda: not psutil.pid_exists(worker.pid))
+
+
+def test_it_is_alive_before_it_is_ready_and_ends_while_it_loads(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    port = str(free_port())
+    with RunningServer(tmp_path, tiny_model, "--port", port) as server:
+        server.url = f"http://127.0.0.1:{port}"
+        with server.client() as client:
+
+            def is_alive() -> bool:
+                try:
+                    return client.get("/healthz").status_code == 200
+                except httpx.ConnectError:
+                    return False
+
+            until(is_alive)
+            for method, path in (("GET", "/readyz"), ("POST", "/v1/ask"), ("POST", "/v1/predict")):
+                response = client.request(method, path, json=ask_body())
+                assert response.status_code == 503
+                assert "the model is not loaded yet" in response.json()["error"]
+        workers = server.workers()
+        assert server.stop() == 0
+        until(lambda: not any(process.is_running() for process in workers))
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_server(tiny_model: Path) -> None:
+    """The front process does not import Keras, so only the process of the model meets the error."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "nq", "serve", "--model", str(tiny_model)),
+            *("--port", "0", "--profile", "baseline"),
+        ],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": "no-such-backend"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("nq: error: ") and done.stderr.count("\n") == 1, done.stderr
