@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from nq.postprocess.bm25 import WORD, B, K
+from nq.postprocess.blocks import WORD, B, K
 from nq.records import FloatArray
 
 Record = dict[str, Any]
@@ -102,7 +102,7 @@ def _candidates(texts: Sequence[str], start: int) -> Iterator[Record]:
 
 
 class Index:
-    """A BM25 index of many texts; see ``nq.postprocess.bm25`` for the formula.
+    """A BM25 index of many texts; see ``nq.postprocess.blocks`` for the formula.
 
     Args:
         texts: the texts to rank.

@@ -66,7 +66,7 @@ def profiles(root: Path) -> str:
     """Returns the table of the optimizations of ``nq.inference.profile``."""
     from nq.inference.profile import BASELINE, BASELINE_HELP, OPTIMIZATIONS
 
-    rows = [(BASELINE, BASELINE_HELP), *((o.name, o.help) for o in OPTIMIZATIONS.values())]
+    rows = [(BASELINE, BASELINE_HELP), *((name, o.help) for name, o in OPTIMIZATIONS.items())]
     return markdown(("name", "effect"), *((f"`{name}`", text) for name, text in rows))
 
 

@@ -1,7 +1,8 @@
-"""The processor of this machine: its name and its instructions, as Linux describes them."""
+"""The processor of this machine: its name, instructions and cores, as Linux describes them."""
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 from functools import cache
@@ -31,6 +32,11 @@ def flags() -> frozenset[str]:
     """Returns the names of the processor's features, such as ``avx2``; empty if unknown."""
     listed = re.search(r"^flags\s*:(.*)$", _description(), re.MULTILINE)
     return frozenset(listed[1].split()) if listed else frozenset()
+
+
+def cores() -> tuple[int, ...]:
+    """Returns the numbers of the cores that this process may use, ascending."""
+    return tuple(sorted(os.sched_getaffinity(0)))
 
 
 def saturates_int8_products() -> bool:

@@ -29,9 +29,9 @@ from multiprocessing.connection import Connection
 from types import SimpleNamespace
 from typing import Any, Self
 
+from nq import processor
 from nq.child import python_path
 from nq.errors import Error
-from nq.inference import cores
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.scorer import Counters, Progress, Rows, no_progress
 from nq.model.runtime import import_tensorflow, thread_environment
@@ -63,8 +63,8 @@ class InstancePool:
     network = None
 
     def __init__(self, spec: ScorerSpec, instances: int, threads: int) -> None:
-        cores.warn_if_too_few(instances, threads)
-        self.cores = cores.divided(cores.available(), instances, threads)
+        warn_if_too_few_cores(instances, threads)
+        self.cores = divided(processor.cores(), instances, threads)
         self.counters = Counters()
         self._lock, self._lines = threading.Lock(), set[tuple[str, str]]()
         self._idle: queue.SimpleQueue[_Instance] = queue.SimpleQueue()
@@ -73,7 +73,8 @@ class InstancePool:
         spec = replace(spec, threads=threads)
         try:
             for number, own in enumerate(self.cores, 1):
-                name = f"instance {number} of {instances} ({cores.shown(own)})"
+                shown = f"core{'s' * (len(own) > 1)} {', '.join(map(str, own))}"
+                name = f"instance {number} of {instances} ({shown})"
                 self._instances.append(_Instance(name, own, spec, self._log_once))
             first, *_ = [instance.answer() for instance in self._instances]
         except BaseException:
@@ -139,6 +140,29 @@ class InstancePool:
             self._lines.add(line)
         if is_new:
             logging.getLogger(record.name).handle(record)
+
+
+def divided(cores: tuple[int, ...], instances: int, threads: int) -> list[tuple[int, ...]]:
+    """Returns the cores of each instance, as many as it has threads.
+
+    They are disjoint as long as there are enough; then the first cores are shared.
+
+    >>> divided((0, 1, 2, 3), 2, 2), divided((4, 6), 3, 1), divided((4, 6), 1, 3)
+    ([(0, 1), (2, 3)], [(4,), (6,), (4,)], [(4, 6)])
+    """
+    numbers = [range(i * threads, (i + 1) * threads) for i in range(instances)]
+    return [tuple(sorted({cores[n % len(cores)] for n in some})) for some in numbers]
+
+
+def warn_if_too_few_cores(instances: int, threads: int) -> None:
+    """Logs a warning if this process may use fewer cores than there are threads."""
+    wanted, there = instances * threads, len(processor.cores())
+    if wanted > there:
+        log.warning(
+            "%d instance%s of %d thread%s on %d core%s: they wait for each other; give fewer",
+            *(instances, "s" * (instances > 1), threads, "s" * (threads > 1)),
+            *(there, "s" * (there > 1)),
+        )
 
 
 class _Instance:

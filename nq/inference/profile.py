@@ -67,7 +67,6 @@ class Optimization:
     """One named optimization.
 
     Args:
-        name: its name in a profile.
         help: one line on its effect.
         changes: the settings that it changes.
         against: optimizations that it cannot be combined with, each with the reason.
@@ -76,7 +75,6 @@ class Optimization:
         needs_margin: whether it uses the decision margin, which only some rules compute.
     """
 
-    name: str
     help: str
     changes: Mapping[str, Any]
     against: Mapping[str, str] = field(default_factory=dict)
@@ -94,72 +92,57 @@ def _other_engine(title: str) -> dict[str, str]:
 
 
 OPTIMIZATIONS = {
-    o.name: o
-    for o in (
-        Optimization(
-            "mixed",
-            "computes in float16 on a GPU and in bfloat16 on a CPU; weights and logits in float32",
-            {"mixed": True},
-        ),
-        Optimization(
-            "xla",
-            "compiles the whole step with XLA; partial batches are padded",
-            {"jit_compile": True},
-        ),
-        Optimization(
-            "grappler",
-            "enables TensorFlow's graph rewrites (Grappler)",
-            {"grappler": GRAPPLER_ON},
-        ),
-        Optimization(
-            "frozen",
-            "stores the weights as constants of the compute type, so that no batch casts them",
-            {"frozen": True},
-        ),
-        Optimization(
-            "buckets",
-            "batches windows of similar length, by number of pieces; no mask where all are full",
-            {"buckets": True},
-        ),
-        Optimization(
-            "prune",
-            "computes of each page only the windows that may change its answer",
-            {"prune": True},
-            needs_margin=True,
-        ),
-        Optimization(
-            "openvino",
-            "runs the model in OpenVINO; with mixed in bfloat16",
-            {"engine": OPENVINO},
-            against=_other_engine("OpenVINO"),
-        ),
-        Optimization(
-            "onnx",
-            "runs the model in ONNX Runtime",
-            {"engine": ONNX},
-            against={
-                **_other_engine("ONNX Runtime"),
-                "openvino": "only one engine can run the model",
-                "mixed": "ONNX Runtime has no bfloat16 for a CPU",
-            },
-        ),
-        Optimization(
-            "int8",
-            "computes matrix products in 8 bits; with openvino calibrated on windows of the data, "
-            "with onnx scaled per batch",
-            {"int8": True},
-            needs=(OPENVINO, ONNX),
-            why="TensorFlow has no fast 8-bit products",
-        ),
-        Optimization(
-            "rescore",
-            "computes all windows of an example again in float32 where its decision was close",
-            {"rescore": True},
-            needs=("mixed", "int8"),
-            why="otherwise everything is computed in float32 already",
-            needs_margin=True,
-        ),
-    )
+    "mixed": Optimization(
+        "computes in float16 on a GPU and in bfloat16 on a CPU; weights and logits in float32",
+        {"mixed": True},
+    ),
+    "xla": Optimization(
+        "compiles the whole step with XLA; partial batches are padded", {"jit_compile": True}
+    ),
+    "grappler": Optimization(
+        "enables TensorFlow's graph rewrites (Grappler)", {"grappler": GRAPPLER_ON}
+    ),
+    "frozen": Optimization(
+        "stores the weights as constants of the compute type, so that no batch casts them",
+        {"frozen": True},
+    ),
+    "buckets": Optimization(
+        "batches windows of similar length, by number of pieces; no mask where all are full",
+        {"buckets": True},
+    ),
+    "prune": Optimization(
+        "computes of each page only the windows that may change its answer",
+        {"prune": True},
+        needs_margin=True,
+    ),
+    "openvino": Optimization(
+        "runs the model in OpenVINO; with mixed in bfloat16",
+        {"engine": OPENVINO},
+        against=_other_engine("OpenVINO"),
+    ),
+    "onnx": Optimization(
+        "runs the model in ONNX Runtime",
+        {"engine": ONNX},
+        against={
+            **_other_engine("ONNX Runtime"),
+            "openvino": "only one engine can run the model",
+            "mixed": "ONNX Runtime has no bfloat16 for a CPU",
+        },
+    ),
+    "int8": Optimization(
+        "computes matrix products in 8 bits; with openvino calibrated on windows of the data, "
+        "with onnx scaled per batch",
+        {"int8": True},
+        needs=(OPENVINO, ONNX),
+        why="TensorFlow has no fast 8-bit products",
+    ),
+    "rescore": Optimization(
+        "computes all windows of an example again in float32 where its decision was close",
+        {"rescore": True},
+        needs=("mixed", "int8"),
+        why="otherwise everything is computed in float32 already",
+        needs_margin=True,
+    ),
 }
 
 
@@ -292,7 +275,7 @@ def parse_against(value: Profile | str | Path) -> Profile | Path:
 
 def describe() -> str:
     """Returns the table of optimizations for ``--help``, one line each."""
-    rows = {BASELINE: BASELINE_HELP, **{o.name: o.help for o in OPTIMIZATIONS.values()}}
+    rows = {BASELINE: BASELINE_HELP, **{name: o.help for name, o in OPTIMIZATIONS.items()}}
     return "\n".join(f"  {name:<10}{text}" for name, text in rows.items())
 
 

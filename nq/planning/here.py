@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nq import processor
 from nq.child import python_path
 from nq.config import ModelConfig
 from nq.errors import Error
-from nq.inference.cores import available
 from nq.inference.profile import Profile
 from nq.model.runtime import import_tensorflow, thread_environment
 from nq.model.shapes import check_memory, layer_flop
@@ -58,7 +58,7 @@ def measure(
     """
     import numpy as np
 
-    cores = available()
+    cores = processor.cores()
     count = count or len(cores)
     if len(cores) % count:
         raise ValueError(

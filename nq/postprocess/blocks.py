@@ -1,7 +1,19 @@
-"""The blocks of a page, and the features of each that are known before the model runs."""
+"""The blocks of a page, and the features of each that are known before the model runs.
+
+One is the lexical overlap of question and block, BM25 within the page:
+
+    score(block) = sum over words w of the question of
+                   idf(w) * tf * (k + 1) / (tf + k * (1 - b + b * length / mean length))
+    idf(w) = log(1 + (n - df + 0.5) / (df + 0.5))
+
+with tf the count of w in the block, df the number of blocks that contain it, and n the number of
+blocks. Robertson and Zaragoza 2009, The Probabilistic Relevance Framework: BM25 and Beyond. The
+others are the position features.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +22,12 @@ from itertools import islice
 import numpy as np
 
 from nq.config import RankingWeights
-from nq.postprocess.bm25 import candidate_bm25
 from nq.records import Example, FloatArray, IntArray, Span
 
 BOILERPLATE = (("^",), ("Jump", "up"), ("This", "page", "was", "last", "edited"))
 """First words of notes, references and page footers, which are never answers."""
+K, B = 1.2, 0.75
+WORD = re.compile(r"\w+")
 MIN_BLOCKS = 20
 """Blocks of a whole page at least; with fewer it may be an excerpt, without true positions."""
 
@@ -38,9 +51,12 @@ class Blocks:
         """Returns the blocks of an example's page; for ``min_blocks`` see ``position_features``."""
         of_token = block_of_token(example)
         candidates = np.unique(of_token[(of_token >= 0) & ~np.array(example.is_html, np.bool_)])
-        types = [example.block_type(example.candidates[i].span) for i in candidates]
+        spans = [example.candidates[i].span for i in candidates.tolist()]
+        types = [example.block_type(span) for span in spans]
         with_text = np.where(np.isin(of_token, candidates), of_token, -1)
-        scores = candidate_bm25(example, candidates.tolist())
+        tokens, html = example.tokens, example.is_html
+        words = [[tokens[t].lower() for t in range(s.start, s.end) if not html[t]] for s in spans]
+        scores = bm25(example.question, words)
         features = np.column_stack([scores, position_features(types, min_blocks)])
         return cls(with_text, candidates, features)
 
@@ -53,6 +69,28 @@ class Blocks:
     def prior(self, weights: RankingWeights) -> FloatArray:
         """Returns ``[B]`` the part of each block's utility that is known before the model runs."""
         return self.features @ weights.block_vector()
+
+
+def bm25(question: str, blocks: Sequence[Sequence[str]]) -> FloatArray:
+    """Returns the BM25 score of each block of lower-case words; 0 without a common word.
+
+    >>> bm25("Who wrote it?", [["she", "wrote", "it"], ["it", "rains"]]).round(2).tolist()
+    [0.81, 0.2]
+    """
+    wanted = set(WORD.findall(question.lower()))
+    counts: dict[str, Counter[int]] = {word: Counter() for word in sorted(wanted)}
+    for number, words in enumerate(blocks):
+        for word in words:
+            if word in wanted:
+                counts[word][number] += 1
+    lengths = np.array([len(words) for words in blocks], np.float64)
+    norm = K * (1 - B + B * lengths / max(lengths.mean(), 1.0)) if len(blocks) else lengths
+    total = np.zeros(len(blocks))
+    for count in counts.values():
+        idf = np.log1p((len(blocks) - len(count) + 0.5) / (len(count) + 0.5))
+        rows, tf = np.array(list(count), np.int64), np.array(list(count.values()), np.float64)
+        total[rows] += idf * tf * (K + 1) / (tf + norm[rows])
+    return total
 
 
 def position_features(types: Sequence[str], min_blocks: int = MIN_BLOCKS) -> FloatArray:

@@ -1,7 +1,7 @@
 """The default decision: block, span and type of the answer are ranked together, by probability.
 
 The evidence of the model (``nq.postprocess.evidence``), the lexical overlap of question and block
-(``bm25``) and the position prior (``blocks``) enter two softmaxes, whose weights are
+and the position prior (``nq.postprocess.blocks``) enter two softmaxes, whose weights are
 ``config.RankingWeights``:
 
     P(block) over the blocks of the page and "no answer",

@@ -7,13 +7,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
-from nq import storage
+from nq import processor, storage
 from nq.config import AUTO, Beam, Compute, Converted, Settings, option
 from nq.errors import check_argument
 from nq.formats import input_files, inputs, outputs
 from nq.formats.input_files import shown
 from nq.formats.questions import PageFolder, list_pages
-from nq.inference import cores
 from nq.inference.profile import DEFAULT_PROFILE, Profile, parse_against
 from nq.model.spec import ModelSpec, find_model
 from nq.preprocess.request import Request, chunks
@@ -22,6 +21,17 @@ from nq.preprocess.request import Request, chunks
 def _folder(folder: str | Path) -> Path:
     check_argument(isinstance(folder, str | Path), "output", folder, "the path of a folder")
     return Path(folder)
+
+
+def _resolved(compute: Compute) -> Compute:
+    """Returns the settings with as many instances, and threads of each, as there are cores for."""
+    instances, threads, n_cores = compute.instances, compute.threads, len(processor.cores())
+    if instances is None:
+        return compute
+    if isinstance(instances, str):
+        threads = threads or 1
+        return replace(compute, instances=max(1, n_cores // threads), threads=threads)
+    return replace(compute, threads=threads or max(1, n_cores // instances))
 
 
 @dataclass(frozen=True)
@@ -88,9 +98,7 @@ class Job(Settings):
         check_argument(has_other, "against", None, "a profile or a folder, for max_loss")
         if self.beam is not None:
             self._check_beam()
-        instances, threads = cores.resolved(self.compute.instances, self.compute.threads)
-        compute = replace(self.compute, instances=instances, threads=threads)
-        object.__setattr__(self, "compute", compute)
+        object.__setattr__(self, "compute", _resolved(self.compute))
         if isinstance(self.against, Profile):
             object.__setattr__(self, "keep_scores", True)
 

@@ -306,7 +306,7 @@ def iso(moment: float) -> str:
 
 def machine() -> str:
     """Returns the processor and the number of its cores that this process may use."""
-    return f"{processor.name()}, {len(os.sched_getaffinity(0))} cores"
+    return f"{processor.name()}, {len(processor.cores())} cores"
 
 
 def tree_memory_bytes(root: int) -> int:

@@ -33,9 +33,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from nq import __version__, storage
+from nq import __version__, processor, storage
 from nq.errors import DamagedError, Error
-from nq.inference import cores
 from nq.inference.instances import InstancePool
 from nq.inference.load import ScorerSpec, load_predictor, load_scorer
 from nq.inference.profile import BASELINE, Profile
@@ -297,7 +296,7 @@ class Trials:
         """Returns how many instances are faster than one process; ``None`` if they are not."""
         from nq.inference.engines.tensorflow import device
 
-        count, compute = len(cores.available()), self._job.compute
+        count, compute = len(processor.cores()), self._job.compute
         is_given = compute.instances is not None or compute.threads is not None
         if is_given or device() != "CPU" or count == 1:
             return None

@@ -15,8 +15,7 @@ from nq import storage
 from nq.beam.prepare import Work, check_output, prefetch, prepare, prepare_again
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
-from nq.inference import cores
-from nq.inference.instances import InstanceDiedError, InstancePool
+from nq.inference.instances import InstanceDiedError, InstancePool, warn_if_too_few_cores
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.scorer import PART_BATCHES, Scorer, concatenate, feature_rows
 from nq.model.runtime import import_tensorflow
@@ -228,7 +227,7 @@ def _open_scorer(job: Job) -> Iterator[Scorer]:
     spec = scorer_spec(job, lambda: (example for _, example in read_request(request)))
     if job.instances is None:
         if threads is not None:
-            cores.warn_if_too_few(1, threads)
+            warn_if_too_few_cores(1, threads)
         import_tensorflow(threads)
         yield load_scorer(spec)
         return

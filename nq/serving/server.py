@@ -16,10 +16,10 @@ from concurrent.futures import Future
 
 import uvicorn
 
+from nq import processor
 from nq.config import ServeConfig
 from nq.errors import Error
 from nq.formats.documents import page_from_text
-from nq.inference import cores
 from nq.inference.instances import InstancePool
 from nq.inference.load import ScorerSpec
 from nq.inference.scorer import feature_rows
@@ -110,7 +110,7 @@ def _open_pool(spec: ScorerSpec, tokenizer: Tokenizer, workers: int) -> Future[I
 
     def run() -> None:
         try:
-            pool = InstancePool(spec, workers, max(1, len(cores.available()) // workers))
+            pool = InstancePool(spec, workers, max(1, len(processor.cores()) // workers))
             example = page_from_text("It rains.").with_question("does it rain")
             rows = feature_rows(features(example, tokenizer, spec.model.windows))
             try:

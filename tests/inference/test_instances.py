@@ -13,11 +13,12 @@ import psutil
 import pytest
 import tensorflow as tf
 
+from nq import processor
 from nq.bundle import bundled_sample
+from nq.config import Compute
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
-from nq.inference import cores
-from nq.inference.instances import InstanceDiedError, InstancePool, portable
+from nq.inference.instances import InstanceDiedError, InstancePool, portable, warn_if_too_few_cores
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import Profile, ProfileNotInForceError
 from nq.inference.scorer import Part, feature_rows
@@ -25,6 +26,7 @@ from nq.model.spec import find_model
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
+from nq.runs.job import Job
 from tests.child_processes import children
 
 
@@ -62,7 +64,7 @@ def test_instances_compute_the_bytes_of_one_process_on_cores_of_their_own(
 ) -> None:
     scorer = load_scorer(replace(spec, threads=1))
     expected = [scorer.scores(part.rows, part.examples) for part in some_parts]
-    count = min(2, len(cores.available()))
+    count = min(2, len(processor.cores()))
     with InstancePool(spec, count, 1) as pool:
         progress: list[int] = []
         futures = [pool.submit(p.rows, p.examples, progress.append) for p in some_parts]
@@ -124,7 +126,7 @@ def test_a_model_that_cannot_be_loaded_is_the_error_of_the_one_process(
 
 
 def test_numbers_that_are_left_open_fit_the_cores(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
     for instances, threads, expected in (
@@ -136,10 +138,13 @@ def test_numbers_that_are_left_open_fit_the_cores(
         (9, None, (9, 1)),
         (3, 3, (3, 3)),
     ):
-        assert cores.resolved(instances, threads) == expected
-    cores.warn_if_too_few(8, 1)
+        compute = Job(
+            [bundled_sample()], tiny_model, compute=Compute(instances=instances, threads=threads)
+        ).compute
+        assert (compute.instances, compute.threads) == expected
+    warn_if_too_few_cores(8, 1)
     assert not caplog.records
-    cores.warn_if_too_few(9, 2)
+    warn_if_too_few_cores(9, 2)
     assert caplog.records[0].getMessage().startswith("9 instances of 2 threads on 8 cores")
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nq import processor
 from nq.config import ModelConfig
-from nq.inference.cores import available
 from nq.planning import here
 
 SMALL = ModelConfig(hidden_size=64, num_attention_heads=2, intermediate_size=128)
@@ -16,7 +16,7 @@ SMALL = ModelConfig(hidden_size=64, num_attention_heads=2, intermediate_size=128
 
 @pytest.mark.slow
 def test_the_machine_is_measured_and_divided() -> None:
-    cores = len(available())
+    cores = len(processor.cores())
     group = here.measure(SMALL, batch=2, length=16)
     assert group.count == cores
     whole, part = group.whole, group.device
@@ -29,7 +29,7 @@ def test_the_machine_is_measured_and_divided() -> None:
 
 
 def test_cores_that_cannot_be_divided_are_refused() -> None:
-    cores = len(available())
+    cores = len(processor.cores())
     with pytest.raises(ValueError, match=f"divides {cores} cores: expected a divisor of {cores}"):
         here.measure(SMALL, cores + 1)
 

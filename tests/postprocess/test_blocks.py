@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,22 +12,39 @@ from hypothesis import strategies as st
 
 from nq.config import RankingWeights
 from nq.formats.documents import page_from_text
-from nq.postprocess.blocks import MIN_BLOCKS, Blocks, block_of_token, position_features
-from nq.postprocess.bm25 import candidate_bm25
+from nq.postprocess.blocks import MIN_BLOCKS, B, Blocks, K, block_of_token, bm25, position_features
 from nq.records import Example
 from tests.postprocess import slow_evidence, synthetic_pages
 
 seeds = st.integers(0, 2**32 - 1)
-TYPES = ("Paragraph", "Table", "List", "Other")
-pages = st.lists(st.sampled_from(TYPES), min_size=MIN_BLOCKS, max_size=MIN_BLOCKS + 20)
+words = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=8)
 
 
 def with_tags(seed: int) -> Example:
     """Returns a random page with tags among its words; some blocks have no words."""
     example, draw = synthetic_pages.example(seed), np.random.default_rng(seed)
-    names = ["who", "wrote", "<P>", "<Table>", "<Ul>", "<Tr>"]
+    names = ["Who", "wrote", "<P>", "<Table>", "<Ul>", "<Tr>"]
     tokens = draw.choice(names, len(example.tokens)).tolist()
     return replace(example, tokens=tokens, is_html=[token[0] == "<" for token in tokens])
+
+
+def slow_bm25(question: list[str], blocks: list[list[str]]) -> list[float]:
+    mean = max(1.0, sum(map(len, blocks)) / len(blocks)) if blocks else 1.0
+    scores = []
+    for block in blocks:
+        score = 0.0
+        for word in set(question):
+            df = sum(word in other for other in blocks)
+            idf = math.log(1 + (len(blocks) - df + 0.5) / (df + 0.5))
+            tf = block.count(word)
+            score += idf * tf * (K + 1) / (tf + K * (1 - B + B * len(block) / mean))
+        scores.append(score)
+    return scores
+
+
+@given(words, st.lists(words, max_size=5))
+def test_bm25_is_that_of_the_formula(question: list[str], blocks: list[list[str]]) -> None:
+    assert bm25(" ".join(question), blocks).tolist() == pytest.approx(slow_bm25(question, blocks))
 
 
 @given(seeds)
@@ -49,10 +67,15 @@ def test_features_are_bm25_and_position_in_the_order_of_the_weights(
     example = with_tags(seed)
     blocks = Blocks.of(example, min_blocks)
     candidates = blocks.candidates.tolist()
-    types = [example.block_type(example.candidates[i].span) for i in candidates]
+    spans = [example.candidates[i].span for i in candidates]
+    words = [
+        [example.tokens[t].lower() for t in range(s.start, s.end) if not example.is_html[t]]
+        for s in spans
+    ]
+    types = [example.block_type(span) for span in spans]
     positions = position_features(types, min_blocks)
-    scores = candidate_bm25(example, candidates)
-    np.testing.assert_array_equal(blocks.features, np.column_stack([scores, positions]))
+    scores = np.array(slow_bm25(["who"], words))
+    np.testing.assert_allclose(blocks.features, np.column_stack([scores, positions]))
     weights = RankingWeights(bm25=2.0, table=-3.0, list=5.0, position=-7.0, evidence=11.0)
     expected = 2 * scores - 3 * positions[:, 0] + 5 * positions[:, 1] - 7 * positions[:, 2]
     assert blocks.prior(weights).tolist() == pytest.approx(expected.tolist())

@@ -44,7 +44,7 @@ def broken_profile(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setitem(
         OPTIMIZATIONS,
         "broken",
-        Optimization("broken", "returns wrong logits", {"engine": "broken"}),
+        Optimization("returns wrong logits", {"engine": "broken"}),
     )
     return "broken"
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nq import extras, storage
+from nq import extras, processor, storage
 from nq.bundle import bundled_sample
 from nq.config import AUTO, Compute
-from nq.inference import cores
 from nq.runs import profile_choice
 from nq.runs.job import Job
 from nq.runs.profile_choice import PAGES, Choice, Trials, choose_profile, read_choice, write_choice
@@ -26,7 +25,7 @@ def job(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jo
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))  # others may use the machine
     monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", ("grappler+buckets", "mixed+buckets"))
-    monkeypatch.setattr(cores, "available", lambda: (0,))  # no instances are tried
+    monkeypatch.setattr(processor, "cores", lambda: (0,))  # no instances are tried
     compute = Compute(batch_size=4)
     return Job([bundled_sample()], tiny_model, AUTO, root=tmp_path, limit=3, compute=compute)
 
@@ -71,7 +70,7 @@ def test_instances_are_chosen_if_they_are_faster(
     job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(profile_choice, "CANDIDATES", {"CPU": ()})
-    monkeypatch.setattr(cores, "available", lambda: (0, 0))
+    monkeypatch.setattr(processor, "cores", lambda: (0, 0))
     monkeypatch.setattr(profile_choice, "INSTANCES_GAIN", 0.0)
     monkeypatch.setattr(profile_choice, "MEMORY_SHARE", math.inf)  # pytest may have grown large
     caplog.set_level(logging.INFO)
