@@ -3,7 +3,7 @@
     python -m experiments.margin --data dev.jsonl.gz --max-seq-length 512 --doc-stride 128
 
 The command scores every window once. Then it tells for each margin (``near`` of
-``nq.inference.prune.levels``) which windows ``prune`` would have computed, which answers would have
+``nq.inference.prune.NEAR``) which windows ``prune`` would have computed, which answers would have
 changed, and by how much F1 would have, where there is gold. With ``--output`` the scores are kept:
 an interrupted run resumes, and other margins need no computation.
 """
@@ -128,7 +128,7 @@ class Page:
             [self.example],
             [slice(0, len(self.scores))],
             self.decision,
-            prune.levels(margin),
+            margin,
         )
         decision = decide(self.example, window_scores(columns), self.decision)
         return decision.prediction, int(columns[READ].sum())
@@ -187,7 +187,7 @@ def measure(pages: Iterable[Page], margins: Sequence[float]) -> dict[str, Any]:
 
     Args:
         pages: with the scores of all windows.
-        margins: values of ``near`` for ``nq.inference.prune.levels``.
+        margins: values for ``nq.inference.prune.NEAR``.
 
     Returns:
         The numbers of ``questions`` and ``windows``, the ``f1`` with all windows, and for each of

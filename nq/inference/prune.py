@@ -17,7 +17,6 @@ what each ``near`` saves, and which answers it changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,33 +39,16 @@ from nq.records import READ, Columns, Example, IntArray
 BoolArray = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Level:
-    """How carefully a page is read; all values are differences of log odds.
-
-    Args:
-        far: a window is left out if the bounds of its blocks are further below the best utility.
-        near: blocks with a utility less far below it are computed in all their windows.
-        margin: the page is done if its decision margin is at least this.
-    """
-
-    far: float
-    near: float
-    margin: float
-
-
 NEAR = 2.5
+"""Blocks with a utility less far below the best one are computed in all their windows."""
+LEVELS = ((0.0, 0.3), (1.0, 0.1), (2.0, 0.06), (3.0, 0.04))
+"""How carefully a page is read: how far below the best utility the bounds of a window may be, and
+the decision margin with which the page is done. All these values are differences of log odds."""
 WINDOWS_AT_ONCE = 4
 PART_FACTOR = 16
 """Parts with so many times more windows: of each page only some fill the batches."""
 OVERLAP = 0.125
 """Share of a window that overlaps the next one in the first pass over a page."""
-
-
-def levels(near: float = NEAR) -> tuple[Level, ...]:
-    """Returns the levels, from pages with a clear decision to pages without one."""
-    values = ((0, 0.3), (1, 0.1), (2, 0.06), (3, 0.04))
-    return tuple(Level(far, near, margin) for far, margin in values)
 
 
 class PruningScorer(ScorerWrapper):
@@ -76,14 +58,11 @@ class PruningScorer(ScorerWrapper):
         inner: computes windows; it gets some windows of each example, so it must score each
             window on its own, as ``Predictor`` does.
         decision: the decision that the scores are for.
-        careful: the levels, the least careful first.
     """
 
-    def __init__(
-        self, inner: Scorer, decision: DecisionConfig, careful: Sequence[Level] = levels()
-    ) -> None:
+    def __init__(self, inner: Scorer, decision: DecisionConfig, near: float = NEAR) -> None:
         super().__init__(inner)
-        self.decision, self.careful = decision, careful
+        self.decision, self.near = decision, near
         self.part_batches = PART_FACTOR * inner.part_batches
 
     def scores(
@@ -98,7 +77,7 @@ class PruningScorer(ScorerWrapper):
             return self.inner.scores({name: rows[name][windows] for name in rows}, (), progress)
 
         columns = pruned_scores(
-            compute, rows["token_map"], examples, example_slices(rows), self.decision, self.careful
+            compute, rows["token_map"], examples, example_slices(rows), self.decision, self.near
         )
         progress(int((~columns[READ]).sum()))
         return columns
@@ -110,20 +89,19 @@ def pruned_scores(
     examples: Sequence[Example],
     pages: Sequence[slice],
     decision: DecisionConfig,
-    careful: Sequence[Level] = levels(),
+    near: float = NEAR,
 ) -> Columns:
     """Returns the columns ``SCORE_COLUMNS`` and ``READ`` of all N windows, most not computed.
 
     Args:
         compute: returns the columns ``SCORE_COLUMNS`` of the windows with these ascending numbers.
         token_map: ``[N, L]`` of all windows.
-        examples: question and page of each slice.
-        pages: the windows of each page.
+        examples, pages: question and page, and the windows, of each example.
         decision: the decision that the scores are for.
-        careful: the levels, the least careful first.
+        near: see ``NEAR``.
     """
     plans = [
-        _PagePlan(example, token_map[page], decision, careful)
+        _PagePlan(example, token_map[page], decision, near)
         for example, page in zip(examples, pages, strict=True)
     ]
     table: Columns = {READ: np.zeros(len(token_map), np.bool_)}
@@ -147,15 +125,11 @@ class _PagePlan:
     """Chooses the windows of one page, with ``token_map`` ``[W, L]``, to compute next."""
 
     def __init__(
-        self,
-        example: Example,
-        token_map: IntArray,
-        decision: DecisionConfig,
-        careful: Sequence[Level],
+        self, example: Example, token_map: IntArray, decision: DecisionConfig, near: float
     ) -> None:
-        self.example, self.decision = example, decision
+        self.example, self.decision, self.near = example, decision, near
         self.blocks = Blocks.of(example)
-        self._levels, self._done = list(careful), False
+        self._levels, self._done = list(LEVELS), False
         tokens, weights = tokens_in_windows(token_map), decision.weights
         self._contains = _blocks_in_windows(tokens, self.blocks)
         bounds = self.blocks.prior(weights) + weights.max_evidence
@@ -181,15 +155,15 @@ class _PagePlan:
         if not len(ranking.utility) and len(self.blocks.candidates):
             margin = -np.inf  # the other windows may have evidence for a block
         while self._levels:
-            level = self._levels[0]
-            windows = self._next_in_queue(best - level.far)
+            far, enough = self._levels[0]
+            windows = self._next_in_queue(best - far)
             if not len(windows):
-                close = ranking.evidence.blocks[ranking.utility > best - level.near]
+                close = ranking.evidence.blocks[ranking.utility > best - self.near]
                 near = np.isin(self.blocks.candidates, close)
                 windows = np.flatnonzero(self._contains[:, near].any(axis=1) & ~computed)
             if len(windows):
                 return windows
-            if margin >= level.margin:
+            if margin >= enough:
                 self._done = True
                 return nothing
             self._levels.pop(0)
@@ -232,9 +206,6 @@ def covering_windows(tokens: BoolArray) -> IntArray:
 
     The next window is the last one that contains the first missing token and some before it; where
     none does, the first that contains the missing one.
-
-    Args:
-        tokens: see ``tokens_in_windows``.
 
     >>> covering_windows(tokens_in_windows(np.arange(0, 50, 10)[:, None] + np.arange(36))).tolist()
     [0, 3, 4]

@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 TRIALS, LOAD, WAIT, READ = "trials_s", "load_s", "preprocess_wait_s", "read_s"
 PREDICT, POSTPROCESS, SCORE = "predict_s", "postprocess_s", "score_s"
 SUBMIT, PIPELINE, MERGE = "submit_s", "pipeline_s", "merge_s"
+COUNTED = ("compile_s", "warmup_s", "reader_s", "rescore_s")
+"""Parts of ``PREDICT`` that the scorers count; they are phases of their own in the end."""
+PHASES = (TRIALS, LOAD, WAIT, READ, *COUNTED, PREDICT, POSTPROCESS, SCORE)
 DESCRIPTIONS = {
     TRIALS: "trying profiles",
     LOAD: "loading the model",
@@ -249,14 +252,12 @@ class Clock:
     def _measured(self, totals: Totals) -> Measured:
         self._memory_bytes = max(self._memory_bytes, tree_memory_bytes(os.getpid()))
         seconds, counters = self.seconds, totals.counters
-        phases = dict(seconds)
+        phases = seconds
         if PIPELINE not in seconds:
-            names = ("compile_s", "warmup_s", "reader_s", "rescore_s")
-            counted = {name: getattr(counters, name) for name in names}
-            phases = {name: seconds.get(name, 0.0) for name in (TRIALS, LOAD, WAIT, READ)}
-            phases |= counted
-            phases[PREDICT] = seconds.get(PREDICT, 0.0) - sum(counted.values())
-            phases |= {name: seconds.get(name, 0.0) for name in (POSTPROCESS, SCORE)}
+            counted = {name: getattr(counters, name) for name in COUNTED}
+            predict_s = seconds.get(PREDICT, 0.0) - sum(counted.values())
+            values = {**seconds, **counted, PREDICT: predict_s}
+            phases = {name: values.get(name, 0.0) for name in PHASES}
         own = Measured(
             self._started,
             {**phases, "total_s": sum(seconds.values()), "preprocess_s": totals.prepare_s},

@@ -76,19 +76,10 @@ def tune(
 
     With a second model, the decision is one of both, in the folder of the second.
 
-    Args:
-        files: annotated files, globs or folders.
-        model: whose settings file is replaced.
-        profile, compute, pages: see ``Job``.
-        keep_scores: keep the scores, so that tuning the same model again takes seconds.
-        progress: receives completed windows.
+    The scores may be kept, so that tuning the same model again takes seconds.
 
     Returns:
         The thresholds, and the figures of the odd half by name.
-
-    Raises:
-        ValueError: the data have no annotations.
-        Error, OSError: the settings file cannot be replaced, or is an input.
     """
     folder = model.models[-1].folder
     start = DecisionConfig(max_answer_length=model.decision.max_answer_length)
@@ -123,7 +114,7 @@ def tune(
     return {
         "long_threshold": tuned.decision.long_threshold,
         "short_threshold": tuned.decision.short_threshold,
-        **measure(*_half(tuned.gold, tuned.predictions, 1), tuned.decision),
+        **measure(*_half(tuned.gold, tuned.predictions, odd=True), tuned.decision),
         "model": str(folder),
         "truncated_pages": scoring.chunks.total("truncated_pages"),
         "unread_blocks": scoring.chunks.total("unread_blocks"),
@@ -178,16 +169,20 @@ def tune_decision(
         config = replace(plain, weights=weights if fold is None else held_out[fold])
         prediction = encode_prediction(rank(example, scores, config).prediction())
         predictions[example.example_id] = labels.prediction_label(prediction)
-    weights = _calibrate(weights, *_half(gold, predictions, 0))
-    predictions = {key: _rescaled(label, weights) for key, label in predictions.items()}
-    long, short = nq_eval.decisions(  # one annotator is enough
-        *_half(gold, predictions, 0), long_non_null_threshold=1, short_non_null_threshold=1
+    weights = _calibrate(weights, *_half(gold, predictions, odd=False))
+    for key, label in predictions.items():
+        long = calibrated(label.long_score, weights.long_scale, weights.long_shift)
+        platt = weights.short_calibration(_is_yes_no(label))
+        short = calibrated(label.short_score, *platt)
+        predictions[key] = replace(label, long_score=long, short_score=short)
+    longs, shorts = nq_eval.decisions(  # one annotator is enough
+        *_half(gold, predictions, odd=False), long_non_null_threshold=1, short_non_null_threshold=1
     )
     tuned = replace(
         plain,
         weights=weights,
-        long_threshold=best_threshold(long),
-        short_threshold=best_threshold(short),
+        long_threshold=best_threshold(longs),
+        short_threshold=best_threshold(shorts),
     )
     return Tuned(tuned, gold, predictions)
 
@@ -215,14 +210,6 @@ def _calibrate(weights: RankingWeights, gold: Gold, predictions: Predictions) ->
 
 def _is_yes_no(label: labels.Label) -> bool:
     return label.yes_no != "none"
-
-
-def _rescaled(label: labels.Label, weights: RankingWeights) -> labels.Label:
-    return replace(
-        label,
-        long_score=calibrated(label.long_score, weights.long_scale, weights.long_shift),
-        short_score=calibrated(label.short_score, *weights.short_calibration(_is_yes_no(label))),
-    )
 
 
 def best_threshold(decisions: Sequence[nq_eval.Decision]) -> float:
@@ -288,20 +275,18 @@ def measure(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> d
     return figures
 
 
-def _number(key: labels.ExampleId) -> int:
-    """Returns the id of an example, or a number by a digest of an id that is text."""
-    if isinstance(key, int):
-        return key
-    text = key.encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
-
-
 def fold_of(key: labels.ExampleId) -> int | None:
-    """Returns the fold of an example of the even half; ``None`` for others."""
-    half, is_odd = divmod(_number(key), 2)
+    """Returns the fold of an example of the even half; ``None`` for others.
+
+    The number of an id that is text is a digest.
+    """
+    if isinstance(key, str):
+        text = key.encode("utf-8", "surrogatepass")
+        key = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+    half, is_odd = divmod(key, 2)
     return None if is_odd else half % FOLDS
 
 
-def _half(gold: Gold, predictions: Predictions, remainder: int) -> tuple[Gold, Predictions]:
-    keys = [key for key in gold if _number(key) % 2 == remainder and key in predictions]
+def _half(gold: Gold, predictions: Predictions, odd: bool) -> tuple[Gold, Predictions]:
+    keys = [key for key in gold if (fold_of(key) is None) == odd and key in predictions]
     return {key: gold[key] for key in keys}, {key: predictions[key] for key in keys}

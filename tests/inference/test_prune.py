@@ -21,7 +21,7 @@ from nq.errors import Error
 from nq.formats import inputs
 from nq.formats.outputs import encode_prediction
 from nq.inference import prune
-from nq.inference.prune import PruningScorer, covering_windows, levels, tokens_in_windows
+from nq.inference.prune import LEVELS, PruningScorer, covering_windows, tokens_in_windows
 from nq.model.folder import load_settings
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.decision import decide
@@ -49,7 +49,7 @@ from tests.postprocess import synthetic_pages
 def prune_pages(some: Pages, near: float = prune.NEAR) -> tuple[Columns, IntArray, TableScorer]:
     """Returns the columns, the ascending numbers of computed windows, and the inner scorer."""
     inner = TableScorer(some.table)
-    scorer = PruningScorer(inner, some.decision, levels(near))
+    scorer = PruningScorer(inner, some.decision, near)
     columns = scorer.scores(some.rows, some.examples)
     return columns, np.flatnonzero(columns[READ]), inner
 
@@ -106,8 +106,8 @@ def test_windows_that_may_change_the_answer_are_computed(some: Pages, near: floa
         page_blocks = Blocks.of(example)
         undecided = len(page_blocks.candidates) and not len(ranking.utility)
         margin = -math.inf if undecided else decision_margin(ranking)
-        level = next((level for level in levels(near) if margin >= level.margin), None)
-        if level is None:
+        far = next((far for far, enough in LEVELS if margin >= enough), None)
+        if far is None:
             assert len(computed) == page.stop - page.start
             continue
         bounds = page_blocks.prior(weights) + weights.max_evidence
@@ -119,7 +119,7 @@ def test_windows_that_may_change_the_answer_are_computed(some: Pages, near: floa
                 continue
             assert not inside & close
             if number in covering:
-                assert all(bound[block] < best - level.far for block in inside)
+                assert all(bound[block] < best - far for block in inside)
 
 
 def test_a_page_with_a_clear_decision_is_not_computed_further() -> None:
