@@ -24,8 +24,9 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,15 +119,10 @@ class Choice:
 def choose_profile(
     job: Job, tolerance: float = TOLERANCE, cache: bool = True
 ) -> tuple[Choice, bool]:
-    """Returns the choice for ``job``, whose own profile is ignored, and logs the trials.
+    """Returns the choice for ``job``, and whether profiles had to be tried, which is logged.
 
-    Args:
-        job: with files, model and windows.
-        tolerance: largest drift of the logits that is accepted.
-        cache: whether to take the choice of an earlier run, and to keep this one.
-
-    Returns:
-        The choice, and whether profiles had to be tried.
+    The profile of the job is ignored. With ``cache`` the choice of an earlier run is taken, and
+    this one kept; ``tolerance`` is the largest drift of the logits that is accepted.
     """
     import_tensorflow(job.compute.threads)
     from nq.inference.engines.tensorflow import device
@@ -140,10 +136,9 @@ def choose_profile(
     load, n_cores = os.getloadavg()[0], os.cpu_count() or 1
     log.info("profile auto: trying the first %d windows", TRIAL_WINDOWS)
     trials = Trials(job, tolerance)
-    outcomes = trials.candidates()
-    for outcome in outcomes:
-        log.info("  %s", outcome)
-    best = max((o for o in outcomes if not o.rejected), key=lambda o: o.windows_per_s).profile
+    speeds = trials.candidates()
+    best = max(speeds, key=lambda name: speeds[name])
+    log.info("  the fastest is %s, with %.1f windows/s in rounds", best, speeds[best])
     instances = trials.instances(best)
     profile, pages = trials.pruning(best)
     choice = Choice(profile, pages, windows, instances)
@@ -217,35 +212,24 @@ def write_choice(key: str, choice: Choice) -> bool:
 # --- trials -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Trial:
-    """The outcome of one candidate.
+def median_speeds(
+    passes: Mapping[str, Callable[[], int]], rounds: int = ROUNDS
+) -> dict[str, float]:
+    """Returns the windows per second of each pass, the median of rounds that alternate.
 
-    Args:
-        profile: the candidate.
-        windows_per_s: its speed; the median of the rounds that it took part in.
-        drift: largest difference of a logit from ``baseline``.
-        rejected: why it cannot be chosen; empty if it can.
+    A pass computes windows and returns their number.
     """
-
-    profile: str
-    windows_per_s: float = 0.0
-    drift: float = 0.0
-    rejected: str = ""
-
-    def __str__(self) -> str:
-        if self.rejected:
-            return f"{self.profile}: {self.rejected}"
-        return f"{self.profile}: {self.windows_per_s:.1f} windows/s, drift {self.drift:.2g}"
+    speeds: dict[str, list[float]] = {name: [] for name in passes}
+    for _ in range(rounds):
+        for name, compute in passes.items():
+            started = time.perf_counter()
+            n_windows = compute()
+            speeds[name].append(n_windows / (time.perf_counter() - started))
+    return {name: statistics.median(values) for name, values in speeds.items()}
 
 
 class Trials:
-    """Tries profiles on a job.
-
-    Args:
-        job: with files, model and windows.
-        tolerance: largest drift of the logits that is accepted.
-    """
+    """Tries profiles on a job; ``tolerance`` is the largest drift of the logits accepted."""
 
     def __init__(self, job: Job, tolerance: float = TOLERANCE) -> None:
         self._job, self._tolerance = job, tolerance
@@ -255,42 +239,39 @@ class Trials:
         with self._chunks.open_windows(0) as reader:
             self._rows = reader.some_rows(PART_BATCHES * job.compute.batch_size, TRIAL_WINDOWS)
 
-    def candidates(self) -> list[Trial]:
-        """Returns the trials of all candidates; the fastest have run several rounds."""
+    def candidates(self) -> dict[str, float]:
+        """Returns the windows per second of the fastest candidates that keep the logits."""
         from nq.inference.engines.tensorflow import device
 
-        outcomes: dict[str, Trial] = {}
+        first_speeds: dict[str, float] = {}
         finalists: dict[str, Predictor] = {}
         expected: Columns = {}
         for name in (BASELINE, *CANDIDATES[device()]):
             profile = Profile.parse(name)
             if missing := profile.missing():
-                outcomes[name] = Trial(name, rejected=f"{' and '.join(missing)} not installed")
+                log.info("  %s: %s not installed", name, " and ".join(missing))
                 continue
             try:
                 predictor = load_predictor(replace(self._spec, profile=profile))
                 columns = predictor.scores(self._rows)
-                speed = self._speed(predictor)
+                speed = median_speeds({name: partial(self._score, predictor)}, rounds=1)[name]
             except (Error, ArithmeticError) as error:
-                outcomes[name] = Trial(name, rejected=str(error))
+                log.info("  %s: %s", name, error)
                 continue
             expected = expected or columns
             difference = drift(columns, expected)
             if difference > self._tolerance:
-                rejected = f"drift {difference:.2g}, more than {self._tolerance}"
-                outcomes[name] = Trial(name, speed, difference, rejected)
+                log.info("  %s: drift %.2g, more than %s", name, difference, self._tolerance)
                 continue
-            outcomes[name], finalists[name] = Trial(name, speed, difference), predictor
+            log.info("  %s: %.1f windows/s, drift %.2g", name, speed, difference)
+            first_speeds[name], finalists[name] = speed, predictor
             if len(finalists) > FINALISTS:  # more would need much memory
-                del finalists[min(finalists, key=lambda n: outcomes[n].windows_per_s)]
+                del finalists[min(finalists, key=lambda n: first_speeds[n])]
                 gc.collect()  # graphs and their layers reference each other, with frozen weights
-        rounds = [{n: self._speed(one) for n, one in finalists.items()} for _ in range(ROUNDS)]
-        for name in finalists:
-            speed = statistics.median(speeds[name] for speeds in rounds)
-            outcomes[name] = replace(outcomes[name], windows_per_s=speed)
+        speeds = median_speeds({n: partial(self._score, one) for n, one in finalists.items()})
         finalists.clear()
         gc.collect()
-        return list(outcomes.values())
+        return speeds
 
     def instances(self, best: str) -> int | None:
         """Returns how many instances are faster than one process; ``None`` if they are not."""
@@ -313,19 +294,20 @@ class Trials:
         try:
             with InstancePool(spec, count, 1) as pool:
 
-                def pool_speed(times: int = 1) -> float:
-                    started = time.perf_counter()
+                def score_in_pool(times: int = 1) -> int:
                     for future in [pool.submit(self._rows, ()) for _ in range(count * times)]:
                         future.result()
-                    n_windows = count * times * len(self._rows["window_ids"])
-                    return n_windows / (time.perf_counter() - started)
+                    return count * times * len(self._rows["window_ids"])
 
-                pool_speed(2)  # each instance compiles
-                rounds = [(self._speed(predictor), pool_speed()) for _ in range(ROUNDS)]
+                score_in_pool(2)  # each instance compiles
+                passes: dict[str, Callable[[], int]] = {
+                    "one": partial(self._score, predictor),
+                    "several": score_in_pool,
+                }
+                one, several = median_speeds(passes).values()
         except (Error, ArithmeticError) as error:
             log.info("  instances: %s", error)
             return None
-        one, several = (statistics.median(speeds) for speeds in zip(*rounds, strict=True))
         speeds = f"{several:.1f} windows/s, one process: {one:.1f} windows/s"
         log.info("  %s: %d instances of 1 thread: %s", best, count, speeds)
         return count if several > INSTANCES_GAIN * one else None
@@ -370,11 +352,10 @@ class Trials:
         decided = (decide(example, s, self._job.model.decision).prediction for example, s in scored)
         return seconds, [(p.long, frozenset(p.shorts), p.yes_no) for p in decided]
 
-    def _speed(self, predictor: Predictor) -> float:
-        """Returns the windows per second of one pass over the first windows."""
-        started = time.perf_counter()
+    def _score(self, predictor: Predictor) -> int:
+        """Computes the first windows; returns their number."""
         predictor.scores(self._rows)
-        return len(self._rows["window_ids"]) / (time.perf_counter() - started)
+        return len(self._rows["window_ids"])
 
 
 def drift(columns: Columns, expected: Columns) -> float:

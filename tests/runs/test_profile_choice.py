@@ -32,17 +32,17 @@ def job(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jo
 
 @pytest.mark.slow
 def test_candidates_that_drift_or_are_not_installed_are_rejected(
-    job: Job, monkeypatch: pytest.MonkeyPatch
+    job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     names = ("grappler+buckets", "mixed+buckets", "openvino")
     monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", names)
     monkeypatch.setitem(extras.EXTRAS, "openvino", ("no_such_package",))
-    baseline, exact, mixed, missing = trials = Trials(job, tolerance=1e-4).candidates()
-    assert [trial.profile for trial in trials] == ["baseline", *names]
-    assert not baseline.rejected and not exact.rejected
-    assert baseline.drift == 0 < exact.windows_per_s
-    assert "more than 0.0001" in mixed.rejected
-    assert "no_such_package not installed" in missing.rejected
+    speeds = Trials(job, tolerance=1e-4).candidates()
+    assert set(speeds) == {"baseline", "grappler+buckets"} and min(speeds.values()) > 0
+    assert re.search(r"  baseline: [\d.]+ windows/s, drift 0\n", caplog.text)
+    assert re.search(r"  mixed\+buckets: drift [\d.]+, more than 0.0001\n", caplog.text)
+    assert "  openvino: no_such_package not installed\n" in caplog.text
 
 
 @pytest.mark.slow
