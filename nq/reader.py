@@ -59,9 +59,6 @@ class Reader:
     def model(self) -> Any:
         """The Keras model: ``input_ids``, ``input_mask``, ``segment_ids`` (int32 ``[B, L]``) to
         ``start_logits``, ``end_logits`` (``[B, L]``) and ``type_logits`` (``[B, 5]``).
-
-        Raises:
-            Error: the reader is closed.
         """
         return self._open_scorer().network.model
 
@@ -75,14 +72,14 @@ class Reader:
 
         Raises:
             ValueError: the question is empty, or an argument has the wrong type.
-            Error: the reader is closed.
         """
         is_text = isinstance(question, str) and bool(question.strip())
         check_argument(is_text, "question", question, "a text that is not empty")
         _check_page(page)
         check_argument(is_count(top, 0), "top", top, "a whole number from 0 on")
         (decision,) = self._decisions([page.with_question(question)])
-        return answer_of(question, page, decision, top)
+        n_best = decision.alternatives(top + 1) or ()
+        return make_answer(question, page, decision.prediction, n_best, top)
 
     def predict(self, examples: Iterable[Example]) -> Iterator[Prediction]:
         """Returns an iterator over one prediction per example, in order.
@@ -94,7 +91,6 @@ class Reader:
 
         Raises:
             ValueError: there are no examples to iterate over, or an element is not an example.
-            Error: the reader is closed.
         """
         self._open_scorer()
         several = isinstance(examples, Iterable) and not isinstance(examples, str | bytes)
@@ -107,7 +103,7 @@ class Reader:
         return unread_blocks(page.example, self.windows)
 
     def close(self) -> None:
-        """Frees the model; later calls raise ``nq.Error``."""
+        """Frees the model; later calls of other methods raise ``nq.Error``."""
         with self._lock:
             self._scorer = None
 
@@ -141,12 +137,6 @@ class Reader:
             if len(windows) > SLOW_WINDOWS:
                 log.info("a long page: %d windows", len(windows))
             yield example, feature_rows(windows)
-
-
-def answer_of(question: str, page: Page, decision: RankedPrediction, top: int) -> Answer:
-    """Returns a decision in words; see ``make_answer``."""
-    n_best = decision.alternatives(top + 1) or ()
-    return make_answer(question, page, decision.prediction, n_best, top)
 
 
 def make_answer(

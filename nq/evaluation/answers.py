@@ -60,7 +60,7 @@ def answer(
     """Returns the answer to an example, with its gold, whose windows have these scores."""
     decision = decide(example, scores, config)
     prediction = decision.prediction
-    token_bytes = example.token_bytes if RULES[config.rule].with_bytes else None
+    token_bytes = example.token_bytes if RULES[config.rule].ranks else None
     encoded = encode_prediction(prediction, token_bytes, example.original)
     judgment = judge(example, encoded)
     return Answered(

@@ -16,12 +16,9 @@ MIN_PIECES = 4096
 
 @dataclass(frozen=True)
 class Shape:
-    """A static batch shape, for which a step is compiled.
+    """A static batch shape: so many windows of so many pieces, for which a step is compiled.
 
-    Args:
-        batch_size: number of windows.
-        length: pieces in each window.
-        full: whether every position holds a piece, so that no mask is needed.
+    No mask is needed where it is ``full``: every position holds a piece.
     """
 
     batch_size: int
@@ -48,11 +45,8 @@ def in_order(n_windows: int, shape: Shape) -> list[Batch]:
 def by_length(n_pieces: IntArray, shape: Shape) -> list[Batch]:
     """Returns batches of windows of similar length, the longest first.
 
-    Each has about as many pieces as ``shape``, or ``MIN_PIECES``, and one of a few lengths.
-
-    Args:
-        n_pieces: ``[N]`` pieces of each window without padding.
-        shape: batch size and length of the longest batch.
+    Each has about as many pieces as ``shape``, the longest one, or ``MIN_PIECES``, and one of a few
+    lengths; ``n_pieces`` ``[N]`` are those of each window without padding.
 
     >>> [(b.rows.tolist(), b.shape.length, b.shape.full) for b in
     ...  by_length(np.array([70, 256, 256]), Shape(2, 256))]

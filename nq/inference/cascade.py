@@ -53,8 +53,6 @@ log = logging.getLogger(__name__)
 WINDOWS_PER_BLOCK = 2
 PART_FACTOR = 4
 """Parts with so many times more windows: of each page only some fill the second model's batches."""
-
-
 Selection = tuple[IntArray, IntArray]
 """What the second model computes of a page: ``[R]`` ascending numbers of its windows, and
 ``[R, 2]`` the range of blocks that each one reads (``nq.records.READ_BLOCKS``)."""
@@ -63,11 +61,8 @@ Selection = tuple[IntArray, IntArray]
 class CascadeScorer(ScorerWrapper):
     """Scores all windows of examples by one scorer, and windows of a second model by another.
 
-    Args:
-        inner: scores all windows; its ranking of the blocks decides what is read.
-        second: scores windows of the second model, each on its own.
-        second_features: returns all windows of an example as the second model has them.
-        decision: of both models.
+    The ranking of the blocks by ``inner`` decides what ``second`` reads, which scores each window
+    on its own; ``second_features`` returns all windows of an example as the second model has them.
     """
 
     def __init__(
@@ -155,12 +150,8 @@ def select(
 ) -> Selection:
     """Returns what the second model computes of one page.
 
-    Args:
-        example: question and page.
-        scores: of all windows of the first model.
-        token_map: ``[W, L]`` of all windows of the second model.
-        decision: of both models.
-        blocks: of the page, those in the windows.
+    The scores are of all windows of the first model, ``token_map`` ``[W, L]`` and the blocks of
+    all windows of the second one.
     """
     contains = tokens_in_windows(token_map)[:, :-1]
     of_token = blocks.of_token[: contains.shape[1]]
@@ -210,11 +201,8 @@ def _windows_of(
 ) -> IntArray:
     """Returns the windows of a block, at most ``WINDOWS_PER_BLOCK``.
 
-    Args:
-        candidate: index of the block.
-        starts: first tokens of its spans, the best one first.
-        of_word: see ``max_context_windows``.
-        of_token: the block of each document token.
+    The windows of its spans come first, whose first tokens are ``starts``, the best one first.
+    ``of_word`` has the window of each document token, ``of_token`` its block.
     """
     windows = np.unique(of_word[(of_token == candidate) & (of_word >= 0)])
     by_span = [w for w in of_word[starts[starts < len(of_word)]].tolist() if w >= 0]

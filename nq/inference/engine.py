@@ -60,14 +60,9 @@ def load_network(model: ModelSpec, policy: str) -> Network:
 
 @dataclass(frozen=True, eq=False)
 class Computation:
-    """What an engine computes.
+    """What an engine computes: a network under the dtype policy of a profile, and a reduction.
 
-    Args:
-        network: the model, under the dtype policy of the profile.
-        profile: the optimizations.
-        reduction: what of the logits leaves the device.
-        calibration: windows of real data, for an engine that is calibrated.
-        threads: that compute one operation; by default as many as the engine chooses.
+    For ``calibration`` and ``threads`` see ``ScorerSpec``.
     """
 
     network: Network
@@ -78,15 +73,12 @@ class Computation:
 
 
 class Engine(Protocol):
-    """Compiles and runs a computation.
-
-    Attributes:
-        precision: compute type of the matrix products.
-        device: ``CPU`` or ``GPU``.
-    """
+    """Compiles and runs a computation."""
 
     precision: str
+    """Compute type of the matrix products."""
     device: str
+    """``CPU`` or ``GPU``."""
 
     def compiled(self, shape: Shape) -> Step:
         """Returns a step for rows of exactly this shape, which is what the profile requires."""

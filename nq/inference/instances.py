@@ -207,10 +207,8 @@ class _Instance:
     def answer(self, message: Any = None, report: Progress = no_progress) -> Any:
         """Returns the answer to a message; a process that dies is started again and asked again.
 
-        Args:
-            message: rows and examples, whose scores and counters are the answer; ``None`` for
-                device, precision, batch size and part batches, once the model is loaded.
-            report: receives the number of completed windows of the message.
+        The answer to rows and examples are their scores and counters; that to ``None`` are device,
+        precision, batch size and part batches, once the model is loaded.
         """
         try:
             return self._answer(message, report)

@@ -28,12 +28,9 @@ if TYPE_CHECKING:
 class ScorerSpec:
     """Everything that a process needs to make a scorer; it can be sent to another process.
 
-    Args:
-        model: the model; its second model has the same profile.
-        profile: optimizations.
-        batch_size: windows in a batch.
-        threads: that compute one operation; by default as many as the engine chooses.
-        calibration: windows of real data for each model folder, where the profile has ``int8``.
+    A second model has the same profile. ``threads`` compute one operation, by default as many as
+    the engine chooses. ``calibration`` has windows of real data for each model folder, where the
+    profile has ``int8``.
     """
 
     model: ModelSpec
@@ -84,9 +81,7 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
 def load_predictor(spec: ScorerSpec, reduction: Reduction | None = None) -> Predictor:
     """Loads the first model alone as a predictor, without pruning and rescoring.
 
-    Args:
-        spec: of the scorer.
-        reduction: what leaves the device; by default what the decision needs.
+    The reduction is by default the one that the decision needs.
     """
     import_tensorflow()
     from nq.inference.batches import Shape

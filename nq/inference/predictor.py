@@ -34,11 +34,8 @@ MAX_REASON_CHARS = 300
 class Predictor:
     """Scores windows by running the network; see ``nq.inference.scorer.Scorer``.
 
-    Args:
-        computation: network, profile and reduction.
-        shape: of a full batch.
-        float32: makes the predictor that computes batches again whose logits are not finite;
-            ``None`` for a predictor that computes in float32 itself.
+    ``shape`` is that of a full batch. ``float32`` makes the predictor that computes batches again
+    whose logits are not finite; it is ``None`` if this one computes in float32 itself.
     """
 
     part_batches = PART_BATCHES

@@ -64,14 +64,11 @@ class Changes:
 
 @dataclass(frozen=True)
 class Optimization:
-    """One named optimization.
+    """One optimization: its effect in one line, and the settings that it changes.
 
     Args:
-        help: one line on its effect.
-        changes: the settings that it changes.
         against: optimizations that it cannot be combined with, each with the reason.
         needs: one of these must be in the profile too, for the reason in ``why``.
-        why: see ``needs``.
         needs_margin: whether it uses the decision margin, which only some rules compute.
     """
 
@@ -161,8 +158,7 @@ class Profile:
         """Returns the profile that ``text`` names.
 
         Raises:
-            ValueError: a name is unknown or repeated, or names cannot be combined; the text has
-                the valid names, or the reason.
+            ValueError: a name is unknown or repeated, or names cannot be combined.
         """
         parts = [part.strip() for part in text.split("+")]
         if parts == [BASELINE]:
@@ -182,11 +178,7 @@ class Profile:
 
     @classmethod
     def of(cls, profile: Profile | str) -> Profile:
-        """Returns a profile given as such or as text.
-
-        Raises:
-            ValueError: see ``parse``.
-        """
+        """Returns a profile given as such or as text; see ``parse``."""
         if isinstance(profile, Profile):
             return profile
         if not isinstance(profile, str):
@@ -217,11 +209,7 @@ class Profile:
         return extras.missing(engine) if engine in ENGINE_EXTRAS else ()
 
     def require(self) -> None:
-        """Checks that the packages of its engine are installed.
-
-        Raises:
-            Error: a package is not installed; the text names the command that installs it.
-        """
+        """Raises an error if a package of its engine is not installed."""
         if self.changes.engine in ENGINE_EXTRAS:
             extras.require(self.changes.engine)
 

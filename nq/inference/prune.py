@@ -16,7 +16,7 @@ what each ``near`` saves, and which answers it changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,7 @@ from nq.inference.scorer import (
     window_scores,
 )
 from nq.postprocess.blocks import Blocks
-from nq.postprocess.margin import decision_margin
-from nq.postprocess.ranking import rank
+from nq.postprocess.ranking import decision_margin, rank
 from nq.records import READ, Columns, Example, IntArray
 
 BoolArray = NDArray[np.bool_]
@@ -54,10 +53,7 @@ OVERLAP = 0.125
 class PruningScorer(ScorerWrapper):
     """Scores the windows of examples by computing only those that may change the decision.
 
-    Args:
-        inner: computes windows; it gets some windows of each example, so it must score each
-            window on its own, as ``Predictor`` does.
-        decision: the decision that the scores are for.
+    The inner scorer gets some windows of each example, so it must score each window on its own.
     """
 
     def __init__(self, inner: Scorer, decision: DecisionConfig, near: float = NEAR) -> None:
@@ -93,23 +89,17 @@ def pruned_scores(
 ) -> Columns:
     """Returns the columns ``SCORE_COLUMNS`` and ``READ`` of all N windows, most not computed.
 
-    Args:
-        compute: returns the columns ``SCORE_COLUMNS`` of the windows with these ascending numbers.
-        token_map: ``[N, L]`` of all windows.
-        examples, pages: question and page, and the windows, of each example.
-        decision: the decision that the scores are for.
-        near: see ``NEAR``.
+    ``compute`` returns the columns ``SCORE_COLUMNS`` of the windows with these ascending numbers,
+    ``token_map`` is ``[N, L]``, and ``pages`` has the windows of each example.
     """
     plans = [
-        _PagePlan(example, token_map[page], decision, near)
+        _page_plan(example, token_map[page], decision, near)
         for example, page in zip(examples, pages, strict=True)
     ]
+    chosen = [next(plan) for plan in plans]
     table: Columns = {READ: np.zeros(len(token_map), np.bool_)}
     while True:
-        parts = [
-            page.start + plan.next_windows({name: column[page] for name, column in table.items()})
-            for plan, page in zip(plans, pages, strict=True)
-        ]
+        parts = [page.start + new for page, new in zip(pages, chosen, strict=True)]
         windows = np.sort(np.concatenate(parts))
         if not len(windows):
             return table
@@ -119,61 +109,51 @@ def pruned_scores(
                 table[name] = np.full(shape, -1 if name.endswith("_doc") else 0, values.dtype)
             table[name][windows] = values
         table[READ][windows] = True
+        for n, (plan, page) in enumerate(zip(plans, pages, strict=True)):
+            if len(chosen[n]):
+                chosen[n] = plan.send({name: column[page] for name, column in table.items()})
 
 
-class _PagePlan:
-    """Chooses the windows of one page, with ``token_map`` ``[W, L]``, to compute next."""
+def _page_plan(
+    example: Example, token_map: IntArray, decision: DecisionConfig, near: float
+) -> Generator[IntArray, Columns]:
+    """Yields the numbers of the windows of a page to compute next; none when the page is done.
 
-    def __init__(
-        self, example: Example, token_map: IntArray, decision: DecisionConfig, near: float
-    ) -> None:
-        self.example, self.decision, self.near = example, decision, near
-        self.blocks = Blocks.of(example)
-        self._levels, self._done = list(LEVELS), False
-        tokens, weights = tokens_in_windows(token_map), decision.weights
-        self._contains = _blocks_in_windows(tokens, self.blocks)
-        bounds = self.blocks.prior(weights) + weights.max_evidence
-        self._bound = np.where(self._contains, bounds, -np.inf).max(axis=1, initial=-np.inf)
-        first = covering_windows(tokens)
-        self._queue = first[np.argsort(-self._bound[first], kind="stable")]
-
-    def next_windows(self, columns: Columns) -> IntArray:
-        """Returns the numbers of the windows to compute next; none if the page is done.
-
-        The columns have ``READ`` and the scores of this page that are computed so far.
-        """
-        nothing, computed = np.empty(0, np.int64), columns[READ]
-        if self._done:
-            return nothing
-        self._queue = self._queue[~computed[self._queue]]
-        if not computed.any():
-            return self._next_in_queue(-np.inf)
+    It receives ``READ`` and the scores of the page that are computed so far; ``token_map`` is
+    ``[W, L]``.
+    """
+    blocks, weights, tokens = Blocks.of(example), decision.weights, tokens_in_windows(token_map)
+    contains = _blocks_in_windows(tokens, blocks)
+    bounds = blocks.prior(weights) + weights.max_evidence
+    bound = np.where(contains, bounds, -np.inf).max(axis=1, initial=-np.inf)
+    queue = covering_windows(tokens)
+    queue = queue[np.argsort(-bound[queue], kind="stable")]
+    levels, windows = list(LEVELS), queue[:WINDOWS_AT_ONCE]
+    while levels:
+        columns = yield windows
+        computed = columns[READ]
         scores = window_scores({name: column[computed] for name, column in columns.items()})
-        ranking = rank(self.example, scores, self.decision, self.blocks)
-        best = ranking.utility.max(initial=self.decision.weights.null)
+        ranking = rank(example, scores, decision, blocks)
+        best = ranking.utility.max(initial=weights.null)
         margin = decision_margin(ranking)
-        if not len(ranking.utility) and len(self.blocks.candidates):
+        if not len(ranking.utility) and len(blocks.candidates):
             margin = -np.inf  # the other windows may have evidence for a block
-        while self._levels:
-            far, enough = self._levels[0]
-            windows = self._next_in_queue(best - far)
+        queue = queue[~computed[queue]]
+        first = queue[:WINDOWS_AT_ONCE]
+        while levels:
+            far, enough = levels[0]
+            windows = first[bound[first] >= best - far]
             if not len(windows):
-                close = ranking.evidence.blocks[ranking.utility > best - self.near]
-                near = np.isin(self.blocks.candidates, close)
-                windows = np.flatnonzero(self._contains[:, near].any(axis=1) & ~computed)
+                close = ranking.evidence.blocks[ranking.utility > best - near]
+                with_close = contains[:, np.isin(blocks.candidates, close)].any(axis=1)
+                windows = np.flatnonzero(with_close & ~computed)
             if len(windows):
-                return windows
+                break
             if margin >= enough:
-                self._done = True
-                return nothing
-            self._levels.pop(0)
-        self._done = True
-        return np.flatnonzero(~computed)
-
-    def _next_in_queue(self, bound: float) -> IntArray:
-        """Returns the next windows of the first pass whose bound is at least this."""
-        first = self._queue[:WINDOWS_AT_ONCE]
-        return np.asarray(first[self._bound[first] >= bound])
+                yield windows
+            levels.pop(0)
+    yield np.flatnonzero(~computed)
+    yield np.empty(0, np.int64)
 
 
 def tokens_in_windows(token_map: IntArray) -> BoolArray:

@@ -29,11 +29,9 @@ class AllLogits:
 
 @dataclass(frozen=True)
 class TopK:
-    """Reduces the logits of a batch to the columns of ``WindowScores``.
+    """Reduces the logits of a batch to ``WindowScores``: the k best starts and the k best ends.
 
-    Args:
-        k: number of positions kept for the start and for the end.
-        text_only: keep only positions of document text; else any but [CLS], as the original.
+    With ``text_only`` they are positions of document text; else any but [CLS], as the original.
     """
 
     columns: ClassVar[tuple[str, ...]] = SCORE_COLUMNS
@@ -43,9 +41,8 @@ class TopK:
     def __call__(self, logits: dict[str, Any], token_map: Any) -> tuple[Any, ...]:
         """Returns the columns, in order, for one batch of ``B`` windows.
 
-        Args:
-            logits: ``start_logits`` and ``end_logits`` ``[B, L]``, ``type_logits`` ``[B, 5]``.
-            token_map: int ``[B, L]`` document token of each position, -1 for none.
+        The logits are ``start_logits`` and ``end_logits`` ``[B, L]``, ``type_logits`` ``[B, 5]``;
+        ``token_map`` is int ``[B, L]``, the document token of each position, -1 for none.
         """
         start, end = logits["start_logits"], logits["end_logits"]
         length = token_map.shape[1]
@@ -66,16 +63,8 @@ def top_positions(logits: Any, allowed: Any, token_map: Any, k: int) -> tuple[An
     """Returns the k best allowed positions of each row as document token, position and logit.
 
     Where fewer are allowed, the document token of the others is -1. Of equal logits the earlier
-    position comes first.
-
-    Args:
-        logits: ``[B, L]``.
-        allowed: bool ``[L]`` or ``[B, L]``.
-        token_map: int ``[B, L]``.
-        k: at most ``L``.
-
-    Returns:
-        Three tensors ``[B, k]``.
+    position comes first. Logits and tokens are ``[B, L]``, ``allowed`` ``[L]`` or ``[B, L]``, the
+    three results ``[B, k]``; k is at most ``L``.
     """
     lowest = float(np.finfo(np.float32).min)
     value, pos = ops.top_k(ops.where(allowed, logits, lowest), k)

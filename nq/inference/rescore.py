@@ -1,7 +1,7 @@
 """``rescore``: close decisions are computed again with all windows in float32.
 
 Rounding changes an answer only where another one is nearly as probable. How nearly, the decision
-margin tells (``nq.postprocess.margin``): an example whose margin is below ``CLOSE``, times the
+margin tells (``nq.postprocess.ranking``): an example whose margin is below ``CLOSE``, times the
 weight of the evidence, is computed again under the same profile without its inexact optimizations.
 
 Of the answers that bfloat16 changed on the even half of dev (7 of 283, with TensorFlow and with
@@ -27,8 +27,7 @@ from nq.inference.scorer import (
     no_progress,
     split_examples,
 )
-from nq.postprocess.margin import decision_margin
-from nq.postprocess.ranking import rank
+from nq.postprocess.ranking import decision_margin, rank
 from nq.records import RESCORED, Columns, Example
 
 CLOSE = {"mixed": 0.065, "int8": 0.43}
@@ -38,12 +37,7 @@ CLOSE = {"mixed": 0.065, "int8": 0.43}
 class RescoringScorer(ScorerWrapper):
     """Scores examples, and those with a close decision again by an exact scorer.
 
-    Args:
-        inner: the scorer of ``profile``.
-        exact: makes the exact scorer when the first decision is close.
-        profile: with an inexact optimization.
-        decision: the decision that the scores are for.
-        margins: see ``CLOSE``.
+    ``exact`` makes that scorer when the first decision is close; for ``margins`` see ``CLOSE``.
     """
 
     def __init__(

@@ -59,14 +59,13 @@ class DecisionRule:
         decide: decides one example from the scores of all its windows.
         k: positions that it needs of each window, for the start and for the end.
         text_only: whether positions outside of document text are excluded before the top k.
-        with_bytes: whether its predictions have bytes where the data have.
-        ranks: whether it computes a ranking, and so a decision margin.
+        ranks: whether it computes a ranking, and so a decision margin. The predictions of the
+            others, the rules of the originals, have no bytes.
     """
 
     decide: Callable[[Example, WindowScores, DecisionConfig], RankedPrediction]
     k: int
     text_only: bool
-    with_bytes: bool = False
     ranks: bool = False
 
 
@@ -131,7 +130,7 @@ def _port_long(example: Example, answers: Mapping[Span, float]) -> tuple[Span | 
 
 
 RULES = {
-    "default": DecisionRule(default, DEFAULT_K, text_only=True, with_bytes=True, ranks=True),
+    "default": DecisionRule(default, DEFAULT_K, text_only=True, ranks=True),
     "bert-joint": DecisionRule(bert_joint, BERT_JOINT_K, text_only=False),
     "kisialiou": DecisionRule(kisialiou, KISIALIOU_K, text_only=True),
     "kisialiou-2020-04": DecisionRule(kisialiou_2020_04, KISIALIOU_K, text_only=True),

@@ -25,7 +25,7 @@ from nq.model.spec import ModelSpec
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.reader import answer_of
+from nq.reader import make_answer
 from nq.records import Columns, Example, Page
 from nq.report.answer import to_dict
 from nq.serving.batcher import Batcher, ScoringError
@@ -101,7 +101,11 @@ class Answering:
 
         def answer() -> bytes:
             decision = decide(example, example_scores(columns), self._model.decision)
-            return orjson.dumps(to_dict(answer_of(example.question, page, decision, top)))
+            n_best = decision.alternatives(top + 1) or ()
+            prediction = decision.prediction
+            return orjson.dumps(
+                to_dict(make_answer(example.question, page, prediction, n_best, top))
+            )
 
         page, example, rows, top = await self._in_thread(read)
         columns = await self.batcher.scores(example, rows)
@@ -127,8 +131,8 @@ class Answering:
 
         def prediction() -> bytes:
             decision = decide(example, example_scores(columns), self._model.decision)
-            with_bytes = RULES[self._model.decision.rule].with_bytes
-            token_bytes = example.token_bytes if with_bytes else None
+            has_bytes = RULES[self._model.decision.rule].ranks
+            token_bytes = example.token_bytes if has_bytes else None
             return orjson.dumps(
                 encode_prediction(decision.prediction, token_bytes, example.original)
             )

@@ -25,8 +25,7 @@ from nq.inference.prune import LEVELS, PruningScorer, covering_windows, tokens_i
 from nq.model.folder import load_settings
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.decision import decide
-from nq.postprocess.margin import decision_margin
-from nq.postprocess.ranking import rank
+from nq.postprocess.ranking import decision_margin, rank
 from nq.postprocess.spans import pairs
 from nq.records import (
     READ,

@@ -19,8 +19,7 @@ from nq.inference.scorer import (
     concatenate,
     score_examples,
 )
-from nq.postprocess.margin import decision_margin
-from nq.postprocess.ranking import rank
+from nq.postprocess.ranking import decision_margin, rank
 from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, WindowScores
 from tests.inference.table_scorer import Pages, TableScorer, pages, random_scores
 

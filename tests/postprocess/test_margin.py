@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import DecisionConfig
-from nq.postprocess.margin import decision_margin
-from nq.postprocess.ranking import log_odds, rank
+from nq.postprocess.ranking import decision_margin, log_odds, rank
 from nq.records import Example, WindowScores
 from tests.postprocess import synthetic_pages
 
