@@ -39,9 +39,6 @@ class Reader:
     lock guards the model (which uses all cores itself). It is a context manager, and may also be
     closed by ``close``.
 
-    Args:
-        spec: the model, checked, and its profile.
-
     Attributes:
         profile: the optimizations.
         windows: how pages become windows.

@@ -93,13 +93,9 @@ class Scorer(Protocol):
     ) -> Columns:
         """Returns the columns ``SCORE_COLUMNS``, one row per window, in the order of ``rows``.
 
-        A cascade returns more windows than ``rows`` has, with ``window_ids`` for all. Logits
-        that are not even finite in float32 raise ``ArithmeticError``.
-
-        Args:
-            rows: all windows of the examples, with ``window_ids``.
-            examples: question and page of the windows, in the same order.
-            progress: receives completed windows.
+        The rows are all windows of the examples, with ``window_ids``. A cascade returns more
+        windows than ``rows`` has, with ``window_ids`` for all. Logits that are not even finite in
+        float32 raise ``ArithmeticError``.
         """
 
 

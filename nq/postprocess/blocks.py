@@ -96,12 +96,9 @@ def bm25(question: str, blocks: Sequence[Sequence[str]]) -> FloatArray:
 def position_features(types: Sequence[str], min_blocks: int = MIN_BLOCKS) -> FloatArray:
     """Returns ``[B, 3]``: is a table, is a list, and log(n) for the n-th block of its type.
 
-    All are 0 for an excerpt, and where all blocks have one type: a collection of paragraphs need
-    not be in the order of a page.
-
-    Args:
-        types: of the blocks of a page, in page order.
-        min_blocks: a page with fewer blocks is an excerpt.
+    The types are in page order. All features are 0 for an excerpt, a page with fewer than
+    ``min_blocks``, and where all blocks have one type: a collection of paragraphs need not be in
+    the order of a page.
     """
     if len(types) < min_blocks or len(set(types)) < 2:
         return np.zeros((len(types), 3))

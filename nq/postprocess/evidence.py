@@ -54,11 +54,7 @@ class Hypotheses:
         return self.scores_and_slopes(weight)[0]
 
     def scores_and_slopes(self, weight: float) -> tuple[FloatArray, FloatArray]:
-        """Returns the scores and their derivatives with respect to the weight, each ``[N]``.
-
-        Args:
-            weight: of the evidence, above 0.
-        """
+        """Returns the scores and their derivatives with respect to the weight, each ``[N]``."""
         if not len(self.group):
             return np.empty(0), np.empty(0)
         begin = _group_starts(self.group)

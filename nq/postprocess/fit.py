@@ -121,12 +121,8 @@ def fit(
 ) -> RankingWeights:
     """Returns the fitted weights of both softmaxes and the largest expected evidence.
 
-    The calibration (scales and shifts) is left as it is.
-
-    Args:
-        blocks: the choice sets of the first softmax; without any, its weights keep their priors.
-        options: the choice sets of the second.
-        start: the weights that the penalty prefers.
+    The calibration (scales and shifts) is left as it is. The penalty prefers the weights ``start``,
+    which a softmax without choice sets keeps.
     """
     names = ("evidence", *start.BLOCK_FEATURES, "null")
     weights = _fitted(_fitted(start, names, blocks), OPTION_WEIGHTS, options)

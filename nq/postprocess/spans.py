@@ -61,12 +61,9 @@ def pairs(
     """Returns all valid pairs of the k best starts and the k best ends of each window.
 
     Args:
-        scores: of all windows of an example.
-        max_pieces: maximum length of a span in pieces; ``None`` for no limit.
-        min_pieces: minimum length.
+        max_pieces, min_pieces: limits of the length of a span in pieces.
         k: number of positions to pair; by default all in ``scores``.
         dtype: in which scores are added; the originals differ.
-        ties: the order of equal scores.
         backwards: whether to keep pairs whose document tokens run backwards, which exist where
             the candidates of a page are not in page order.
     """

@@ -61,13 +61,8 @@ def no_report(phase: str) -> None:
 class Totals:
     """What a run has computed: the sum over its chunks, or over the records of Beam's workers.
 
-    Fields that ``Result`` has too are explained there.
-
-    Args:
-        reader_windows, rescored: those of interrupted runs included.
-        prepare_s: work of the preprocessing.
-        is_cached: whether windows of an earlier run were used.
-        devices, precisions, counters: of all scorers.
+    Fields that ``Result`` has too are explained there; ``prepare_s`` is the work of the
+    preprocessing, and ``is_cached`` tells whether windows of an earlier run were used.
     """
 
     windows: int = 0
@@ -93,8 +88,6 @@ class Measured:
         time: seconds of each phase, which add up to ``total_s``; and ``preprocess_s``.
         warmup_windows: windows in the first batches of each shape.
         peak_memory_bytes: largest resident memory of a process with its descendants.
-        machine: of the first part.
-        parts: how many parts there were.
         reasons: why the speed cannot be compared with that of other runs.
     """
 
@@ -144,9 +137,6 @@ class Clock:
     >>> with clock(WAIT):
     ...     sorted(clock.seconds)
     ['load_s', 'preprocess_wait_s']
-
-    Args:
-        on_phase: receives the phases that begin and have a description.
     """
 
     def __init__(self, on_phase: OnPhase = no_report) -> None:
@@ -229,9 +219,7 @@ class Clock:
     def kept(self, folder: Path, totals: Callable[[], Totals]) -> Iterator[None]:
         """Keeps what is measured in a folder until ``finish`` is called or the block ends.
 
-        Args:
-            folder: of the scores.
-            totals: returns what the run has computed so far; called from another thread.
+        Another thread calls ``totals``, which returns what the run has computed so far.
         """
         self._earlier = read_times(folder / TIMES)
         self._kept = folder / TIMES, totals

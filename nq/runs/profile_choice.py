@@ -93,7 +93,6 @@ class Choice:
     """A profile that trials have chosen; ``str`` gives it in words.
 
     Args:
-        profile: its name.
         pages: on how many whole pages pruning was tried.
         windows: digest of the windows of the job for which it was chosen.
         instances: number of instances of one thread each, if these are faster than one process.

@@ -59,7 +59,7 @@ FOLDS = 5
 Gold = dict[labels.ExampleId, list[labels.Label]]
 Predictions = dict[labels.ExampleId, labels.Label]
 ChoiceSets = tuple[ChoiceSet | None, ChoiceSet | None]
-"""Those of an example's blocks and of its options."""
+"""The choice sets of an example's blocks and of its options."""
 
 
 def tune(
@@ -138,10 +138,8 @@ def tune_decision(
     Calibration and thresholds use predictions by weights that were fitted without the example (in
     ``FOLDS`` folds), since weights fit their own examples better than others.
 
-    Args:
-        scored: all examples with their scores; iterated twice.
-        decision: its maximum answer length is kept.
-        name: of the data, for errors.
+    All examples with their scores are iterated twice. The maximum answer length of the decision is
+    kept; ``name`` is that of the data, for errors.
     """
     gold: Gold = {}
     choice_sets: dict[int, list[ChoiceSets]] = {}
