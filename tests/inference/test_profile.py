@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, combinations, permutations
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -11,36 +11,19 @@ from hypothesis import strategies as st
 from nq.inference import profile as profiles
 from nq.inference.profile import OPTIMIZATIONS, THESIS, Profile
 
-NAMES = tuple(OPTIMIZATIONS)
-SPELLINGS = [
-    "+".join(order)
-    for some in chain.from_iterable(combinations(THESIS, n) for n in range(1, len(THESIS) + 1))
-    for order in permutations(some)
-]
 
-
-def test_names_in_any_order_print_in_one_order() -> None:
-    for text in SPELLINGS:
-        profile = Profile.parse(text)
-        assert profile.names == set(text.split("+"))
-        assert str(profile) == "+".join(name for name in NAMES if name in text.split("+"))
-        assert profile == Profile.parse(text.replace("+", " + ")) == Profile.of(text)
-    eight = profiles.profiles(THESIS)
-    assert {str(Profile.parse(text)) for text in SPELLINGS} | {"baseline"} == set(map(str, eight))
-    assert len(eight) == 8 and eight[0] == Profile.parse("baseline") == Profile()
+@given(st.sampled_from(profiles.profiles()[1:]), st.randoms())
+def test_names_in_any_order_are_one_profile(profile: Profile, random: Random) -> None:
+    names = random.sample(sorted(profile.names), len(profile.names))
+    parsed = Profile.parse(" + ".join(names))
+    assert parsed == profile == Profile.of(str(profile))
+    assert str(parsed) == "+".join(name for name in OPTIMIZATIONS if name in names)
 
 
 def test_profiles_are_all_possible_combinations() -> None:
-    possible = profiles.profiles()
-    plain = [profile for profile in possible if "rescore" not in profile.names]
+    plain = [one for one in profiles.profiles() if "rescore" not in one.names]
     assert len(plain) == len(set(plain)) == 4 * (2**4 + 4 + 2)
-    inexact = [profile for profile in plain if profile.names & {"mixed", "int8"}]
-    assert set(possible) == {*plain, *(Profile(p.names | {"rescore"}) for p in inexact)}
-    for profile in possible:
-        assert Profile.parse(str(profile)) == profile
-        engines = profile.names & {"openvino", "onnx"}
-        assert len(engines) < 2 and (engines or "int8" not in profile.names)
-        assert not (engines and profile.names & {"xla", "grappler", "frozen"})
+    assert len(profiles.profiles(THESIS)) == 8
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from nq.config import DecisionConfig
 from nq.postprocess.decision import RULES, decide
 from nq.records import Candidate, Example, Span, WindowScores
+from tests.postprocess import synthetic_pages
 
 LENGTH = 20
 OFFSET = 4
@@ -37,27 +37,13 @@ def window_scores(
     windows: Sequence[Window], rule: str, token_map: Sequence[int] | None = None
 ) -> WindowScores:
     """Returns the top k of the windows, as the rule needs them; -1 outside of the document."""
-    k, text_only = RULES[rule].k, RULES[rule].text_only
-    doc = np.array(token_map or [-1] * OFFSET + list(range(LENGTH - OFFSET)))
-    columns: dict[str, list[object]] = {name: [] for name in WindowScores.__slots__}
-    for window in windows:
-        for side in ("start", "end"):
-            logits = np.full(LENGTH, -100.0, np.float32)
-            for position, value in getattr(window, side).items():
-                logits[position] = value
-            allowed = doc >= 0 if text_only else np.arange(LENGTH) > 0
-            order = np.argsort(-np.where(allowed, logits, -1e9), kind="stable")[:k]
-            columns[f"{side}_pos"].append(order)
-            columns[f"{side}_doc"].append(doc[order])
-            columns[f"{side}_logit"].append(logits[order])
-        columns["cls_logit"].append(window.cls)
-        columns["type_logits"].append([0.0] * 5)
-    floats = ("start_logit", "end_logit", "cls_logit", "type_logits")
-    arrays: dict[str, Any] = {
-        name: np.array(rows, np.float32 if name in floats else np.int64)
-        for name, rows in columns.items()
-    }
-    return WindowScores(**arrays)
+    doc = np.array([token_map or [-1] * OFFSET + list(range(LENGTH - OFFSET))] * len(windows))
+    start, end = np.full((2, len(windows), LENGTH), -100.0, np.float32)
+    for n, window in enumerate(windows):
+        start[n, [0, *window.start]] = [window.cls[0], *window.start.values()]
+        end[n, [0, *window.end]] = [window.cls[1], *window.end.values()]
+    logits = synthetic_pages.Logits(start, end, np.zeros((len(windows), 5), np.float32), doc)
+    return synthetic_pages.window_scores(logits, RULES[rule].k, RULES[rule].text_only)
 
 
 def decided(
