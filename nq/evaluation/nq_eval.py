@@ -39,6 +39,7 @@ predecessor ran with one annotator enough; Kaggle's "TensorFlow 2.0 Question Ans
 from __future__ import annotations
 
 import argparse
+import enum
 import itertools
 import json
 import sys
@@ -58,14 +59,32 @@ MICRO_METRICS = ("micro_f1", "micro_f1_best", "kaggle_micro_f1")
 MAX_SHOWN_IDS = 5
 
 
+class Outcome(enum.StrEnum):
+    """The outcome of a long or a short answer."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    EXTRA = "extra"
+    MISSED = "missed"
+    NULL = "null"
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome of the long, or of the short, answer to one example."""
+    """The decision on the long, or on the short, answer to one example."""
 
     has_gold: bool
     predicted: bool
     correct: bool
     score: float
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.correct:
+            return Outcome.RIGHT
+        if self.has_gold:
+            return Outcome.WRONG if self.predicted else Outcome.MISSED
+        return Outcome.EXTRA if self.predicted else Outcome.NULL
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nq.evaluation.calibration import Bin, expected_calibration_error, reliability
-from nq.report.judgments import KINDS, STAGES, Case, Judgment, Outcome, Stage
+from nq.evaluation.nq_eval import Decision, Outcome
+from nq.report.judgments import KINDS, STAGES, Case, Stage
 from nq.report.traits import TRAITS
 
 NOT_STATED = "not stated"
@@ -153,43 +154,7 @@ def analyse(
 ) -> Analysis:
     """Returns the error analysis of a run, with lists of so many worst examples."""
     kinds = {kind: _kind_report(cases, kind, stages, examples) for kind in KINDS}
-    return Analysis(len(cases), without_gold, tuple(stages), kinds, splits(cases))
-
-
-def _kind_report(
-    cases: Sequence[Case], kind: str, stages: Sequence[Stage], examples: int
-) -> KindReport:
-    judgments = [case.judgments[kind] for case in cases]
-    decided = Counter(j.outcome for j in judgments if j.lost is Stage.DECISION)
-
-    def worst(*outcomes: Outcome) -> list[dict[str, Any]]:
-        matching = [case for case in cases if case.judgments[kind].outcome in outcomes]
-        matching.sort(key=lambda case: -case.judgments[kind].score)
-        return [
-            {"example_id": case.example_id, "question": case.question}
-            | dataclasses.asdict(case.judgments[kind])
-            for case in matching[:examples]
-        ]
-
-    return KindReport(
-        overall=tally(judgments),
-        bounds=bounds(judgments, stages),
-        other=decided[Outcome.WRONG],
-        null=decided[Outcome.MISSED],
-        calibration=calibration(judgments),
-        wrong=worst(Outcome.WRONG, Outcome.EXTRA),
-        missed=worst(Outcome.MISSED),
-    )
-
-
-def tally(judgments: Iterable[Judgment]) -> Tally:
-    """Returns the number of judgments with each outcome."""
-    return Tally(**Counter(str(j.outcome) for j in judgments))
-
-
-def splits(cases: Sequence[Case]) -> dict[str, dict[str, dict[str, Tally]]]:
-    """Returns the outcomes by each trait that a case has and its values in order, and by kind."""
-    result: dict[str, dict[str, dict[str, Tally]]] = {}
+    splits: dict[str, dict[str, dict[str, Tally]]] = {}
     for trait, order in TRAITS.items():
         if not any(trait in case.traits for case in cases):
             continue
@@ -197,28 +162,52 @@ def splits(cases: Sequence[Case]) -> dict[str, dict[str, dict[str, Tally]]]:
         for case in cases:
             by_value[case.traits.get(trait, NOT_STATED)].append(case)
         values = [*(v for v in order if v in by_value), *sorted(by_value.keys() - set(order))]
-        result[trait] = {
+        splits[trait] = {
             v: {kind: tally(c.judgments[kind] for c in by_value[v]) for kind in KINDS}
             for v in values
         }
-    return result
+    return Analysis(len(cases), without_gold, tuple(stages), kinds, splits)
 
 
-def bounds(judgments: Sequence[Judgment], stages: Sequence[Stage] = STAGES) -> list[Bound]:
-    """Returns the bound of each stage; that of the decision is the recall of the run."""
+def _kind_report(
+    cases: Sequence[Case], kind: str, stages: Sequence[Stage], examples: int
+) -> KindReport:
+    judgments = [case.judgments[kind] for case in cases]
+    decided = Counter(j.outcome for j in judgments if j.lost is Stage.DECISION)
     lost = Counter(j.lost for j in judgments)
     n_gold = remaining = sum(j.has_gold for j in judgments)
-    result = []
+    bounds = []
     for stage in stages:
         remaining -= lost[stage]
-        result.append(Bound(stage, lost[stage], remaining / n_gold if n_gold else 0.0))
-    return result
+        bounds.append(Bound(stage, lost[stage], remaining / n_gold if n_gold else 0.0))
+    calibration = None
+    if all(0 <= j.score <= 1 for j in judgments):
+        given = [j for j in judgments if j.predicted]
+        scores, correct = [j.score for j in given], [j.correct for j in given]
+        error = expected_calibration_error(scores, correct)
+        calibration = Calibration(reliability(scores, correct), error)
+
+    def worst(*outcomes: Outcome) -> list[dict[str, Any]]:
+        matching = [case for case in cases if case.judgments[kind].outcome in outcomes]
+        matching.sort(key=lambda case: -case.judgments[kind].score)
+        names = ("outcome", "score", "lost", "gold", "answer")
+        return [
+            {"example_id": case.example_id, "question": case.question}
+            | {name: getattr(case.judgments[kind], name) for name in names}
+            for case in matching[:examples]
+        ]
+
+    return KindReport(
+        overall=tally(judgments),
+        bounds=bounds,
+        other=decided[Outcome.WRONG],
+        null=decided[Outcome.MISSED],
+        calibration=calibration,
+        wrong=worst(Outcome.WRONG, Outcome.EXTRA),
+        missed=worst(Outcome.MISSED),
+    )
 
 
-def calibration(judgments: Sequence[Judgment]) -> Calibration | None:
-    """Returns the calibration of the given answers; ``None`` if a score is not a probability."""
-    if not all(0 <= j.score <= 1 for j in judgments):
-        return None
-    given = [j for j in judgments if j.predicted]
-    scores, correct = [j.score for j in given], [j.outcome is Outcome.RIGHT for j in given]
-    return Calibration(reliability(scores, correct), expected_calibration_error(scores, correct))
+def tally(judgments: Iterable[Decision]) -> Tally:
+    """Returns the number of decisions with each outcome."""
+    return Tally(**Counter(str(j.outcome) for j in judgments))

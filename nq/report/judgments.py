@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from nq.evaluation.labels import Label
-from nq.evaluation.nq_eval import Decision, decisions_of_one
+from nq.evaluation.nq_eval import Decision, Outcome
 from nq.postprocess.blocks import block_of_token
 from nq.postprocess.spans import Pairs
 from nq.records import Annotation, Context, Example, ExampleId, IntArray, Span, YesNo
@@ -22,16 +22,6 @@ from nq.text import truncate
 
 MAX_CHARS = 160
 KINDS = ("long", "short")
-
-
-class Outcome(enum.StrEnum):
-    """The outcome of a long or a short answer."""
-
-    RIGHT = "right"
-    WRONG = "wrong"
-    EXTRA = "extra"
-    MISSED = "missed"
-    NULL = "null"
 
 
 MEANING = {
@@ -69,76 +59,56 @@ class StageOutputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgment:
-    """A long or a short answer compared with gold, and the texts of both.
+class Judgment(Decision):
+    """The decision on a long or a short answer, and the texts of the answers.
 
     ``lost`` is the stage that lost the gold answer; ``None`` if it is given, or gold has none.
     """
 
-    outcome: Outcome
-    score: float
     lost: Stage | None
     gold: str
     answer: str
 
-    @property
-    def has_gold(self) -> bool:
-        return self.outcome in (Outcome.RIGHT, Outcome.WRONG, Outcome.MISSED)
-
-    @property
-    def predicted(self) -> bool:
-        return self.outcome in (Outcome.RIGHT, Outcome.WRONG, Outcome.EXTRA)
-
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One example with its traits and the judgments of its answers of each kind."""
+    """One annotated example with its traits and the judgments of its answers of each kind.
+
+    ``gold`` are its annotations as the evaluation compares them.
+    """
 
     example_id: ExampleId
     question: str
     traits: Mapping[str, str]
     judgments: Mapping[str, Judgment]
-
-
-def outcome(decision: Decision) -> Outcome:
-    """Returns the outcome of a decision."""
-    if decision.correct:
-        return Outcome.RIGHT
-    if decision.has_gold:
-        return Outcome.WRONG if decision.predicted else Outcome.MISSED
-    return Outcome.EXTRA if decision.predicted else Outcome.NULL
+    gold: Sequence[Label] = ()
 
 
 def judgments(
-    example: Example, gold: Sequence[Label], label: Label, stages: StageOutputs
+    example: Example, label: Label, decisions: Sequence[Decision], stages: StageOutputs
 ) -> dict[str, Judgment]:
-    """Returns the judgments of the long and the short answer of a prediction, by kind.
-
-    ``gold`` are the annotations of the example as the evaluation compares them.
-    """
-    long, short = decisions_of_one(gold, label)
+    """Returns the judgments by kind, from the decisions on the long and the short answer."""
     annotations = example.annotations or ()
     longs = [a.long for a in annotations if a.long is not None]
     shorts = [a for a in annotations if a.shorts or a.yes_no is not YesNo.NONE]
     long_text = example.text(Span(*label.long.tokens)) if label.has_long else ""
-    short_text = "; ".join(
-        dict.fromkeys(example.text(Span(*span.tokens)) for span in label.short_spans)
+    short_texts = dict.fromkeys(example.text(Span(*span.tokens)) for span in label.short_spans)
+    short_text = "; ".join(short_texts) if label.yes_no == "none" else label.yes_no.upper()
+    kept = (
+        (_keeps_block(span, example, stages) for span in longs),
+        (_keeps_short(annotation, example, stages) for annotation in shorts),
     )
+    golds = map(example.text, longs), (_gold_text(example, annotation) for annotation in shorts)
     return {
-        "long": Judgment(
-            outcome(long),
-            long.score,
-            _lost(long, (_keeps_block(span, example, stages) for span in longs)),
-            _joined(map(example.text, longs)) if long.has_gold else "",
-            truncate(long_text, MAX_CHARS),
-        ),
-        "short": Judgment(
-            outcome(short),
-            short.score,
-            _lost(short, (_keeps_short(a, example, stages) for a in shorts)),
-            _joined(_gold_text(example, a) for a in shorts) if short.has_gold else "",
-            truncate(short_text if label.yes_no == "none" else label.yes_no.upper(), MAX_CHARS),
-        ),
+        kind: Judgment(
+            **asdict(decision),
+            lost=_lost(decision, flags),
+            gold=truncate(" | ".join(dict.fromkeys(texts)), MAX_CHARS) if decision.has_gold else "",
+            answer=truncate(answer, MAX_CHARS),
+        )
+        for kind, decision, flags, texts, answer in zip(
+            KINDS, decisions, kept, golds, (long_text, short_text), strict=True
+        )
     }
 
 
@@ -200,8 +170,3 @@ def _gold_text(example: Example, annotation: Annotation) -> str:
     if annotation.yes_no is not YesNo.NONE:
         return str(annotation.yes_no)
     return "; ".join(map(example.text, annotation.shorts))
-
-
-def _joined(texts: Iterable[str]) -> str:
-    """Returns the distinct texts in one line, cut."""
-    return truncate(" | ".join(dict.fromkeys(texts)), MAX_CHARS)

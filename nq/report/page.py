@@ -10,7 +10,7 @@ import base64
 import contextlib
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 import orjson
 
-from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.gate import Counts, Gate, question_counts, relative_loss
 from nq.evaluation.nq_eval import Decision, decisions_of_one
 from nq.report.analysis import NOT_STATED, Analysis, analyse
@@ -96,105 +95,98 @@ def script_json(value: Any) -> bytes:
     return text
 
 
-class PageWriter:
-    """Writes the page of a run of so many questions one by one; details do not stay in memory."""
+def write_page(path: Path, questions: Iterable[Question], n_questions: int, run: RunView) -> Report:
+    """Writes the page of a run of so many questions, whose details do not stay in memory."""
+    folder, traits = parts_folder(path), {name: dict.fromkeys(v) for name, v in TRAITS.items()}
+    share = MAX_PAGE_BYTES // 2 // max(n_questions, 1)
+    more_chars = min(MAX_MORE_CHARS, max(MIN_MORE_CHARS, share))
+    rows, details, parts, size = list[bytes](), list[bytes](), list[int](), 0
+    cases, counts = list[Case](), (list[Counts](), list[Counts]())
+    others: list[Sequence[Decision]] = []
+    changed = without_gold = 0
 
-    def __init__(self, path: Path, n_questions: int) -> None:
-        self.path, self.folder = path, parts_folder(path)
-        self._traits = {name: dict.fromkeys(values) for name, values in TRAITS.items()}
-        share = MAX_PAGE_BYTES // 2 // max(n_questions, 1)
-        self._more_chars = min(MAX_MORE_CHARS, max(MIN_MORE_CHARS, share))
-        self._rows: list[bytes] = []
-        self._details: list[bytes] = []
-        self._bytes = 0
-        self._parts: list[int] = []
-        self._cases: list[Case] = []
-        self._decisions: list[dict[str, list[Decision]]] = [{k: [] for k in KINDS} for _ in "12"]
-        self._counts: tuple[list[Counts], list[Counts]] = [], []
-        self._changed = self._without_gold = 0
-
-    def add(self, question: Question) -> None:
-        gold = gold_labels(question.example) if question.example else []
-        labels = [question.label, *([question.other] if question.other else [])]
-        decisions = [decisions_of_one(gold, label) if gold else None for label in labels]
-        for i, both in enumerate(decisions):
-            if both:
-                for kind, decision in zip(KINDS, both, strict=True):
-                    self._decisions[i][kind].append(decision)
-                self._counts[i].extend(question_counts({0: gold}, {0: labels[i]}))
-        if question.case:
-            self._cases.append(question.case)
-        self._without_gold += question.example is not None and not gold
-        self._changed += question.changed
+    for question in questions:
+        case, other, other_decisions = question.case, question.other, None
+        if case:
+            cases.append(case)
+            if other:
+                other_decisions = decisions_of_one(case.gold, other)
+                others.append(other_decisions)
+                for label, of_run in zip((question.label, other), counts, strict=True):
+                    of_run.extend(question_counts({0: list(case.gold)}, {0: label}))
+        without_gold += question.example is not None and case is None
+        changed += question.changed
         indices = []
-        for name, values in self._traits.items():
-            value = question.case.traits.get(name, NOT_STATED) if question.case else ""
+        for name, values in traits.items():
+            value = case.traits.get(name, NOT_STATED) if case else ""
             values.setdefault(value)
             indices.append(list(values).index(value))
-        entry = entries(question, decisions[0], decisions[-1], indices, self._more_chars)
-        row, details = map(script_json, entry)
-        self._rows.append(row)
-        self._details.append(details)
-        self._bytes += len(details)
-        while self._bytes > (PART_BYTES if self._parts else MAX_PAGE_BYTES):
-            self._write_part()
+        row, detail = map(script_json, entries(question, other_decisions, indices, more_chars))
+        rows.append(row)
+        details.append(detail)
+        size += len(detail)
+        while size > (PART_BYTES if parts else MAX_PAGE_BYTES):
+            size -= _write_part(path, details, parts)
+    if parts and details:
+        _write_part(path, details, parts)
 
-    def _write_part(self) -> None:
-        """Writes the first details to the next part."""
-        size = count = 0
-        while count < len(self._details) and (size < PART_BYTES or not count):
-            size += len(self._details[count])
-            count += 1
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.path.unlink(missing_ok=True)  # the page of an earlier report would show the new parts
-        number = len(self._parts)
-        with atomic_write(self.folder / f"{number:05}.js") as file:
-            file.write(b"nqPart(%d,[%s]);\n" % (number, b",\n".join(self._details[:count])))
-        del self._details[:count]
-        self._bytes -= size
-        self._parts.append(count)
+    compared = run.other is not None
+    analysis = analyse(cases, without_gold, run.stages) if cases else None
+    problems, gate = list(run.problems), None
+    if compared and cases:
+        try:
+            gate = relative_loss(*counts, max_loss=run.max_loss)
+        except ValueError as error:
+            problems.append(str(error))
+    data = {
+        "traits": {name: list(values) for name, values in traits.items()},
+        "parts": parts,
+        "folder": quote(folder.name),
+        "compared": compared,
+        "scored": analysis is not None,
+        "outcomes": COUNTS,
+    }
+    scripts = {
+        "data": script_json(data),
+        "rows": b"[" + b",\n".join(rows) + b"]",
+        "details": b"[" + b",\n".join(details) + b"]",
+    }
+    mine = [list(case.judgments.values()) for case in cases]
+    html = _render(
+        scripts,
+        has_parts=bool(parts),
+        run=run,
+        analysis=analysis,
+        changed=changed if compared else None,
+        n_questions=len(rows),
+        gate=gate,
+        problems=problems,
+        curves=[
+            {kind: curve([both[i] for both in decisions]) for i, kind in enumerate(KINDS)}
+            for decisions in (mine, others)
+        ],
+    )
+    remove_parts(folder, len(parts))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as file:
+        file.write(html.encode("utf-8", "replace"))
+    paths = (path, folder) if parts else (path,)
+    return Report(paths, len(rows), analysis, changed if compared else None, gate, tuple(problems))
 
-    def write(self, run: RunView) -> Report:
-        if self._parts and self._details:
-            self._write_part()
-        analysis = analyse(self._cases, self._without_gold, run.stages) if self._cases else None
-        changed = None if run.other is None else self._changed
-        problems, gate = list(run.problems), None
-        if run.other is not None and self._cases:
-            try:
-                gate = relative_loss(*self._counts, max_loss=run.max_loss)
-            except ValueError as error:
-                problems.append(str(error))
-        data = {
-            "traits": {name: list(values) for name, values in self._traits.items()},
-            "parts": self._parts,
-            "folder": quote(self.folder.name),
-            "compared": changed is not None,
-            "scored": analysis is not None,
-            "outcomes": COUNTS,
-        }
-        scripts = {
-            "data": script_json(data),
-            "rows": b"[" + b",\n".join(self._rows) + b"]",
-            "details": b"[" + b",\n".join(self._details) + b"]",
-        }
-        html = _render(
-            scripts,
-            has_parts=bool(self._parts),
-            run=run,
-            analysis=analysis,
-            changed=changed,
-            n_questions=len(self._rows),
-            gate=gate,
-            problems=problems,
-            curves=[{k: curve(ds) for k, ds in of_run.items()} for of_run in self._decisions],
-        )
-        remove_parts(self.folder, len(self._parts))
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(self.path) as file:
-            file.write(html.encode("utf-8", "replace"))
-        paths = self.path, *([self.folder] if self._parts else [])
-        return Report(paths, len(self._rows), analysis, changed, gate, tuple(problems))
+
+def _write_part(path: Path, details: list[bytes], parts: list[int]) -> int:
+    """Moves the first details to the next part of a page, and returns their size."""
+    size = count = 0
+    while count < len(details) and (size < PART_BYTES or not count):
+        size += len(details[count])
+        count += 1
+    parts_folder(path).mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)  # the page of an earlier report would show the new parts
+    with atomic_write(parts_folder(path) / f"{len(parts):05}.js") as file:
+        file.write(b"nqPart(%d,[%s]);\n" % (len(parts), b",\n".join(details[:count])))
+    del details[:count]
+    parts.append(count)
+    return size
 
 
 def parts_folder(path: Path) -> Path:

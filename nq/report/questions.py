@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from nq.evaluation.labels import Label, same_answers
-from nq.evaluation.nq_eval import Decision
+from nq.evaluation.nq_eval import Decision, Outcome
 from nq.records import Annotation, Example, ExampleId, Source, Span, YesNo
-from nq.report.judgments import Case, Outcome, outcome
+from nq.report.judgments import Case
 from nq.report.passages import Blocks, span_text
 
 TITLE_CHARS, ROW_CHARS, SNIPPET_CHARS, DETAIL_CHARS = 300, 120, 160, 4000
@@ -32,7 +32,7 @@ TITLE_CHARS, ROW_CHARS, SNIPPET_CHARS, DETAIL_CHARS = 300, 120, 160, 4000
 MAX_EXPECTED, MAX_N_BEST = 4, 10
 
 Entry = dict[str, Any]
-Decisions = tuple[Decision, Decision] | None
+Decisions = Sequence[Decision] | None
 """The decisions on a long and a short answer; ``None`` without gold."""
 
 
@@ -58,6 +58,10 @@ class Question:
         return self.other is not None and not same_answers(self.label, self.other)
 
     @property
+    def decisions(self) -> Decisions:
+        return list(self.case.judgments.values()) if self.case else None
+
+    @property
     def annotations(self) -> Sequence[Annotation]:
         return (self.example and self.example.annotations) or ()
 
@@ -70,7 +74,7 @@ def outcomes(decisions: Decisions) -> list[str]:
     """
     if decisions is None:
         return [""] * 3
-    long, short = map(outcome, decisions)
+    long, short = (decision.outcome for decision in decisions)
     if decisions[1].has_gold or decisions[0].has_gold:
         return [short if decisions[1].has_gold else long, long, short]
     return [Outcome.EXTRA if Outcome.EXTRA in (long, short) else Outcome.NULL, long, short]
@@ -86,16 +90,12 @@ def scores(label: Label, decisions: Decisions) -> list[float]:
 
 
 def entries(
-    question: Question,
-    decisions: Decisions,
-    other_decisions: Decisions,
-    traits: Sequence[int],
-    more_chars: int,
+    question: Question, other_decisions: Decisions, traits: Sequence[int], more_chars: int
 ) -> tuple[Entry, Entry]:
     """Returns the row of a question, and its details.
 
     Args:
-        decisions, other_decisions: on the prediction and on that of the other run.
+        other_decisions: on the prediction of the other run.
         traits: index of its value of each trait.
         more_chars: characters of the page that are shown besides the blocks with answers.
     """
@@ -104,9 +104,9 @@ def entries(
         "i": str(question.example_id),
         "q": texts.named("question")[:TITLE_CHARS],
         "a": texts.answer(question.label),
-        "e": [text[:ROW_CHARS] for text in texts.expected(decisions)[:MAX_EXPECTED]],
-        "o": outcomes(decisions),
-        "p": scores(question.label, decisions),
+        "e": [text[:ROW_CHARS] for text in texts.expected()[:MAX_EXPECTED]],
+        "o": outcomes(question.decisions),
+        "p": scores(question.label, question.decisions),
         "t": list(traits),
     }
     if other := question.other:
@@ -214,9 +214,9 @@ class _Texts:
             for (long, shorts, yes_no), count in votes.most_common()
         ]
 
-    def expected(self, decisions: Decisions) -> list[str]:
+    def expected(self) -> list[str]:
         """Returns the answers of which one would be right, that of the most annotators first."""
-        votes = Counter[str]()
+        votes, decisions = Counter[str](), self._question.decisions
         for annotation in self._question.annotations:
             if decisions and decisions[1].has_gold:
                 votes[self.short(annotation.shorts, annotation.yes_no)] += 1

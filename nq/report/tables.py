@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from nq.evaluation.nq_eval import Outcome
 from nq.report.analysis import Analysis, Calibration, KindReport, Tally
-from nq.report.judgments import KINDS, MEANING, Outcome, Stage
+from nq.report.judgments import KINDS, MEANING, Stage
 from nq.text import grid
 
 COUNTS = tuple(outcome.value for outcome in Outcome)

@@ -18,7 +18,7 @@ from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import Example, ExampleId, ExampleKey, Source
 from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments
-from nq.report.page import PageWriter, Report, RunView, parts_folder, remove_parts
+from nq.report.page import Report, RunView, parts_folder, remove_parts, write_page
 from nq.report.questions import Question
 from nq.report.traits import SOURCE, traits
 from nq.runs.finished import FinishedRun, read_run
@@ -80,25 +80,20 @@ def write_report(
 
     has_data = available(run.check_data, NO_DATA)
     tokenizer = run.tokenizer if has_data and available(lambda: run.tokenizer) else None
-    writer = PageWriter(output, len(run.predictions))
-    for question in _questions(run, other, has_data, tokenizer):
-        writer.add(question)
-        if progress:
-            progress(1, len(run.predictions))
     unknown = {Stage.WINDOWS: tokenizer is None, Stage.POSITIONS: run.scores is None}
     decision = run.job.model.decision
     thresholds = {"long": decision.long_threshold, "short": decision.short_threshold}
-    return writer.write(
-        RunView(
-            description=_description(run, other),
-            metrics=run.metrics,
-            stages=[stage for stage in STAGES if not unknown.get(stage)],
-            problems=problems,
-            thresholds=thresholds if decision.rule == "default" else {},
-            other=other.metrics if other else None,
-            max_loss=run.metrics.get("parity", {}).get("gate", {}).get("max_loss"),
-        )
+    view = RunView(
+        description=_description(run, other),
+        metrics=run.metrics,
+        stages=[stage for stage in STAGES if not unknown.get(stage)],
+        problems=problems,
+        thresholds=thresholds if decision.rule == "default" else {},
+        other=other.metrics if other else None,
+        max_loss=run.metrics.get("parity", {}).get("gate", {}).get("max_loss"),
     )
+    questions = _questions(run, other, has_data, tokenizer, progress)
+    return write_page(output, questions, len(run.predictions), view)
 
 
 def remove_report(folder: Path) -> None:
@@ -108,7 +103,11 @@ def remove_report(folder: Path) -> None:
 
 
 def _questions(
-    run: FinishedRun, other: FinishedRun | None, has_data: bool, tokenizer: Tokenizer | None
+    run: FinishedRun,
+    other: FinishedRun | None,
+    has_data: bool,
+    tokenizer: Tokenizer | None,
+    progress: Callable[[int, int], None] | None,
 ) -> Iterator[Question]:
     """Yields the questions of a run; an n-best file has the order of the examples."""
     lines = run.n_best_lines()
@@ -137,6 +136,8 @@ def _questions(
             source=source,
             case=case,
         )
+        if progress:
+            progress(1, len(run.predictions))
 
 
 def _case(
@@ -151,17 +152,17 @@ def _case(
     all_contexts = contexts(example, replace(config, max_contexts=UNLIMITED))
     read = all_contexts[: config.max_contexts]
     gold = gold_labels(example)
-    long, short = decisions_of_one(gold, label)
+    long, short = decisions = decisions_of_one(gold, label)
     stages = StageOutputs(read)
-    if any(decision.has_gold and not decision.correct for decision in (long, short)):
+    if any(decision.has_gold and not decision.correct for decision in decisions):
         stages = StageOutputs(
             read,
             features(example, tokenizer, config).token_map if tokenizer else None,
             pairs(run.scores[key]) if run.scores is not None else None,
         )
     values = traits(example, long.has_gold, short.has_gold, all_contexts, len(read), record_source)
-    verdicts = judgments(example, gold, label, stages)
-    return Case(example.example_id, example.question, values, verdicts)
+    both = judgments(example, label, decisions, stages)
+    return Case(example.example_id, example.question, values, both, gold)
 
 
 def _description(run: FinishedRun, other: FinishedRun | None) -> dict[str, str]:

@@ -96,6 +96,7 @@ def test_the_console_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> N
         ("answer --runner FlinkRunner --profile auto", "--profile auto is of no use with --run"),
         ("answer --no-cache", "--no-cache needs --profile auto"),
         ("answer --max-loss 0.1", "--max-loss needs --against"),
+        ("answer --against baseline --max-loss 1", "must be a number in [0, 1), got 1"),
         ("answer --strict-gate", "--strict-gate needs --max-loss"),
         ("ask who --tpo=3", "unrecognized arguments: --tpo=3 (did you mean '--top'?); nq ask"),
         ("ask who page --zzz \x1b[31m", r"unrecognized arguments: --zzz \u001b[31m; nq ask --help"),

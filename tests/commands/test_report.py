@@ -277,14 +277,3 @@ def test_what_is_gone_or_changed_is_said_and_the_rest_is_shown(
     assert problem in (run / REPORT).read_text(encoding="utf-8")
     assert ("passages" in embedded(run / REPORT, "details")[0]) is has_data
     assert len(embedded(run / REPORT, "rows")) == EXAMPLES
-
-
-@pytest.mark.slow
-def test_data_without_gold(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    records = [{k: v for k, v in r.items() if k != "annotations"} for r in sample_records()[:2]]
-    run = answer(tiny_model, tmp_path, records).folder
-    report = json_report(run, capsys)
-    assert (report["analysis"], report["problems"]) == (None, [])
-    assert [row["o"] for row in embedded(run / REPORT, "rows")] == [["", "", ""]] * 2

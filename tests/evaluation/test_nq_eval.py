@@ -19,8 +19,6 @@ from nq.evaluation.labels import (
     ExampleId,
     Label,
     Span,
-    gold_labels,
-    prediction_label,
     read_gold,
     read_predictions,
 )
@@ -80,20 +78,7 @@ def prediction_bytes(predictions: Mapping[Any, Label]) -> bytes:
     return json.dumps({"predictions": records}).encode()
 
 
-def small_spans() -> st.SearchStrategy[Span]:
-    """Returns a strategy of few spans, often equal, in bytes, in tokens, in both, or null."""
-    pairs = st.sampled_from([(-1, -1), (0, 1), (1, 2), (1, 3)])
-    return st.builds(lambda b, t: Span(*b, *t), pairs, pairs)
-
-
 SCORES = st.sampled_from([-2.0, 0.0, 0.5, 3.0]) | st.integers(-3, 3) | st.floats(-9, 9)
-SHORTS = st.lists(small_spans(), max_size=2).map(tuple)
-LABELS = st.builds(Label, small_spans(), SHORTS, st.just("none"), SCORES, SCORES) | st.builds(
-    Label, small_spans(), st.just(()), st.sampled_from(["yes", "no"]), SCORES, SCORES
-)
-EXAMPLES = st.dictionaries(
-    st.integers(-99, 99), st.tuples(st.lists(LABELS, min_size=1, max_size=5), LABELS), max_size=12
-)
 DECISIONS = st.lists(
     st.tuples(st.sampled_from(["miss", "wrong", "right", "extra", "none"]), SCORES).map(
         lambda pair: decision(*pair)
@@ -106,10 +91,6 @@ def decision(kind: str, score: float) -> Decision:
     has_gold = kind in ("miss", "wrong", "right")
     predicted = kind in ("wrong", "right", "extra")
     return Decision(has_gold, predicted, kind == "right", score)
-
-
-def split_examples(examples: dict[int, tuple[list[Label], Label]]) -> tuple[Gold, Predictions]:
-    return {i: g for i, (g, _) in examples.items()}, {i: p for i, (_, p) in examples.items()}
 
 
 # --- spans and labels
@@ -334,20 +315,6 @@ def test_different_ids_are_a_value_error_that_names_them() -> None:
 
 
 # --- reading
-
-
-@given(EXAMPLES)
-def test_labels_are_restored_from_their_records(
-    examples: dict[int, tuple[list[Label], Label]],
-) -> None:
-    for labels, predicted in examples.values():
-        read = gold_labels({"annotations": [record(x) for x in labels]})
-        assert [record(x) for x in read] == [record(x) for x in labels]
-        scores = {
-            "long_answer_score": predicted.long_score,
-            "short_answers_score": predicted.short_score,
-        }
-        assert prediction_label(record(predicted) | scores) == predicted
 
 
 @pytest.fixture

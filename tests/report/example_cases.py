@@ -13,7 +13,7 @@ from nq.evaluation import labels
 from nq.postprocess.spans import Pairs
 from nq.preprocess.contexts import contexts
 from nq.records import Annotation, Candidate, Example, Span, YesNo
-from nq.report.judgments import KINDS, Case, Judgment, Outcome, Stage, StageOutputs
+from nq.report.judgments import KINDS, Case, Judgment, Stage, StageOutputs
 from nq.report.traits import TRAITS
 
 FIRST, SECOND, THIRD = Span(0, 8), Span(8, 16), Span(16, 24)
@@ -72,18 +72,13 @@ def stages(
 def judgments() -> st.SearchStrategy[Judgment]:
     """Draws judgments, lost at some stage where the outcome allows it."""
 
-    def with_outcome(outcome: Outcome) -> st.SearchStrategy[Judgment]:
-        is_lost = outcome in (Outcome.WRONG, Outcome.MISSED)
-        return st.builds(
-            Judgment,
-            st.just(outcome),
-            st.floats(0, 1),
-            st.sampled_from(Stage) if is_lost else st.none(),
-            st.text(),
-            st.text(),
-        )
+    def of(has_gold: bool, predicted: bool, correct: bool) -> st.SearchStrategy[Judgment]:
+        correct &= has_gold and predicted
+        lost = st.sampled_from(Stage) if has_gold and not correct else st.none()
+        decision = map(st.just, (has_gold, predicted, correct))
+        return st.builds(Judgment, *decision, st.floats(0, 1), lost, st.text(), st.text())
 
-    return st.sampled_from(Outcome).flatmap(with_outcome)
+    return st.tuples(st.booleans(), st.booleans(), st.booleans()).flatmap(lambda flags: of(*flags))
 
 
 def cases() -> st.SearchStrategy[list[Case]]:

@@ -18,7 +18,7 @@ from nq.formats import outputs
 from nq.preprocess.contexts import contexts
 from nq.records import Alternative, Example, Prediction, Source, Span, YesNo
 from nq.report.judgments import STAGES, Case, StageOutputs, judgments
-from nq.report.page import PageWriter, Report, RunView
+from nq.report.page import Report, RunView, write_page
 from nq.report.questions import Question
 from nq.report.traits import traits
 from tests.report.example_cases import FIRST, NULL, SECOND, annotation, page
@@ -74,12 +74,12 @@ def question(
 
 
 def _case(example: Example, mine: Label) -> Case:
-    labels = gold_labels(example)
-    long, short = decisions_of_one(labels, mine)
+    gold = gold_labels(example)
+    long, short = decisions = decisions_of_one(gold, mine)
     blocks = contexts(example, WindowConfig())
     values = traits(example, long.has_gold, short.has_gold, blocks, len(blocks))
-    both = judgments(example, labels, mine, StageOutputs(blocks))
-    return Case(example.example_id, example.question, values, both)
+    both = judgments(example, mine, decisions, StageOutputs(blocks))
+    return Case(example.example_id, example.question, values, both, gold)
 
 
 def questions(count: int, with_other: bool = False) -> Iterator[Question]:
@@ -119,21 +119,15 @@ def hostile(number: int) -> Question:
     return replace(plain, example_id=HOSTILE, example=example, case=case, source=source)
 
 
-def write_page(
-    path: Path, questions: Iterable[Question], name: str = "profile", n_questions: int = 100
-) -> Report:
+def write_example_page(path: Path, questions: Iterable[Question], name: str = "profile") -> Report:
     """Writes the page of questions that are all annotated."""
-    writer, compared = PageWriter(path, n_questions), False
-    for question in questions:
-        writer.add(question)
-        compared |= question.other is not None
-    return writer.write(
-        RunView(
-            description={"profile": name, "data": name, name: name},
-            metrics=METRICS,
-            stages=STAGES,
-            problems=[name],
-            thresholds={"long": 0.1},
-            other=METRICS if compared else None,
-        )
+    questions = list(questions)
+    view = RunView(
+        description={"profile": name, "data": name, name: name},
+        metrics=METRICS,
+        stages=STAGES,
+        problems=[name],
+        thresholds={"long": 0.1},
+        other=METRICS if questions[0].other else None,
     )
+    return write_page(path, questions, len(questions), view)

@@ -64,14 +64,6 @@ def test_long_and_short_answer() -> None:
     assert answer.answered
 
 
-def test_long_answer_only() -> None:
-    answer = make(Prediction(0, SECOND, 0.9), top=1)
-    text = render(answer)
-    assert text.startswith("no short answer\n\nfound in (7%):\n  Tom Hale was its keeper.\n\n")
-    assert text.endswith("83%  Ada Brenn · Ada Brenn (1840) designed the tower.")
-    assert (answer.text, answer.short, str(answer)) == (None, None, "Tom Hale was its keeper.")
-
-
 def test_several_short_answers_yes_no_and_short_answers_without_a_long_one() -> None:
     several = make(Prediction(0, FIRST, 0.9, (ADA, Span(4, 5)), 0.8), ())
     assert several.short == "Ada Brenn; 1840"
@@ -80,13 +72,6 @@ def test_several_short_answers_yes_no_and_short_answers_without_a_long_one() -> 
     assert render(yes) == "yes (<1%)"
     assert (yes.text, yes.short, yes.long, yes.answered) == ("yes", None, None, True)
     assert render(make(Prediction(0, shorts=(ADA,)), top=0)) == "Ada Brenn (83%)"
-
-
-def test_no_answer() -> None:
-    answer = make(Prediction(0), top=1)
-    assert render(answer).startswith("no answer\n\nbest guesses:\n   83%  Ada Brenn")
-    assert (str(answer), answer.answered, answer.long_probability) == ("no answer", False, None)
-    assert render(make(Prediction(0), ())) == "no answer"
 
 
 def test_of_a_long_block_the_lines_around_the_answer_are_shown() -> None:

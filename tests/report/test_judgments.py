@@ -12,10 +12,11 @@ from nq.config import WindowConfig
 from nq.evaluation import nq_eval
 from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.labels import Label
+from nq.evaluation.nq_eval import Outcome
 from nq.preprocess.contexts import contexts
 from nq.records import Annotation, Example, Span, YesNo
 from nq.report.analysis import tally
-from nq.report.judgments import Judgment, Outcome, Stage, StageOutputs, judgments
+from nq.report.judgments import Judgment, Stage, StageOutputs, judgments
 from nq.report.traits import SOURCE, TRAITS, traits
 from tests.report.example_cases import FIRST, SECOND, THIRD, annotation, label, page, stages
 
@@ -26,7 +27,8 @@ CONTEXTS, WINDOWS, POSITIONS, DECISION = Stage
 
 
 def judged(example: Example, answer: Label, outputs: StageOutputs) -> tuple[Judgment, ...]:
-    return tuple(judgments(example, gold_labels(example), answer, outputs).values())
+    decisions = nq_eval.decisions_of_one(gold_labels(example), answer)
+    return tuple(judgments(example, answer, decisions, outputs).values())
 
 
 @pytest.mark.parametrize(
@@ -78,14 +80,6 @@ def test_a_stage_that_is_not_known_loses_nothing() -> None:
     without_windows = StageOutputs(read, None, in_parts.pairs)
     assert judged(page(GOLD), label(), without_windows)[1].lost is POSITIONS
     assert judged(page(GOLD), label(), StageOutputs(read))[1].lost is DECISION
-
-
-def test_texts_are_those_of_the_page() -> None:
-    gold = page(annotation(SECOND, SHORT, Span(13, 14)), annotation(SECOND, SHORT))
-    long, short = judged(gold, label(FIRST, yes_no="yes"), stages())
-    assert (long.gold, long.answer) == ("b9 b10 b11 b12 b13 b14", "a1 a2 a3 a4 a5 a6")
-    assert (short.gold, short.answer) == ("b10 b11; b13 | b10 b11", "YES")
-    assert (long.score, short.score) == (0.5, 0.25)
 
 
 SPANS = st.sampled_from([SHORT, Span(9, 10), Span(1, 3), Span(17, 22), Span(6, 10)])

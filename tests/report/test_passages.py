@@ -77,14 +77,6 @@ def test_blocks_with_answers_come_first_and_near_ones_next() -> None:
     assert shown(blocks, [], [], 0) == []
 
 
-def test_a_whole_block_and_a_part_of_one_are_marked() -> None:
-    nested = Span(9, 12)
-    (passage,) = Blocks(PAGE).passages({"P": [SECOND], "G": [nested]}, {"g": [Span(10, 11)]}, 0)
-    assert (passage["l"], passage["e"], passage["k"]) == ("P", 1, "List")
-    assert text_of(passage["x"], "G") == "b9 b10 b11"
-    assert text_of(passage["x"], "g") == "b10"
-
-
 def test_an_answer_in_no_block_is_shown_with_its_surroundings() -> None:
     page = replace(PAGE, candidates=[Candidate(FIRST, True)])
     outside, inside = sorted(

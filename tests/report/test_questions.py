@@ -13,7 +13,7 @@ from nq.evaluation.labels import prediction_label
 from nq.evaluation.nq_eval import Decision, decisions_of_one
 from nq.formats.outputs import encode_prediction
 from nq.records import Annotation, Prediction, Span
-from nq.report.charts import MAX_POINTS, axis_of, curve
+from nq.report.charts import axis_of, curve
 from nq.report.questions import entries, outcomes, scores
 from tests.report.example_cases import FIRST, SECOND, annotation, page
 from tests.report.example_questions import ANSWERS, question
@@ -50,22 +50,11 @@ def test_points_of_a_curve_by_their_definition(decisions: list[Decision]) -> Non
     assert len(steps) == len(result.points)
 
 
-def test_many_points_are_thinned_and_other_scores_have_an_axis_of_their_own() -> None:
-    result = curve([Decision(True, True, n % 2 == 0, n - 300.0) for n in range(1000)])
-    assert result is not None
-    assert len(result.points) == MAX_POINTS
-    assert (result.points[0].threshold, result.points[-1].threshold) == (-300, 699)
-    axis = axis_of([result])
-    assert (axis(-300), axis(699)) == (axis.start, axis.end)
-    assert axis_of([None]).high == 1
-
-
 @pytest.mark.parametrize("outcome", ANSWERS)
 def test_rows_and_details_of_each_outcome(outcome: str) -> None:
     one = question(8, outcome)
     assert one.example
-    decisions = decisions_of_one(gold_labels(one.example), one.label)
-    row, details = entries(one, decisions, None, [0, 1], 0)
+    row, details = entries(one, None, [0, 1], 0)
     assert (row["i"], row["o"][0], row["t"]) == ("8", outcome, [0, 1])
     answered = outcome in ("right", "wrong", "extra")
     assert bool(row["a"]) == bool(details["given"]["l"]) == answered

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from nq import storage
+from nq import storage, tracking
 from nq.commands.main import console
-from nq.evaluation.gate import Parity, question_counts, relative_loss
+from nq.evaluation.gate import Gate, Parity, question_counts, relative_loss
 from nq.evaluation.labels import read_gold, read_predictions
 from nq.inference.profile import Profile, parse_against
 from nq.runs.finished import read_run
 from nq.runs.parity import write_parity
+from nq.runs.record import record_parity
 from nq.runs.result import JOB, METRICS, PREDICTIONS, check_finished, write_metrics
 from tests import nq_records
 
@@ -213,24 +214,14 @@ def test_a_comparison_that_cannot_be_written_leaves_the_run_whole(
     check_finished(first, with_scores=True)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            ["--max-loss", "0.02"],
-            "--max-loss needs --against, the run that the loss is relative to",
-        ),
-        (["--against", "baseline", "--strict-gate"], "--strict-gate needs --max-loss"),
-        *(
-            (["--against", "baseline", f"--max-loss={text}"], "must be a number in [0, 1), got")
-            for text in ("1", "much")
-        ),
-        (["--against", "frist"], "unknown optimization 'frist'"),
-    ],
-)
-def test_options_that_make_no_sense_are_a_usage_error(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert console(["answer", *options]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("nq answer: error: ") and message in line
+@pytest.mark.slow
+def test_mlflow_has_the_gate(first: Path, tmp_path: Path) -> None:
+    gate = Gate(0.45, 0.5, 0.1, 0.05, 0.15, QUESTIONS, max_loss=0.2)
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    with tracking.Run(uri, "gates", "one", system_metrics=False) as tracked:
+        record_parity(tracked, Parity("baseline", QUESTIONS, 3, None, None, {}, gate), first)
+    _, (run,), _ = tracking.search_runs(uri, "gates")
+    losses = {name: run.data.metrics[f"gate/{name}"] for name in ("loss_low", "loss_high")}
+    assert losses == {"loss_low": 0.05, "loss_high": 0.15}
+    assert run.data.metrics[tracking.CHANGED] == 3
+    assert (run.data.tags["gate.verdict"], run.data.tags["gate.max_loss"]) == ("passed", "0.2")

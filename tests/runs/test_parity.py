@@ -17,8 +17,6 @@ from nq.inference.engine import Step
 from nq.inference.engines import tensorflow
 from nq.inference.profile import OPTIMIZATIONS, Optimization
 from nq.inference.scorer import Rows
-from nq.runs.parity import compare
-from nq.runs.result import METRICS
 
 LIMIT = 6
 
@@ -89,11 +87,3 @@ def test_the_other_run_is_computed_once(
     assert run(tmp_path, tiny_model, "--profile", "buckets", "--against", "baseline") == 0
     assert (baseline / "predictions.json").stat().st_mtime_ns == changed_ns
     assert len(list(tmp_path.glob("windows-*"))) == 1
-
-
-def test_runs_on_gold_texts_alone_have_no_difference_of_f1(tmp_path: Path) -> None:
-    (tmp_path / METRICS).write_text('{"profile": "baseline", "metrics": {"squad_f1": 0.5}}')
-    (tmp_path / "predictions.json").write_text('{"predictions": []}')
-    parity = compare(tmp_path, tmp_path, show_folder=True)
-    assert (parity.f1, parity.changed, parity.max_drift) == ({}, 0, None)
-    assert parity.against == f"baseline in {tmp_path}"
