@@ -1,4 +1,4 @@
-"""``nq eval``: scores predictions against gold in any input format.
+"""``nq eval`` and ``python -m eval.nq_eval``: score predictions, with the official options.
 
 Gold in NQ's own formats is read as the official evaluation reads it; other gold as ``nq answer``
 reads it, with exact match and F1 where it is text.
@@ -7,22 +7,51 @@ reads it, with exact match and F1 where it is text.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import json
+import sys
+from collections.abc import Mapping, Sequence
 
-from nq.evaluation import nq_eval
+from nq.evaluation.labels import read_gold, read_predictions
+from nq.evaluation.nq_eval import Gold, Inputs, decisions, score, table
 from nq.formats.input_files import matching_files
+from nq.text import visible
+
+
+def _boolean(text: str) -> bool:
+    """Returns the value of a flag as absl reads it."""
+    return ("false", "f", "0", "true", "t", "1").index(text.lower()) >= 3
 
 
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of the command."""
-    parser = nq_eval.parser()
-    parser.prog = "nq eval"
-    parser.add_argument("--pages", metavar="FOLDER", help="folder of the pages of gold questions")
-    parser.add_argument("--page_column", metavar="NAME", help="field that names the page")
+    parser = argparse.ArgumentParser(
+        prog="nq eval",
+        allow_abbrev=False,
+        description="Scores predictions against gold of Natural Questions, or in another format.",
+    )
+    add = parser.add_argument
+    gold_help = "jsonl files, plain or gzip: files, globs or folders; may be repeated"
+    add("--gold_path", nargs="+", action="extend", required=True, metavar="PATH", help=gold_help)
+    add("--predictions_path", required=True, metavar="PATH", help="prediction JSON, plain or gzip")
+    needed = "annotators that must have given a %s answer for gold to have one (default 2)"
+    for kind in ("long", "short"):
+        add(f"--{kind}_non_null_threshold", type=int, default=2, metavar="N", help=needed % kind)
+    for name, text in (
+        ("one_annotator", "one is enough for the examples that have only one annotator"),
+        ("pretty_print", "print tables instead of one JSON object"),
+        ("cache_gold_data", "accepted without effect: reading is fast enough without a cache"),
+    ):  # absl's spellings: --name, --name=true, --noname
+        add(f"--{name}", nargs="?", type=_boolean, const=True, metavar="BOOL", help=text)
+        add(f"--no{name}", dest=name, action="store_false", help=argparse.SUPPRESS)
+        parser.set_defaults(**{name: False})
+    threads_help = "accepted without effect: one thread reads as fast as several"
+    add("--num_threads", type=int, default=10, metavar="N", help=threads_help)
+    add("--pages", metavar="FOLDER", help="folder of the pages that gold questions name")
+    add("--page_column", metavar="NAME", help="field of gold questions that names the page")
     return parser
 
 
-def read(args: argparse.Namespace) -> nq_eval.Inputs:
+def _read(args: argparse.Namespace) -> Inputs:
     """Reads gold and predictions."""
     from nq.errors import Error
     from nq.evaluation.evaluate import read_scorable
@@ -31,7 +60,7 @@ def read(args: argparse.Namespace) -> nq_eval.Inputs:
 
     paths = matching_files(args.gold_path)
     if all(map(inputs.is_official, paths)):
-        return nq_eval.read(args)
+        return read_gold(args.gold_path), read_predictions(args.predictions_path), {}
     try:
         pages = None if args.pages is None else list_pages(args.pages, args.page_column)
     except Error as error:
@@ -39,6 +68,45 @@ def read(args: argparse.Namespace) -> nq_eval.Inputs:
     return read_scorable(paths, args.predictions_path, pages)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return nq_eval.main(argv, parser, read)
+def _few_annotators(gold: Gold, thresholds: Mapping[str, int], one_annotator: bool) -> str:
+    """Returns a note that examples have fewer annotators than a threshold; empty if none has."""
+    needed = max(thresholds.values())
+    counts = map(len, gold.values())
+    few = [n for n in counts if n < needed and not (one_annotator and n == 1)]
+    if not few:
+        return ""
+    options = "--one_annotator"
+    if set(few) != {1}:
+        options = " ".join(f"--{option} {min(few)}" for option in thresholds)
+    return (
+        f"{len(few)} of {len(gold)} examples have fewer than {needed} annotators and count as "
+        f"having no answer where these do not suffice; {options} counts them, "
+        "as the metrics of nq answer do"
+    )
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "nq eval") -> int:
+    """Prints the metrics; returns the exit code: 0, 1 for bad files, 2 for bad arguments."""
+    arguments = parser()
+    arguments.prog = prog
+    args = arguments.parse_args(argv)
+    needed = {
+        "long_non_null_threshold": args.long_non_null_threshold,
+        "short_non_null_threshold": args.short_non_null_threshold,
+    }
+    thresholds = {**needed, "one_annotator": args.one_annotator}
+    try:
+        gold, predictions, of_texts = _read(args)
+        metrics = score(gold, predictions, **thresholds) | of_texts
+        if note := _few_annotators(gold, needed, args.one_annotator):
+            print(f"{prog}: note: {note}", file=sys.stderr)
+        if args.pretty_print:
+            print(table(*decisions(gold, predictions, **thresholds), metrics))
+        else:
+            print(json.dumps(metrics))
+    except (ValueError, OSError) as error:
+        print(f"{prog}: {visible(str(error))}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0

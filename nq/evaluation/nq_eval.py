@@ -38,16 +38,12 @@ predecessor ran with one annotator enough; Kaggle's "TensorFlow 2.0 Question Ans
 
 from __future__ import annotations
 
-import argparse
 import enum
 import itertools
-import json
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nq.evaluation.labels import ExampleId, Label, read_gold, read_predictions
-from nq.text import visible
+from nq.evaluation.labels import ExampleId, Label
 
 Metrics = dict[str, float]
 Gold = dict[ExampleId, list[Label]]
@@ -297,91 +293,3 @@ def _curve_lines(name: str, items: Sequence[Decision]) -> Iterator[str]:
         yield (
             f"R@P={target}: {recall:.2%} (actual p={precision:.2%}, score threshold={threshold})"
         )
-
-
-def _boolean(text: str) -> bool:
-    """Returns the value of a flag as absl reads it."""
-    return ("false", "f", "0", "true", "t", "1").index(text.lower()) >= 3
-
-
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="nq_eval",
-        allow_abbrev=False,
-        description="Scores predictions against gold of Natural Questions.",
-    )
-    add = parser.add_argument
-    gold_help = "jsonl files, plain or gzip: files, globs or folders; may be repeated"
-    add("--gold_path", nargs="+", action="extend", required=True, metavar="PATH", help=gold_help)
-    add("--predictions_path", required=True, metavar="PATH", help="prediction JSON, plain or gzip")
-    needed = "annotators that must have given a %s answer for gold to have one (default 2)"
-    for kind in ("long", "short"):
-        add(f"--{kind}_non_null_threshold", type=int, default=2, metavar="N", help=needed % kind)
-    for name, text in (
-        ("one_annotator", "one is enough for the examples that have only one annotator"),
-        ("pretty_print", "print tables instead of one JSON object"),
-        ("cache_gold_data", "accepted without effect: reading is fast enough without a cache"),
-    ):  # absl's spellings: --name, --name=true, --noname
-        add(f"--{name}", nargs="?", type=_boolean, const=True, metavar="BOOL", help=text)
-        add(f"--no{name}", dest=name, action="store_false", help=argparse.SUPPRESS)
-        parser.set_defaults(**{name: False})
-    threads_help = "accepted without effect: one thread reads as fast as several"
-    add("--num_threads", type=int, default=10, metavar="N", help=threads_help)
-    return parser
-
-
-def read(args: argparse.Namespace) -> Inputs:
-    """Reads gold in NQ's own formats, and predictions."""
-    return read_gold(args.gold_path), read_predictions(args.predictions_path), {}
-
-
-def _few_annotators(gold: Gold, thresholds: Mapping[str, int], one_annotator: bool) -> str:
-    """Returns a note that examples have fewer annotators than a threshold; empty if none has."""
-    needed = max(thresholds.values())
-    counts = map(len, gold.values())
-    few = [n for n in counts if n < needed and not (one_annotator and n == 1)]
-    if not few:
-        return ""
-    options = "--one_annotator"
-    if set(few) != {1}:
-        options = " ".join(f"--{option} {min(few)}" for option in thresholds)
-    return (
-        f"{len(few)} of {len(gold)} examples have fewer than {needed} annotators and count as "
-        f"having no answer where these do not suffice; {options} counts them, "
-        "as the metrics of nq answer do"
-    )
-
-
-def main(
-    argv: Sequence[str] | None = None,
-    make_parser: Callable[[], argparse.ArgumentParser] = parser,
-    read_inputs: Callable[[argparse.Namespace], Inputs] = read,
-) -> int:
-    """Prints the metrics; returns the exit code: 0, 1 for bad files, 2 for bad arguments."""
-    arguments = make_parser()
-    args, name = arguments.parse_args(argv), arguments.prog
-    needed = {
-        "long_non_null_threshold": args.long_non_null_threshold,
-        "short_non_null_threshold": args.short_non_null_threshold,
-    }
-    thresholds = {**needed, "one_annotator": args.one_annotator}
-    try:
-        gold, predictions, of_texts = read_inputs(args)
-        metrics = score(gold, predictions, **thresholds) | of_texts
-        if note := _few_annotators(gold, needed, args.one_annotator):
-            print(f"{name}: note: {note}", file=sys.stderr)
-        if args.pretty_print:
-            print(table(*decisions(gold, predictions, **thresholds), metrics))
-        else:
-            print(json.dumps(metrics))
-    except (ValueError, OSError) as error:
-        print(f"{name}: {visible(str(error))}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

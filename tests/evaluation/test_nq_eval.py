@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nq.commands.eval import main
 from nq.evaluation import nq_eval
 from nq.evaluation.labels import (
     ExampleId,
@@ -467,7 +468,7 @@ micro_f1: 63.64%
 
 
 def test_pretty_print(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert nq_eval.main(["--pretty_print=T", *files]) == 0
+    assert main(["--pretty_print=T", *files]) == 0
     assert capsys.readouterr().out.startswith(TABLE)
 
 
@@ -487,7 +488,7 @@ def test_official_flags(
     settings: dict[str, Any],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert nq_eval.main([*files, *flags]) == 0
+    assert main([*files, *flags]) == 0
     metrics = json.loads(capsys.readouterr().out)
     assert metrics == nq_eval.score(*frozen(), **settings)
     assert (metrics == nq_eval.score(*frozen())) == (not settings)
@@ -496,19 +497,19 @@ def test_official_flags(
 @pytest.mark.parametrize("args", [[], ["--pretty_print=maybe"], ["--gold=x"]])
 def test_bad_arguments_exit_with_2(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        nq_eval.main(["--gold_path=x", "--predictions_path=y", *args] if args else [])
+        main(["--gold_path=x", "--predictions_path=y", *args] if args else [])
     assert stop.value.code == 2
-    assert "usage: nq_eval" in capsys.readouterr().err
+    assert "usage: nq eval" in capsys.readouterr().err
 
 
 def test_empty_files_score_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gold, predictions = tmp_path / "gold.jsonl", tmp_path / "p.json"
     gold.write_bytes(b"")
     arguments = [f"--gold_path={gold}", f"--predictions_path={predictions}"]
-    assert nq_eval.main(arguments) == 1
+    assert main(arguments) == 1
     assert "p.json" in capsys.readouterr().err
     predictions.write_text('{"predictions": []}')
-    assert nq_eval.main([*arguments, "--pretty_print"]) == 0
+    assert main([*arguments, "--pretty_print"]) == 0
     assert "All answers" in capsys.readouterr().out
-    assert nq_eval.main(arguments) == 0
+    assert main(arguments) == 0
     assert set(json.loads(capsys.readouterr().out).values()) == {0}
