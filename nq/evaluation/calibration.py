@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import random
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -96,11 +96,11 @@ def area_under_roc(scores: Sequence[float], correct: Sequence[bool]) -> float:
     >>> area_under_roc([0.9, 0.4, 0.4, 0.1], [True, True, False, False])
     0.875
     """
+    from scipy.stats import mannwhitneyu
+
     right = [score for score, is_correct in zip(scores, correct, strict=True) if is_correct]
-    wrong = sorted(
-        score for score, is_correct in zip(scores, correct, strict=True) if not is_correct
-    )
+    wrong = [score for score, is_correct in zip(scores, correct, strict=True) if not is_correct]
     if not right or not wrong:
         return 0.5
-    wins = sum(bisect_left(wrong, score) + bisect_right(wrong, score) for score in right)
-    return wins / (2 * len(right) * len(wrong))
+    wins = mannwhitneyu(right, wrong, method="asymptotic").statistic
+    return float(wins) / (len(right) * len(wrong))

@@ -11,7 +11,7 @@ from nq.evaluation import labels, nq_eval, text_match
 from nq.formats import input_files, inputs
 from nq.formats.outputs import byte_span
 from nq.formats.questions import PageFolder
-from nq.records import Annotation, Example, ExampleId, IntArray, Span, YesNo
+from nq.records import Annotation, Example, ExampleId, Span, YesNo
 from nq.storage import file_status
 
 
@@ -36,7 +36,16 @@ def judge(example: Example, prediction: Mapping[str, Any]) -> Judgment:
     It is correct if its short answer is, or its long answer where gold has no short one; where gold
     has neither, a null prediction is correct.
     """
-    label = labels.prediction_label(_scorable(prediction, len(example.tokens)))
+    # The rules of the originals give spans whose end precedes their start where the candidates are
+    # not in page order, and the official evaluation refuses a whole file for them. A span behind
+    # the page, which no gold answer equals, is scored in their place.
+    n_tokens = len(example.tokens)
+    wrong = {"start_token": n_tokens, "end_token": n_tokens + 1, "start_byte": -1, "end_byte": -1}
+    shorts = [
+        wrong if 0 <= span["end_token"] <= span["start_token"] else span
+        for span in prediction["short_answers"]
+    ]
+    label = labels.prediction_label({**prediction, "short_answers": shorts})
     gold = gold_labels(example) if example.annotations else None
     text, correct = text_score(example, label), None
     if text is not None:
@@ -130,7 +139,7 @@ def read_scorable(
     given = labels.read_predictions(Path(input_files.path_text(predictions)))
     before = [file_status(path) for path in gold]
     wanted: nq_eval.Gold = {}
-    texts, seen, missing = list[text_match.TextScore](), set[ExampleId](), set[ExampleId]()
+    texts, seen = list[text_match.TextScore](), set[ExampleId]()
     for example in inputs.read_examples(gold, skip_bad=True, pages=pages):
         key = example.example_id
         if key in seen:
@@ -138,9 +147,7 @@ def read_scorable(
         seen.add(key)
         if example.annotations:
             wanted[key] = gold_labels(example)
-        if key not in given:
-            missing.add(key)
-        elif text := text_score(example, given[key]):
+        if key in given and (text := text_score(example, given[key])):
             texts.append(text)
     for path, status in zip(gold, before, strict=True):
         if file_status(path) != status:
@@ -153,7 +160,16 @@ def read_scorable(
 
 def gold_labels(example: Example) -> list[labels.Label]:
     """Returns the answers of an example's annotators as the evaluation compares them."""
-    return [_label(a, example.token_bytes) for a in example.annotations or ()]
+
+    def span(span: Span | None) -> labels.Span:
+        if span is None or span.start >= span.end:
+            return labels.Span()
+        return labels.Span(*byte_span(span, example.token_bytes), span.start, span.end)
+
+    return [
+        labels.Label(span(a.long), tuple(map(span, a.shorts)), a.yes_no.lower())
+        for a in example.annotations or ()
+    ]
 
 
 def accepted_answers(example: Example) -> list[Annotation]:
@@ -168,32 +184,3 @@ def accepted_answers(example: Example) -> list[Annotation]:
         return [a for a, label in zip(annotations, gold, strict=True) if label.has_short]
     longs = (a for a, label in zip(annotations, gold, strict=True) if label.has_long)
     return [replace(a, shorts=(), yes_no=YesNo.NONE) for a in longs] if long.has_gold else []
-
-
-def _label(annotation: Annotation, token_bytes: IntArray | None) -> labels.Label:
-    return labels.Label(
-        _span(annotation.long, token_bytes),
-        tuple(_span(span, token_bytes) for span in annotation.shorts),
-        annotation.yes_no.lower(),
-    )
-
-
-def _span(span: Span | None, token_bytes: IntArray | None) -> labels.Span:
-    if span is None or span.start >= span.end:
-        return labels.Span()
-    return labels.Span(*byte_span(span, token_bytes), span.start, span.end)
-
-
-def _scorable(prediction: Mapping[str, Any], n_tokens: int) -> dict[str, Any]:
-    """Returns a prediction without spans whose end precedes their start.
-
-    The rules of the originals give such spans where the candidates are not in page order, and the
-    official evaluation refuses a whole file for them. A span behind the page, which no gold answer
-    equals, is scored in their place.
-    """
-    wrong = {"start_token": n_tokens, "end_token": n_tokens + 1, "start_byte": -1, "end_byte": -1}
-    shorts = [
-        wrong if 0 <= span["end_token"] <= span["start_token"] else span
-        for span in prediction["short_answers"]
-    ]
-    return {**prediction, "short_answers": shorts}

@@ -35,14 +35,7 @@ Counts = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The micro-F1 that a run loses, as a share of the other run's micro-F1.
-
-    Args:
-        loss: ``1 - micro_f1 / other_micro_f1``.
-        low, high: the interval of the loss.
-        questions: number of questions with gold.
-        max_loss: the largest loss that is accepted; ``None`` if any is.
-    """
+    """The ``loss`` of micro-F1 with its interval from ``low`` to ``high``, and what is accepted."""
 
     micro_f1: float
     other_micro_f1: float
@@ -84,13 +77,9 @@ class Gate:
 class Parity:
     """The differences between a run and another run of the same questions.
 
-    Args:
-        against: the other run's profile; of a run that was named by its folder, the folder too.
-        answers: number of predictions compared.
-        changed: how many of them have another answer.
-        max_drift, mean_drift: differences of logits; ``None`` if no window was computed by both.
-        f1: difference of each F1, this run's minus the other's; empty without gold.
-        gate: the relative loss of micro-F1 and whether it is accepted, if that was required.
+    ``against`` is the other run's profile, with its folder if it was named by that. There are
+    ``max_drift`` and ``mean_drift`` of logits if both runs computed a window. ``f1`` has this run's
+    scores minus the other's.
     """
 
     against: str
@@ -139,12 +128,8 @@ def relative_loss(
     A draw of questions in which the other run has no correct answer has the loss 0, since nothing
     can be lost there.
 
-    Args:
-        mine, others: ``[Q]`` counts of the runs, by question in the same order.
-        max_loss: the largest loss that is accepted.
-
-    Raises:
-        ValueError: there are fewer than two questions, or the other run has a micro-F1 of 0.
+    ``mine`` and ``others`` are ``[Q]`` counts by question, in the same order. A ``ValueError`` is
+    raised for fewer than two questions, and if the other run has a micro-F1 of 0.
 
     >>> wrong, right = (0, 1, 1), (1, 1, 1)
     >>> one = relative_loss([right] * 8 + [wrong] * 2, [right] * 9 + [wrong])

@@ -163,22 +163,20 @@ def score(
 ) -> Metrics:
     """Returns all metrics of the module's table, by key; without examples they are 0.
 
-    Args:
-        gold: the labels of the annotators.
-        predictions: one label for each example of ``gold``.
-        long_non_null_threshold: The number of annotators who must have given a long answer for
-            gold to have one. (For the three micro metrics one is always enough.)
-        short_non_null_threshold: The same for short answers.
-        one_annotator: Whether one is enough for examples with only one annotator.
-
-    Raises:
-        ValueError: The ids of gold and predictions differ.
+    Gold has an answer if as many annotators as the threshold gave one; with ``one_annotator``, one
+    is enough for examples with only one. A ``ValueError`` tells that the ids of gold and of the
+    predictions differ.
     """
     missing, extra = gold.keys() - predictions.keys(), predictions.keys() - gold.keys()
     if missing or extra:
+
+        def some(ids: set[ExampleId]) -> str:
+            first = [*sorted(map(str, ids))[:MAX_SHOWN_IDS], *["…"] * (len(ids) > MAX_SHOWN_IDS)]
+            return f"{len(ids)} ({', '.join(first)})" if ids else "0"
+
         raise ValueError(
             f"the ids of gold ({len(gold)}) and predictions ({len(predictions)}) differ: "
-            f"{_count(missing)} missing from the predictions, {_count(extra)} extra; "
+            f"{some(missing)} missing from the predictions, {some(extra)} extra; "
             "predict every gold example once (null answers are -1) and nothing else"
         )
     long, short = decisions(
@@ -197,18 +195,6 @@ def score(
         | _plain_metrics("all-answer-", long + short)
         | _micro_metrics(*lenient)
     )
-
-
-def _count(ids: set[ExampleId]) -> str:
-    """Returns the number of ids and the first few of them.
-
-    >>> _count(set()), _count({3, 1}), _count(set(range(9)))
-    ('0', '2 (1, 3)', '9 (0, 1, 2, 3, 4, …)')
-    """
-    shown = [str(i) for i in sorted(ids, key=str)[:MAX_SHOWN_IDS]] + ["…"] * (
-        len(ids) > MAX_SHOWN_IDS
-    )
-    return f"{len(ids)} ({', '.join(shown)})" if ids else "0"
 
 
 def _point(n_correct: int, n_predicted: int, n_gold: int, threshold: float = 0.0) -> Point:
