@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 
 from nq.commands import arguments, terminal
@@ -50,17 +51,15 @@ def run(args: argparse.Namespace) -> int:
 
     if args.html is not None:
         check_output_file(args.html)
-    history = comparison.read_history(args.tracking_uri, args.experiment)
-    ordered = comparison.ordered(history.runs, args.sort)
+    history = comparison.read_history(args.tracking_uri, args.experiment, args.sort)
     if args.html is not None:
-        page = comparison.page(history, ordered)
         args.html.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(args.html) as file:
-            file.write(page.encode())
+            file.write(comparison.page(history).encode())
     if args.json:
-        terminal.print_json(comparison.to_dict(history, ordered))
+        terminal.print_json(asdict(history))
         return 0
-    print(comparison.table(history, ordered))
+    print(comparison.table(history))
     if args.html is not None:
         print(visible(f"written to {args.html}"))
     return 0

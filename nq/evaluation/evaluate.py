@@ -95,8 +95,7 @@ def text_score(example: Example, label: labels.Label) -> text_match.TextScore | 
     """Returns exact match and F1 of an answer; ``None`` if the example's gold is no text."""
     if example.answers is None:
         return None
-    shorts = [Span(*span.tokens) for span in label.short_spans if span.start_token >= 0]
-    answer = example.short_answer(shorts, YesNo(label.yes_no.upper()))
+    answer = example.short_answer(label.short_tokens, YesNo(label.yes_no.upper()))
     return text_match.score(example.answers, answer)
 
 

@@ -17,6 +17,7 @@ from typing import IO, Any
 
 import orjson
 
+from nq import records
 from nq.formats.fields import RecordError
 from nq.formats.input_files import matching_files
 from nq.formats.lines import open_bytes
@@ -60,6 +61,10 @@ class Span:
         return self.start_token, self.end_token
 
     @property
+    def in_tokens(self) -> records.Span | None:
+        return records.Span(*self.tokens) if self.start_token >= 0 else None
+
+    @property
     def is_null(self) -> bool:
         return self.start_byte < 0 and self.start_token < 0
 
@@ -84,6 +89,14 @@ class Label:
             raise ValueError(f"yes_no_answer is {self.yes_no!r}, expected YES, NO or NONE")
         if self.long_score != self.long_score or self.short_score != self.short_score:
             raise ValueError("a score is NaN and cannot be ranked: give a number")
+
+    @property
+    def long_tokens(self) -> records.Span | None:
+        return self.long.in_tokens
+
+    @property
+    def short_tokens(self) -> list[records.Span]:
+        return [span for one in self.short if (span := one.in_tokens)]
 
     @property
     def short_spans(self) -> list[Span]:

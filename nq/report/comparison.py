@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from nq.report.charts import Axis
@@ -55,14 +55,7 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class History:
-    """The runs of an experiment that can be compared, the newest first.
-
-    Args:
-        experiment: its name.
-        runs: those that have a time and a profile.
-        others: how many others there are, such as trainings.
-        how_to_open: how to see them in MLflow.
-    """
+    """The runs of an experiment that have a time and a profile, and the number of all others."""
 
     experiment: str
     runs: tuple[RecordedRun, ...]
@@ -70,8 +63,8 @@ class History:
     how_to_open: str
 
 
-def read_history(uri: str | None, experiment: str | None) -> History:
-    """Returns the recorded runs of an experiment; see ``nq.tracking.search_runs``."""
+def read_history(uri: str | None, experiment: str | None, by: str = "total_s") -> History:
+    """Returns the recorded runs of an experiment, ordered; see ``nq.tracking.search_runs``."""
 
     def whole(value: Any) -> int | None:
         return None if value is None else int(value)
@@ -98,7 +91,7 @@ def read_history(uri: str | None, experiment: str | None) -> History:
                 threads=whole(params.get(THREADS)),
             )
             runs.append(figures)
-    return History(name, tuple(runs), len(entities) - len(runs), how_to_open)
+    return History(name, tuple(ordered(runs, by)), len(entities) - len(runs), how_to_open)
 
 
 def ordered(runs: Sequence[RecordedRun], by: str) -> list[RecordedRun]:
@@ -163,10 +156,10 @@ def processes_line(instances: int | None, threads: int | None) -> str:
     return of_threads if instances is None else f"{counted(instances, 'instance')} of {of_threads}"
 
 
-def table(history: History, runs: Sequence[RecordedRun]) -> str:
+def table(history: History) -> str:
     """Returns the table of the runs of an experiment as text, with notes below it."""
-    if runs:
-        cells = [[visible(cell) for cell in row] for row in rows(runs)]
+    if history.runs:
+        cells = [[visible(cell) for cell in row] for row in rows(history.runs)]
         lines = [line.rstrip() for line in grid(HEAD, cells, TEXT_COLUMNS)]
     else:
         lines = [visible(f"no run with times in the experiment {history.experiment}")]
@@ -175,20 +168,11 @@ def table(history: History, runs: Sequence[RecordedRun]) -> str:
     return "\n".join([*lines, f"in MLflow: {history.how_to_open}"])
 
 
-def to_dict(history: History, runs: Sequence[RecordedRun]) -> dict[str, Any]:
-    """Returns the comparison as JSON values."""
-    return {
-        "experiment": history.experiment,
-        "runs": [asdict(run) for run in runs],
-        "others": history.others,
-        "how_to_open": history.how_to_open,
-    }
-
-
-def page(history: History, runs: Sequence[RecordedRun]) -> str:
+def page(history: History) -> str:
     """Returns the HTML page: time against F1, and the table."""
     from jinja2 import Environment, PackageLoader
 
+    runs = history.runs
     drawn = [run for run in runs if run.micro_f1 is not None and math.isfinite(run.total_s)]
     f1s = [run.micro_f1 or 0.0 for run in drawn] or [0.0]
     margin = (max(f1s) - min(f1s)) / 10 or 0.01  # marks on the edge of the picture are hard to see

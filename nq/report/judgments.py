@@ -91,8 +91,8 @@ def judgments(
     annotations = example.annotations or ()
     longs = [a.long for a in annotations if a.long is not None]
     shorts = [a for a in annotations if a.shorts or a.yes_no is not YesNo.NONE]
-    long_text = example.text(Span(*label.long.tokens)) if label.has_long else ""
-    short_texts = dict.fromkeys(example.text(Span(*span.tokens)) for span in label.short_spans)
+    long_text = example.text(label.long_tokens) if label.long_tokens else ""
+    short_texts = dict.fromkeys(map(example.text, label.short_tokens))
     short_text = "; ".join(short_texts) if label.yes_no == "none" else label.yes_no.upper()
     kept = (
         (_keeps_block(span, example, stages) for span in longs),

@@ -134,19 +134,11 @@ def entries(
 def _marks(question: Question) -> tuple[dict[str, list[Span]], dict[str, list[Span]]]:
     """Returns the long and the short answers by mark."""
     labels = {"P": question.label, **({"O": question.other} if question.other else {})}
-    longs = {name: _long_spans(label) for name, label in labels.items()}
-    shorts = {name.lower(): _short_spans(label) for name, label in labels.items()}
+    longs = {name: [span] for name, label in labels.items() if (span := label.long_tokens)}
+    shorts = {name.lower(): label.short_tokens for name, label in labels.items()}
     longs["G"] = list(dict.fromkeys(a.long for a in question.annotations if a.long))
     shorts["g"] = list(dict.fromkeys(span for a in question.annotations for span in a.shorts))
     return longs, shorts
-
-
-def _long_spans(label: Label) -> list[Span]:
-    return [Span(*label.long.tokens)] if label.has_long and label.long.start_token >= 0 else []
-
-
-def _short_spans(label: Label) -> list[Span]:
-    return [Span(*span.tokens) for span in label.short_spans if span.start_token >= 0]
 
 
 def _listed_span(span: Mapping[str, Any] | None) -> Span | None:
@@ -188,14 +180,13 @@ class _Texts:
 
     def answer(self, label: Label) -> str:
         """Returns the answer of a row: the short one, else the long one, else nothing."""
-        short = self.short(_short_spans(label), label.yes_no)
-        long = (self.text(span, ROW_CHARS) for span in _long_spans(label))
-        return (short or next(long, ""))[:ROW_CHARS]
+        if not (text := self.short(label.short_tokens, label.yes_no)) and label.long_tokens:
+            text = self.text(label.long_tokens, ROW_CHARS)
+        return text[:ROW_CHARS]
 
     def details(self, label: Label) -> Entry:
         """Returns both answers of a prediction."""
-        long = next(iter(_long_spans(label)), None)
-        both = self._both(long, _short_spans(label), label.yes_no)
+        both = self._both(label.long_tokens, label.short_tokens, label.yes_no)
         return {**both, "lp": label.long_score, "sp": label.short_score}
 
     def _both(self, long: Span | None, shorts: Sequence[Span], yes_no: str) -> Entry:
