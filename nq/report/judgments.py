@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from nq.evaluation.answers import answer_text
 from nq.evaluation.labels import Label
 from nq.evaluation.nq_eval import Decision, Outcome
 from nq.postprocess.blocks import block_of_token
@@ -98,7 +99,7 @@ def judgments(
         (_keeps_block(span, example, stages) for span in longs),
         (_keeps_short(annotation, example, stages) for annotation in shorts),
     )
-    golds = map(example.text, longs), (_gold_text(example, annotation) for annotation in shorts)
+    golds = map(example.text, longs), (answer_text(example, annotation) for annotation in shorts)
     return {
         kind: Judgment(
             **asdict(decision),
@@ -164,9 +165,3 @@ def _keeps_short(
         return {} if annotation.long is None else _keeps_block(annotation.long, example, stages)
     spans = [_keeps_span(span, stages) for span in annotation.shorts]
     return {stage: all(flags[stage] for flags in spans) for stage in spans[0]}
-
-
-def _gold_text(example: Example, annotation: Annotation) -> str:
-    if annotation.yes_no is not YesNo.NONE:
-        return str(annotation.yes_no)
-    return "; ".join(map(example.text, annotation.shorts))

@@ -31,14 +31,8 @@ def located(
     """Returns the readable text of words, and the characters of each answer in it.
 
     A character that the text does not have is put before the first and behind the last word of
-    each answer, because ``readable_text`` moves all that follows.
-
-    Args:
-        spelling: of tokens that follow each other; see ``nq.records.Page``.
-        answers: ranges of these tokens.
-
-    Returns:
-        The text; and half-open ranges, ``None`` for an answer without text.
+    each answer, because ``readable_text`` moves all that follows. ``answers`` are ranges of the
+    words; an answer without text has no characters.
 
     >>> located(["\\n", "a ", "b  ", "c ", "| "], [Span(1, 3), Span(4, 5)])
     ('a b c', [(0, 3), None])
@@ -106,11 +100,8 @@ class Blocks:
     ) -> list[dict[str, Any]]:
         """Returns the passages with answers, and those nearest to them, in page order.
 
-        Args:
-            longs: the long answers by mark; one that is a whole block marks the passage.
-            shorts: the short answers by mark.
-            more_chars: characters of further blocks.
-            others: long answers whose blocks come first among the further ones.
+        A long answer that is a whole block marks the passage. Of the blocks without answers, which
+        have at most ``more_chars`` characters, those of ``others`` come first.
         """
         tokens = self.example.tokens
         answers = [span for marks in (longs, shorts) for spans in marks.values() for span in spans]

@@ -92,12 +92,9 @@ def scores(label: Label, decisions: Decisions) -> list[float]:
 def entries(
     question: Question, other_decisions: Decisions, traits: Sequence[int], more_chars: int
 ) -> tuple[Entry, Entry]:
-    """Returns the row of a question, and its details.
+    """Returns the row of a question, whose ``traits`` are indices of their values, and its details.
 
-    Args:
-        other_decisions: on the prediction of the other run.
-        traits: index of its value of each trait.
-        more_chars: characters of the page that are shown besides the blocks with answers.
+    Besides the blocks with answers so many more characters of the page are shown.
     """
     texts, case, example = _Texts(question), question.case, question.example
     row: Entry = {

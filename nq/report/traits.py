@@ -98,13 +98,8 @@ def traits(
     """Returns the traits of an annotated example, by the names in ``TRAITS``.
 
     The gold block and the form of the short answer are what most annotators gave, of equally
-    frequent ones the first.
-
-    Args:
-        example: with its annotations.
-        has_long, has_short: whether enough annotators gave such an answer.
-        all_contexts, n_read: see ``block_position``.
-        source: the field ``source`` of the record; it counts only if it is a text.
+    frequent ones the first. ``has_long`` and ``has_short`` tell whether enough annotators gave such
+    an answer; the ``source`` of the record counts only if it is a text.
     """
     annotations = example.annotations or ()
     longs = Counter(a.long for a in annotations if a.long is not None)

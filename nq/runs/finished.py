@@ -28,14 +28,10 @@ from nq.runs.scoring import read_request
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that has ended.
+    """A run that has ended; the files of its data and its model may be gone.
 
-    Args:
-        job: its description; its files and its model may be gone.
-        digests: the SHA-256 of each of its data files.
-        written: the SHA-256 of each file that it wrote, by name.
-        predictions: by example id, in the order of the examples.
-        metrics: the content of ``metrics.json``.
+    ``digests`` are the SHA-256 of its data files, ``written`` those of the files that it wrote by
+    name. The predictions have the order of the examples.
     """
 
     folder: Path
@@ -137,16 +133,10 @@ def read_run(
     *,
     check_data: bool = True,
 ) -> FinishedRun:
-    """Reads the folder of a finished run.
+    """Reads the folder of a finished run, whose data ``files`` and ``model`` may have been moved.
 
-    Args:
-        folder: written by ``nq answer``.
-        files, model: the data files, and the model folder, if they were moved.
-        check_data: whether the data must be there unchanged; the model may always be gone.
-
-    Raises:
-        Error: the folder has no finished run, or the data are not those of the run.
-        ValueError: its predictions are damaged.
+    With ``check_data`` the data must be there unchanged; the model may always be gone. It is an
+    ``Error`` if there is no finished run, and a ``ValueError`` if its predictions are damaged.
     """
     if not folder.is_dir():
         raise Error(f"{folder} is not a folder: give one that nq answer wrote")

@@ -88,13 +88,7 @@ def compare(
     gold: Gold | None = None,
     max_loss: float | None = None,
 ) -> Parity:
-    """Compares the folders of two finished runs.
-
-    Args:
-        run, other: the folders.
-        show_folder: whether the result names the other run by its folder too.
-        gold, max_loss: for a gate, the labels and the relative loss of micro-F1 that it accepts.
-    """
+    """Compares the folders of two finished runs; ``gold`` and ``max_loss`` are those of a gate."""
     mine, theirs = (labels.read_predictions(folder / PREDICTIONS) for folder in (run, other))
     if mine.keys() != theirs.keys():
         raise ValueError(f"{run} and {other} did not answer the same questions")
@@ -138,10 +132,9 @@ def _windows(run: Path) -> list[Any]:
 
 
 def _logits(store: ScoreStore, key: ExampleKey) -> tuple[IntArray, FloatArray]:
-    """Returns the computed windows of an example and the logits that every profile gives.
+    """Returns the computed windows ``[W]`` of an example, and the logits of every profile.
 
-    Returns:
-        ``[W]`` number of each window, negative for those of a second model; ``[W, 9]`` logits.
+    Windows of a second model have negative numbers. The logits are ``[W, 9]``.
     """
     columns = store.columns(key)
     number = columns["window_ids"][:, 0].astype(np.int64)

@@ -36,17 +36,10 @@ def write_report(
     model: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
-    """Writes the page of a finished run.
+    """Writes the page of a finished run, by default in its folder; the errors are of ``read_run``.
 
-    Args:
-        folder, files, model: as of ``read_run``.
-        output: the page; by default ``report.html`` in the folder.
-        against: folder of another run of the same questions.
-        progress: receives the questions that have just been completed, and how many there are.
-
-    Raises:
-        Error: a run is not finished, or not with these files and questions; a file is in the way.
-        ValueError: the predictions are damaged.
+    ``against`` is the folder of another run of the same questions, and ``progress`` receives the
+    numbers of questions that have just been completed, and of all.
     """
     run = read_run(folder, files, model, check_data=bool(files))
     if model:

@@ -318,26 +318,6 @@ def test_different_ids_are_a_value_error_that_names_them() -> None:
 # --- reading
 
 
-@pytest.fixture
-def shards(tmp_path: Path) -> Path:
-    """Returns a folder of gold: a plain file, a gzip file, and a gzip file with a plain name."""
-    folder = tmp_path / "gold"
-    folder.mkdir()
-    for i, name in enumerate(["a.jsonl", "b.jsonl.gz", "c.json"]):
-        data = gold_line(i, [label("1-2 NONE")] * 2) + b"\n  \n"
-        (folder / name).write_bytes(gzip.compress(data) if i else data)
-    (folder / "notes.txt").write_text("no gold")
-    return folder
-
-
-def test_gold_is_read_from_files_globs_and_folders(shards: Path) -> None:
-    everything = {i: [label("1-2 NONE")] * 2 for i in range(3)}
-    assert read_gold(shards) == everything
-    assert read_gold(f"{shards}/[abc].*") == everything
-    assert read_gold([f"{shards}/?.jsonl*", shards / "c.json"]) == everything
-    assert list(read_gold([str(shards / "b.jsonl.gz")])) == [1]
-
-
 def test_simplified_gold_without_bytes_and_with_text_ids_is_read(tmp_path: Path) -> None:
     annotation = {
         "long_answer": {"start_token": 1, "end_token": 9, "candidate_index": 0},
