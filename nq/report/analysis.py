@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from nq.evaluation.calibration import Bin, expected_calibration_error, reliability
@@ -23,39 +22,18 @@ class Tally:
     Precision, recall and F1 are the official ones, but ``None`` where they are undefined.
     """
 
-    right: int = 0
-    wrong: int = 0
-    extra: int = 0
-    missed: int = 0
-    null: int = 0
+    right: int
+    wrong: int
+    extra: int
+    missed: int
+    null: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
 
     @property
     def n(self) -> int:
         return self.right + self.wrong + self.extra + self.missed + self.null
-
-    @property
-    def n_gold(self) -> int:
-        return self.right + self.wrong + self.missed
-
-    @property
-    def n_predicted(self) -> int:
-        return self.right + self.wrong + self.extra
-
-    @property
-    def precision(self) -> float | None:
-        return self.right / self.n_predicted if self.n_predicted else None
-
-    @property
-    def recall(self) -> float | None:
-        return self.right / self.n_gold if self.n_gold else None
-
-    @property
-    def f1(self) -> float | None:
-        return 2 * self.right / (self.n_predicted + self.n_gold) if self.n_gold else None
-
-    def to_dict(self) -> dict[str, Any]:
-        measures = {"precision": self.precision, "recall": self.recall, "f1": self.f1}
-        return dataclasses.asdict(self) | measures
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,87 +41,48 @@ class Bound:
     """The upper bound that a stage sets, reached if all later stages were perfect.
 
     ``lost`` counts the gold answers that the stage loses; ``recall`` is the share of those that
-    neither it nor an earlier stage loses.
+    neither it nor an earlier stage loses, and ``f1`` is that of a precision of 1.
     """
 
-    stage: Stage
     lost: int
     recall: float
-
-    @property
-    def f1(self) -> float:
-        """The F1 with a precision of 1."""
-        return 2 * self.recall / (1 + self.recall)
+    f1: float
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
-    """The given answers by probability, and the expected calibration error."""
-
-    bins: list[Bin]
-    error: float
-
-
-@dataclass(frozen=True, slots=True)
-class KindReport:
+class KindReport(Tally):
     """The report on the answers of one kind, long or short.
 
-    Of the gold answers that only the decision lost, ``other`` lost to another answer and ``null``
-    to none. There is no ``calibration`` if the scores are not probabilities. ``wrong`` has the
-    wrong and extra answers with the highest scores, highest first, ``missed`` the missed ones.
+    ``bounds`` are those of the stages before the decision; ``decision`` has the gold answers that
+    only the decision lost, to another answer or to none. There is no calibration if the scores are
+    not probabilities. The most confident answers are those with the highest scores, highest first.
     """
 
-    overall: Tally
-    bounds: list[Bound]
-    other: int
-    null: int
-    calibration: Calibration | None
-    wrong: list[dict[str, Any]]
-    missed: list[dict[str, Any]]
-
-    def to_dict(self) -> dict[str, Any]:
-        calibration = self.calibration
-        return {
-            **self.overall.to_dict(),
-            "bounds": {
-                b.stage: {"lost": b.lost, "recall": b.recall, "f1": b.f1}
-                for b in self.bounds
-                if b.stage is not Stage.DECISION
-            },
-            "decision": {"another": self.other, "none": self.null},
-            "expected_calibration_error": calibration.error if calibration else None,
-            "reliability": list(map(dataclasses.asdict, calibration.bins)) if calibration else None,
-            "most_confident_wrong": self.wrong,
-            "most_confident_missed": self.missed,
-        }
+    bounds: dict[Stage, Bound]
+    decision: dict[str, int]
+    expected_calibration_error: float | None
+    reliability: list[Bin] | None
+    most_confident_wrong: list[dict[str, Any]]
+    most_confident_missed: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """The error analysis of ``n`` annotated examples; ``without_gold`` more have no annotations.
+    """The error analysis of annotated examples; ``without_gold`` more have no annotations.
 
     A loss can be told at ``stages``. ``splits`` has the outcomes by trait, its value, and kind.
     """
 
-    n: int
+    examples: int
     without_gold: int
     stages: tuple[Stage, ...]
     kinds: dict[str, KindReport]
     splits: dict[str, dict[str, dict[str, Tally]]]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "examples": self.n,
-            "without_gold": self.without_gold,
-            **{kind: report.to_dict() for kind, report in self.kinds.items()},
-            "splits": {
-                trait: {
-                    value: {kind: tally.to_dict() for kind, tally in tallies.items()}
-                    for value, tallies in values.items()
-                }
-                for trait, values in self.splits.items()
-            },
-        }
+        values = asdict(self)
+        counts = {"examples": self.examples, "without_gold": self.without_gold}
+        return {**counts, **values["kinds"], "splits": values["splits"]}
 
 
 def analyse(
@@ -163,7 +102,10 @@ def analyse(
             by_value[case.traits.get(trait, NOT_STATED)].append(case)
         values = [*(v for v in order if v in by_value), *sorted(by_value.keys() - set(order))]
         splits[trait] = {
-            v: {kind: tally(c.judgments[kind] for c in by_value[v]) for kind in KINDS}
+            v: {
+                kind: Tally(**tally_fields(c.judgments[kind] for c in by_value[v]))
+                for kind in KINDS
+            }
             for v in values
         }
     return Analysis(len(cases), without_gold, tuple(stages), kinds, splits)
@@ -176,16 +118,15 @@ def _kind_report(
     decided = Counter(j.outcome for j in judgments if j.lost is Stage.DECISION)
     lost = Counter(j.lost for j in judgments)
     n_gold = remaining = sum(j.has_gold for j in judgments)
-    bounds = []
+    bounds: dict[Stage, Bound] = {}
     for stage in stages:
-        remaining -= lost[stage]
-        bounds.append(Bound(stage, lost[stage], remaining / n_gold if n_gold else 0.0))
-    calibration = None
-    if all(0 <= j.score <= 1 for j in judgments):
-        given = [j for j in judgments if j.predicted]
-        scores, correct = [j.score for j in given], [j.correct for j in given]
-        error = expected_calibration_error(scores, correct)
-        calibration = Calibration(reliability(scores, correct), error)
+        if stage is not Stage.DECISION:
+            remaining -= lost[stage]
+            recall = remaining / n_gold if n_gold else 0.0
+            bounds[stage] = Bound(lost[stage], recall, 2 * recall / (1 + recall))
+    given = [j for j in judgments if j.predicted]
+    scores, correct = [j.score for j in given], [j.correct for j in given]
+    calibrated = all(0 <= j.score <= 1 for j in judgments)
 
     def worst(*outcomes: Outcome) -> list[dict[str, Any]]:
         matching = [case for case in cases if case.judgments[kind].outcome in outcomes]
@@ -198,16 +139,26 @@ def _kind_report(
         ]
 
     return KindReport(
-        overall=tally(judgments),
+        **tally_fields(judgments),
         bounds=bounds,
-        other=decided[Outcome.WRONG],
-        null=decided[Outcome.MISSED],
-        calibration=calibration,
-        wrong=worst(Outcome.WRONG, Outcome.EXTRA),
-        missed=worst(Outcome.MISSED),
+        decision={"another": decided[Outcome.WRONG], "none": decided[Outcome.MISSED]},
+        expected_calibration_error=(
+            expected_calibration_error(scores, correct) if calibrated else None
+        ),
+        reliability=reliability(scores, correct) if calibrated else None,
+        most_confident_wrong=worst(Outcome.WRONG, Outcome.EXTRA),
+        most_confident_missed=worst(Outcome.MISSED),
     )
 
 
-def tally(judgments: Iterable[Decision]) -> Tally:
-    """Returns the number of decisions with each outcome."""
-    return Tally(**Counter(str(j.outcome) for j in judgments))
+def tally_fields(decisions: Iterable[Decision]) -> dict[str, Any]:
+    """Returns the fields of the tally of decisions."""
+    counts = Counter(decision.outcome for decision in decisions)
+    right, wrong, extra, missed, null = (counts[outcome] for outcome in Outcome)
+    n_predicted, n_gold = right + wrong + extra, right + wrong + missed
+    return {
+        **{"right": right, "wrong": wrong, "extra": extra, "missed": missed, "null": null},
+        "precision": right / n_predicted if n_predicted else None,
+        "recall": right / n_gold if n_gold else None,
+        "f1": 2 * right / (n_predicted + n_gold) if n_gold else None,
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nq.evaluation.nq_eval import Outcome
-from nq.report.analysis import Analysis, Calibration, KindReport, Tally
+from nq.report.analysis import Analysis, KindReport, Tally
 from nq.report.judgments import KINDS, MEANING, Stage
 from nq.text import grid
 
@@ -34,14 +34,14 @@ GIVEN_ONLY = "Only answers that were given: those below their threshold are not 
 def text(analysis: Analysis) -> str:
     """Returns the tables of an analysis."""
     more = f"; {analysis.without_gold} more have no annotations" if analysis.without_gold else ""
-    lines = [f"{analysis.n} annotated examples{more}", "", *_overall(analysis)]
+    lines = [f"{analysis.examples} annotated examples{more}", "", *_overall(analysis)]
     for kind in KINDS:
         lines += ["", *_bounds(analysis.kinds[kind], kind, analysis.stages)]
     lines += [line for note in notes(analysis) for line in ("", note)]
     for trait, values in analysis.splits.items():
         lines += ["", *_split(trait, values)]
     for kind in KINDS:
-        lines += ["", *_calibration(analysis.kinds[kind].calibration, kind)]
+        lines += ["", *_calibration(analysis.kinds[kind], kind)]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -59,7 +59,7 @@ def loss(kind: str, stage: Stage, stages: Sequence[Stage]) -> str:
 
     The decision has the losses of the stages that are not in ``stages``, the known ones.
     """
-    if stage is not Stage.DECISION:
+    if stage != Stage.DECISION:
         return LOSSES[kind, stage]
     if Stage.WINDOWS not in stages:
         return WINDOWS_OR_LATER
@@ -78,24 +78,23 @@ def _counts(tally: Tally) -> list[str]:
 def _overall(analysis: Analysis) -> list[str]:
     rows = []
     for kind, part in analysis.kinds.items():
-        tally = part.overall
-        measures = map(number, (tally.precision, tally.recall, tally.f1))
-        rows.append([kind, *_counts(tally), *measures])
+        measures = map(number, (part.precision, part.recall, part.f1))
+        rows.append([kind, *_counts(part), *measures])
     meanings = "; ".join(f"{outcome}: {meaning}" for outcome, meaning in MEANING.items())
     return [*grid(["answers", *COUNTS, "precision", "recall", "F1"], rows), meanings]
 
 
 def _bounds(part: KindReport, kind: str, stages: Sequence[Stage]) -> list[str]:
-    rows = []
-    for bound in part.bounds:
-        is_last = bound.stage is Stage.DECISION
-        f1 = part.overall.f1 if is_last else bound.f1
-        at_most = "" if is_last else "at most "
-        rows.append([bound.stage, bound.lost, f"{at_most}{number(bound.recall)}", number(f1)])
+    another, none = part.decision.values()
+    rows: list[list[object]] = [
+        [stage, bound.lost, f"at most {number(bound.recall)}", number(bound.f1)]
+        for stage, bound in part.bounds.items()
+    ]
+    rows.append([Stage.DECISION, another + none, number(part.recall or 0.0), number(part.f1)])
     lines = grid([f"{kind} answers lost at", "lost", "recall", "F1"], rows)
-    meanings = ["", *(f"  {loss(kind, b.stage, stages)}" for b in part.bounds)]
+    meanings = ["", *(f"  {loss(kind, stage, stages)}" for stage in (*part.bounds, Stage.DECISION))]
     lines = [line + meaning for line, meaning in zip(lines, meanings, strict=True)]
-    return [*lines, f"of the last, {part.other} to another answer and {part.null} to none"]
+    return [*lines, f"of the last, {another} to another answer and {none} to none"]
 
 
 def _split(trait: str, values: Mapping[str, Mapping[str, Tally]]) -> list[str]:
@@ -112,8 +111,8 @@ def _split(trait: str, values: Mapping[str, Mapping[str, Tally]]) -> list[str]:
     return [f"{'':<{width}}  {'':>8}  {'long':<38}  short", *grid(head, rows)]
 
 
-def _calibration(calibration: Calibration | None, kind: str) -> list[str]:
-    if calibration is None:
+def _calibration(part: KindReport, kind: str) -> list[str]:
+    if part.reliability is None:
         return [f"{kind} answers: {NO_PROBABILITIES}"]
     rows = [
         [
@@ -121,7 +120,8 @@ def _calibration(calibration: Calibration | None, kind: str) -> list[str]:
             b.count,
             *(number(share if b.count else None) for share in (b.mean, b.right)),
         ]
-        for b in calibration.bins
+        for b in part.reliability
     ]
     lines = grid([f"{kind} probability", "answers", "mean", "right"], rows)
-    return [*lines, f"expected calibration error {calibration.error:.3f}", GIVEN_ONLY]
+    error = f"expected calibration error {part.expected_calibration_error:.3f}"
+    return [*lines, error, GIVEN_ONLY]
