@@ -159,12 +159,9 @@ def save(
     storage: StorageConfig | None = None,
     skip: Collection[str] = (),
 ) -> None:
-    """Writes a model folder, which is created if it does not exist.
+    """Writes a model folder, without the weights whose paths are in ``skip``.
 
-    Args:
-        card: text of the model card.
-        storage: how the weights are stored; by default as float32 in one file.
-        skip: paths of weights that are left out.
+    The weights are stored as float32 in one file by default.
     """
     folder.mkdir(parents=True, exist_ok=True)
     save_weights(folder, model, config, storage, skip)
@@ -180,7 +177,7 @@ def save_weights(
     storage: StorageConfig | None = None,
     skip: Collection[str] = (),
 ) -> None:
-    """Writes ``config.json`` and the weights with the names of Hugging Face."""
+    """Writes ``config.json`` and the weights with the names of Hugging Face; see ``save``."""
     storage = storage or StorageConfig()
     table = names.table(config, layout_of(config))
     stored: list[safetensors_file.Stored] = []

@@ -42,7 +42,7 @@ RANKER_WINDOWS = WindowConfig(max_seq_length=512, doc_stride=448)
 
 @dataclasses.dataclass(frozen=True)
 class ConversionResult:
-    """What a conversion wrote; ``weights`` counts the model's weights, ``missing`` included."""
+    """What a conversion wrote; ``weights`` counts the variables, ``missing`` included."""
 
     output: Path
     to: str
@@ -87,11 +87,10 @@ def convert(
     storage: StorageConfig | None = None,
     change: Callable[[LoadedModel], LoadedModel] | None = None,
 ) -> ConversionResult:
-    """Converts or exports a model.
+    """Converts or exports a model into a folder that is empty or does not exist.
 
     Args:
         source: model folder of any kind.
-        target: folder to write, which must be empty or not exist.
         to: ``nq`` for a folder of this project, ``hf`` for one that ``transformers`` loads,
             ``savedmodel`` or ``onnx`` for an export, ``mlflow`` for a model that MLflow loads and
             serves.
@@ -225,7 +224,6 @@ def write_hugging_face(
     from nq.model import checkpoint
     from nq.preprocess.tokenizers.load import load_tokenizer
 
-    check_head_width("hf", loaded.config)
     folder.mkdir()
     heads = {w.path for w in loaded.model.weights if w.path.startswith(("type_", "pooler"))}
     skip = heads.union(loaded.report.missing)
@@ -239,10 +237,7 @@ def write_hugging_face(
 def export(model: Any, path: Path, kind: str) -> None:
     """Writes a model by Keras, without the messages that it prints.
 
-    Args:
-        model: built for any batch size and length, so that the export accepts any too.
-        path: the ONNX file, or the folder of the SavedModel.
-        kind: ``SAVEDMODEL`` or ``ONNX``.
+    The model is built for any batch size and length, so that the export accepts any too.
     """
     import numpy as np
 
@@ -256,13 +251,7 @@ def export(model: Any, path: Path, kind: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """A kind of folder to write.
-
-    Args:
-        write: writes a model into a folder.
-        extra: of the distribution, which it needs.
-        storage: fields of ``StorageConfig`` that it allows.
-    """
+    """A kind of folder; ``extra`` is of the distribution, ``storage`` has allowed fields."""
 
     write: Callable[[LoadedModel, Path, StorageConfig], None]
     extra: str | None = None

@@ -146,7 +146,13 @@ def weight_files(folder: str | Path) -> list[Path]:
         return _shards(path / INDEX)
     prefix = tf_checkpoint.find_prefix(path)
     if prefix:
-        return tf_checkpoint.files_of(prefix)
+        data = sorted(path.glob(f"{prefix.name}.data-*"))
+        if not data:
+            raise FileNotFoundError(
+                f"{prefix}.index is there but no {prefix.name}.data-…: a TensorFlow checkpoint "
+                "is both; copy the missing file"
+            )
+        return [Path(f"{prefix}.index"), *data]
     for name in PICKLES:
         if (path / name).is_file():
             raise ValueError(f"{path / name} is a pickle, which is never loaded: {CONVERT_PICKLE}")

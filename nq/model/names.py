@@ -14,7 +14,8 @@ from typing import Any
 from nq.config import ModelConfig
 from nq.records import AnswerType
 
-HEADS = ("pooler", "span_output", "type_output")
+ANSWER_HEADS = ("span_output", "type_output")
+HEADS = ("pooler", *ANSWER_HEADS)
 """Modules that a checkpoint may lack."""
 WORD_EMBEDDINGS = "embeddings/word_embeddings"
 MISSING_ROWS = 1024
@@ -218,7 +219,7 @@ def table(config: ModelConfig, layout: Layout = BERT) -> dict[str, Weight]:
         weights[path] = Weight(shape, tensors, transposed)
 
     def linear(path: str, rows: int, columns: int, *modules: str) -> None:
-        is_head = path in HEADS[1:]
+        is_head = path in ANSWER_HEADS
         kernel, bias = layout.head if is_head else layout.linear
         transposed = layout.transposed or is_head
         add(f"{path}/kernel", (rows, columns), kernel, *modules, transposed=transposed)

@@ -17,14 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from nq.model.names import WORD_EMBEDDINGS
+from nq.model.names import ANSWER_HEADS, WORD_EMBEDDINGS
 from nq.records import FloatArray
 
 SCALE, COLUMN_SCALE = ".scale", ".column_scale"
 """End the names of a tensor's scales, ``[rows, 1]`` and ``[1, columns]`` of float32."""
 LARGEST = 127
 TINY = 1e-12
-HEADS = ("span_output", "type_output")
 
 Array = np.ndarray[Any, Any]
 
@@ -39,18 +38,15 @@ def in_8_bits(path: str, store: str) -> bool:
     """
     if path == WORD_EMBEDDINGS:
         return store in ("compact", "int8")
-    return store == "int8" and path.endswith("/kernel") and not path.startswith(HEADS)
+    return store == "int8" and path.endswith("/kernel") and not path.startswith(ANSWER_HEADS)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # values that are not finite are refused
 def encode(name: str, value: FloatArray, path: str, store: str) -> Mapping[str, Array]:
     """Returns a tensor as it is stored: by name, with its scales if it has 8 bits.
 
-    Args:
-        name: of the tensor.
-        value: float32, an output channel or an embedding in each row.
-        path: of the weight that the tensor fills.
-        store: kind of storage.
+    ``value`` is float32, with an output channel or an embedding in each row; ``path`` is that of
+    the weight that the tensor fills, ``store`` the kind of storage.
     """
     stored: dict[str, Array] = {}
     if in_8_bits(path, store):

@@ -12,14 +12,10 @@ import logging
 import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from nq.bundle import bundled_model
 from nq.errors import Error
 from nq.text import did_you_mean, truncate
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 log = logging.getLogger(__name__)
 
@@ -47,14 +43,15 @@ def model_folder(model: str | Path | None = None) -> Path:
     folder = Path(model)
     if isinstance(model, Path) or os.sep in model:
         return folder
-    if _has_model(folder):
-        return _here(folder)
-    try:
-        return named_model(model)
-    except FileNotFoundError:
-        if os.path.exists(folder):  # noqa: PTH110 - as in _has_model
-            return _here(folder)  # whoever reads it says what it lacks
-        raise
+    if not _has_model(folder):
+        try:
+            return named_model(model)
+        except FileNotFoundError:
+            if not os.path.exists(folder):  # noqa: PTH110 - as in _has_model
+                raise  # otherwise whoever reads the folder says what it lacks
+    if model in (BUNDLED, *DISTRIBUTIONS):
+        log.info("%s is the folder of this name here, not the model that nq provides", folder)
+    return folder
 
 
 def named_model(model: str) -> Path:
@@ -62,77 +59,52 @@ def named_model(model: str) -> Path:
 
     It raises the errors of ``model_folder``.
     """
-    if model == BUNDLED:
-        return bundled_model()
-    entries = _entry_points()
-    matches = [entry for entry in entries if entry.name == model]
-    if matches:
-        return _installed(matches)
-    names = ", ".join(sorted({BUNDLED, *(entry.name for entry in entries)})[:MAX_NAMES_SHOWN])
-    if model in DISTRIBUTIONS:
-        raise Error(
-            f"the model {model} is not installed (installed: {names}): run pip install "
-            f"{DISTRIBUTIONS[model]} in a clone of nq"
-        )
-    like = did_you_mean(model, (BUNDLED, *DISTRIBUTIONS, *(entry.name for entry in entries)))
-    raise FileNotFoundError(
-        f"no model {truncate(model, 80)!r}{like}: expected a folder, or the name of an installed "
-        f"model ({names})"
-    )
-
-
-def _has_model(folder: Path) -> bool:
-    # unlike the method of Path, the function is false for a name that no file can have
-    return any(os.path.isfile(folder / name) for name in (CONFIG, TF_CONFIG))  # noqa: PTH113
-
-
-def _here(folder: Path) -> Path:
-    if folder.name in (BUNDLED, *DISTRIBUTIONS):
-        log.info("%s is the folder of this name here, not the model that nq provides", folder)
-    return folder
-
-
-def _entry_points() -> tuple[EntryPoint, ...]:
-    """Returns the registered models of all installed distributions."""
     from importlib.metadata import entry_points
 
+    if model == BUNDLED:
+        return bundled_model()
     try:
-        return tuple(entry_points(group=GROUP))
+        entries = tuple(entry_points(group=GROUP))
     except Exception as error:  # of any installed distribution; the library raises bare exceptions
         cause = f"{type(error).__name__}: {error}"
         raise Error(
             f"the entry points of an installed distribution are damaged ({cause}): give the folder "
             "of the model"
         ) from error
-
-
-def _installed(entries: list[EntryPoint]) -> Path:
-    """Returns the folder of the one model that has the name of ``entries``."""
-    first, *others = entries
-    if others:
-        names = " and ".join(sorted(map(_distribution, entries)))
-        raise Error(
-            f"{names} both have a model {first.name}: uninstall one of them, or give the folder of "
-            "the model"
+    matches = [entry for entry in entries if entry.name == model]
+    if not matches:
+        names = sorted({BUNDLED, *(entry.name for entry in entries)})
+        installed = ", ".join(names[:MAX_NAMES_SHOWN])
+        if model in DISTRIBUTIONS:
+            raise Error(
+                f"the model {model} is not installed (installed: {installed}): run pip install "
+                f"{DISTRIBUTIONS[model]} in a clone of nq"
+            )
+        like = did_you_mean(model, (*names, *DISTRIBUTIONS))
+        raise FileNotFoundError(
+            f"no model {truncate(model, 80)!r}{like}: expected a folder, or the name of an "
+            f"installed model ({installed})"
         )
-    folders = map(Path, _places(first.value))
-    folder = next(filter(_has_model, folders), None)
-    if folder is None:
+    owners = " and ".join(sorted(f"{m.dist.name} {m.dist.version}" for m in matches if m.dist))
+    if len(matches) > 1:
         raise Error(
-            f"the model {first.name} of {_distribution(first)} is incomplete: no package "
-            f"{first.value} with a {CONFIG} is installed; install it again"
+            f"{owners} both have a model {model}: uninstall one of them, or give the folder of the "
+            "model"
         )
-    return folder
-
-
-def _distribution(entry: EntryPoint) -> str:
-    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "a distribution"
-
-
-def _places(package: str) -> Any:
-    """Returns the folders of a package; none if it cannot be found."""
+    package = matches[0].value
     try:
         spec = find_spec(package)
     except Exception:  # the name is none, or a package that contains it fails
         spec = None
-    return (spec and spec.submodule_search_locations) or ()
+    for place in (spec and spec.submodule_search_locations) or ():
+        if _has_model(Path(place)):
+            return Path(place)
+    raise Error(
+        f"the model {model} of {owners} is incomplete: no package {package} with a {CONFIG} is "
+        "installed; install it again"
+    )
+
+
+def _has_model(folder: Path) -> bool:
+    # unlike the method of Path, the function is false for a name that no file can have
+    return any(os.path.isfile(folder / name) for name in (CONFIG, TF_CONFIG))  # noqa: PTH113

@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
 
 from nq.errors import Error
 from nq.extras import DISTRIBUTION, install
@@ -49,27 +48,9 @@ def import_tensorflow(threads: int | None = None) -> ModuleType:
             gc.enable()
     if not hasattr(tensorflow, "__version__"):  # an uninstallation can leave an empty folder
         raise Error(f"TensorFlow is not installed: {INSTALL}")
-    if threads is not None:
-        _set_threads(tensorflow, threads)
     module: ModuleType = tensorflow
-    return module
-
-
-def thread_environment(threads: int) -> dict[str, str]:
-    """Returns the environment variables that libraries read for their threads when they start.
-
-    Args:
-        threads: that compute one operation; operations do not run beside each other.
-    """
-    return {
-        "TF_NUM_INTRAOP_THREADS": str(threads),
-        "TF_NUM_INTEROP_THREADS": "1",
-        "OMP_NUM_THREADS": str(threads),
-    }
-
-
-def _set_threads(tensorflow: Any, threads: int) -> None:
-    """Sets TensorFlow's threads and reads them back."""
+    if threads is None:
+        return module
     config = tensorflow.config.threading
     with contextlib.suppress(RuntimeError):  # it has started
         config.set_intra_op_parallelism_threads(threads)
@@ -80,6 +61,16 @@ def _set_threads(tensorflow: Any, threads: int) -> None:
             f"TensorFlow runs in this process with {actual or 'its own number of'} threads already "
             f"and cannot change to {threads}: start a new process, or give instances=1"
         )
+    return module
+
+
+def thread_environment(threads: int) -> dict[str, str]:
+    """Returns the variables that libraries read when they start, for threads of one operation."""
+    return {
+        "TF_NUM_INTRAOP_THREADS": str(threads),
+        "TF_NUM_INTEROP_THREADS": "1",
+        "OMP_NUM_THREADS": str(threads),
+    }
 
 
 @contextlib.contextmanager

@@ -20,7 +20,6 @@ from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, WindowCon
 from nq.errors import Error, check_argument, is_count
 from nq.model.folder import (
     SETTINGS,
-    ModelSettings,
     check,
     load_config,
     load_settings,
@@ -152,57 +151,39 @@ def find_model(
         check_argument(value is None or isinstance(value, kind), name, value, expected)
     is_valid = read_blocks is None or is_count(read_blocks)
     check_argument(is_valid, "read_blocks", read_blocks, "a whole number from 1 on")
-    folder, settings, second = _both_models(model, second_model)
-    windows = windows or settings.windows
-    if second is not None:
-        both = _decision_of_both(folder, settings.decision, second, decision)
-        both = replace(both, read_blocks=read_blocks or both.read_blocks)
-        return ModelSpec(
-            folder, windows, both, ModelSpec(second, load_settings(second).windows, both)
-        )
-    if read_blocks is not None:
-        raise ValueError(f"read_blocks is {read_blocks} without a second model: give one too")
-    if isinstance(decision, CascadeDecision):
-        raise ValueError("the decision is for two models: give a second model too")
-    return ModelSpec(folder, windows, decision or settings.decision)
-
-
-def _both_models(
-    model: str | Path | None, second_model: str | Path | None
-) -> tuple[Path, ModelSettings, Path | None]:
-    """Returns the first model's folder and settings, and the folder of the second model."""
     folder = model_folder(model)
     settings = load_settings(folder)
-    if second_model is not None:
-        return folder, settings, model_folder(second_model)
-    name = settings.first_model or settings.second_model
-    if name is None:
-        return folder, settings, None
-    try:
-        # text with a slash is a folder, other text a name, also where a folder has that name
-        other = Path(name) if os.sep in name else named_model(name)
-    except (FileNotFoundError, Error) as error:
-        raise type(error)(f"{folder / SETTINGS}: {error}") from error
-    log.info("%s is used with %s, which its %s names", model, name, SETTINGS)
-    if settings.first_model:
-        return other, load_settings(other), folder
-    return folder, settings, other
-
-
-def _decision_of_both(
-    first: Path, ranker: DecisionConfig, second: Path, decision: DecisionConfig | None
-) -> CascadeDecision:
-    """Returns the decision of two models, made from ``decision`` if that is of one model."""
-    if decision is None:
-        settings = load_settings(second)
+    second = None if second_model is None else model_folder(second_model)
+    other = settings.first_model or settings.second_model
+    if second is None and other is not None:
+        try:
+            # text with a slash is a folder, other text a name, also where a folder has that name
+            second = Path(other) if os.sep in other else named_model(other)
+        except (FileNotFoundError, Error) as error:
+            raise type(error)(f"{folder / SETTINGS}: {error}") from error
+        log.info("%s is used with %s, which its %s names", model, other, SETTINGS)
+        if settings.first_model:
+            folder, second = second, folder
+            settings = load_settings(folder)
+    windows = windows or settings.windows
+    if second is None:
+        if read_blocks is not None:
+            raise ValueError(f"read_blocks is {read_blocks} without a second model: give one too")
+        if isinstance(decision, CascadeDecision):
+            raise ValueError("the decision is for two models: give a second model too")
+        return ModelSpec(folder, windows, decision or settings.decision)
+    own = load_settings(second)
+    if decision is None and own.cascades:
         with contextlib.suppress(OSError, ValueError):  # the check of the models reports it
-            decision = settings.cascades.get(weights_digest(first)) if settings.cascades else None
-        decision = decision or (ranker if _only_ranks(second) else settings.decision)
-    if isinstance(decision, CascadeDecision):
-        return decision
-    weights = CascadeWeights(**decision.weights.to_dict())
-    ranker = replace(ranker, rule=decision.rule)
-    return CascadeDecision(**{**vars(decision), "weights": weights, "ranker": ranker})
+            decision = own.cascades.get(weights_digest(folder))
+    if decision is None:
+        decision = settings.decision if _only_ranks(second) else own.decision
+    if not isinstance(decision, CascadeDecision):  # it is of one model
+        weights = CascadeWeights(**decision.weights.to_dict())
+        ranker = replace(settings.decision, rule=decision.rule)
+        decision = CascadeDecision(**{**vars(decision), "weights": weights, "ranker": ranker})
+    both = replace(decision, read_blocks=read_blocks or decision.read_blocks)
+    return ModelSpec(folder, windows, both, ModelSpec(second, own.windows, both))
 
 
 def _only_ranks(folder: Path) -> bool:

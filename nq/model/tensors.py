@@ -23,13 +23,7 @@ APART = "weights and config.json do not belong together"
 
 @dataclass(frozen=True)
 class CheckpointTensors:
-    """The tensors of a checkpoint; ``tensors[name]`` reads one as float32.
-
-    Args:
-        layout: how the tensors are named.
-        shapes: the shape of each tensor, by name.
-        read: reads a tensor by name.
-    """
+    """The tensors of a checkpoint by name; ``tensors[name]`` reads one as float32."""
 
     layout: Layout
     shapes: Mapping[str, Shape]

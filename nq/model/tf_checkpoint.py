@@ -34,17 +34,6 @@ def find_prefix(folder: Path) -> Path | None:
     return next((folder / name for name in (*preferred, *checkpoints)), None)
 
 
-def files_of(prefix: Path) -> list[Path]:
-    """Returns the files of a checkpoint, the index first."""
-    data = sorted(prefix.parent.glob(f"{prefix.name}.data-*"))
-    if not data:
-        raise FileNotFoundError(
-            f"{prefix}.index is there but no {prefix.name}.data-…: a TensorFlow checkpoint "
-            "is both; copy the missing file"
-        )
-    return [Path(f"{prefix}.index"), *data]
-
-
 def read(prefix: Path) -> CheckpointTensors:
     """Returns the tensors of a checkpoint; its keys tell which of the two formats it has."""
     import tensorflow as tf

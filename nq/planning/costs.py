@@ -17,6 +17,7 @@ from functools import cache, cached_property
 
 from nq.config import ModelConfig
 from nq.errors import check_argument
+from nq.model.names import HEADS
 from nq.model.shapes import check_length, layer_flop, weight_shapes
 from nq.planning.devices import VALUE_BYTES, Device, Link
 from nq.planning.pipeline import Stage
@@ -26,7 +27,6 @@ WEIGHT_BYTES = {"float32": 4, "bfloat16": 6, "float16": 6, "int8": 5}
 """Bytes of a weight: profiles keep weights in float32, and compute with copies of the type."""
 MAX_LAYERS, MAX_WINDOWS = 256, 10**15
 """The programme for partitions takes seconds for so many layers."""
-HEADS = ("pooler", "span_output", "type_output")
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ word and every word to one document token. Markers such as ``[Q]`` are looked up
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from nq.json_files import read_json_object
 
@@ -65,7 +66,8 @@ class Tokenizer(ABC):
     segments: bool = True
     max_cached_size: int = 10_000_000
     batch_characters: int = 1 << 18
-    missing_piece_hint: ClassVar[str] = ""
+    _specials: Set[int] = frozenset()
+    """Ids that text must not get, of kinds that find special pieces in text."""
 
     def __init__(
         self, files: dict[str, Path], ids: Mapping[str, int], unused: Sequence[int] = ()
@@ -73,13 +75,9 @@ class Tokenizer(ABC):
         """Assigns ids to the markers.
 
         BERT-Joint renamed the uncased BERT vocabulary's [unused] rows 104 to 310, so that a plain
-        vocabulary with those rows gives the same markers. Of a vocabulary that neither names the
-        markers nor has enough unused rows, they get the ids after the last piece, and the
-        embedding table needs those rows.
-
-        Args:
-            ids: piece -> id, special pieces included.
-            unused: ids of unused rows that markers may take.
+        vocabulary with those ``unused`` rows gives the same markers. Of a vocabulary that neither
+        names the markers nor has enough unused rows, they get the ids after the last piece, and
+        the embedding table needs those rows. ``ids`` has special pieces too.
         """
         self.files, self._ids = files, ids
         for piece, i in ids.items():
@@ -105,12 +103,21 @@ class Tokenizer(ABC):
             if piece in self._ids:
                 return self._ids[piece]
         path = next(iter(self.files.values()))
-        wanted = ", ".join(spellings)
-        raise ValueError(f"{path} has none of the pieces {wanted}{self.missing_piece_hint}")
+        raise ValueError(
+            f"{path} has none of the pieces {', '.join(spellings)}: train the tokenizer with one"
+        )
 
     @abstractmethod
+    def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
+        """Returns the ids of each text, or of each character of one text."""
+
     def _encode(self, words: Sequence[str]) -> list[Pieces]:
-        """Returns the pieces of each word, always as plain text."""
+        """Returns the pieces of each word, character by character if it spells a special piece."""
+        texts = [word if word.strip() else "" for word in words]
+        return [
+            ids if self._specials.isdisjoint(ids) else tuple(chain(*self._ids_of(text)))
+            for text, ids in zip(texts, self._ids_of(texts), strict=True)
+        ]
 
     def piece_id(self, piece: str) -> int | None:
         """Returns the id of a piece by its spelling, special or not, ``None`` if unknown."""

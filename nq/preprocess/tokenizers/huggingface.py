@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,7 @@ VOCAB, MERGES = "vocab.json", "merges.txt"
 
 
 class LibraryTokenizer(Tokenizer):
-    """A tokenizer of the ``tokenizers`` library; each word is encoded as one after a blank.
-
-    Args:
-        path: a ``tokenizer.json``, or a ``vocab.json`` with ``merges.txt`` beside it.
-    """
+    """A tokenizer of the ``tokenizers`` library; each word is encoded as one after a blank."""
 
     def __init__(self, path: Path) -> None:
         files, added, template = {path.name: path}, dict[str, int](), None
@@ -59,15 +54,7 @@ class LibraryTokenizer(Tokenizer):
         like_roberta = self.cls_id == self.piece_id("<s>")
         return (2, False) if like_roberta else (1, True)
 
-    def _encode(self, words: Sequence[str]) -> list[Pieces]:
-        plain = [word if word.strip() else "" for word in words]
-        return [
-            ids if self._specials.isdisjoint(ids) else tuple(chain(*self._ids_of(word)))
-            for word, ids in zip(plain, self._ids_of(plain), strict=True)
-        ]
-
     def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
-        """Returns the ids of each text, or of each character of one text."""
         encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [tuple(encoding.ids) for encoding in encodings]
 

@@ -32,12 +32,7 @@ BERT_STEPS = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer
 
 
 def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
-    """Loads a tokenizer.
-
-    Args:
-        folder: a folder with the tokenizer's files, or one of the files themselves.
-        compat: the compatibility mode, which may replace WordPiece by the original's own.
-    """
+    """Loads the tokenizer of a folder or a file; ``compat`` may replace WordPiece by another."""
     path = Path(folder)
     if path.is_dir():
         path = next((path / name for name in NAMES if (path / name).is_file()), path)
@@ -69,14 +64,11 @@ def _load(path: Path, compat: str) -> Tokenizer:
 
         own = (description or {}).get("normalizer") or {}
         lowercase = _flag(config, "do_lower_case")
+        lowercase = _flag(own, "lowercase") if lowercase is None else lowercase
+        strip_accents = _flag({**own, **config}, "strip_accents")
         chinese = config.get("tokenize_chinese_chars", own.get("handle_chinese_chars"))
         kind = wordpiece.OriginalWordPieceTokenizer if original else wordpiece.WordPieceTokenizer
-        return kind(
-            path,
-            lowercase=_flag(own, "lowercase") if lowercase is None else lowercase,
-            strip_accents=_flag({**own, **config}, "strip_accents"),
-            tokenize_chinese_chars=chinese is not False,
-        )
+        return kind(path, lowercase, strip_accents, chinese is not False)
     if original:
         raise ValueError(f"{path}: compat {compat!r} is for WordPiece only, use 'ours'")
     if path.suffix == ".model":
@@ -85,11 +77,10 @@ def _load(path: Path, compat: str) -> Tokenizer:
         family = ""
         with contextlib.suppress(ValueError):  # whoever reads the model's config reports it
             family = str(_values(path.with_name("config.json")).get("model_type"))
-        settings = {n: value for n, value in config.items() if value is not None}
-        settings = {**SPIECE_DEFAULTS.get(family, {}), **settings}
-        return SentencePieceTokenizer(
-            path, _flag(settings, "do_lower_case"), _flag(settings, "keep_accents")
-        )
+        settings = dict(SPIECE_DEFAULTS.get(family, {}))
+        settings |= {name: value for name, value in config.items() if value is not None}
+        lowercase, keep_accents = (_flag(settings, n) for n in ("do_lower_case", "keep_accents"))
+        return SentencePieceTokenizer(path, lowercase, keep_accents)
     from nq.preprocess.tokenizers.huggingface import LibraryTokenizer
 
     return LibraryTokenizer(path)

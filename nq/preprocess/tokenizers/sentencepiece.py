@@ -28,8 +28,6 @@ class SentencePieceTokenizer(Tokenizer):
         keep_accents: whether accents are kept; by default where ``lowercase`` is not set.
     """
 
-    missing_piece_hint = ": train it with --control_symbols=[CLS],[SEP]"
-
     def __init__(
         self, path: Path, lowercase: bool | None = None, keep_accents: bool | None = None
     ) -> None:
@@ -47,38 +45,26 @@ class SentencePieceTokenizer(Tokenizer):
         super().__init__({name: path}, ids)
         self.unk_id = ids["<unk>"] if fairseq else self._backend.unk_id()
         self.pad_id = ids.get("[PAD]", ids.get("<pad>", max(self._backend.pad_id(), 0)))
-        self._specials = {i for piece, i in ids.items() if self._is_special(piece, i)}
+        controls = {i for i in range(size) if self._backend.is_control(i)}
+        self._specials = {
+            i for piece, i in ids.items() if piece in SPECIAL or i - self._shift in controls
+        } - {self.unk_id}
 
-    def _is_special(self, piece: str, i: int) -> bool:
-        """Returns whether a piece, user-defined ones too, may not come from text."""
-        raw, backend = i - self._shift, self._backend
-        if i == self.unk_id:
-            return False
-        if (self._shift and i < len(FAIRSEQ)) or not 0 <= raw < backend.get_piece_size():
-            return True
-        if backend.is_unknown(raw) or backend.is_byte(raw):
-            return False
-        return backend.is_control(raw) or piece in SPECIAL
+    def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
+        unknown = self._backend.unk_id()
+        return [  # one by one, because the library encodes a list in threads of its own
+            tuple(
+                self.unk_id if i == unknown else i + self._shift
+                for i in self._backend.encode(self._prepared(text))
+            )
+            for text in texts
+        ]
 
-    def _encode(self, words: Sequence[str]) -> list[Pieces]:
-        return [self._as_text(word) if word.strip() else () for word in words]
-
-    def _as_text(self, word: str) -> Pieces:
-        """Returns the pieces of a word, character by character if it spells a special piece."""
-        ids = self._ids_of(word)
-        if self._specials.isdisjoint(ids):
-            return ids
-        return tuple(i for char in word for i in self._ids_of(char))
-
-    def _ids_of(self, text: str) -> Pieces:
+    def _prepared(self, text: str) -> str:
         lowercase = self.options["do_lower_case"]
         if lowercase is not None:
             text = text.replace("``", '"').replace("''", '"')
         if not self.options["keep_accents"]:
             decomposed = unicodedata.normalize("NFKD", text)
             text = "".join(c for c in decomposed if not unicodedata.combining(c))
-        ids: list[int] = self._backend.encode(text.lower() if lowercase else text)
-        if not self._shift:
-            return tuple(ids)
-        unknown = self._backend.unk_id()
-        return tuple(self.unk_id if i == unknown else i + self._shift for i in ids)
+        return text.lower() if lowercase else text

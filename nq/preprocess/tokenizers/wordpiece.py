@@ -89,8 +89,8 @@ class WordPieceTokenizer(Tokenizer):
         )
         self._backend.pre_tokenizer = BertPreTokenizer()
 
-    def _encode(self, words: Sequence[str]) -> list[Pieces]:
-        encodings = self._backend.encode_batch_fast(list(words), add_special_tokens=False)
+    def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
+        encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [tuple(encoding.ids) for encoding in encodings]
 
 
@@ -103,8 +103,8 @@ class OriginalWordPieceTokenizer(WordPieceTokenizer):
     (google-research/bert ``tokenization.py``, ``run_nq.py``).
     """
 
-    def _encode(self, words: Sequence[str]) -> list[Pieces]:
-        return [self._encode_word(word) for word in words]
+    def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
+        return list(map(self._encode_word, texts))
 
     def _encode_word(self, word: str) -> Pieces:
         if _BRACKETED.match(word):
