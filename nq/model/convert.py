@@ -90,13 +90,11 @@ def convert(
     """Converts or exports a model into a folder that is empty or does not exist.
 
     Args:
-        source: model folder of any kind.
         to: ``nq`` for a folder of this project, ``hf`` for one that ``transformers`` loads,
             ``savedmodel`` or ``onnx`` for an export, ``mlflow`` for a model that MLflow loads and
             serves.
-        storage: how the weights are stored; by default as float32 in one file.
         change: returns the model to write in place of the one that was loaded, such as a pruned
-            one; by default nothing changes.
+            one.
     """
     storage = storage or StorageConfig()
     check_storage(to, storage)

@@ -138,10 +138,8 @@ class TextBias(MaskBias):
 class TextPositions(keras.layers.Layer):
     """Counts the position of each piece within its text, from text numbers int ``[B, L]``.
 
-    The sums are integers, because an engine that computes in bfloat16 would round others.
-
-    Args:
-        length: pieces in a window at most.
+    A window has ``length`` pieces at most. The sums are integers, because an engine that computes
+    in bfloat16 would round others.
     """
 
     def __init__(self, length: int, **kwargs: Any) -> None:

@@ -45,8 +45,6 @@ class ModelSettings:
     """The settings that a model folder holds besides its weights.
 
     Args:
-        windows: how pages become windows.
-        decision: how scores become answers.
         cascades: the decisions of this model as the second one behind others, by the digest of
             the first model's weights.
         first_model: the model that ranks the blocks for this one, where this one is given alone;
@@ -184,11 +182,7 @@ def _shards(index: Path) -> list[Path]:
 
 
 def copy_model(source: Path, target: Path, settings: ModelSettings | None = None) -> None:
-    """Copies the files of a model of any kind to a new folder, and nothing else beside them.
-
-    Args:
-        settings: of the copy; by default those of the source.
-    """
+    """Copies a model of any kind and nothing else; the copy gets ``settings`` if there are any."""
     others = [source / name for name in (*OTHERS, INDEX) if (source / name).is_file()]
     paths = [*weight_files(source), *others]
     target.mkdir(parents=True)
@@ -217,9 +211,7 @@ def check(folder: str | Path, windows: WindowConfig | None = None) -> None:
     """Checks a folder's config and, for safetensors, the headers of its weights.
 
     It takes milliseconds and no TensorFlow. Nothing is made yet whose size the config determines.
-
-    Args:
-        windows: must not be longer than the model's positions.
+    ``windows`` must not be longer than the model's positions.
     """
     config = load_config(folder)
     if weight_files(folder)[0].suffix == ".safetensors":

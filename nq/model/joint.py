@@ -51,9 +51,7 @@ def load(
 ) -> LoadedModel:
     """Loads the model of a folder, for batches of any size and windows of any length.
 
-    Args:
-        tokenizer: the model gets a row of word embeddings for each of its ids.
-        config: shape of the model; by default that of the folder.
+    The model gets a row of word embeddings for each id of ``tokenizer``.
     """
     config, tensors = config or load_config(folder), read_tensors(folder)
     tensors.table(config)  # raises before anything of its size is built
@@ -135,12 +133,7 @@ def connect(
     seed: int = 0,
     full: bool = False,
 ) -> keras.Model:
-    """Connects the layers of a BERT-Joint model; see ``build``.
-
-    Args:
-        layer: creates the layers.
-        full: whether no window has padding; there is then no input ``input_mask``.
-    """
+    """Connects layers as ``build`` does; if all windows are full, there is no ``input_mask``."""
     inputs = {
         name: keras.Input((length,), dtype="int32", name=name)
         for name in INPUTS

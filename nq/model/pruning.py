@@ -34,12 +34,9 @@ COUNTS = {
 
 @dataclass(frozen=True, eq=False)
 class Importance:
-    """How much the loss depends on each head, each feed-forward unit and each layer.
+    """How much the loss depends on parts of the model, in numbers that are not negative.
 
-    Args:
-        heads: ``[layers, heads]``, as all of these not negative.
-        units: ``[layers, intermediate_size]``.
-        layers: ``[layers]``.
+    Heads are ``[layers, heads]``, units ``[layers, intermediate_size]``, layers ``[layers]``.
     """
 
     heads: FloatArray
@@ -51,10 +48,8 @@ class Importance:
 class Kept:
     """What a pruned model has of the model before; all numbers ascend and count from 0.
 
-    Args:
-        layers: ``[n]`` numbers of the layers.
-        heads: ``[n, heads]`` numbers of the heads in each of these layers.
-        units: ``[n, intermediate_size]`` numbers of the feed-forward units in each of them.
+    Layers are ``[n]``; in each of them heads are ``[n, heads]``, feed-forward units
+    ``[n, intermediate_size]``.
     """
 
     layers: IntArray
@@ -159,12 +154,9 @@ def prune_weights(
 
 @dataclass(frozen=True, eq=False)
 class PruningRecord:
-    """What was removed from a model, for its card and for ``nq.json``.
+    """What was removed from the model ``source``, for the card and ``nq.json`` of the new one.
 
-    Args:
-        source: name of the folder of the model before.
-        windows: training windows that the importance was measured on.
-        data: names of the files of these windows.
+    Its importance was measured on so many training ``windows`` of the files ``data``.
     """
 
     source: str

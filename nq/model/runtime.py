@@ -21,9 +21,8 @@ def import_tensorflow(threads: int | None = None) -> ModuleType:
     TensorFlow's many objects exist until the process ends, so that garbage collection leaves them
     out: to examine them again and again takes a second of the import and another at the exit.
 
-    Args:
-        threads: that compute one operation, in TensorFlow and OpenMP; by default as many as there
-            are cores, or as were set before.
+    So many ``threads`` compute one operation, in TensorFlow and OpenMP; by default as many as there
+    are cores, or as were set before.
     """
     is_first = "tensorflow" not in sys.modules
     if threads is not None and is_first:

@@ -98,45 +98,32 @@ def _open(path: Path) -> Iterator[Any]:
 def write(folder: Path, tensors: Iterable[Stored], shard_mb: int = 0) -> None:
     """Writes the weights of a folder; ``transformers`` reads those that have no scales.
 
-    Args:
-        tensors: each one with its scales, if it has 8 bits; they stay in one file.
-        shard_mb: MB (10^6 bytes) that a file has at most; 0 for one file.
+    A tensor stays in one file with its scales. A file has ``shard_mb`` MB (10^6 bytes) at most;
+    with 0 there is one file.
     """
-    shards = _shards(tensors, shard_mb * 10**6)
-    if len(shards) == 1:
-        _write_file(folder / WEIGHTS, shards[0])
-        return
-    weight_map: dict[str, str] = {}
-    for number, shard in enumerate(shards, start=1):
-        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        _write_file(folder / name, shard)
-        weight_map |= dict.fromkeys(shard, name)
-    total = sum(value.nbytes for shard in shards for value in shard.values())
-    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    write_json(folder / INDEX, index)
-    (folder / WEIGHTS).unlink(missing_ok=True)  # earlier weights, which would be read instead
-
-
-def _shards(tensors: Iterable[Stored], max_bytes: int) -> list[dict[str, np.ndarray[Any, Any]]]:
-    """Returns the tensors of each file, in order; ``max_bytes`` is 0 for one file."""
-    shards, used = [dict[str, np.ndarray[Any, Any]]()], HEADER_BYTES
+    shards, used, max_bytes = [dict[str, np.ndarray[Any, Any]]()], HEADER_BYTES, shard_mb * 10**6
     for stored in tensors:
         size = sum(value.nbytes + len(name) + HEADER_BYTES for name, value in stored.items())
         if max_bytes and HEADER_BYTES + size > max_bytes:
             raise ValueError(
-                f"{next(iter(stored))} takes {size / 10**6:.1f} MB, more than the "
-                f"{max_bytes // 10**6} MB of a file: allow larger files (--shard-mb), or store "
-                "fewer bits (--store)"
+                f"{next(iter(stored))} takes {size / 10**6:.1f} MB, more than the {shard_mb} MB of "
+                "a file: allow larger files (--shard-mb), or store fewer bits (--store)"
             )
         if max_bytes and used + size > max_bytes:
             shards.append({})
             used = HEADER_BYTES
         shards[-1].update(stored)
         used += size
-    return shards
-
-
-def _write_file(path: Path, stored: Stored) -> None:
-    with atomic_write(path) as file:
-        save_file(stored, file.name, metadata={"format": "pt"})  # transformers requires the format
-        Path(file.name).chmod(0o644)  # the library creates files that only their owner can read
+    weight_map: dict[str, str] = {}
+    for number, shard in enumerate(shards, start=1):
+        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        path = folder / (name if len(shards) > 1 else WEIGHTS)
+        with atomic_write(path) as file:
+            save_file(shard, file.name, metadata={"format": "pt"})  # transformers requires it
+            Path(file.name).chmod(0o644)  # the library lets only the owner read it
+        weight_map |= dict.fromkeys(shard, path.name)
+    if len(shards) > 1:
+        total = sum(value.nbytes for shard in shards for value in shard.values())
+        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+        write_json(folder / INDEX, index)
+        (folder / WEIGHTS).unlink(missing_ok=True)  # earlier weights, which would be read instead

@@ -36,12 +36,9 @@ log = logging.getLogger(__name__)
 class ModelSpec:
     """A model with its settings, which any process can load.
 
-    Args:
-        folder: a model folder of any kind.
-        windows: how pages become windows.
-        decision: how scores become answers; with a second model, a decision of both.
-        second: reads the blocks that this model ranks best. It gets the decision of both and the
-            ``max_contexts`` of this model, also when a copy is made with other settings.
+    With a second model, which reads the blocks that this one ranks best, the decision is one of
+    both. The second model gets it, and the ``max_contexts`` of this model, also when a copy is made
+    with other settings.
     """
 
     folder: Path
@@ -98,10 +95,8 @@ class ModelSpec:
     def check(self) -> None:
         """Checks the files of both models in milliseconds, without TensorFlow.
 
-        Raises:
-            FileNotFoundError: a file is missing.
-            ValueError: a file is damaged, the windows are too long for a model, or both models are
-                the same.
+        It raises ``FileNotFoundError`` or ``ValueError`` if a file is missing or damaged, windows
+        are too long for a model, or both models are the same.
         """
         for model in self.models:
             check(model.folder)

@@ -74,11 +74,8 @@ def all_reduce(size: float, devices: int, link: Link) -> Transfer:
 class Workload:
     """What is to be computed.
 
-    Args:
-        batch: windows that enter together, over all devices.
-        length: pieces of a window.
-        compute_type: a key of ``VALUE_BYTES``.
-        windows: windows of all batches, ``None`` if their number does not matter.
+    ``batch`` windows of ``length`` pieces enter together, over all devices; all batches have
+    ``windows``, ``None`` if their number does not matter.
     """
 
     config: ModelConfig

@@ -101,8 +101,7 @@ def on_cores(
 ) -> Mapping[str, float]:
     """Returns the operations per second in the layers of a model, by compute type.
 
-    A batch has ``windows`` full windows of ``length`` pieces. TensorFlow has one thread on each of
-    the cores, in a process of its own.
+    TensorFlow has one thread on each of the cores, in a process of its own.
     """
     done = subprocess.run(
         [sys.executable, "-P", "-c", PROGRAM, *map(str, cores)],  # -P: no module of this folder
@@ -134,10 +133,7 @@ def main(threads: int) -> int:
 
 
 def encoder_flop_per_s(config: ModelConfig, kind: str, windows: int, length: int) -> float:
-    """Returns the speed of TensorFlow in an encoder with some layers of a model, in this process.
-
-    ``kind`` is a key of ``PROFILES``; a batch has ``windows`` full windows of ``length`` pieces.
-    """
+    """Returns the speed of TensorFlow in an encoder with some layers, in this process."""
     import numpy as np
 
     from nq.inference.batches import Shape
