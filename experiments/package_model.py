@@ -103,7 +103,7 @@ def package_model(
     storage.check_writable(package)
     with tempfile.TemporaryDirectory(dir=distribution, prefix=".package-") as temporary:
         new = Path(temporary) / "model"
-        missing = convert(model, new, storage=StorageConfig("int8", shard_mb)).missing
+        missing = convert(model, new, storage=StorageConfig("int8", shard_mb)).report.missing
         if missing:
             raise Error(f"{model} lacks {missing[0]}: train the model first")
         (new / CARD).unlink()

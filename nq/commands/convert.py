@@ -75,23 +75,27 @@ def run(args: argparse.Namespace) -> int:
     source = model_folder(args.source)
     if args.prune is None:
         change = to_dual_encoder if args.dual_encoder else None
-        result = convert(source, args.target, args.to, storage, change)
+        model = convert(source, args.target, args.to, storage, change)
     else:
         from nq.training.pruning import prune
 
         pages = arguments.pages(args)
-        result = prune(source, args.target, args.prune, args.data, args.to, storage, pages)
+        model = prune(source, args.target, args.prune, args.data, args.to, storage, pages)
+    missing, unexpected = model.report.missing, model.report.unexpected
+    model_type, weights = model.config.model_type, len(model.model.weights)
     if args.json:
-        terminal.print_json(result.to_dict())
+        values = {"output": str(args.target), "to": args.to, "model_type": model_type}
+        values |= {"weights": weights, "missing": missing, "unexpected": unexpected}
+        terminal.print_json(values | {"pruning": model.pruning and model.pruning.to_dict()})
         return 0
-    print(f"{args.source} ({result.model_type}) -> {result.output} ({result.to})")
-    print(f"{result.weights - len(result.missing)} weights of the encoder and its heads filled")
-    if result.missing:
-        print(f"not in the checkpoint: {', '.join(result.missing)}")
-    if result.unexpected:
-        print(visible(f"not used of the checkpoint: {', '.join(result.unexpected)}"))
-    if result.pruning:
-        print(visible(f"kept: {result.pruning.summary()}"))
-        if (result.output / "nq.json").is_file():
+    print(f"{args.source} ({model_type}) -> {args.target} ({args.to})")
+    print(f"{weights - len(missing)} weights of the encoder and its heads filled")
+    if missing:
+        print(f"not in the checkpoint: {', '.join(missing)}")
+    if unexpected:
+        print(visible(f"not used of the checkpoint: {', '.join(unexpected)}"))
+    if model.pruning:
+        print(visible(f"kept: {model.pruning.summary()}"))
+        if (args.target / "nq.json").is_file():
             print(visible(f"the decision is that of {args.source}: fit it again with nq tune"))
     return 0

@@ -26,7 +26,6 @@ from nq.storage import CONVERSION, check_writable, hold
 
 if TYPE_CHECKING:
     from nq.model.joint import LoadedModel
-    from nq.model.pruning import PruningRecord
 
 HF_TOKENIZER_FILES = (
     "tokenizer.json",
@@ -38,24 +37,6 @@ SAVEDMODEL, ONNX = "tf_saved_model", "onnx"
 """Formats of Keras that ``export`` writes."""
 RANKER_WINDOWS = WindowConfig(max_seq_length=512, doc_stride=448)
 """Long windows with little overlap: few blocks are cut, and no piece needs the words around it."""
-
-
-@dataclasses.dataclass(frozen=True)
-class ConversionResult:
-    """What a conversion wrote; ``weights`` counts the variables, ``missing`` included."""
-
-    output: Path
-    to: str
-    model_type: str
-    weights: int
-    missing: tuple[str, ...]
-    unexpected: tuple[str, ...]
-    pruning: PruningRecord | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns all fields as JSON values, those of the pruning as ``nq.json`` has them."""
-        pruning = self.pruning and self.pruning.to_dict()
-        return {**vars(self), "output": str(self.output), "pruning": pruning}
 
 
 def check_storage(to: str, storage: StorageConfig) -> None:
@@ -86,8 +67,8 @@ def convert(
     to: str = "nq",
     storage: StorageConfig | None = None,
     change: Callable[[LoadedModel], LoadedModel] | None = None,
-) -> ConversionResult:
-    """Converts or exports a model into a folder that is empty or does not exist.
+) -> LoadedModel:
+    """Converts or exports a model into a folder that is empty or does not exist; returns the model.
 
     Args:
         to: ``nq`` for a folder of this project, ``hf`` for one that ``transformers`` loads,
@@ -125,15 +106,7 @@ def convert(
         if path.exists():
             path.rmdir()
         folder.rename(path)
-    return ConversionResult(
-        output=target,
-        to=to,
-        model_type=loaded.config.model_type,
-        weights=len(loaded.model.weights),
-        missing=loaded.report.missing,
-        unexpected=loaded.report.unexpected,
-        pruning=loaded.pruning,
-    )
+    return loaded
 
 
 def fitting_windows(windows: WindowConfig, config: ModelConfig) -> WindowConfig:

@@ -17,7 +17,7 @@ from nq.formats import input_files, inputs
 from nq.formats.fields import RecordError
 from nq.formats.input_files import shown
 from nq.formats.inputs import read_records
-from nq.model.convert import ConversionResult, check_head_width, convert, fitting_windows
+from nq.model.convert import check_head_width, convert, fitting_windows
 from nq.model.folder import load_joint_config, load_settings
 from nq.model.pruning import PruningRecord, prune_weights, pruned_shape, select
 from nq.preprocess.features import training_features
@@ -45,7 +45,7 @@ def prune(
     to: str = "nq",
     storage: StorageConfig | None = None,
     pages: PageFolder | None = None,
-) -> ConversionResult:
+) -> LoadedModel:
     """Converts a model without its least important heads, feed-forward units and layers.
 
     The importance is measured on annotated data. The decision of the model is kept; ``nq tune``
