@@ -192,24 +192,6 @@ def test_windows_have_the_layout_of_the_family(folders: dict[str, Path], kind: s
     assert windows.segment_ids.any() == is_bert
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "problem"),
-    [
-        ("tokenizer.json", "{", "is not JSON"),
-        ("tokenizer.json", '{"model": {"type": "BPE", "vocab": 3}}', "is no tokenizer"),
-        ("tokenizer.json", '{"model": {"type": "Odd", "vocab": {}}}', "is no tokenizer"),
-        ("tokenizer.json", '{"model": {"type": "WordPiece", "vocab": {"a": 0}}}', r"lacks \[CLS\]"),
-        ("vocab.json", "[1]", "is no tokenizer"),
-        ("vocab.json", '{"a": 0}', "has none of the pieces"),
-    ],
-)
-def test_a_damaged_json_is_named(tmp_path: Path, name: str, text: str, problem: str) -> None:
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    (tmp_path / "merges.txt").write_text("#version: 0.2\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=problem):
-        load_tokenizer(tmp_path)
-
-
 # --- SentencePiece as XLM-RoBERTa and ALBERT use it
 
 
