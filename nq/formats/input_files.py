@@ -151,26 +151,20 @@ def is_stream(path: str) -> bool:
 @contextlib.contextmanager
 def spooled(paths: Sequence[str]) -> Iterator[list[str]]:
     """Replaces streams by copies in temporary folders, which are removed with the block."""
-    files = []
     with contextlib.ExitStack() as stack:
-        for path in paths:
-            if is_stream(path):
-                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX))
-                files.append(_spool(path, Path(folder)))
-            else:
-                files.append(path)
-        yield files
+        yield [_spool(path, stack) if is_stream(path) else path for path in paths]
 
 
-def _spool(path: str, folder: Path) -> str:
-    """Copies a stream to a file in a folder, and returns its path."""
-    if path not in STDIN_PATHS:
+def _spool(path: str, stack: contextlib.ExitStack) -> str:
+    """Copies a stream to a file in a temporary folder, and returns its path."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX)))
+    is_stdin = path in STDIN_PATHS
+    if not is_stdin:
         log.info("copying %s to a temporary file", path)
     elif sys.stdin is None:
         raise ValueError("standard input is closed: expected records, one JSON object a line")
     elif sys.stdin.isatty():
         log.info("reading records from standard input; Ctrl-D ends them")
-    is_stdin = path in STDIN_PATHS
     copy = folder / ("stdin" if is_stdin else "pipe")
     with (
         open(sys.stdin.fileno() if is_stdin else path, "rb", closefd=not is_stdin) as source,

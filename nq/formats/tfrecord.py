@@ -192,8 +192,6 @@ def unpack_varints(rows: Sequence[bytes], width: int) -> IntArray:
 
 _LENGTH, _HEADER, _CRC = struct.Struct("<Q"), struct.Struct("<QI"), struct.Struct("<I")
 _MASK_DELTA = 0xA282EAD8
-FRAME_BYTES = _HEADER.size + _CRC.size
-"""Bytes of a record besides its data."""
 
 
 def _masked_crc(data: bytes) -> int:

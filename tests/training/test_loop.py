@@ -17,6 +17,7 @@ import pytest
 from nq.config import TrainConfig
 from nq.model import joint
 from nq.records import FloatArray, IntArray
+from nq.training.importance import weights_of
 from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures
 from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit, identity
 from nq.training.windows import TrainingWindows
@@ -61,21 +62,16 @@ def untrained(config: TrainConfig = CONFIG, dtype: str = "float32") -> keras.Mod
 
 def train(
     model: keras.Model,
-    windows: TrainingWindows,
     config: TrainConfig,
     folder: Path,
     on_step: Callable[[Curves, int], None] = lambda losses, total: None,
 ) -> list[float]:
-    state = TrainingState(folder, identity(model, windows, config))
-    return fit(model, windows, config, state, on_step)[LOSS]
+    state = TrainingState(folder, identity(model, WINDOWS, config))
+    return fit(model, WINDOWS, config, state, on_step)[LOSS]
 
 
 def weights(model: keras.Model) -> list[FloatArray]:
     return [weight.numpy() for weight in model.weights]
-
-
-def paths(model: keras.Model) -> dict[str, FloatArray]:
-    return {weight.path: weight.numpy() for weight in model.weights}
 
 
 # --- learning and resuming
@@ -86,8 +82,11 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[keras.Model
     """A model trained without interruption, and its folder."""
     model, folder = untrained(), tmp_path_factory.mktemp("training")
     steps: list[tuple[int, int]] = []
-    on_step = lambda losses, total: steps.append((len(losses[LOSS]), total))  # noqa: E731
-    losses = train(model, WINDOWS, CONFIG, folder, on_step)
+
+    def on_step(losses: Curves, total: int) -> None:
+        steps.append((len(losses[LOSS]), total))
+
+    losses = train(model, CONFIG, folder, on_step)
     assert steps == [(step, STEPS) for step in range(1, STEPS + 1)]
     assert len(losses) == STEPS
     assert losses[0] > 1 and np.mean(losses[-10:]) < 0.2
@@ -101,7 +100,7 @@ def train_until_killed(folder: Path) -> None:
         if len(losses[LOSS]) == KILLED_AT:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    train(untrained(), WINDOWS, CONFIG, folder, on_step)
+    train(untrained(), CONFIG, folder, on_step)
 
 
 @pytest.mark.slow
@@ -119,7 +118,7 @@ def test_a_killed_training_resumes_to_the_same_weights(
     half_written = tmp_path / f"{KILLED_AT}-training_state.npz"
     half_written.write_bytes(b"PK\x03\x04")
     model, steps = untrained(), list[int]()
-    train(model, WINDOWS, CONFIG, tmp_path, lambda losses, _: steps.append(len(losses[LOSS])))
+    train(model, CONFIG, tmp_path, lambda losses, _: steps.append(len(losses[LOSS])))
     assert steps == list(range(41, STEPS + 1))
     for actual, expected in zip(weights(model), weights(uninterrupted[0]), strict=True):
         np.testing.assert_array_equal(actual, expected)
@@ -151,7 +150,7 @@ def test_half_precision_trains_float32_weights(tmp_path: Path) -> None:
     config = dataclasses.replace(CONFIG, precision="float16", epochs=4, save_every=16)
     model = untrained(config, "mixed_float16")
     before = weights(model)
-    losses = train(model, WINDOWS, config, tmp_path)
+    losses = train(model, config, tmp_path)
     assert len(losses) == 16 and np.isfinite(losses).all()
     assert np.mean(losses[-4:]) < np.mean(losses[:4])
     for old, new in zip(before, weights(model), strict=True):
@@ -255,7 +254,7 @@ def test_lower_layers_have_lower_learning_rates() -> None:
     compile_for_training(
         model, dataclasses.replace(CONFIG, warmup=0, layer_decay=0.5, weight_decay=0.0), 10**6
     )
-    before = paths(model)
+    before = weights_of(model)
     model.optimizer.build(model.trainable_variables)
     model.optimizer.apply([keras.ops.ones(weight.shape) for weight in model.trainable_variables])
     factors = {"embeddings": 1 / 8, "relative_bias": 1 / 8, "layer_0": 1 / 4, "layer_1": 1 / 2}
@@ -269,9 +268,9 @@ def test_lower_layers_have_lower_learning_rates() -> None:
 def test_frozen_layers_and_embeddings_keep_their_weights(frozen: int, tmp_path: Path) -> None:
     config = dataclasses.replace(CONFIG, epochs=1, frozen_layers=frozen, layer_decay=0.9)
     model = joint.build(tiny_models.RELATIVE, seed=1)
-    before = paths(model)
-    train(model, WINDOWS, config, tmp_path)
-    after = paths(model)
+    before = weights_of(model)
+    train(model, config, tmp_path)
+    after = weights_of(model)
     kept = {path.split("/")[0] for path in before if np.array_equal(before[path], after[path])}
     lower = {path.split("/")[0] for path in before if path.startswith(("embeddings", "relative"))}
     expected = [lower, {f"layer_0_{part}" for part in PARTS}, {f"layer_1_{part}" for part in PARTS}]
