@@ -208,38 +208,6 @@ def result_within(limit_s: float, future: Future[Any]) -> Any:
 # --- a run --------------------------------------------------------------------------------------
 
 
-def _experiment_id(client: Any, name: str, database: Path | None) -> str:
-    """Returns the id of an experiment, which is created with a folder beside the database."""
-    from mlflow.exceptions import MlflowException
-
-    experiment = client.get_experiment_by_name(name)
-    if experiment is None:
-        folder = database and str(database.parent / "mlruns" / re.sub(r"[^\w\-. :]", "_", name))
-        try:
-            return str(client.create_experiment(name, artifact_location=folder))
-        except MlflowException:
-            experiment = client.get_experiment_by_name(name)
-            if experiment is None:  # otherwise another process was first
-                raise
-    return str(experiment.experiment_id)
-
-
-def _resume(client: Any, experiment_id: str, unfinished: Path) -> Any:
-    """Continues the run that a file identifies; returns its info, ``None`` if there is none."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        run = client.get_run(unfinished.read_text(encoding="utf-8").strip())
-    except (FileNotFoundError, UnicodeDecodeError, MlflowException):
-        return None
-    if run.info.experiment_id != experiment_id or run.info.lifecycle_stage != "active":
-        return None
-    client.update_run(run.info.run_id, status="RUNNING")
-    if "error" in run.data.tags:
-        client.delete_tag(run.info.run_id, "error")
-    return run.info
-
-
 def _run_tags(source: str, profile: str | None) -> dict[str, str]:
     """Returns the tags of every run: command, color, commit, machine, user and versions."""
     tags = {"mlflow.source.name": source, "mlflow.source.type": "LOCAL"}
@@ -252,17 +220,16 @@ def _run_tags(source: str, profile: str | None) -> dict[str, str]:
         tags["mlflow.user"] = getpass.getuser()
     if profile:
         tags["mlflow.runColor"] = color(profile)
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True, timeout=5)
+
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        _git("ls-files", "--error-unmatch", Path(__file__).name)  # fails for an installed package
-        commit = _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # fails for an installed package
+        commit = git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*").strip()
         tags |= {"git_commit": commit, "mlflow.source.git.commit": commit.removesuffix("-dirty")}
     return tags
-
-
-def _git(*arguments: str) -> str:
-    command = ["git", "-C", str(Path(__file__).parent), *arguments]
-    output = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout
-    return output.strip()
 
 
 def color(profile: str) -> str:
@@ -274,6 +241,14 @@ def color(profile: str) -> str:
     key = "+".join(sorted(profile.split("+")))
     seed = 16  # gives the eight profiles eight colors
     return COLORS[zlib.crc32(key.encode(), seed) % len(COLORS)]
+
+
+def _store(uri: str | None, experiment: str | None) -> tuple[str, str]:
+    """Returns the URI of the store and the name of the experiment."""
+    return (
+        uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI,
+        experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or DEFAULT_EXPERIMENT,
+    )
 
 
 class Run:
@@ -288,8 +263,7 @@ class Run:
         uri: tracking store; by default MLFLOW_TRACKING_URI, then ``sqlite:///mlflow.db``.
         experiment: by default MLFLOW_EXPERIMENT_NAME, then ``nq``.
         enabled: whether to record at all; if not, MLflow is not even imported.
-        profile: optimization profile; all runs of a profile have the same color.
-        source: the command that is recorded.
+        profile: gives the run its color.
         system_metrics: whether to sample processor, memory and GPU, if psutil is installed.
 
     Attributes:
@@ -307,10 +281,7 @@ class Run:
         source: str = "nq.answer",
         system_metrics: bool = True,
     ) -> None:
-        self.uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
-        self.experiment = (
-            experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or DEFAULT_EXPERIMENT
-        )
+        self.uri, self.experiment = _store(uri, experiment)
         self.name, self.available, self.status = name, enabled, "FINISHED"
         self._profile, self._source, self._system_metrics = profile, source, system_metrics
         self._unfinished: Path | None = None
@@ -379,11 +350,31 @@ class Run:
 
     def _begin(self, client: Any) -> Any:
         """Creates the run, or continues the one that a file identifies; returns its info."""
+        from mlflow.exceptions import MlflowException
+
         if not self.available:
             raise InterruptedError("the command has ended meanwhile")
-        experiment_id = _experiment_id(client, self.experiment, database_path(self.uri))
-        if self._unfinished and (info := _resume(client, experiment_id, self._unfinished)):
-            return info
+        experiment = client.get_experiment_by_name(self.experiment)
+        if experiment is None:
+            database = database_path(self.uri)
+            folder = re.sub(r"[^\w\-. :]", "_", self.experiment)
+            location = database and str(database.parent / "mlruns" / folder)
+            try:
+                client.create_experiment(self.experiment, artifact_location=location)
+            except MlflowException:
+                if client.get_experiment_by_name(self.experiment) is None:
+                    raise  # otherwise another process was first
+            experiment = client.get_experiment_by_name(self.experiment)
+        experiment_id = experiment.experiment_id
+        if self._unfinished:
+            with contextlib.suppress(FileNotFoundError, UnicodeDecodeError, MlflowException):
+                run = client.get_run(self._unfinished.read_text(encoding="utf-8").strip())
+                info = run.info
+                if (info.experiment_id, info.lifecycle_stage) == (experiment_id, "active"):
+                    client.update_run(info.run_id, status="RUNNING")
+                    if "error" in run.data.tags:
+                        client.delete_tag(info.run_id, "error")
+                    return info
         tags, started_ms = _run_tags(self._source, self._profile), int(1000 * self._started)
         info = client.create_run(experiment_id, started_ms, tags, run_name=self.name).info
         if self._unfinished:
@@ -535,8 +526,7 @@ def search_runs(
     Raises:
         ValueError: the store cannot be read, or has no such experiment.
     """
-    uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
-    name = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or DEFAULT_EXPERIMENT
+    uri, name = _store(uri, experiment)
     where = without_password(uri)
 
     def read() -> tuple[str, list[Any]]:
@@ -548,13 +538,10 @@ def search_runs(
                 f"no experiment {name!r} in {where}, which has {names}: give one of them as "
                 "--experiment"
             )
-        page = client.search_runs([entity.experiment_id], max_results=PAGE)
-        runs = list(page)
-        while page.token:
-            page = client.search_runs(
-                [entity.experiment_id], max_results=PAGE, page_token=page.token
-            )
-            runs += page
+        runs, token = list[Any](), None
+        while token != "":
+            page = client.search_runs([entity.experiment_id], max_results=PAGE, page_token=token)
+            runs, token = runs + page, page.token or ""
         return entity.experiment_id, runs
 
     try:
@@ -593,8 +580,8 @@ def save_model(
 
     Args:
         folder: to make.
-        models: model folders: ``model``, and with a second model ``second_model``.
-        profile: optimizations to run under; ``None`` for the default ones.
+        models: folders of ``model`` and, with a second model, ``second_model``.
+        profile: ``None`` for the default one.
         extra: extra of the distribution that the profile needs.
         logged: MLflow's entity of a model that belongs to a run.
     """

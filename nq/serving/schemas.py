@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -95,7 +95,7 @@ def parse_request(data: bytes) -> AskRequest:
 
     >>> parse_request(b'{"question": "who", "page": "It rains.", "top": "3"}')
     Traceback (most recent call last):
-    ValueError: top: input should be a valid integer; found a text
+    ValueError: top: input should be a valid integer
     """
     try:
         request = AskRequest.model_validate_json(data)
@@ -117,21 +117,4 @@ def _sentence(error: ValidationError) -> str:
     name = ".".join(map(str, first["loc"]))
     more = "; other fields are wrong too" if others else ""
     text = f"{name}: {message[0].lower()}{message[1:]}" if name else f"the body: {message}"
-    return truncate(visible(text + _found(first) + more), MAX_ERROR_CHARS)
-
-
-def _found(error: Any) -> str:
-    kind = _KINDS.get(type(error["input"]))
-    is_about_type = error["type"].endswith(("_type", "_parsing"))
-    return f"; found {kind}" if kind and is_about_type else ""
-
-
-_KINDS = {
-    str: "a text",
-    int: "a number",
-    float: "a number",
-    bool: "true or false",
-    list: "an array",
-    dict: "an object",
-    type(None): "null",
-}
+    return truncate(visible(text + more), MAX_ERROR_CHARS)
