@@ -29,7 +29,7 @@ from nq.model.folder import (
 from nq.preprocess.store import Prepared
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import UNLABELLED
-from nq.training.held_out import HeldOutQuestions
+from nq.training.held_out import held_out
 from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures, TrainingJob, TrainingResult
 from nq.training.loop import STATE_FOLDER, TrainingState, fit, identity
 from nq.training.teacher import Teacher
@@ -88,9 +88,7 @@ def train_on_files(
             progress = TrainingProgress(bar, run)
             if job.dev:
                 network = Network(shape, model)
-                questions = HeldOutQuestions(job.dev, tokenizer, windows, network, job.pages)
-                questions.check()
-                measure = questions.measure
+                measure = held_out(job.dev, tokenizer, windows, network, job.pages)
             losses = fit(
                 *(model, data, config, state, progress, distillation),
                 *(measure, job.evaluate_every, progress.evaluated),

@@ -7,10 +7,7 @@ has not been tuned.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 from nq.config import DecisionConfig, WindowConfig
 from nq.evaluation.evaluate import Evaluation, judge
@@ -26,7 +23,7 @@ from nq.inference.scorer import feature_rows, score_examples
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.records import Example
+from nq.records import DeadLetter, Example
 from nq.training.job import MEASURED, Figures
 
 log = logging.getLogger(__name__)
@@ -37,49 +34,41 @@ BATCH_SIZE = 16
 PROFILE, DECISION = Profile.parse("grappler+buckets"), DecisionConfig()
 
 
-@dataclass(frozen=True, eq=False)
-class HeldOutQuestions:
-    """Annotated questions that the present weights of a model in training are measured on."""
+def held_out(
+    files: Sequence[str],
+    tokenizer: Tokenizer,
+    windows: WindowConfig,
+    network: Network,
+    pages: PageFolder | None = None,
+) -> Callable[[], Figures]:
+    """Returns a function that measures the present weights of a model on annotated questions.
 
-    files: Sequence[str]
-    tokenizer: Tokenizer
-    windows: WindowConfig
-    network: Network
-    pages: PageFolder | None = None
+    It returns the figures ``MEASURED``. The number of bad records is logged.
+    """
 
-    def check(self) -> None:
-        """Checks that there is something to measure, and logs the number of bad records."""
-        bad = sum(not isinstance(item, Example) for item in self._items())
-        if bad:
-            log.warning("bad records of the held-out files, which are skipped: %d", bad)
-        if not any(self._examples()):
-            raise ValueError(
-                f"no annotations in {', '.join(self.files)}: give annotated questions to --dev"
-            )
+    def items() -> Iterator[Example | DeadLetter]:
+        for file in files:
+            yield from (item for _, item in inputs.read_records(file, pages=pages))
 
-    def measure(self) -> Figures:
-        """Returns the figures ``MEASURED`` of the model."""
+    def examples() -> Iterator[Example]:
+        return (item for item in items() if isinstance(item, Example) and item.annotations)
+
+    bad = sum(isinstance(item, DeadLetter) for item in items())
+    if bad:
+        log.warning("bad records of the held-out files, which are skipped: %d", bad)
+    if not any(examples()):
+        raise ValueError(f"no annotations in {', '.join(files)}: give annotated questions to --dev")
+    rule = RULES[DECISION.rule]
+    computation = Computation(network, PROFILE, TopK(rule.k, rule.text_only))
+    predictor = Predictor(computation, Shape(BATCH_SIZE, windows.max_seq_length), None)
+
+    def measure() -> Figures:
         evaluation = Evaluation()
-        windows = (
-            (example, feature_rows(features(example, self.tokenizer, self.windows)))
-            for example in self._examples()
-        )
-        for example, scores in score_examples(self._predictor, windows):
+        rows = ((one, feature_rows(features(one, tokenizer, windows))) for one in examples())
+        for example, scores in score_examples(predictor, rows):
             prediction = decide(example, scores, DECISION).prediction
             evaluation.add(judge(example, encode_prediction(prediction)))
         metrics = evaluation.metrics()
         return {name: metrics[key] for name, key in zip(MEASURED, METRICS, strict=True)}
 
-    @cached_property
-    def _predictor(self) -> Predictor:
-        rule = RULES[DECISION.rule]
-        computation = Computation(self.network, PROFILE, TopK(rule.k, rule.text_only))
-        return Predictor(computation, Shape(BATCH_SIZE, self.windows.max_seq_length), None)
-
-    def _items(self) -> Iterator[Any]:
-        for file in self.files:
-            yield from (item for _, item in inputs.read_records(file, pages=self.pages))
-
-    def _examples(self) -> Iterator[Example]:
-        items = self._items()
-        return (item for item in items if isinstance(item, Example) and item.annotations)
+    return measure

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nq.config import (
-    DistillationConfig,
-    StorageConfig,
-    TrainConfig,
-    WindowConfig,
-)
+from nq.config import DistillationConfig, StorageConfig, TrainConfig, WindowConfig
 from nq.inference.profile import Profile
 
 if TYPE_CHECKING:
@@ -97,7 +92,6 @@ class TrainingResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the result as JSON values."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        counts = {name: getattr(values["prepared"], name) for name in COUNTS}
-        del values["prepared"]
-        return {**values, **counts, "output": str(self.output)}
+        values = {**vars(self), "output": str(self.output)}
+        prepared = values.pop("prepared")
+        return {**values, **{name: getattr(prepared, name) for name in COUNTS}}
