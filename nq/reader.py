@@ -196,7 +196,7 @@ def load(
         batch_size: windows in a batch; a single short page fills a small one.
         second_model: folder or name of a model that reads the blocks that ``model`` ranks best; the
             decision is then one of both.
-        read_blocks: blocks of a page that the second model reads; by default those of the decision.
+        read_blocks: blocks that the second model reads; by default as many as the decision names.
 
     Raises:
         FileNotFoundError: a folder has no model, or there is no model of this name.

@@ -459,7 +459,7 @@ class Run:
         """Logs a model with the run; returns its URI, ``None`` if it is not recorded.
 
         ``mlflow.pyfunc.log_model`` would log to the store of the whole process, which is not
-        changed. The arguments are those of ``save_model``.
+        changed. Takes the arguments of ``save_model``.
         """
 
         def write(client: Any, info: Any) -> str:
@@ -521,7 +521,7 @@ def search_runs(
 ) -> tuple[str, list[Any], str]:
     """Returns the name of an experiment, its runs as MLflow's entities, and how to see them.
 
-    The arguments are those of ``Run``; the newest run comes first.
+    Takes the arguments of ``Run``; the newest run comes first.
 
     Raises:
         ValueError: the store cannot be read, or has no such experiment.

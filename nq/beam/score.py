@@ -213,7 +213,7 @@ class Decide(beam.PTransform):  # type: ignore[misc]
 
     Args:
         decision: how scores become answers, or folder or name of the model whose settings it is
-            in; by default those of the bundled model.
+            in; by default the settings of the bundled model.
         formats: names of output formats (``nq.formats.outputs``) that answers have besides.
         table_rows: answers from the first so many lines of a file are rows of the table of answers.
     """

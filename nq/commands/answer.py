@@ -180,7 +180,7 @@ def _beam(args: argparse.Namespace) -> Beam | None:
         "--keep-scores": args.keep_scores,
     }
     for option in (name for name, is_given in refused.items() if is_given):
-        raise terminal.UsageError(f"{option} is of no use with --runner: leave one of both out")
+        raise terminal.UsageError(f"{option} has no effect with --runner: leave one of them out")
     extras.require("beam")
     options = arguments.beam_options([f"--runner={args.runner}", *args.unknown])
     return Beam(args.runner, options[1:], args.temp)

@@ -213,7 +213,7 @@ class _StderrHandler(logging.StreamHandler[Any]):
 
 
 def log_to_stderr(verbose: bool = False) -> None:
-    """Sends logs to stderr: ours from INFO on, those of other libraries from WARNING on."""
+    """Sends logs to stderr: of nq from INFO on, of other libraries from WARNING on."""
     root = logging.getLogger()
     if not any(isinstance(handler, _StderrHandler) for handler in root.handlers):
         handler = _StderrHandler()

@@ -133,7 +133,7 @@ def read_scorable(
 ) -> nq_eval.Inputs:
     """Reads gold in any input format as a run reads it, with the predictions for its examples.
 
-    The arguments and errors are those of ``evaluate``; metrics are only those of gold texts.
+    Takes the arguments of ``evaluate``, raises its errors and returns metrics of gold texts only.
     """
     given = labels.read_predictions(Path(input_files.path_text(predictions)))
     before = [file_status(path) for path in gold]

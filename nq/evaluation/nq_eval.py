@@ -101,7 +101,7 @@ def decisions(
     short_non_null_threshold: int = 2,
     one_annotator: bool = False,
 ) -> tuple[list[Decision], list[Decision]]:
-    """Returns the long and the short decisions; the arguments are those of ``score``."""
+    """Returns the long and the short decisions; takes the arguments of ``score``."""
     long, short = [], []
     for key, labels in gold.items():
         prediction, single = predictions[key], one_annotator and len(labels) == 1

@@ -62,7 +62,7 @@ def read_records(
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     """Yields each record of one file as an example or as a dead letter, with its source.
 
-    ``share`` and ``limit`` are those of ``nq.formats.containers.rows``. Sources have the path
+    ``share`` and ``limit``: see ``nq.formats.containers.rows``. Sources have the path
     ``name``, by default that of the file.
     """
     for number, row in containers.rows(path, share, limit):

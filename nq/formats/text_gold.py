@@ -1,4 +1,4 @@
-"""Gold answers that are text, with or without their place: those of SQuAD, MRQA and own files.
+"""Gold answers of SQuAD, MRQA and own files: text with or without its place.
 
 | field                                       | from                      |
 |---------------------------------------------|---------------------------|

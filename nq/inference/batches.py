@@ -46,7 +46,7 @@ def by_length(n_pieces: IntArray, shape: Shape) -> list[Batch]:
     """Returns batches of windows of similar length, the longest first.
 
     Each has about as many pieces as ``shape``, the longest one, or ``MIN_PIECES``, and one of a few
-    lengths; ``n_pieces`` ``[N]`` are those of each window without padding.
+    lengths; ``n_pieces`` ``[N]`` counts the pieces of each window without padding.
 
     >>> [(b.rows.tolist(), b.shape.length, b.shape.full) for b in
     ...  by_length(np.array([70, 256, 256]), Shape(2, 256))]

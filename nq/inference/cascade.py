@@ -80,7 +80,7 @@ class CascadeScorer(ScorerWrapper):
     def scores(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Columns:
-        """See ``Scorer.scores``; the windows of the second model follow those of each example.
+        """See ``Scorer.scores``; an example has windows of the first, then of the second.
 
         The columns ``SECOND_WINDOW`` and ``READ_BLOCKS`` tell which these are. The columns
         of ``rows`` that identify windows and examples are there for all windows.

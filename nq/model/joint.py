@@ -32,7 +32,7 @@ class LoadedModel:
     Args:
         report: the differences between the folder's weights and the model.
         pruning: what was removed since, if anything was.
-        windows: settings of windows for a new folder, in place of those of the old one.
+        windows: settings of windows for a new folder; by default the settings of the old one.
     """
 
     folder: Path

@@ -124,7 +124,7 @@ def _largest(values: FloatArray, count: int) -> IntArray:
 def prune_weights(
     weights: Mapping[str, FloatArray], before: ModelConfig, kept: Kept
 ) -> dict[str, FloatArray]:
-    """Returns the weights of a pruned model from those of the model before, by their paths."""
+    """Cuts the weights of a model to the shape of the pruned one; returns them by their paths."""
     pruned = {path: value for path, value in weights.items() if not path.startswith("layer_")}
     if BIAS_TABLE in pruned:
         pruned[BIAS_TABLE] = pruned[BIAS_TABLE][:, kept.heads[0]]

@@ -131,7 +131,7 @@ def find_model(
             ``nq tune`` has stored for both, else the own decision of the second model, or of the
             first one if the second one only ranks.
         second_model: folder or name of the model that reads the blocks that ``model`` ranks best.
-        read_blocks: blocks of a page that it reads; by default those of the decision.
+        read_blocks: blocks of a page that it reads; by default as many as the decision names.
 
     Raises:
         FileNotFoundError, Error: there is no model of this name (``nq.model.registry``).

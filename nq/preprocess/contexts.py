@@ -1,6 +1,6 @@
 """example -> contexts -> words: which blocks of a page are read, and with which markers.
 
-The rules are those of BERT-Joint (google-research/language, ``bert_joint/run_nq.py``): the null
+The rules of BERT-Joint (google-research/language, ``bert_joint/run_nq.py``): the null
 context first, then the top-level blocks with text, 48 contexts in all. Two marker words,
 ``[ContextId=i] [Type=n]``, introduce each block, so that the page becomes one sequence
 

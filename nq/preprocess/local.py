@@ -1,4 +1,4 @@
-"""The windows of one example, and the plain loop that makes those of files without Beam."""
+"""Makes the windows of one example, and in a plain loop without Beam the windows of files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """example -> target: the span of words that training labels, from the annotations.
 
-The rules are those of BERT-Joint: of the annotations by candidate index the first with short
+The rules of BERT-Joint: of the annotations by candidate index the first with short
 answers, else the first; several short answers are merged to one span, from the first in the file
 to the last; yes and no count only without short answers; without any of these the target is the
 whole block.

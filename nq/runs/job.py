@@ -130,7 +130,7 @@ class Job(Settings):
         return (*self.files, *pages, *(model.folder for model in self.model.models))
 
     def check_output(self) -> None:
-        """Checks that the run may write where it is told to; reads no file and changes nothing."""
+        """Checks that the run may write its output; reads no file and changes nothing."""
         if self.output is None:
             storage.check_writable(self.root)
         else:

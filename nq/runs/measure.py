@@ -183,7 +183,7 @@ class Clock:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds of each phase so far, with those of the one that goes on."""
+        """Seconds of each phase so far, the one that goes on included."""
         with self._lock:
             self._add_seconds()
             return dict(self._seconds)

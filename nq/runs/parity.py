@@ -1,4 +1,4 @@
-"""Compares the answers and logits of a run with those of another run of the same questions.
+"""Compares the answers and logits of two runs of the same questions.
 
 The drift of a window is the largest difference of its logits: of [CLS], of the types, and of the
 best start and end. Only windows that both runs computed count, since pruning leaves some out, and

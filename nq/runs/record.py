@@ -133,7 +133,7 @@ def _record_report(tracked: tracking.Run, result: Result) -> None:
 
 
 def _metrics(result: Result) -> dict[str, float]:
-    """Returns at most 18 metrics; a comparison adds those of ``record_parity``, a runner its own.
+    """Returns at most 18 metrics; ``record_parity`` and a runner add their own.
 
     They are rounded, since MLflow's tables show all digits; those in ``metrics.json`` are not.
     """
@@ -156,7 +156,7 @@ def _metrics(result: Result) -> dict[str, float]:
 
 
 def record_parity(tracked: tracking.Run, parity: Parity, folder: Path) -> None:
-    """Records how the answers of a run differ from those of another run.
+    """Records how the answers of two runs differ.
 
     The ``metrics.json`` in the folder of the run has the comparison now.
     """

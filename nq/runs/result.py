@@ -57,7 +57,7 @@ class Result:
 
     Args:
         precision: compute type of the matrix products.
-        windows: windows of all pages; those of a second model are ``reader_windows``.
+        windows: windows of all pages; ``reader_windows`` counts the windows of a second model.
         resumed_windows: windows scored by an interrupted run before.
         read_windows: windows that the model computed in this run; less with pruning.
         float32_windows: windows computed again in float32 because logits were not finite.

@@ -62,7 +62,7 @@ def run(
 
     Raises:
         OSError: a file cannot be read or written.
-        ValueError: an input file as a whole, or the model, is of no use.
+        ValueError: an input file as a whole, or the model, cannot be used.
         Error: another run writes to the folder, or it holds files of others or an input; a package
             is missing; or profile and decision rule do not fit together.
     """

@@ -1,6 +1,6 @@
 """Requests in, answers out: everything about a question but the model, in a few threads.
 
-The steps and the JSON are those of ``nq ask`` and ``nq answer``.
+``nq ask`` and ``nq answer`` have the same steps and the same JSON.
 """
 
 from __future__ import annotations

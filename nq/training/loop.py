@@ -182,7 +182,7 @@ class TrainingState:
         """Adds an evaluation; returns whether it is the best, whose weights are kept.
 
         An interrupted training repeats the evaluations that its state does not have, so that the
-        weights are those of the best one again.
+        weights of the best one are restored.
         """
         self.evaluations.append(figures)
         is_best = self.best is figures

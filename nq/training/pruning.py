@@ -52,7 +52,7 @@ def prune(
     fits it again.
 
     ``data`` are annotated files, globs or folders, ``counts`` the numbers of parts to keep; ``to``
-    and ``storage`` are those of ``convert``.
+    and ``storage``: see ``convert``.
     """
     shape = pruned_shape(load_joint_config(source), counts)
     check_head_width(to, shape)

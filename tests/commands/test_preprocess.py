@@ -130,7 +130,7 @@ def test_killed_and_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.extended), 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.extended)])
 def test_standard_input_and_pipes(tmp_path: Path, workers: int) -> None:
     data = write_lines(tmp_path / "a.jsonl.gz", [*(simplified(i) for i in range(20)), b"bad"])
     nq_records.write_vocab(tmp_path)

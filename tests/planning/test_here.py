@@ -14,7 +14,7 @@ from nq.planning import here
 SMALL = ModelConfig(hidden_size=64, num_attention_heads=2, intermediate_size=128)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_machine_is_measured_and_divided() -> None:
     cores = len(processor.cores())
     group = here.measure(SMALL, batch=2, length=16)

@@ -65,7 +65,7 @@ def test_the_choice_is_kept_for_later_runs(
     assert profile_choice.cache_file().read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_instances_are_chosen_if_they_are_faster(
     job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -48,7 +48,11 @@ def check_times(result: Result, elapsed_s: float) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "profile", ["mixed+prune+rescore", pytest.param("int8+openvino+rescore", marks=INT8)]
+    "profile",
+    [
+        "mixed+prune+rescore",
+        pytest.param("int8+openvino+rescore", marks=[INT8, pytest.mark.extended]),
+    ],
 )
 def test_the_phases_add_up_to_the_total(profile: str, tiny_model: Path, tmp_path: Path) -> None:
     job = make_job(tiny_model, tmp_path, profile)
