@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import math
 import multiprocessing
 import shutil
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nq.bundle import bundled_model
+from nq.commands.main import console
 from nq.config import Compute, DecisionConfig, ModelConfig
 from nq.errors import Error
 from nq.evaluation.evaluate import gold_labels
@@ -83,9 +83,8 @@ def run_command(name: str, argv: Sequence[str]) -> None:
     Raises:
         Error: it failed; it has printed the reason.
     """
-    main = importlib.import_module(f"nq.commands.{name}").main
     with contextlib.redirect_stdout(sys.stderr):
-        code = main(argv)
+        code = console([name, *argv])
     if code:
         raise Error(f"nq {name} {' '.join(argv)} ended with exit code {code}")
 
