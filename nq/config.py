@@ -186,6 +186,8 @@ class WindowConfig(Settings):
     Args:
         max_seq_length: pieces in a window; 0 stands for the default of the compatibility mode,
             which for ``bert-joint`` is that of Google's command line.
+        question_prefix, block_prefix: text that a dual encoder was trained with before each
+            question and before each block. It is of no word of the page.
     """
 
     max_seq_length: int = option(
@@ -213,6 +215,8 @@ class WindowConfig(Settings):
         "what a window may hold: text of several blocks of the page, or of one block only",
         choices=WINDOW_SCOPES,
     )
+    question_prefix: str = ""
+    block_prefix: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -257,15 +261,23 @@ class ModelConfig(Settings):
         separator_id, unknown_id: ids of [SEP] and [UNK] for a dual encoder, else 0.
         first_marker_id, last_marker_id: ids of the first and the last type marker for a dual
             encoder, else 0. The ids of [ContextId=n] follow, up to ``last_context_id``.
+        prefix_pieces: pieces of ``WindowConfig.block_prefix``.
+        pools_first_piece: whether the output of its first piece stands for a text in a dual
+            encoder; otherwise the mean of all outputs does.
     """
 
-    BEYOND_TRANSFORMERS: ClassVar[tuple[str, ...]] = (
-        "head_size",
+    DUAL_ENCODER_IDS: ClassVar[tuple[str, ...]] = (
         "separator_id",
         "unknown_id",
         "first_marker_id",
         "last_marker_id",
         "last_context_id",
+    )
+    BEYOND_TRANSFORMERS: ClassVar[tuple[str, ...]] = (
+        "head_size",
+        *DUAL_ENCODER_IDS,
+        "prefix_pieces",
+        "pools_first_piece",
     )
 
     vocab_size: int = 30522
@@ -289,13 +301,15 @@ class ModelConfig(Settings):
     first_marker_id: int = 0
     last_marker_id: int = 0
     last_context_id: int = 0
+    prefix_pieces: int = option(0, minimum=0)
+    pools_first_piece: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        own = [getattr(self, name) for name in self.BEYOND_TRANSFORMERS[1:]]
+        own = [getattr(self, name) for name in self.DUAL_ENCODER_IDS]
         _check(
             (min(own) > 0 and own[2] <= own[3] < own[4]) or not any(own),
-            f"{', '.join(self.BEYOND_TRANSFORMERS[1:])} are {', '.join(map(str, own))}: expected "
+            f"{', '.join(self.DUAL_ENCODER_IDS)} are {', '.join(map(str, own))}: expected "
             "none, or all of a dual encoder",
         )
         if self.head_size * self.num_attention_heads == self.hidden_size:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.config import PruningConfig, StorageConfig
-from nq.model.convert import FORMATS, check_storage, convert, to_dual_encoder
+from nq.model.convert import FORMATS, POOLING, check_storage, convert, to_dual_encoder
 from nq.model.registry import model_folder
 from nq.text import visible
+
+DUAL_ENCODER = ("pooling", "question_prefix", "block_prefix")
 
 
 def parser() -> terminal.Parser:
@@ -25,7 +28,8 @@ def parser() -> terminal.Parser:
             "nq convert my_model my_mlflow_model --to mlflow",
             "nq convert my_model my_model_8_bits --store int8 --shard-mb 50",
             "nq convert my_model pruned --prune heads=9,ffn=1152 --data train.jsonl.gz",
-            "nq convert all-mpnet-base-v2 ranker --dual-encoder",
+            "nq convert e5-small-v2 ranker --dual-encoder --question-prefix 'query: ' "
+            "--block-prefix 'passage: '",
         ),
     )
     parser.add_argument(
@@ -50,9 +54,21 @@ def parser() -> terminal.Parser:
     )
     parser.flag(
         "dual-encoder",
-        "turn a sentence encoder, whose outputs are averaged, into a model that ranks blocks: "
-        "nq answer --model DST --second-model MODEL",
+        "turn a sentence encoder into a model that ranks blocks: nq answer --model DST "
+        "--second-model MODEL",
     )
+    parser.add_argument(
+        "--pooling",
+        choices=POOLING,
+        help="what stands for a text in a dual encoder: the mean of its outputs, or that of [CLS] "
+        "(default: what the folder says, else mean)",
+    )
+    for name in ("question", "block"):
+        parser.add_argument(
+            f"--{name}-prefix",
+            metavar="TEXT",
+            help=f"text that a dual encoder was trained with before each {name}, such as 'query: '",
+        )
     arguments.add_data(parser, required=False, note=", annotated, for --prune")
     arguments.add_common(parser)
     return parser
@@ -72,9 +88,13 @@ def run(args: argparse.Namespace) -> int:
         raise terminal.UsageError(f"--dual-encoder and {other} exclude each other")
     if args.prune is not None and not args.data:
         raise terminal.UsageError("--prune needs --data: annotated records that tell what matters")
+    options = {n: x for n in DUAL_ENCODER if (x := getattr(args, n)) is not None}
+    if options and not args.dual_encoder:
+        given = next(iter(options)).replace("_", "-")
+        raise terminal.UsageError(f"--{given} is for --dual-encoder: give both, or neither")
     source = model_folder(args.source)
     if args.prune is None:
-        change = to_dual_encoder if args.dual_encoder else None
+        change = partial(to_dual_encoder, **options) if args.dual_encoder else None
         model = convert(source, args.target, args.to, storage, change)
     else:
         from nq.training.pruning import prune

@@ -37,6 +37,8 @@ SAVEDMODEL, ONNX = "tf_saved_model", "onnx"
 """Formats of Keras that ``export`` writes."""
 RANKER_WINDOWS = WindowConfig(max_seq_length=512, doc_stride=448)
 """Long windows with little overlap: few blocks are cut, and no piece needs the words around it."""
+POOLING = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
+"""What stands for a text in a dual encoder, with the names of ``sentence-transformers``."""
 
 
 def check_storage(to: str, storage: StorageConfig) -> None:
@@ -118,26 +120,41 @@ def fitting_windows(windows: WindowConfig, config: ModelConfig) -> WindowConfig:
     return dataclasses.replace(windows, max_seq_length=positions, max_query_length=query)
 
 
-def to_dual_encoder(loaded: LoadedModel) -> LoadedModel:
+def to_dual_encoder(
+    loaded: LoadedModel,
+    pooling: str | None = None,
+    question_prefix: str = "",
+    block_prefix: str = "",
+) -> LoadedModel:
     """Returns the dual encoder (``nq.model.dual_encoder``) that a sentence encoder makes.
 
     The markers around each block get the embeddings of [CLS] and [SEP], and all segments that of
     the first one, so that each text of a window is encoded as it would be by itself.
+
+    Args:
+        pooling: one of ``POOLING``; by default what the folder's ``1_Pooling`` says, else the mean.
+        question_prefix, block_prefix: text that the encoder was trained with before each question
+            and before each block.
     """
     import numpy as np
 
     from nq.model import checkpoint, joint
+    from nq.preprocess.features import prefix
     from nq.preprocess.tokenizers.load import load_tokenizer
 
     folder, config = loaded.folder, loaded.config
     if config.is_dual_encoder:
         raise ValueError(f"{folder} is a dual encoder already")
-    pooling = folder / "1_Pooling" / "config.json"
-    if pooling.is_file():
-        modes = read_json_object(pooling).items()
+    path = folder / "1_Pooling" / "config.json"
+    if pooling is None and path.is_file():
+        modes = read_json_object(path).items()
         used = sorted(name for name, value in modes if "_mode_" in name and value is True)
-        if used != ["pooling_mode_mean_tokens"]:
-            raise ValueError(f"{pooling} names {', '.join(used) or 'no mode'}: expected the mean")
+        found = [name for name, mode in POOLING.items() if used == [mode]]
+        if not found:
+            raise ValueError(
+                f"{path} names {', '.join(used) or 'no mode'}: expected {' or '.join(POOLING)}"
+            )
+        pooling = found[0]
     tokenizer = load_tokenizer(folder)
     config = checkpoint.with_room_for(config, tokenizer)
     begins = [tokenizer.marker_id(marker) for marker in BLOCK_MARKERS]
@@ -145,7 +162,13 @@ def to_dual_encoder(loaded: LoadedModel) -> LoadedModel:
     if [*begins, *contexts] != [*range(begins[0], contexts[-1] + 1)]:
         raise ValueError(f"{folder}: the markers of blocks have no ids of their own in a row")
     ids: dict[str, Any] = {**checkpoint.dual_encoder_ids(tokenizer)}
-    loaded = joint.load(folder, config=dataclasses.replace(config, **ids))
+    config = dataclasses.replace(
+        config,
+        **ids,
+        prefix_pieces=len(prefix(block_prefix, tokenizer)),
+        pools_first_piece=pooling == "cls",
+    )
+    loaded = joint.load(folder, config=config)
     lost = [name for name in loaded.report.missing if not name.startswith(WORD_EMBEDDINGS)]
     if lost:
         raise ValueError(f"{folder} is no whole encoder, it lacks {', '.join(lost[:3])}")
@@ -157,7 +180,10 @@ def to_dual_encoder(loaded: LoadedModel) -> LoadedModel:
     if config.type_vocab_size:
         first = embeddings.segment.numpy()[:1]
         embeddings.segment.assign(np.repeat(first, config.type_vocab_size, axis=0))
-    return dataclasses.replace(loaded, windows=RANKER_WINDOWS)
+    windows = dataclasses.replace(
+        RANKER_WINDOWS, question_prefix=question_prefix, block_prefix=block_prefix
+    )
+    return dataclasses.replace(loaded, windows=windows)
 
 
 def _write_nq(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None:

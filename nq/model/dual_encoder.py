@@ -14,6 +14,9 @@ question has that of [CLS]. So all texts of a window are encoded in one pass, as
 itself. The logits of start and end are the similarity of a block to the question at the first word
 of the block, and ``ABSENT`` elsewhere, and those of types allow a long answer only. A window that
 begins within a block compares the rest of it; the decision takes the best window of each block.
+
+Some sentence encoders were trained with a prefix of each question and another one of each block:
+these follow [Q] and the marker of the block. Of some, the output of [CLS] stands for the text.
 """
 
 from __future__ import annotations
@@ -97,7 +100,10 @@ class Similarity(MarkerLayer):
     def call(self, ids: Any, x: Any, numbers: Any) -> Any:
         length = ops.shape(ids)[1]
         x = ops.reshape(ops.cast(x, "float32"), (-1, length, x.shape[-1]))
-        texts = ops.matmul(ops.cast(same_text(numbers), "float32"), x)
+        pooled = same_text(numbers)
+        if self.config.pools_first_piece:
+            pooled = pooled & _begins(numbers)[:, None]
+        texts = ops.matmul(ops.cast(pooled, "float32"), x)
         norm = ops.sqrt(ops.sum(ops.square(texts), axis=-1, keepdims=True))
         texts = texts / ops.maximum(norm, SMALLEST_NORM)
         logits = SCALE * (ops.sum(texts * texts[:, 1:2], axis=-1) - MIDDLE)
@@ -107,12 +113,14 @@ class Similarity(MarkerLayer):
     def _first_words(self, ids: Any, numbers: Any) -> Any:
         """Returns bool ``[B, L]``: the first pieces of blocks that are no marker or separator.
 
-        Behind a marker without words there is one too, which belongs to no word of the document.
+        The prefix of a block is none of its pieces. Behind a marker without words there is one too,
+        which belongs to no word of the document.
         """
-        marker = is_block_marker(ids, self.config)
-        begins = ops.concatenate([numbers[:, :1] < 0, numbers[:, 1:] > numbers[:, :-1]], axis=1)
+        first = marker = is_block_marker(ids, self.config)
+        for _ in range(1 + self.config.prefix_pieces):
+            first = _moved(first)
         word = ~marker & (ids != self.config.separator_id) & (numbers > 0)
-        return word & (begins | _moved(marker))
+        return word & (_begins(numbers) | first)
 
 
 class LongOnly(keras.layers.Layer):
@@ -133,6 +141,11 @@ class LongOnly(keras.layers.Layer):
 def is_block_marker(ids: Any, config: ModelConfig) -> Any:
     """Returns bool ``[B, L]``: which pieces are markers that begin a block."""
     return (ids >= config.first_marker_id) & (ids <= config.last_marker_id)
+
+
+def _begins(numbers: Any) -> Any:
+    """Returns bool ``[B, L]``: which pieces begin a text, by their numbers ``[B, L]``."""
+    return ops.concatenate([numbers[:, :1] < 0, numbers[:, 1:] > numbers[:, :-1]], axis=1)
 
 
 def _moved(flags: Any, places: int = 1) -> Any:

@@ -51,6 +51,9 @@ from nq.records import (
     YesNo,
 )
 
+NO_SPANS = (AnswerType.LONG, AnswerType.YES, AnswerType.NO)
+"""Types of options without words of the page; the first is none of a short answer."""
+
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
@@ -87,15 +90,22 @@ class Ranking:
         )
 
     def alternatives(self, limit: int) -> tuple[Alternative, ...]:
-        """Returns the n-best list: the best blocks, each with its best short answer."""
-        rows = np.argsort(-self.probabilities, kind="stable")[:limit]
-        return tuple(self.alternative(row) for row in rows.tolist())
+        """Returns the n-best list: the best blocks, each with its best short answer.
 
-    def alternative(self, row: int) -> Alternative:
+        Where the best answer is neither yes nor no, the question asks for something else, and no
+        other answer is yes or no either.
+        """
+        rows = np.argsort(-self.probabilities, kind="stable")[:limit].tolist()
+        best = [self.alternative(row) for row in rows[:1]]
+        asks_for_words = any(one.yes_no is YesNo.NONE for one in best)
+        return *best, *(self.alternative(row, asks_for_words) for row in rows[1:])
+
+    def alternative(self, row: int, only_words: bool = False) -> Alternative:
         """Returns the block in this row of the evidence, with its best short answer."""
         weights, probability = self.config.weights, float(self.probabilities[row])
         options = self.evidence.options(row)
-        likely = np.where(options.types == AnswerType.LONG, -1.0, options.probabilities(weights))
+        excluded = NO_SPANS if only_words else NO_SPANS[:1]
+        likely = np.where(np.isin(options.types, excluded), -1.0, options.probabilities(weights))
         best = int(np.argmax(likely))
         kind, (start, end) = AnswerType(int(options.types[best])), options.spans[best].tolist()
         short = probability * float(likely[best])

@@ -52,10 +52,15 @@ def query(question: str, tokenizer: Tokenizer, config: WindowConfig) -> list[int
     A longer question keeps its last pieces.
     """
     pieces = list(chain.from_iterable(tokenizer.encode(question.split(" "))))
-    marker = [tokenizer.marker_id(QUERY_MARKER)]
+    marker = [tokenizer.marker_id(QUERY_MARKER), *prefix(config.question_prefix, tokenizer)]
     if config.switches.keep_query_marker:
-        return marker + pieces[max(0, len(pieces) - (config.max_query_length - 1)) :]
+        return marker + pieces[max(0, len(pieces) - (config.max_query_length - len(marker))) :]
     return (marker + pieces)[-config.max_query_length :]
+
+
+def prefix(text: str, tokenizer: Tokenizer) -> list[int]:
+    """Returns the pieces of a prefix of questions or blocks (``WindowConfig``)."""
+    return list(chain.from_iterable(tokenizer.encode(text.split())))
 
 
 def features(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> Features:
@@ -140,6 +145,9 @@ class _WindowBuilder:
         encoded = tokenizer.encode(words.words)
         for i in words.markers:
             encoded[i] = (tokenizer.marker_id(words.words[i]),)
+        if config.block_prefix:
+            for i in words.markers[1::2]:
+                encoded[i] += tuple(prefix(config.block_prefix, tokenizer))
         lengths = list(map(len, encoded))
         self.pieces = np.fromiter(chain.from_iterable(encoded), np.int32, sum(lengths))
         self.doc = np.repeat(np.asarray(words.doc, np.int32), lengths)

@@ -267,9 +267,15 @@ def measure(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> d
         for key, annotators in gold.items()
         if sum(map(_is_yes_no, annotators)) >= min(2, len(annotators))
     }
-    n_correct = sum(predictions[key].yes_no in words for key, words in yes_no.items())
-    figures["odd_yes_no_questions"] = len(yes_no)
-    figures["odd_yes_no_accuracy"] = n_correct / len(yes_no) if yes_no else 0.0
+    given = {key: predictions[key].yes_no for key in yes_no}
+    no = [key for key, words in yes_no.items() if "no" in words]
+    shares = {
+        "yes_no_accuracy": [given[key] in words for key, words in yes_no.items()],
+        "always_yes_accuracy": ["yes" in words for words in yes_no.values()],
+        "no_recall": [given[key] == "no" for key in no],
+    }
+    figures["odd_yes_no_questions"], figures["odd_no_questions"] = len(yes_no), len(no)
+    figures |= {f"odd_{n}": sum(hits) / len(hits) if hits else 0.0 for n, hits in shares.items()}
     return figures
 
 

@@ -1,7 +1,8 @@
 """The training loop: seeded, and resumable after an interruption.
 
-The loss is BERT-Joint's: the mean of the cross entropies of start, end and type. A teacher adds
-another one (``nq.training.distillation``).
+The loss is BERT-Joint's: the mean of the cross entropies of start, end and type; in that of the
+type, all windows of yes weigh as much as all of no. A teacher adds another one
+(``nq.training.distillation``).
 
 The weights of a model have levels: level 0 has the embeddings and the relative biases, level i + 1
 layer i of the encoder, and the level above the last layer the heads. The lower ones may be trained
@@ -26,7 +27,7 @@ from nq.config import TrainConfig
 from nq.errors import DamagedError
 from nq.inference.reduction import LOGITS
 from nq.model.shapes import check_length
-from nq.records import FloatArray
+from nq.records import AnswerType, FloatArray, IntArray
 from nq.training.distillation import Distillation
 from nq.training.job import EVALUATE_EVERY, LOSS, MEASURED, STEP, Curves, Figures
 from nq.training.windows import TrainingWindows, digest, steps_after, steps_per_epoch
@@ -88,15 +89,37 @@ class LayerwiseAdamW(keras.optimizers.AdamW):
         super().update_step(gradient, variable, learning_rate * factor)
 
 
+class TypeLoss(keras.losses.Loss):
+    """Computes the cross entropy of types ``[B]`` and logits ``[B, 5]``, weighted by type, ``[B]``.
+
+    Yes and no have weights with which both are equally many among the types ``[N]`` of all windows.
+    """
+
+    def __init__(self, types: IntArray) -> None:
+        super().__init__()
+        self.weights = np.ones(len(AnswerType), np.float32)
+        both = [AnswerType.YES, AnswerType.NO]
+        counts = np.array([np.sum(types == kind) for kind in both])
+        if counts.all():
+            self.weights[both] = counts.mean() / counts
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        y_true = ops.cast(ops.reshape(y_true, (-1,)), "int32")
+        losses = ops.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
+        return losses * ops.take(self.weights, y_true)
+
+
 def compile_for_training(
     model: keras.Model,
     config: TrainConfig,
     total_steps: int,
+    types: IntArray,
     distillation: Distillation | None = None,
 ) -> None:
     """Compiles a model with AdamW, warm-up and decay to 0, and the mean of the losses.
 
-    With a teacher the model is one of ``Distillation.student``.
+    ``types`` are those of all training windows. With a teacher the model is one of
+    ``Distillation.student``.
     """
     n_layers = model.get_layer("embeddings").config.layer_sets
     if config.frozen_layers > n_layers:
@@ -116,7 +139,8 @@ def compile_for_training(
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
     if config.precision == "float16":  # without loss scaling small gradients underflow
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-    losses = {n: keras.losses.SparseCategoricalCrossentropy(from_logits=True) for n in LOGITS}
+    span = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    losses = {name: TypeLoss(types) if name == LOGITS[2] else span for name in LOGITS}
     weights = {n: 1 / len(LOGITS) for n in LOGITS}
     if distillation:
         losses, weights = losses | distillation.losses(), distillation.weights(weights)
@@ -244,7 +268,7 @@ def fit(
             f"{len(windows)} training windows do not fill one batch of {config.batch_size}"
         )
     trained = distillation.student(model) if distillation else model
-    compile_for_training(trained, config, total, distillation)
+    compile_for_training(trained, config, total, windows.answer_types, distillation)
     trained.optimizer.build(trained.trainable_variables)
     variables = [*trained.variables, *trained.optimizer.variables]
     state.restore(variables)

@@ -136,9 +136,10 @@ def test_exports_give_the_same_logits_for_any_batch_and_length(
         (("--to", "onnx", "--shard-mb", 50), "shard_mb is 50, .* leave it out, or choose nq or hf"),
         (("--shard-mb", -1), "shard_mb must be at least 0, got -1"),
         (("--store", "int4"), "invalid choice: 'int4'"),
+        (("--pooling", "cls"), "--pooling is for --dual-encoder: give both, or neither"),
     ],
 )
-def test_storage_that_a_format_cannot_have_is_wrong_usage(
+def test_options_that_do_not_fit_are_wrong_usage(
     tf1: Path,
     tmp_path: Path,
     options: tuple[object, ...],

@@ -26,7 +26,7 @@ from nq.inference.scorer import feature_rows
 from nq.model import checkpoint, joint
 from nq.model.dual_encoder import ABSENT, MIDDLE, SCALE, KnownMarkers
 from nq.model.encoder import Layers, encoder
-from nq.model.folder import ModelSettings, load_config, read_tensors
+from nq.model.folder import ModelSettings, load_config, load_settings, read_tensors
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -38,6 +38,11 @@ WINDOWS = WindowConfig(max_seq_length=24, doc_stride=9, max_query_length=8)
 SHAPES = {
     "bert": dataclasses.replace(tiny_models.SHAPE, initializer_range=0.4),
     "mpnet": tiny_models.MPNET,
+}
+PREFIXED = {"question_prefix": "is ", "block_prefix": "the old "}
+OPTIONS = {
+    "bert": ("--pooling", "cls", "--question-prefix", "is ", "--block-prefix", "the old "),
+    "mpnet": (),
 }
 
 
@@ -70,12 +75,13 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.fixture
 def ranker(source: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "ranker"
-    assert console(["convert", str(source), str(folder), "--dual-encoder"]) == 0
+    options = OPTIONS[source.name]
+    assert console(["convert", str(source), str(folder), "--dual-encoder", *options]) == 0
     return folder
 
 
 def alone(source: Path, pieces: list[int]) -> FloatArray:
-    """Returns the mean output of the sentence encoder for one text and nothing else."""
+    """Returns the vector of one text: the first or the mean output of the sentence encoder."""
     config = checkpoint.with_room_for(load_config(source), load_tokenizer(source))
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in joint.INPUTS}
     layers = Layers(keras.DTypePolicy("float32"), "zeros")
@@ -83,11 +89,14 @@ def alone(source: Path, pieces: list[int]) -> FloatArray:
     checkpoint.fill(model, read_tensors(source), config)
     ids = np.array([pieces], np.int32)
     rows = {"input_ids": ids, "input_mask": ids * 0 + 1, "segment_ids": ids * 0}
-    mean: FloatArray = np.asarray(model(rows)).mean(axis=0)
-    return mean
+    outputs = np.asarray(model(rows))
+    vector: FloatArray = outputs[0] if OPTIONS[source.name] else outputs.mean(axis=0)
+    return vector
 
 
-def texts(ids: list[int], tokenizer: Tokenizer) -> Iterator[tuple[int, list[int]]]:
+def texts(
+    ids: list[int], tokenizer: Tokenizer, prefix_pieces: int
+) -> Iterator[tuple[int, list[int]]]:
     """Yields the position of the first word of each text of a window, and its pieces."""
     begins = {tokenizer.marker_id(marker) for marker in BLOCK_MARKERS}
     to_cls = dict.fromkeys({*begins, tokenizer.marker_id("[Q]")}, tokenizer.cls_id)
@@ -97,7 +106,7 @@ def texts(ids: list[int], tokenizer: Tokenizer) -> Iterator[tuple[int, list[int]
     for position, piece in enumerate(ids[1:], 1):
         if piece in begins or previous == tokenizer.sep_id:
             yield first, text
-            text, first = [], position + (piece in begins)
+            text, first = [], position + (1 + prefix_pieces) * (piece in begins)
         text.append(stand_for.get(piece, piece))
         previous = piece
     yield first, text
@@ -105,7 +114,10 @@ def texts(ids: list[int], tokenizer: Tokenizer) -> Iterator[tuple[int, list[int]
 
 def test_each_text_is_encoded_as_by_itself(source: Path, ranker: Path) -> None:
     tokenizer, model = load_tokenizer(ranker), joint.load(ranker).model
-    windows = features(example(), tokenizer, WINDOWS)
+    settings = load_settings(ranker).windows
+    assert settings.to_dict().items() >= (PREFIXED if OPTIONS[source.name] else {}).items()
+    settings = dataclasses.replace(settings, max_seq_length=24, doc_stride=9, max_query_length=8)
+    windows = features(example(), tokenizer, settings)
     rows = feature_rows(windows)
     outputs = model({name: np.asarray(rows[name], np.int32) for name in joint.INPUTS})
     start, end = np.asarray(outputs["start_logits"]), np.asarray(outputs["end_logits"])
@@ -116,7 +128,7 @@ def test_each_text_is_encoded_as_by_itself(source: Path, ranker: Path) -> None:
     assert len(windows) > 3
     for row, n_pieces in enumerate(windows.input_mask.sum(axis=1).tolist()):
         ids = windows.input_ids[row, :n_pieces].tolist()
-        (_, question), *blocks = texts(ids, tokenizer)
+        (_, question), *blocks = texts(ids, tokenizer, load_config(ranker).prefix_pieces)
         query = alone(source, question)
         assert start[row, 0] == 0
         expected = np.full(len(ids), ABSENT)
@@ -210,9 +222,9 @@ def test_what_is_no_sentence_encoder_is_one_line(
     convert = ["convert", source, tmp_path / "new", "--dual-encoder"]
     assert "is a dual encoder already" in error_of(["convert", ranker, *convert[2:]])
     (source / "1_Pooling").mkdir()
-    pooling = {"word_embedding_dimension": 8, "pooling_mode_cls_token": True}
+    pooling = {"word_embedding_dimension": 8, "pooling_mode_max_tokens": True}
     (source / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
-    assert "pooling_mode_cls_token: expected the mean" in error_of(convert)
+    assert "pooling_mode_max_tokens: expected mean or cls" in error_of(convert)
     path = ranker / "vocab.txt"
     special, *words = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([special, "new", *words[:-1]]) + "\n", encoding="utf-8")

@@ -108,6 +108,21 @@ def test_yes_and_no_are_calibrated_by_their_own_outcomes() -> None:
     assert mean == pytest.approx(0.75, abs=0.02)
 
 
+def test_yes_and_no_are_counted_beside_always_yes() -> None:
+    def label(yes_no: str) -> labels.Label:
+        return labels.Label(labels.Span(0, 9), (), yes_no, 0.5, 0.5)
+
+    words = ["yes", "yes", "no", "no", "no", "yes", "none"]
+    given = ["yes", "no", "no", "yes", "none", "none", "yes"]
+    gold: tuning.Gold = {i: [label(word)] for i, word in enumerate(words)}
+    predictions: tuning.Predictions = {i: label(word) for i, word in enumerate(given)}
+    figures = tuning.measure(gold, predictions, DecisionConfig())
+    assert (figures["odd_yes_no_questions"], figures["odd_no_questions"]) == (6, 3)
+    assert figures["odd_yes_no_accuracy"] == 2 / 6
+    assert figures["odd_always_yes_accuracy"] == 3 / 6
+    assert figures["odd_no_recall"] == 1 / 3
+
+
 def test_each_example_with_an_even_id_is_in_one_fold_and_no_other_is_in_any() -> None:
     folds = [tuning.fold_of(i) for i in range(-40, 40)]
     assert set(folds[::2]) == set(range(tuning.FOLDS))

@@ -15,7 +15,7 @@ from scipy.special import log_softmax, softmax
 
 from nq.config import DistillationConfig
 from nq.inference.reduction import LOGITS
-from nq.records import UNLABELLED, FloatArray, IntArray
+from nq.records import UNLABELLED, AnswerType, FloatArray, IntArray
 from nq.training.distillation import Distillation, SoftCrossEntropy, SoftTargets
 from nq.training.job import LOSS, PARTS
 from nq.training.loop import compile_for_training
@@ -24,6 +24,9 @@ from tests.training.test_loop import CONFIG, LENGTH, WINDOWS, untrained
 N = len(WINDOWS)
 PADDING = np.arange(LENGTH) >= WINDOWS.n_pieces[:, None]
 SHORT = dataclasses.replace(CONFIG, epochs=5, dropout=0.0)
+YES_AND_NO = np.bincount(WINDOWS.answer_types)[[AnswerType.YES, AnswerType.NO]]
+WEIGHTS = [1.0, *(YES_AND_NO.sum() / 2 / YES_AND_NO), 1.0, 1.0]
+"""Of the loss of each type: yes and no weigh as if they were equally many."""
 
 
 def logits_of(model: keras.Model) -> dict[str, FloatArray]:
@@ -106,7 +109,9 @@ def slow_losses(model: keras.Model, settings: Distillation, rows: IntArray) -> d
             LOGITS, ("start_positions", "end_positions", "answer_types"), strict=True
         ):
             logits = np.asarray(raw[name], np.float64)[i]
-            hard.append(-log_softmax(logits)[getattr(WINDOWS, column)[row]])
+            label = getattr(WINDOWS, column)[row]
+            weight = WEIGHTS[label] if name == LOGITS[2] else 1.0
+            hard.append(-weight * log_softmax(logits)[label])
             if name in settings.heads:
                 own = known[name][row]
                 soft.append(slow_cross_entropy(own, logits, settings.config.temperature))
@@ -127,7 +132,7 @@ def test_the_losses_of_a_step_against_a_slow_truth(
     model = untrained(SHORT)
     expected = slow_losses(model, settings, rows)
     student = settings.student(model)
-    compile_for_training(student, SHORT, 10, settings)
+    compile_for_training(student, SHORT, 10, WINDOWS.answer_types, settings)
     logs = student.train_on_batch(*settings.batch(WINDOWS, rows), return_dict=True)
     actual = {LOSS: logs["loss"], **settings.curves(logs)}
     assert actual == pytest.approx(expected, rel=2e-3)  # log probabilities of float16

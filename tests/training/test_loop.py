@@ -234,7 +234,8 @@ def test_the_learning_rate_rises_to_its_peak_and_falls_to_zero(warmup: int, tota
 
 def test_weight_decay_excludes_biases_and_norms() -> None:
     model = untrained()
-    compile_for_training(model, dataclasses.replace(CONFIG, warmup=0, weight_decay=0.5), 10**6)
+    config = dataclasses.replace(CONFIG, warmup=0, weight_decay=0.5)
+    compile_for_training(model, config, 10**6, WINDOWS.answer_types)
     for weight in model.weights:
         weight.assign(np.full(weight.shape, 2.0))
     model.optimizer.build(model.trainable_variables)
@@ -251,9 +252,8 @@ def test_weight_decay_excludes_biases_and_norms() -> None:
 
 def test_lower_layers_have_lower_learning_rates() -> None:
     model = joint.build(tiny_models.RELATIVE)
-    compile_for_training(
-        model, dataclasses.replace(CONFIG, warmup=0, layer_decay=0.5, weight_decay=0.0), 10**6
-    )
+    config = dataclasses.replace(CONFIG, warmup=0, layer_decay=0.5, weight_decay=0.0)
+    compile_for_training(model, config, 10**6, WINDOWS.answer_types)
     before = weights_of(model)
     model.optimizer.build(model.trainable_variables)
     model.optimizer.apply([keras.ops.ones(weight.shape) for weight in model.trainable_variables])
