@@ -145,9 +145,9 @@ class _WindowBuilder:
         encoded = tokenizer.encode(words.words)
         for i in words.markers:
             encoded[i] = (tokenizer.marker_id(words.words[i]),)
-        if config.block_prefix:
-            for i in words.markers[1::2]:
-                encoded[i] += tuple(prefix(config.block_prefix, tokenizer))
+        block_prefix = tuple(prefix(config.block_prefix, tokenizer))
+        for i in words.markers[1::2]:
+            encoded[i] += block_prefix
         lengths = list(map(len, encoded))
         self.pieces = np.fromiter(chain.from_iterable(encoded), np.int32, sum(lengths))
         self.doc = np.repeat(np.asarray(words.doc, np.int32), lengths)
