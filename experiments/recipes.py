@@ -1,16 +1,12 @@
-"""The recipes of the models ``small``, ``ranker`` and ``base``: where each starts, and its stages.
+"""The recipes of the models ``small`` and ``ranker``: where each starts, and its stages.
 
 Each stage is a run of ``nq train`` on records of the training data. A recipe is data;
-``experiments.make_model`` carries it out.
+``experiments.make_model`` carries it out. Both start from e5-small-v2.
 
-- ``small``: ``wiki`` (all questions on Wikipedia: extraction, and rejection of wrong blocks),
-  ``practice`` (the reviews too: extraction, on twice as many questions), ``natural`` (Natural
-  Questions and BoolQ: the wording of queries, yes and no), ``reading`` (all questions in short
-  windows: more questions per hour), ``pages`` (other samples, longer pages: rejection of blocks).
-  The result is the mean of the weights after natural and pages, since each is better at what the
-  other is worse at.
-- ``ranker``: the dual encoder of MiniLM, which needs no training; ``small`` reads for it.
-- ``base``: the dual encoder of MPNet, which ranks again what ``small`` ranks best.
+- ``small``: ``reading`` (all questions on Wikipedia, in short windows), ``practice`` (the reviews
+  too: other windows, more questions), ``natural`` (real questions: the wording of queries, tables
+  and lists, yes and no), ``pages`` (longer pages and windows: rejection of wrong blocks).
+- ``ranker``: the dual encoder, which needs no training; ``small`` reads for it.
 """
 
 from __future__ import annotations
@@ -18,17 +14,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments import pretrained
+from experiments.claims import claims
 from experiments.distractors import lengthened
-from nq.config import BLOCK, WindowConfig
+from experiments.pretrained import sentence_encoder
 
 Record = dict[str, Any]
 
-NATURAL = ("nq", "boolq")
-OTHER_WIKI = ("squad2", "squadshifts-wiki", "timeqa")
+NATURAL = ("nq", "nq-swap", "boolq")
+OTHER_WIKI = ("squad1", "squad2", "squadshifts-wiki", "timeqa")
 WIKI = (*NATURAL, *OTHER_WIKI)
 REVIEWS = ("squadshifts-amazon", "squadshifts-reddit")
 SEED = 5
@@ -42,17 +39,21 @@ class Part:
         sources: values of the field ``source`` of the records.
         sample: number of records to draw at random; all without it.
         distractors: number of blocks of other pages that are added to each page.
+        as_claims: whether yes/no questions are made of the records (``experiments.claims``).
     """
 
     sources: tuple[str, ...]
     sample: int | None = None
     distractors: int = 0
+    as_claims: bool = False
 
     def records(self, records: Sequence[Record]) -> Iterable[Record]:
         """Returns the records of this part, with longer pages if it has distractors."""
         chosen = [record for record in records if record["source"] in self.sources]
         if self.sample is not None:
             chosen = random.Random(SEED).sample(chosen, min(self.sample, len(chosen)))
+        if self.as_claims:
+            return claims(chosen, SEED)
         if not self.distractors:
             return chosen
         pages = [record for record in records if record["source"] in WIKI]
@@ -88,12 +89,10 @@ class Pair:
     """With which model a dual encoder answers.
 
     Args:
-        role: of the other model: ``first_model`` or ``second_model`` (``ModelSettings``).
-        name: of the other model.
-        read_blocks: blocks of a page that the second of the two gets.
+        name: of the model that reads the blocks.
+        read_blocks: blocks of a page that it gets, the best.
     """
 
-    role: str
     name: str
     read_blocks: int
 
@@ -109,7 +108,7 @@ class Recipe:
         stages: in order.
         result: the stages the mean of whose weights is the result; by default the last one.
         pair: of a model that is the dual encoder of the encoder, with no stages.
-        windows: of a dual encoder; by default those of ``nq convert --dual-encoder``.
+        prefixes: of questions and blocks, of a dual encoder.
     """
 
     start: Callable[[Path], Path]
@@ -118,50 +117,45 @@ class Recipe:
     stages: tuple[Stage, ...] = ()
     result: tuple[str, ...] = ()
     pair: Pair | None = None
-    windows: WindowConfig | None = None
+    prefixes: tuple[str, str] = ("", "")
 
 
 SMALL = Recipe(
-    start=pretrained.minilm,
-    store="compact",
-    options="--max-seq-length 256 --precision bfloat16 --dropout 0",
+    start=partial(sentence_encoder, "e5-small-v2"),
+    store="int8",
+    options="--precision bfloat16 --dropout 0",
     stages=(
         Stage(
-            "wiki",
+            "reading",
             (Part(WIKI),),
-            "--epochs 0.668 --learning-rate 2e-4 --warmup 0.06 --negatives 0.12",
+            "--max-seq-length 192 --doc-stride 96 --epochs 1 --learning-rate 2e-4 --warmup 0.05 "
+            "--negatives 0.05",
         ),
         Stage(
             "practice",
             (Part(WIKI + REVIEWS),),
-            "--doc-stride 192 --epochs 0.8 --learning-rate 2e-4 --warmup 0.05 --negatives 0.15",
+            "--max-seq-length 192 --doc-stride 128 --epochs 1 --learning-rate 1.5e-4 --warmup 0.04 "
+            "--negatives 0.1 --seed 6",
         ),
         Stage(
             "natural",
-            (Part(NATURAL),),
-            "--doc-stride 192 --epochs 2.5 --learning-rate 1e-4 --warmup 0.05 --negatives 0.2",
-        ),
-        Stage(
-            "reading",
-            (Part(WIKI + REVIEWS),),
-            "--max-seq-length 192 --doc-stride 160 --epochs 1.2 --learning-rate 2e-4 --warmup 0.04 "
-            "--negatives 0.2 --seed 77",
+            (Part(NATURAL), Part(OTHER_WIKI, sample=12000, as_claims=True), Part(OTHER_WIKI, 2000)),
+            "--max-seq-length 192 --doc-stride 128 --epochs 2 --learning-rate 1e-4 --warmup 0.05 "
+            "--negatives 0.1 --seed 7",
         ),
         Stage(
             "pages",
             (Part(NATURAL, distractors=12), Part(OTHER_WIKI, sample=1500, distractors=12)),
-            "--doc-stride 192 --epochs 0.7 --learning-rate 8e-5 --warmup 0.05 --negatives 0.12 "
-            "--seed 78",
+            "--max-seq-length 256 --doc-stride 192 --epochs 1 --learning-rate 8e-5 --warmup 0.05 "
+            "--negatives 0.12 --seed 8",
         ),
     ),
-    result=("natural", "pages"),
 )
-RANKER = Recipe(pretrained.minilm, "int8", pair=Pair("second_model", "small", read_blocks=8))
-BASE = Recipe(
-    pretrained.mpnet,
+RANKER = Recipe(
+    partial(sentence_encoder, "e5-small-v2"),
     "int8",
-    pair=Pair("first_model", "small", read_blocks=5),
-    windows=WindowConfig(max_seq_length=256, doc_stride=192, window_scope=BLOCK),
+    pair=Pair("small", read_blocks=8),
+    prefixes=("query: ", "passage: "),
 )
-RECIPES = {"small": SMALL, "ranker": RANKER, "base": BASE}
+RECIPES = {"small": SMALL, "ranker": RANKER}
 """In the order in which they are made: the other model of a pair first."""

@@ -265,9 +265,14 @@ def tune(result: ResultFile) -> str:
         ),
         *f1,
         (
-            f"yes/no accuracy ({result['odd_yes_no_questions']} questions)",
+            f"yes/no accuracy ({result['odd_yes_no_questions']} questions) / of always yes",
             "",
-            f"{result['odd_yes_no_accuracy']:.3f}",
+            f"{result['odd_yes_no_accuracy']:.3f} / {result['odd_always_yes_accuracy']:.3f}",
+        ),
+        (
+            f'recall of "no" ({result["odd_no_questions"]} questions)',
+            "",
+            f"{result['odd_no_recall']:.3f}",
         ),
         ("expected calibration error, long / short", error, ""),
         ("expected error of a perfectly calibrated model on so few examples", by_chance, ""),

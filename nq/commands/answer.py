@@ -25,7 +25,7 @@ def parser() -> terminal.Parser:
         examples=(
             "nq answer",
             "nq answer --data dev.jsonl.gz --profile mixed+buckets+openvino+rescore",
-            "nq answer --data 'dev/*.jsonl.gz' --model base --limit 100 --formats nbest",
+            "nq answer --data 'dev/*.jsonl.gz' --model ranker --limit 100 --formats nbest",
             "nq answer --data dev.jsonl.gz --profile mixed+xla --against baseline",
             "nq answer --data dev.jsonl.gz --model my_model --against runs/first --max-loss 0.02",
             "nq answer --data dev.jsonl.gz --instances auto",

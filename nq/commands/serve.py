@@ -31,7 +31,7 @@ def parser() -> terminal.Parser:
         "GET /healthz, /readyz, /metrics, and a description of them at /docs.",
         examples=(
             "nq serve",
-            "nq serve --model base --workers 2 --port 8080",
+            "nq serve --model ranker --workers 2 --port 8080",
             f"{TOKEN}=secret nq serve --host 0.0.0.0",
         ),
         notes=f"{NOTES}\n\n{arguments.PROFILES_HELP}",

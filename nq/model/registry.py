@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 GROUP = "nq.models"
 CONFIG, TF_CONFIG = "config.json", "bert_config.json"
 BUNDLED = "small"
-DISTRIBUTIONS = {name: f"./models/{name}" for name in ("base", "ranker")}
+DISTRIBUTIONS = {"ranker": "./models/ranker"}
 """Models of this repository that are installed on their own: where each one is in a clone."""
 MAX_NAMES_SHOWN = 20
 

@@ -16,13 +16,12 @@ from experiments import make_model
 from experiments.recipes import RECIPES, REVIEWS, WIKI, Pair, Part, Recipe, Stage
 from nq.bundle import bundled_sample
 from nq.commands.train import parser as train_parser
-from nq.config import BLOCK, RankingWeights, WindowConfig
+from nq.config import RankingWeights
 from nq.model.folder import load_config, load_settings, weights_digest
 
 pytestmark = pytest.mark.extended
 
 SOURCES = (*WIKI, *REVIEWS)
-WINDOWS = WindowConfig(max_seq_length=32, max_query_length=8, window_scope=BLOCK)
 ALL_STAGES = [
     pytest.param(recipe, stage, id=f"{name}-{stage.name}")
     for name, recipe in RECIPES.items()
@@ -52,8 +51,7 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
     stages = tuple(Stage(name, (Part((name,)),), options) for name in ("nq", "boolq"))
     recipes = {
         "small": Recipe(start, "float32", sizes, stages, result=("nq", "boolq")),
-        "ranker": Recipe(start, "int8", pair=Pair("second_model", "small", 2)),
-        "base": Recipe(start, "int8", pair=Pair("first_model", "small", 2), windows=WINDOWS),
+        "ranker": Recipe(start, "int8", pair=Pair("small", 2), prefixes=("is ", "the ")),
     }
     monkeypatch.setattr(make_model, "RECIPES", recipes)
     for part in ("train", "dev"):
@@ -66,7 +64,7 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
     command = ["--data", str(tmp_path / "data"), "--output", str(tmp_path / "out")]
     folder, made = tmp_path / "out" / "small", []
     for _ in range(2):
-        assert make_model.main([*command, "--models", "base", "small", "ranker"]) == 0
+        assert make_model.main([*command, "--models", "ranker", "small"]) == 0
         made.append(load_file(folder / "model" / "model.safetensors"))
     capsys.readouterr()
     nq, boolq = (load_file(folder / name / "model.safetensors") for name in ("nq", "boolq"))
@@ -74,10 +72,9 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
         np.testing.assert_array_equal(values, made[1][name])
         expected = (nq[name].astype(np.float64) + boolq[name]) / 2
         np.testing.assert_allclose(values, expected, rtol=1e-6, atol=1e-7)
-    small, ranker, base = (tmp_path / "out" / name / "model" for name in recipes)
+    small, ranker = (tmp_path / "out" / name / "model" for name in recipes)
     assert load_settings(small).decision.weights != RankingWeights()
-    assert load_config(ranker).is_dual_encoder and load_config(base).is_dual_encoder
-    assert load_settings(ranker).second_model == load_settings(base).first_model == "small"
-    assert load_settings(base).windows == WINDOWS
+    assert load_config(ranker).is_dual_encoder
+    assert load_settings(ranker).second_model == "small"
+    assert load_settings(ranker).windows.block_prefix == "the "
     assert load_settings(small).cascades[weights_digest(ranker)].read_blocks == 2
-    assert load_settings(base).cascades[weights_digest(small)].read_blocks == 2

@@ -1,54 +1,57 @@
-"""Model folders of pretrained encoders, made from the files of installed packages."""
+"""Model folders of pretrained encoders, made of ONNX files."""
 
 from __future__ import annotations
 
-import io
-import zipfile
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from experiments import pretrained
+from nq.errors import Error
+from nq.model import joint
+from nq.model.folder import check
 
-CONTENT = {name: name.encode() * 100 for name in pretrained.MPNET_FILES}
-
-
-def install(folder: Path, package: str, file: str, content: bytes) -> None:
-    """Writes what an installed wheel leaves: its file, and the folder of its metadata."""
-    info = folder / f"{package.replace('-', '_')}-0.0.1.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 0.0.1\n")
-    (info / "RECORD").write_text(f"{file},,\n{info.name}/METADATA,,\n{info.name}/RECORD,,\n")
-    (folder / file).parent.mkdir(parents=True)
-    (folder / file).write_bytes(content)
+MATRIX = "/encoder/layer.0/output/dense/MatMul"
 
 
-def zipped(content: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as file:
-        for name, data in content.items():
-            file.writestr(f"all-mpnet-base-v2/{name}", data)
-    return buffer.getvalue()
+def test_matrices_are_named_by_their_products(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    table, matrix, bias = (
+        draw.normal(size=shape).astype(np.float32) for shape in ((7, 4), (4, 3), (3,))
+    )
+    name = "encoder.layer.0.output.dense"
+    values = {"embeddings.word_embeddings.weight": table, "onnx::MatMul_9": matrix}
+    values |= {f"{name}.bias": bias, "embeddings.position_ids": np.arange(7)[None]}
+    nodes = [
+        helper.make_node("Gather", ["embeddings.word_embeddings.weight", "ids"], ["x"]),
+        helper.make_node("MatMul", ["x", "onnx::MatMul_9"], ["y"], MATRIX),
+        helper.make_node("MatMul", ["y", "z"], ["scores"], "/encoder/layer.0/attention/MatMul"),
+    ]
+    given = [helper.make_tensor_value_info("ids", TensorProto.INT64, [None])]
+    given.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [3, 3]))
+    result = [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [None, 3])]
+    stored = [numpy_helper.from_array(value, key) for key, value in values.items()]
+    graph = helper.make_graph(nodes, "encoder", given, result, stored)
+    onnx.save(helper.make_model(graph), tmp_path / "encoder.onnx")
+    weights = dict(pretrained.read_onnx(tmp_path / "encoder.onnx"))
+    expected = {"embeddings.word_embeddings.weight": table, f"{name}.bias": bias}
+    expected[f"{name}.weight"] = matrix.T
+    assert weights.keys() == expected.keys()
+    for key, value in expected.items():
+        np.testing.assert_array_equal(weights[key], value)
 
 
-def install_mpnet(folder: Path, data: bytes, pieces: int = 5) -> None:
-    size = -(-len(data) // 5)
-    for i, package in enumerate(pretrained.MPNET[:pieces]):
-        file = f"{package[:-4]}_{i + 1:03}/input/all-mpnet-base-v2.zip.{i + 1:03}"
-        install(folder, package, file, data[i * size : (i + 1) * size])
-
-
-def test_five_pieces_are_joined_to_one_folder(
+@pytest.mark.extended
+def test_an_encoder_is_downloaded_checked_and_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install_mpnet(tmp_path / "site", zipped(CONTENT))
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    folder = pretrained.mpnet(tmp_path / "runs" / "start")
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == CONTENT
-    assert [path.name for path in folder.parent.iterdir()] == ["start"]
-    (folder / "vocab.txt").write_bytes(b"kept")
-    pretrained.mpnet(folder)
-    assert (folder / "vocab.txt").read_bytes() == b"kept"
-    (folder / "config.json").unlink()
-    pretrained.mpnet(folder)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == CONTENT
+    folder = pretrained.sentence_encoder("e5-small-v2", tmp_path / "start")
+    check(folder)
+    missing = joint.load(folder).report.missing
+    assert {name.split("/")[0] for name in missing} == {"span_output", "type_output"}
+    monkeypatch.setitem(pretrained.DIGESTS, "e5-small-v2", "0" * 64)
+    with pytest.raises(Error, match=r"has the digest 208ade.*: expected 0000"):
+        pretrained.sentence_encoder("e5-small-v2", tmp_path / "other")

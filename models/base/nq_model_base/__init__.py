@@ -1,1 +1,0 @@
-"""The model ``base`` of nq: this folder is the model folder that ``nq.load("base")`` reads."""
