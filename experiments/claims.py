@@ -13,19 +13,27 @@ from typing import Any
 
 Record = dict[str, Any]
 
-AUXILIARIES = "is|are|was|were|did|does|do|will|has|have|can"
+BE = "is|are|was|were"
+AUXILIARIES = f"{BE}|did|does|do|will|has|have|had|can"
 PREPOSITIONS = "in|on|at|from|during|after|before|since|by|around|near|between|until"
-BARE_END = re.compile(rf"\b({PREPOSITIONS}|of|for|to|with|as|about|like|called|named|known|do)$")
-"""Ends of a question whose answer does not stand where the claim would put it."""
+WH = "(?:who|what|which|where)"
 PATTERNS = [
-    (re.compile(rf"(?:who|what|which \w+) ({AUXILIARIES}) ((?:the|a|an|one) .+)"), "{0} {a} {1}"),
-    (re.compile(r"(?:who|what) (did|does|do|will|can) (.+)"), "{0} {1} {a}"),
-    (re.compile(rf"when ({AUXILIARIES}) (.+)"), "{0} {1} {p}{a}"),
-    (re.compile(rf"where ({AUXILIARIES}) (.+)"), "{0} {1} {p}{a}"),
-    (re.compile(r"how many (.+?) (are|were) there\b ?(.*)"), "{1} there {a} {0} {2}"),
-    (re.compile(r"who (\w+s) (.+)"), "is it {a} who {0} {1}"),
-    (re.compile(r"who (.+)"), "was it {a} who {0}"),
-]
+    (rf"{WH}(?: \w+){{0,2}}? ({AUXILIARIES}) (.+ (?:{PREPOSITIONS}|of|for|to|with|as|about|like))",
+     "{0} {1} {a}"),
+    (rf"what ({BE}) (.+ (?:called|named))", "{0} {1} {a}"),
+    (r"(?:who|what) (did|does|do|will|can) (.+)", "{0} {1} {a}"),
+    (rf"(?:who|what|which \w+) ({BE}|has|have|had) (.+)", "{0} {a} {1}"),
+    (rf"(?:in |during )?(?:what|which) (?:year|month|century|decade) ({AUXILIARIES}) (.+)",
+     "{0} {1} in {a}"),
+    (rf"when ({AUXILIARIES}) (.+)", "{0} {1} {p}{a}"),
+    (rf"where ({AUXILIARIES}) (.+)", "{0} {1} {p}{a}"),
+    (rf"how many (.+?) ({BE}) (.+)", "{1} {a} {0} {2}"),
+    (r"how many (.+?) (did|does|do|have|has|had|can|will) (.+)", "{1} {2} {a} {0}"),
+    (rf"how (?:long|old|tall|far|high|big|large|wide|deep|fast|much) ({AUXILIARIES}) (.+)",
+     "{0} {1} {a}"),
+    (r"who (\w+s) (.+)", "is it {a} who {0} {1}"),
+    (r"who (.+)", "was it {a} who {0}"),
+]  # fmt: skip
 PREPOSITION = re.compile(rf"(?:{PREPOSITIONS}|the day|late|early)\b", re.IGNORECASE)
 DAY = re.compile(r"[A-Z]\w+ \d{1,2}\b|\d{1,2} [A-Z]\w+")
 NUMBER = re.compile(r"\d[\d,.]*")
@@ -61,14 +69,15 @@ def claim(question: str, answer: str) -> str | None:
 
     >>> claim("who was the first president of the US ?", "Washington")
     'was Washington the first president of the us'
-    >>> claim("when was the bridge built", "1932"), claim("what is love", "all")
-    ('was the bridge built in 1932', None)
+    >>> claim("when was the bridge built", "1932"), claim("which county is it in", "Kent")
+    ('was the bridge built in 1932', 'is it in Kent')
+    >>> claim("why is it so", "rain")
     """
     text = question.lower().rstrip(" ?.")
-    if len(answer.split()) > MAX_WORDS or BARE_END.search(text):
+    if len(answer.split()) > MAX_WORDS:
         return None
     for pattern, form in PATTERNS:
-        if match := pattern.fullmatch(text):
+        if match := re.fullmatch(pattern, text):
             bare = PREPOSITION.match(answer)
             preposition = "" if bare else "on " if DAY.match(answer) else "in "
             return form.format(*match.groups(), a=answer, p=preposition).rstrip()

@@ -3,8 +3,8 @@
     python -m experiments.make_model --data ../shared/data --models ranker
 
 Every training stage is a run of ``nq train`` that resumes when the same command is started again.
-The result is tuned by ``nq tune`` on the files in ``dev``. It is in ``runs/model/NAME/model``;
-``experiments.package_model`` puts it into a distribution. A dual encoder is tuned with the other
+The result is tuned by ``nq tune`` on the files in ``dev``. It is in ``runs/model/NAME/model``, all
+of whose files but the model card belong into the package. A dual encoder is tuned with the other
 model of its pair: the ``small`` that was made here, else a copy of the bundled one.
 """
 

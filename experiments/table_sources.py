@@ -122,7 +122,6 @@ def results(root: Path) -> str:
         for names in (
             (("tune", "dev"), ("match", "pages")),
             (("tune", "ranker"), ("match", "ranker")),
-            (("tune", "base"), ("match", "base")),
         )
     ]
     some, dev = (
@@ -137,7 +136,7 @@ def results(root: Path) -> str:
         return label, *map(figure, columns)
 
     return markdown(
-        ("bundled model `small` (6 layers, 34 MB)", "alone", "with `ranker`", "with `base`"),
+        ("bundled model `small` (12 layers, 34 MB)", "alone", "with `ranker`"),
         row(
             f"{half}: F1 of both answers together (micro-F1)",
             lambda x: f"{x['tune']['odd_micro_f1']:.3f}",
@@ -151,11 +150,10 @@ def results(root: Path) -> str:
             "given / equal to the gold text",
             lambda x: f"{x['match']['answered_in_short']} / {x['match']['matched']}",
         ),
-        (f"first 60 questions of dev: windows/s, {names}", speeds, "", ""),
+        (f"first 60 questions of dev: windows/s, {names}", speeds, ""),
         (
             f"all questions of dev: answers that `{COMPARED[1]}` changes",
             f"{dev[COMPARED[1]]['changed_share']:.1%}",
-            "",
             "",
         ),
     )
