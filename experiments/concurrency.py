@@ -1,7 +1,7 @@
 """Several models in one process, one after the other, in asyncio, in threads, or in processes.
 
     python -m experiments.concurrency
-    python -m experiments.concurrency --shapes bundled --lengths 128 --engines tensorflow --most 4
+    python -m experiments.concurrency --shapes minilm --lengths 128 --engines tensorflow --most 4
     python -m experiments.concurrency --quick
 
 Tests the claims of Badretdinov and Zaichenko, "Performance of approaches to running several BERT
@@ -286,7 +286,7 @@ def parser() -> argparse.ArgumentParser:
         "threads, or in N pinned processes. Windows and weights are random.",
     )
     parser.add_argument(
-        "--shapes", nargs="+", choices=SHAPES, default=["bundled", "base", "rembert"], metavar="S"
+        "--shapes", nargs="+", choices=SHAPES, default=["minilm", "base", "rembert"], metavar="S"
     )
     parser.add_argument(
         "--lengths", nargs="+", type=arguments.positive, default=list(LENGTHS), metavar="L"

@@ -1,7 +1,7 @@
 """Cores, instances and dispatch: how one model uses a machine best.
 
     python -m experiments.scaling --data ../shared/data/pages
-    python -m experiments.scaling --parts threads engines --shapes bundled --lengths 32 512
+    python -m experiments.scaling --parts threads engines --shapes minilm --lengths 32 512
     python -m experiments.scaling --quick
 
 Tests the claims of Funtowicz, "Scaling up BERT-like model inference on modern CPU, part 1" (Hugging
@@ -216,7 +216,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_data(parser, required=False, note="; default: the bundled sample")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
     parser.add_argument(
-        "--shapes", nargs="+", choices=SHAPES, default=["bundled", "base"], metavar="S"
+        "--shapes", nargs="+", choices=SHAPES, default=["minilm", "base"], metavar="S"
     )
     parser.add_argument(
         "--lengths", nargs="+", type=arguments.positive, default=list(LENGTHS), metavar="L"

@@ -24,7 +24,7 @@ SHAPES = {
         num_attention_heads=2,
         intermediate_size=16,
     ),
-    "bundled": models.SHAPES["bundled"],
+    "minilm": ModelConfig(hidden_size=384, num_hidden_layers=6, intermediate_size=1536),
     "base": models.SHAPES["bert-base"],
     "rembert": models.SHAPES["rembert"],
     "rembert-8": dataclasses.replace(models.SHAPES["rembert"], num_hidden_layers=8),

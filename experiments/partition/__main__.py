@@ -1,7 +1,7 @@
 """One model over several devices: a pipeline, a tensor split, and the planner.
 
     python -m experiments.partition
-    python -m experiments.partition --parts encoder --shapes bundled --lengths 128
+    python -m experiments.partition --parts encoder --shapes minilm --lengths 128
     python -m experiments.partition --quick
 
 Tests the claims of Koloskov, "Distributed inference of deep neural networks" (St Petersburg State
@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
     parser.add_argument(
-        "--shapes", nargs="+", choices=SHAPES, default=["bundled", "base"], metavar="S"
+        "--shapes", nargs="+", choices=SHAPES, default=["minilm", "base"], metavar="S"
     )
     parser.add_argument(
         "--lengths", nargs="+", type=arguments.positive, default=list(LENGTHS), metavar="L"

@@ -6,6 +6,7 @@ import argparse
 import logging
 
 from nq.commands import arguments, terminal
+from nq.model.registry import BUNDLED
 from nq.text import visible
 
 log = logging.getLogger(__name__)
@@ -30,10 +31,10 @@ def parser() -> terminal.Parser:
     )
     parser.add_argument(
         "--model",
-        default="bundled",
+        default=BUNDLED,
         metavar="MODEL",
         help="model folder, name of an installed model, or a shape: bert-base, bert-large, "
-        "rembert, bundled (default: bundled)",
+        f"rembert (default: {BUNDLED})",
     )
     parser.add_argument(
         "--batch",

@@ -14,7 +14,6 @@ SHAPES = {
     "bert-large": ModelConfig(
         hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
     ),
-    "bundled": ModelConfig(hidden_size=384, num_hidden_layers=6, intermediate_size=1536),
     "rembert": ModelConfig(
         vocab_size=250300,
         hidden_size=1152,

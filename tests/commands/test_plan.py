@@ -69,7 +69,7 @@ def test_json_has_every_strategy_with_its_figures(capsys: pytest.CaptureFixture[
         (["--type", "int8"], 1, "V100 has no FLOP/s for int8: choose --type float32 or float16"),
         (["--devices", "here:1000003"], 1, "expected 1 to 64"),
         (["--devices", "wrong.toml"], 1, "wrong.toml: [card] memory_gb is 1e+30: expected"),
-        (["--model", "bert-lage"], 1, "or a shape: bert-base, bert-large, bundled, rembert"),
+        (["--model", "bert-lage"], 1, "or a shape: bert-base, bert-large, rembert"),
     ],
 )
 def test_bad_input_is_one_line(
