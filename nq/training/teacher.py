@@ -34,12 +34,12 @@ from nq.inference.profile import Profile
 from nq.inference.reduction import LOGITS, AllLogits
 from nq.model import checkpoint
 from nq.model.folder import load_config, load_joint_config, read_tensors, weight_files
+from nq.model.shapes import check_length
 from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
-from nq.records import Columns
+from nq.records import Columns, IntArray
 from nq.training.distillation import Distillation, SoftTargets
-from nq.training.translation import Selection, Translation
 from nq.training.windows import TrainingWindows
 
 log = logging.getLogger(__name__)
@@ -60,14 +60,13 @@ EXACT_PROFILES = {
 
 @dataclass(frozen=True)
 class Teacher:
-    """A model that teaches; ``translation`` makes its windows from the student's.
+    """A model that teaches; its windows are those of the student, of ``length`` pieces.
 
-    ``length`` is the number of pieces in a window of the teacher, ``has_types`` whether it has a
-    head for types.
+    ``tokenizer`` is the digest of the tokenizer, ``has_types`` whether there is a head for types.
     """
 
     folder: Path
-    translation: Translation
+    tokenizer: str
     length: int
     profile: Profile
     has_types: bool
@@ -101,21 +100,14 @@ class Teacher:
         has_types = tensors.fill(table[TYPE_HEAD])
         if not has_types:
             log.warning("the teacher %s has no head for types: the labels alone teach them", folder)
-        try:
-            translation = Translation.between(student, tokenizer)
-        except ValueError as error:
+        digest = tokenizer_digest(tokenizer)
+        if digest != tokenizer_digest(student):
             raise ValueError(
-                f"the teacher {folder} does not cut text into the pieces of the student: {error}; "
-                "choose a teacher with the student's vocabulary"
-            ) from error
-        positions, more = load_joint_config(folder).positions, translation.more_separators
-        length = windows.max_seq_length + more
-        if length > positions:
-            raise ValueError(
-                f"the teacher {folder} has {positions} positions, windows with its separators "
-                f"take {length}: choose a --max-seq-length of at most {positions - more}"
+                f"the teacher {folder} has another vocabulary than the student, or other settings "
+                "of its tokenizer: choose a teacher with those of --init"
             )
-        return cls(folder, translation, length, profile, has_types)
+        check_length(load_joint_config(folder), windows.max_seq_length)
+        return cls(folder, digest, windows.max_seq_length, profile, has_types)
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -124,7 +116,7 @@ class Teacher:
         return {
             "config": load_config(self.folder).to_dict(),
             "weights": [input_files.sha256(str(path)) for path in files],
-            "tokenizer": tokenizer_digest(self.translation.target),
+            "tokenizer": self.tokenizer,
             "profile": str(self.profile),
         }
 
@@ -190,9 +182,9 @@ class Teacher:
         spec = ScorerSpec(model, self.profile, BATCH_SIZE, calibration=calibration)
         return load_predictor(spec, AllLogits(self.length))
 
-    def _rows(self, windows: TrainingWindows, selection: Selection) -> Columns:
+    def _rows(self, windows: TrainingWindows, selection: slice | IntArray) -> Columns:
         """Returns windows as rows of the teacher's predictor; they have no document tokens."""
-        rows = self.translation.rows(windows, selection, self.length)
+        rows = windows.inputs(selection, self.length)
         numbers = np.arange(len(windows), dtype=np.int32)[selection]
         ids = np.stack([numbers, np.full_like(numbers, len(windows))], axis=1)
         return {**rows, "token_map": np.full_like(rows["input_ids"], -1), "window_ids": ids}
@@ -203,6 +195,6 @@ class Teacher:
         pieces = np.arange(windows.input_ids.shape[1]) < windows.n_pieces[rows, None]
         part = {"type_logits": log_softmax(logits["type_logits"], axis=1)}
         for name in LOGITS[:2]:
-            own = self.translation.back(windows, rows, logits[name], -np.inf)
+            own = np.where(pieces, logits[name], -np.inf)
             part[name] = log_softmax(own, axis=1)[pieces]
         return {name: part[name].astype(np.float16) for name in LOGITS}

@@ -67,6 +67,15 @@ class TrainingWindows:
         """
         longest = int(self.n_pieces[rows].max())
         length = min(-(-longest // LENGTH_STEP) * LENGTH_STEP, self.input_ids.shape[1])
+        targets = {
+            "start_logits": self.start_positions[rows],
+            "end_logits": self.end_positions[rows],
+            "type_logits": self.answer_types[rows],
+        }
+        return self.inputs(rows, length), targets
+
+    def inputs(self, rows: slice | IntArray, length: int) -> dict[str, IntArray]:
+        """Returns the first positions of windows as int32 inputs ``[B, length]`` of a model."""
         pos = np.arange(length)[None, :]
         mask = pos < self.n_pieces[rows, None]
         inputs = {
@@ -74,12 +83,7 @@ class TrainingWindows:
             "input_mask": mask,
             "segment_ids": mask & (pos >= self.n_query[rows, None]),
         }
-        targets = {
-            "start_logits": self.start_positions[rows],
-            "end_logits": self.end_positions[rows],
-            "type_logits": self.answer_types[rows],
-        }
-        return {name: x.astype(np.int32) for name, x in inputs.items()}, targets
+        return {name: x.astype(np.int32) for name, x in inputs.items()}
 
 
 def digest(arrays: Iterable[np.ndarray]) -> str:

@@ -22,8 +22,6 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.tracking import absolute
 from nq.training.fit import FINAL_STEPS
 from tests import tiny_models
-from tests.preprocess.synthetic_examples import write_rows
-from tests.training.test_teacher import ROWS
 from tests.training.test_teacher import save as save_teacher
 
 ROOT = Path(__file__).parents[2]
@@ -46,11 +44,10 @@ def only_run(experiment: str) -> mlflow.entities.Run:
 
 
 @pytest.fixture
-def teacher(tmp_path: Path) -> Path:
-    """A tiny teacher with the vocabulary of MPNet."""
-    vocab = write_rows(tmp_path / "vocab.txt", ROWS)
-    shape = dataclasses.replace(tiny_models.SHAPE, vocab_size=len(ROWS), max_position_embeddings=40)
-    return save_teacher(tmp_path / "teacher", shape, load_tokenizer(vocab))
+def teacher(tiny_model: Path, tmp_path: Path) -> Path:
+    """A tiny teacher with a layer more than its student."""
+    shape = dataclasses.replace(tiny_models.SHAPE, num_hidden_layers=3)
+    return save_teacher(tmp_path / "teacher", shape, load_tokenizer(tiny_model))
 
 
 def killed_at(command: list[str], folder: Path, line: bytes) -> list[bytes]:

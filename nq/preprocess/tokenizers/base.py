@@ -123,11 +123,6 @@ class Tokenizer(ABC):
         """Returns the id of a piece by its spelling, special or not, ``None`` if unknown."""
         return self._ids.get(piece)
 
-    def spellings(self) -> dict[int, str]:
-        """Returns the piece or the marker of each id."""
-        pieces = {i: piece for piece, i in self._ids.items()}
-        return pieces | {i: marker for marker, i in self._markers.items()}
-
     def marker_id(self, marker: str) -> int:
         """Returns the id of a marker, ``unk_id`` if the vocabulary does not have it."""
         return self._markers.get(marker, self.unk_id)

@@ -40,7 +40,7 @@ CASED_ROWS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "Ice", "ice", "i", "##ce", "##
 
 def spelled(tokenizer: Tokenizer, *words: str) -> list[list[str]]:
     """Returns the pieces of each word by their spelling."""
-    spellings = tokenizer.spellings()
+    spellings = {i: piece for piece, i in tokenizer._ids.items()}
     return [[spellings[i] for i in pieces] for pieces in tokenizer.encode(words)]
 
 
