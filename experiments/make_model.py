@@ -88,6 +88,9 @@ def _train(recipe: Recipe, folder: Path, files: Sequence[Path]) -> int:
         if not data.is_file():
             write_data(files, stage, data)
         init, model = model, folder / stage.name
+        if stage.start:
+            init = folder / f"{stage.name}-start"
+            mean([folder / name for name in stage.start], init, StorageConfig("float32"))
         paths = ["--data", str(data), "--init", str(init), "--output", str(model)]
         if code := console(["train", *paths, *recipe.options.split(), *stage.options.split()]):
             return code

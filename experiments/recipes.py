@@ -5,7 +5,9 @@ Each stage is a run of ``nq train`` on records of the training data. A recipe is
 
 - ``small``: ``reading`` (all questions on Wikipedia, in short windows), ``practice`` (the reviews
   too: other windows, more questions), ``natural`` (real questions: the wording of queries, tables
-  and lists, yes and no), ``pages`` (longer pages and windows: rejection of wrong blocks).
+  and lists, yes and no), ``pages`` (longer pages and windows: rejection of wrong blocks),
+  ``claims`` (all questions on Wikipedia again, and yes/no questions made of them), ``long`` (longer
+  pages again).
 - ``ranker``: the dual encoder, which needs no training; ``small`` reads for it.
 """
 
@@ -24,7 +26,8 @@ from experiments.pretrained import sentence_encoder
 
 Record = dict[str, Any]
 
-NATURAL = ("nq", "nq-swap", "boolq")
+NQ = ("nq", "nq-swap")
+NATURAL = (*NQ, "boolq")
 OTHER_WIKI = ("squad1", "squad2", "squadshifts-wiki", "timeqa")
 WIKI = (*NATURAL, *OTHER_WIKI)
 REVIEWS = ("squadshifts-amazon", "squadshifts-reddit")
@@ -53,7 +56,7 @@ class Part:
         if self.sample is not None:
             chosen = random.Random(SEED).sample(chosen, min(self.sample, len(chosen)))
         if self.as_claims:
-            return claims(chosen, SEED)
+            chosen = list(claims(chosen, SEED))
         if not self.distractors:
             return chosen
         pages = [record for record in records if record["source"] in WIKI]
@@ -68,11 +71,13 @@ class Stage:
         name: of its folder.
         parts: of its training data.
         options: of ``nq train``.
+        start: the stages the mean of whose weights it starts from; by default the one before.
     """
 
     name: str
     parts: tuple[Part, ...]
     options: str
+    start: tuple[str, ...] = ()
 
     def records(self, records: Sequence[Record]) -> Iterator[Record]:
         """Yields the records of the stage.
@@ -149,7 +154,25 @@ SMALL = Recipe(
             "--max-seq-length 256 --doc-stride 192 --epochs 1 --learning-rate 8e-5 --warmup 0.05 "
             "--negatives 0.12 --seed 8",
         ),
+        Stage(
+            "claims",
+            (Part(WIKI), Part(NQ + OTHER_WIKI, as_claims=True)),
+            "--max-seq-length 192 --doc-stride 128 --epochs 1 --learning-rate 1.2e-4 --warmup 0.04 "
+            "--negatives 0.1 --seed 11",
+            start=("pages", "practice"),
+        ),
+        Stage(
+            "long",
+            (
+                Part(NATURAL, distractors=12),
+                Part(OTHER_WIKI, sample=800, distractors=12),
+                Part(NQ + OTHER_WIKI, sample=4100, distractors=12, as_claims=True),
+            ),
+            "--max-seq-length 256 --doc-stride 192 --epochs 1 --learning-rate 6e-5 --warmup 0.05 "
+            "--negatives 0.1 --seed 12",
+        ),
     ),
+    result=("long", "claims"),
 )
 RANKER = Recipe(
     partial(sentence_encoder, "e5-small-v2"),

@@ -34,7 +34,7 @@ def test_nq_train_takes_the_options_of_a_stage(recipe: Recipe, stage: Stage) -> 
     paths = ["--data", "a.jsonl", "--init", "a", "--output", "b"]
     train_parser().parse_args([*paths, *recipe.options.split(), *stage.options.split()])
     assert {s for part in stage.parts for s in part.sources} <= set(SOURCES)
-    assert set(recipe.result) <= {other.name for other in recipe.stages}
+    assert {*recipe.result, *stage.start} <= {other.name for other in recipe.stages}
 
 
 def test_a_recipe_makes_a_tuned_model_and_resumes(
@@ -48,7 +48,10 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
 
     sizes = "--max-seq-length 32 --max-query-length 8 --doc-stride 16 --no-track --batch-size 8"
     options = "--epochs 1 --learning-rate 1e-2 --dropout 0"
-    stages = tuple(Stage(name, (Part((name,)),), options) for name in ("nq", "boolq"))
+    stages = (
+        Stage("nq", (Part(("nq",)),), options),
+        Stage("boolq", (Part(("boolq",)),), options, start=("nq",)),
+    )
     recipes = {
         "small": Recipe(start, "float32", sizes, stages, result=("nq", "boolq")),
         "ranker": Recipe(start, "int8", pair=Pair("small", 2), prefixes=("is ", "the ")),
