@@ -18,7 +18,6 @@ from nq.errors import Error
 
 RESULTS = Path("experiments/results")
 KEYS = ("command", "date", "machine", "versions", "result")
-COMPARED = ("baseline", "mixed+buckets+openvino")
 PARTS = ("long", "short")
 
 ResultFile = Mapping[str, Any]
@@ -124,19 +123,13 @@ def results(root: Path) -> str:
             (("tune", "ranker"), ("match", "ranker")),
         )
     ]
-    some, dev = (
-        {row["profile"]: row for row in read_result(name, root)["result"]["rows"]}
-        for name in ("sweep_60", "changes_dev")
-    )
-    speeds = " / ".join(f"{some[profile]['windows_per_s']:.1f}" for profile in COMPARED)
-    names = " / ".join(f"`{profile}`" for profile in COMPARED)
     half = "half of dev with odd ids"
 
     def row(label: str, figure: Callable[[Mapping[str, ResultFile]], str]) -> tuple[str, ...]:
         return label, *map(figure, columns)
 
     return markdown(
-        ("bundled model `small` (12 layers, 34 MB)", "alone", "with `ranker`"),
+        ("bundled model `small` (12 layers, 35 MB)", "alone", "with `ranker`"),
         row(
             f"{half}: F1 of both answers together (micro-F1)",
             lambda x: f"{x['tune']['odd_micro_f1']:.3f}",
@@ -149,12 +142,6 @@ def results(root: Path) -> str:
             f"{columns[0]['match']['questions']} questions about 8 whole pages: short answers "
             "given / equal to the gold text",
             lambda x: f"{x['match']['answered_in_short']} / {x['match']['matched']}",
-        ),
-        (f"first 60 questions of dev: windows/s, {names}", speeds, ""),
-        (
-            f"all questions of dev: answers that `{COMPARED[1]}` changes",
-            f"{dev[COMPARED[1]]['changed_share']:.1%}",
-            "",
         ),
     )
 
