@@ -23,7 +23,7 @@ ANSWERS = {
     "when was it first lit": "4 May 1874",
     "who was the last keeper": "Tom Hale",
 }
-SAMPLE_METRICS = {"micro_f1": 0.754, "long-answer-f1": 0.877, "short-answer-f1": 0.596}
+SAMPLE_METRICS = {"micro_f1": 0.721, "long-answer-f1": 0.861, "short-answer-f1": 0.563}
 """Of the bundled model on the bundled sample; an answer more or less changes them by 0.01."""
 
 

@@ -34,8 +34,8 @@ from nq.records import AnswerType
 ABSENT = -10000.0
 """Logit of the positions that stand for no block."""
 SCALE, MIDDLE = 50.0, 0.8
-"""A block of the cosine ``MIDDLE`` has the logit 0, as [CLS] has. ``nq tune`` fits the weight, which
-it prefers near 1; e5's cosines are between 0.7 and 0.9."""
+"""A block of the cosine ``MIDDLE`` has the logit 0, as [CLS] has. ``nq tune`` fits the weight, and
+prefers one near 1; e5's cosines are between 0.7 and 0.9."""
 SMALLEST_NORM = 1e-6
 
 
