@@ -111,7 +111,8 @@ class Recipe:
         store: type of the stored weights of the model (``nq.config.StorageConfig``).
         options: of ``nq train`` in all stages.
         stages: in order.
-        result: the stages the mean of whose weights is the result; by default the last one.
+        result: the stages the mean of whose weights is the result, by default the last one;
+            ``NAME-start`` is the mean with which the stage NAME started.
         pair: of a model that is the dual encoder of the encoder, with no stages.
         prefixes: of questions and blocks, of a dual encoder.
     """
@@ -172,7 +173,7 @@ SMALL = Recipe(
             "--negatives 0.1 --seed 12",
         ),
     ),
-    result=("long", "claims"),
+    result=("long", "claims", "claims-start"),
 )
 RANKER = Recipe(
     partial(sentence_encoder, "e5-small-v2"),
