@@ -121,7 +121,6 @@ def test_a_dead_instance_is_started_again_and_nothing_changes(
     assert min(phases.values()) >= 0
     metrics = json.loads((result.folder / METRICS).read_text(encoding="utf-8"))
     assert (metrics["instances"], metrics["threads"]) == (2, 1)
-    assert result.peak_memory_bytes > undisturbed.peak_memory_bytes  # of both instances
 
 
 def run_until_killed(model: Path, output: Path) -> None:
