@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
                 "the last %d blocks of the page are not read; a higher --max-contexts than %d "
                 "reads more",
                 unread,
-                model.windows.max_contexts,
+                model.windows.max_blocks + 1,
             )
         for text in _questions() if question is None else [question]:
             answer = reader.ask(text, page, args.top)

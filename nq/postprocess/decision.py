@@ -4,8 +4,9 @@
 |-----------|-----------------------------------|------------------------------------|
 | positions | top 10 of all, then those in text | those in text, then top 5          |
 | pairs     | 1 to 30 pieces                    | 2 to 30 pieces, above 0            |
-| ties      | the larger span sum, then the     | the last pair                      |
-|           | first window and best start       |                                    |
+| ties      | the larger span sum, [CLS] sum    | the last pair                      |
+|           | and type logits, then the first   |                                    |
+|           | window and best start             |                                    |
 | long      | first top-level block around the  | of the best pair with such a       |
 |           | best pair                         | block, if above 3                  |
 | short     | the best pair                     | the best pair, if above 8          |
@@ -16,8 +17,8 @@ Both keep pairs whose end precedes their start in the document, which exist wher
 are not in page order. ``kisialiou-2020-04`` is the rule of the port before its commit f95f9d3 of
 2020-05-09: all pairs above 8 are short answers, scored by their mean.
 
-Sources: google-research/language ``bert_joint/run_nq.py`` (``compute_predictions``) and
-kisialiou/NQ ``src/utils/utils.py``.
+Sources: google-research/language ``bert_joint/run_nq.py`` (``compute_predictions``, and
+``ScoreSummary.__lt__`` of 2020-09-30 for ties) and kisialiou/NQ ``src/utils/utils.py``.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def default(example: Example, scores: Scores, config: DecisionConfig) -> RankedP
 def bert_joint(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
     """Returns the original's decision: the best pair of all windows, always given."""
     candidates = pairs(
-        scores, config.max_answer_length, k=BERT_JOINT_K, ties=Ties.SPAN_SUM, backwards=True
+        scores, config.max_answer_length, k=BERT_JOINT_K, ties=Ties.SUMMARY, backwards=True
     )
     if not len(candidates):
         return _prediction(example, (None, NO_SCORE), (), NO_SCORE)

@@ -45,7 +45,10 @@ class Ties(enum.Enum):
     """Which of several pairs with equal scores comes first."""
 
     POSITION = "the first window, then the first start, then the first end position"
-    SPAN_SUM = "the largest start + end logit, then the first window, the best start, the best end"
+    SUMMARY = (
+        "the largest start + end logit, sum of [CLS] logits, first type logit, second one and so "
+        "on, then the first window, the best start, the best end"
+    )
     LAST = "the last window, then the best end, then the best start, the last of equal ones"
 
 
@@ -78,15 +81,17 @@ def pairs(
         valid &= length <= max_pieces
     window, i, j = np.nonzero(valid)
     start, end = start_logit[window, i], end_logit[window, j]
-    score = (start + end) - (cls[window, 0] + cls[window, 1])
+    cls_sum = cls[window, 0] + cls[window, 1]
+    score = (start + end) - cls_sum
     start_pos, end_pos = scores.start_pos[window, i], scores.end_pos[window, j]
-    order = np.lexsort(
-        {
-            Ties.POSITION: (end_pos, start_pos, window, -score),
-            Ties.SPAN_SUM: (j, i, window, -(start + end), -score),
-            Ties.LAST: (-start_pos, -start, -end_pos, -end, -window, -score),
-        }[ties]
-    )
+    match ties:
+        case Ties.POSITION:
+            order = np.lexsort((end_pos, start_pos, window, -score))
+        case Ties.SUMMARY:
+            types = -scores.type_logits[window, ::-1].T
+            order = np.lexsort((j, i, window, *types, -cls_sum, -(start + end), -score))
+        case Ties.LAST:
+            order = np.lexsort((-start_pos, -start, -end_pos, -end, -window, -score))
     return Pairs(
         score, window, start_pos, end_pos, scores.start_doc[window, i], scores.end_doc[window, j]
     ).where(order)

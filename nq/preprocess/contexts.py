@@ -66,12 +66,12 @@ def contexts(example: Example, config: WindowConfig) -> list[Context]:
     ``unread_blocks`` counts the blocks that are left out.
 
     Returns:
-        At most ``max_contexts`` contexts.
+        At most ``1 + max_blocks`` contexts.
     """
     is_html = _is_html(example, config)
     counts: Counter[str] = Counter()
     read = [NULL_CONTEXT]
-    for index, span in islice(_blocks_with_text(example, is_html), config.max_contexts - 1):
+    for index, span in islice(_blocks_with_text(example, is_html), config.max_blocks):
         doc = [i for i in range(span.start, span.end) if not is_html[i]]
         kind = example.block_type(span)
         counts[kind] = min(counts[kind] + 1, config.max_position)
@@ -81,9 +81,9 @@ def contexts(example: Example, config: WindowConfig) -> list[Context]:
 
 
 def unread_blocks(example: Example, config: WindowConfig) -> int:
-    """Returns how many top-level blocks with text are beyond ``max_contexts`` and not read."""
+    """Returns how many top-level blocks with text are beyond ``max_blocks`` and not read."""
     blocks = _blocks_with_text(example, _is_html(example, config))
-    return sum(1 for _ in islice(blocks, config.max_contexts - 1, None))
+    return sum(1 for _ in islice(blocks, config.max_blocks, None))
 
 
 def words(contexts: Sequence[Context], config: WindowConfig) -> Words:

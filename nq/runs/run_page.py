@@ -143,7 +143,7 @@ def _case(
     """Returns an annotated example as a case; without a tokenizer windows are not known."""
     config, label = run.job.model.windows, run.predictions[example.example_id]
     all_contexts = contexts(example, replace(config, max_contexts=UNLIMITED))
-    read = all_contexts[: config.max_contexts]
+    read = all_contexts[: config.max_blocks + 1]
     gold = gold_labels(example)
     long, short = decisions = decisions_of_one(gold, label)
     stages = StageOutputs(read)

@@ -41,21 +41,21 @@ def block_around(example: Example, span: Span) -> Span | None:
 def bert_joint(example: Example, logits: synthetic_pages.Logits) -> Prediction:
     """Top 10 of all but [CLS], then those in text; 1 to 30 pieces; the best; always given.
 
-    Of equal scores the larger sum of start and end wins, then the first pair of the loops.
+    Equal scores are compared as the original's ``ScoreSummary``; of equal ones the first pair of
+    the loops wins.
     """
-    best: tuple[tuple[float, float], Span] | None = None
+    scored: list[tuple[tuple[float, float, float, list[float]], Span]] = []
     for window, doc in enumerate(logits.doc.tolist()):
         start, end = logits.start[window].tolist(), logits.end[window].tolist()
         for i in top(start, list(range(1, len(doc))), 10):
             for j in top(end, list(range(1, len(doc))), 10):
                 if i <= j < i + 30 and doc[i] >= 0 and doc[j] >= 0:
-                    span_sum = start[i] + end[j]
-                    key = span_sum - (start[0] + end[0]), span_sum
-                    if best is None or key > best[0]:
-                        best = key, Span(doc[i], doc[j] + 1)
-    if best is None:
+                    span_sum, cls_sum = start[i] + end[j], start[0] + end[0]
+                    key = span_sum - cls_sum, span_sum, cls_sum, logits.types[window].tolist()
+                    scored.append((key, Span(doc[i], doc[j] + 1)))
+    if not scored:
         return Prediction(example.example_id, None, -10_000.0, (), -10_000.0)
-    (score, _), span = best
+    (score, *_), span = max(scored, key=lambda one: one[0])
     return Prediction(example.example_id, block_around(example, span), score, (span,), score)
 
 
@@ -115,6 +115,20 @@ def test_the_rules_of_the_originals_decide_as_slow_versions(seed: int, ties: boo
     assert predict("kisialiou", example, logits) == kisialiou(example, logits)
     earlier = kisialiou_2020_04(example, logits)
     assert predict("kisialiou-2020-04", example, logits) == earlier
+
+
+@given(seeds)
+def test_many_equal_scores_are_resolved_as_by_the_slow_version_of_the_original(seed: int) -> None:
+    logits = synthetic_pages.logits(seed, ties=True)
+    bits = synthetic_pages.Logits(logits.start % 2, logits.end % 2, logits.types % 2, logits.doc)
+    example = synthetic_pages.example(seed)
+    assert predict("bert-joint", example, bits) == bert_joint(example, bits)
+
+
+def test_larger_type_logits_win_between_equal_windows_of_the_original() -> None:
+    ones, types = np.ones((2, 3), np.float32), np.array([[0] * 5, [1, 0, 0, 0, 0]], np.float32)
+    logits = synthetic_pages.Logits(ones, ones, types, np.array([[-1, 1, 2], [-1, 4, 5]]))
+    assert predict("bert-joint", Example(1, "", [], [], []), logits).shorts == (Span(4, 5),)
 
 
 @each_rule
