@@ -58,7 +58,7 @@ class Row:
         windows_per_s, examples_per_s: speeds that follow from ``warm_s``.
         micro_f1: at the stored thresholds; ``None`` without gold.
         changed_share: share of the answers that differ from baseline.
-        max_drift: largest difference of a logit from baseline.
+        max_drift: largest difference of nine logits a window from baseline (``nq.runs.parity``).
         memory_mb: median of the peak resident memory.
         phases: median seconds of each phase.
         changed: how many answers differ from baseline.

@@ -140,8 +140,8 @@ class Compat:
         original_wordpiece: words become pieces by the original's own WordPiece, in which a word
             in brackets is looked up as one piece; other tokenizers are refused.
         merge_all_short_answers: the target spans all short answers, however far apart.
-        min_blocks: blocks with text that are read even if ``max_contexts`` is 1: the originals
-            append a block before they count.
+        always_reads_block: the first block is read even if ``max_contexts`` is 1, since the
+            originals append it before they count.
         keep_unannotated: an example without annotations gives negative training windows,
             instead of none.
         id_name: name of the TFRecord column that holds the window's id.
@@ -153,7 +153,7 @@ class Compat:
     split_words_again: bool = False
     original_wordpiece: bool = False
     merge_all_short_answers: bool = False
-    min_blocks: int = 0
+    always_reads_block: bool = False
     keep_unannotated: bool = False
     id_name: str = "unique_ids"
     max_seq_length: int = 512
@@ -164,7 +164,7 @@ _BERT_JOINT = Compat(
     split_words_again=True,
     original_wordpiece=True,
     merge_all_short_answers=True,
-    min_blocks=1,
+    always_reads_block=True,
     keep_unannotated=True,
     max_seq_length=384,
 )
@@ -244,7 +244,7 @@ class WindowConfig(Settings):
     @property
     def max_blocks(self) -> int:
         """The number of blocks that are read besides the null context."""
-        return max(self.max_contexts - 1, self.switches.min_blocks)
+        return max(self.max_contexts - 1, int(self.switches.always_reads_block))
 
 
 @dataclass(frozen=True)

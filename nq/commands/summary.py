@@ -121,7 +121,8 @@ def _scores(result: Result) -> list[str]:
 
 def parity_line(parity: Parity) -> str:
     """Returns in one line how a run differs from another."""
-    drift = "" if parity.max_drift is None else f"; logits differ by {parity.max_drift:.2g} at most"
+    most = parity.max_drift
+    drift = "" if most is None else f"; best logits differ by {most:.2g} at most"
     scores = "".join(f", {name} by {value:+.4f}" for name, value in parity.f1.items())
     return (
         f"against {parity.against}: {parity.changed} of {parity.answers} answers changed "

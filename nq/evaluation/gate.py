@@ -78,8 +78,8 @@ class Parity:
     """The differences between a run and another run of the same questions.
 
     ``against`` is the other run's profile, with its folder if it was named by that. There are
-    ``max_drift`` and ``mean_drift`` of logits if both runs computed a window. ``f1`` has this run's
-    scores minus the other's.
+    ``max_drift`` and ``mean_drift``, of nine logits a window (``nq.runs.parity``), if both runs
+    computed a window. ``f1`` has this run's scores minus the other's.
     """
 
     against: str

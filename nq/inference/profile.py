@@ -108,7 +108,7 @@ OPTIMIZATIONS = {
         {"buckets": True},
     ),
     "prune": Optimization(
-        "computes of each page only the windows that may change its answer",
+        "computes of each page only the windows that seem to matter; answers may change",
         {"prune": True},
         needs_margin=True,
     ),

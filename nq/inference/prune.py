@@ -1,4 +1,4 @@
-"""``prune``: the model computes only those windows of a page that may change its answer.
+"""``prune``: the model computes only those windows of a page that are likely to matter.
 
 Windows overlap several times, and the prior utility of a block (BM25 and position prior,
 ``Blocks.prior``) is known before the model runs. With the largest weighted evidence to expect
@@ -10,8 +10,8 @@ Windows overlap several times, and the prior utility of a block (BM25 and positi
 3. both again on the next level, until the decision margin is at least ``margin``; if it never is,
    all windows.
 
-A window that is not computed contributes no evidence. ``python -m experiments.margin`` measures
-what each ``near`` saves, and which answers it changes.
+A window that is not computed contributes no evidence, so that answers may change. ``python -m
+experiments.margin`` measures what each ``near`` saves, and which answers it changes.
 """
 
 from __future__ import annotations

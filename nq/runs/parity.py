@@ -1,9 +1,9 @@
 """Compares the answers and logits of two runs of the same questions.
 
-The drift of a window is the largest difference of its logits: of [CLS], of the types, and of the
-best start and end. Only windows that both runs computed count, since pruning leaves some out, and
-the second model reads what ranks best. Runs that kept no scores, or whose windows are not
-the same, such as those of models with other tokenizers, have no drift.
+The drift of a window is the largest difference of nine of its logits: the best start, the best end,
+start and end of [CLS], and the five answer types. Only windows that both runs computed count, since
+pruning leaves some out, and the second model reads what ranks best. Runs that kept no scores, or
+whose windows are not the same, such as those of models with other tokenizers, have no drift.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def compare(
 
 
 def _drifts(run: Path, other: Path) -> Iterator[FloatArray]:
-    """Yields the absolute differences of the logits of each example, if they are comparable."""
+    """Yields the absolute differences of the nine logits of each window, if comparable."""
     scores = run / KEPT_SCORES, other / KEPT_SCORES
     if not all(folder.is_dir() for folder in scores) or _windows(run) != _windows(other):
         return
@@ -132,9 +132,9 @@ def _windows(run: Path) -> list[Any]:
 
 
 def _logits(store: ScoreStore, key: ExampleKey) -> tuple[IntArray, FloatArray]:
-    """Returns the computed windows ``[W]`` of an example, and the logits of every profile.
+    """Returns the computed windows ``[W]`` of an example, and the nine logits ``[W, 9]``.
 
-    Windows of a second model have negative numbers. The logits are ``[W, 9]``.
+    Windows of a second model have negative numbers.
     """
     columns = store.columns(key)
     number = columns["window_ids"][:, 0].astype(np.int64)

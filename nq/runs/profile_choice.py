@@ -1,7 +1,7 @@
 """The choice behind ``--profile auto``: the fastest profile that keeps the answers.
 
-1. Each candidate scores the first windows of the job. One whose logits differ from those of
-   ``baseline`` by more than a tolerance is rejected.
+1. Each candidate scores the first windows of the job. One whose ``drift`` from ``baseline`` is more
+   than a tolerance is rejected.
 2. The fastest of them score the windows again in rounds that alternate between them, so that a
    change of the machine's speed affects all; the median of its rounds is the speed of a profile.
 3. If the job names no instances, one for each core scores the windows in such rounds too. They are
@@ -358,7 +358,7 @@ class Trials:
 
 
 def drift(columns: Columns, expected: Columns) -> float:
-    """Returns the largest difference of a logit; of starts and ends the best ones count."""
+    """Returns the largest difference among nine logits of each window, as ``nq.runs.parity``."""
     widths = {"start_logit": 1, "end_logit": 1, "cls_logit": 2, "type_logits": 5}
     return max(
         float(np.abs(columns[name][:, :n] - expected[name][:, :n]).max())

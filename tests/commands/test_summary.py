@@ -71,8 +71,8 @@ def test_the_figures_of_a_plain_run() -> None:
         ),
         (
             {"parity": Parity("baseline", 40, 1, 0.0123, 0.004, {"micro_f1": -0.01})},
-            "against baseline: 1 of 40 answers changed (2.5%), micro_f1 by -0.0100; logits differ "
-            "by 0.012 at most",
+            "against baseline: 1 of 40 answers changed (2.5%), micro_f1 by -0.0100; best logits "
+            "differ by 0.012 at most",
         ),
         (
             {"parity": Parity("baseline", 40, 1, None, None, {}, GATE)},
