@@ -110,9 +110,6 @@ class Label:
     def has_short(self) -> bool:
         return self.yes_no != "none" or bool(self.short_spans)
 
-    def long_equals(self, other: Label) -> bool:
-        return self.long.matches(other.long)
-
     def short_equals(self, other: Label) -> bool:
         """Returns whether yes/no is equal or, without it, every span has a match in the other."""
         if self.yes_no != "none":

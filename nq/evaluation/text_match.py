@@ -45,11 +45,7 @@ def normalize(text: str) -> str:
 
 
 def score(golds: Sequence[str], answer: str) -> TextScore:
-    """Returns the score of an answer.
-
-    Args:
-        golds: the gold answers; none if the question has no answer.
-        answer: the answer; empty for no answer.
+    """Returns the score of an answer, empty for none, against the gold answers, if there are any.
 
     >>> score(["the Eiffel Tower", "Tower"], "Eiffel tower")
     TextScore(exact_match=True, f1=1.0, has_answer=True)

@@ -69,7 +69,7 @@ def container_of(path: str) -> Container:
     data, head = _head(path)
     if data.startswith(parquet.MAGIC):
         return PARQUET
-    if squad.is_squad(head):
+    if squad.START.match(head):
         return SQUAD
     if squad.is_mrqa(path, head):
         return MRQA

@@ -25,17 +25,12 @@ from nq.formats import lines
 from nq.formats.fields import LIMITS, Record, RecordError, check_type, get, optional_text
 
 _SCALAR = rb"\"(?:[^\"\\]|\\.)*+\"|[\w.+-]++"
-_SQUAD = re.compile(
+START = re.compile(
     rb"\s*+\{\s*+(?:\"[^\"\\]*+\"\s*+:\s*+(?:" + _SCALAR + rb")\s*+,\s*+)*+\"data\"\s*+:\s*+\["
 )
 _MAY_BE_MRQA = re.compile(rb"\s*\{\s*\"(?:header|context|qas|id)\"\s*:")
 
 Questions = Iterator[Record | RecordError]
-
-
-def is_squad(head: bytes) -> bool:
-    """Returns whether a file that begins with ``head`` is a SQuAD document."""
-    return bool(_SQUAD.match(head))
 
 
 def is_mrqa(path: str, head: bytes) -> bool:

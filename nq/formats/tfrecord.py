@@ -35,7 +35,7 @@ import google_crc32c
 import numpy as np
 
 from nq.errors import DamagedError
-from nq.records import Columns, ExampleId, Features, IntArray, Source
+from nq.records import Columns, Features, IntArray, Source
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 TARGETS = ("start_positions", "end_positions", "answer_types")
@@ -52,7 +52,11 @@ def encode_records(
     if not len(features):
         return
     windows = features.windows
-    columns = {id_name: _unique_ids(features.example_id, windows)}
+    number = features.example_id
+    if isinstance(number, str):
+        number = int.from_bytes(hashlib.sha256(number.encode()).digest()[:7])
+    first = np.array(number & _INT64_MASK, np.uint64)
+    columns = {id_name: (first + windows.astype(np.uint64)).view(np.int64)}
     columns |= {name: getattr(features, name) for name in INPUTS}
     if features.answer_types is None:
         columns |= {
@@ -65,13 +69,6 @@ def encode_records(
     rows = [_entries(name, np.asarray(values)) for name, values in sorted(columns.items())]
     for entries in zip(*rows, strict=True):
         yield _field(1, b"".join(entries))
-
-
-def _unique_ids(example_id: ExampleId, windows: IntArray) -> IntArray:
-    if isinstance(example_id, str):
-        example_id = int.from_bytes(hashlib.sha256(example_id.encode()).digest()[:7])
-    first = np.array(example_id & _INT64_MASK, np.uint64)
-    return (first + windows.astype(np.uint64)).view(np.int64)
 
 
 def _field(number: int, payload: bytes) -> bytes:

@@ -73,7 +73,9 @@ def decode(record: Record) -> Example:
     """Returns the example in a record of TyDi QA."""
     text = get(record, TEXT, str)
     LIMITS.check(characters=len(text))
-    byte_of_char = _byte_of_char(text)
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    widths = 1 + sum((codes >= limit).astype(np.int64) for limit in _WIDER_FROM)
+    byte_of_char = np.concatenate([[0], np.cumsum(widths)])
     passages = [
         _char_span(byte_of_char, item, f"passage_answer_candidates[{i}]")
         for i, item in enumerate(get(record, "passage_answer_candidates", list))
@@ -107,13 +109,6 @@ def decode(record: Record) -> Example:
         token_bytes=byte_of_char[char_spans],
         title=optional_text(record, "document_title"),
     )
-
-
-def _byte_of_char(text: str) -> IntArray:
-    """Returns the UTF-8 byte offset of each character of a text, and of its end."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    widths = 1 + sum((codes >= limit).astype(np.int64) for limit in _WIDER_FROM)
-    return np.concatenate([[0], np.cumsum(widths)])
 
 
 def _char_span(byte_of_char: IntArray, item: Any, where: str) -> tuple[int, int]:

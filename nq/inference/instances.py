@@ -36,6 +36,7 @@ from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.scorer import Counters, Progress, Rows, no_progress
 from nq.model.runtime import import_tensorflow, thread_environment
 from nq.records import Columns, Example
+from nq.text import counted
 
 log = logging.getLogger(__name__)
 
@@ -159,9 +160,8 @@ def warn_if_too_few_cores(instances: int, threads: int) -> None:
     wanted, there = instances * threads, len(processor.cores())
     if wanted > there:
         log.warning(
-            "%d instance%s of %d thread%s on %d core%s: they wait for each other; give fewer",
-            *(instances, "s" * (instances > 1), threads, "s" * (threads > 1)),
-            *(there, "s" * (there > 1)),
+            "%s of %s on %s: they wait for each other; give fewer",
+            *map(counted, (instances, threads, there), ("instance", "thread", "core")),
         )
 
 

@@ -79,7 +79,11 @@ class Predictor:
         bad = _first_not_finite(self._columns, columns)
         if bad is None:
             return columns
-        window = _describe_window(batch.rows[bad], rows)
+        row = batch.rows[bad]
+        window = f"window {rows['window_ids'][row, 0]}"
+        if "example_keys" in rows:
+            file, line = rows["example_keys"][row]
+            window += f" of the example in line {line} of input file {file}"
         if self._make_float32 is None:
             raise ArithmeticError(f"logits of {window} are not finite under profile {self.profile}")
         log.warning(
@@ -156,11 +160,3 @@ def _first_not_finite(names: Sequence[str], columns: Sequence[Any]) -> int | Non
     logits = [column for name, column in named if "logit" in name]
     finite = np.isfinite(np.concatenate(logits, axis=1)).all(axis=1)
     return None if finite.all() else int(np.argmin(finite))
-
-
-def _describe_window(row: int, rows: Rows) -> str:
-    window = f"window {rows['window_ids'][row, 0]}"
-    if "example_keys" not in rows:
-        return window
-    file, line = rows["example_keys"][row]
-    return f"{window} of the example in line {line} of input file {file}"

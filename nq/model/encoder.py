@@ -26,16 +26,12 @@ from nq.records import IntArray
 FARTHEST = 128  # pieces, beyond which all distances share a bucket, in T5 and MPNet
 
 
-def _gelu_tanh(x: Any) -> Any:
-    return ops.gelu(x, approximate=True)
-
-
 def _gelu(x: Any) -> Any:
     """Computes the exact form by erf, because ONNX lacks the erfc that Keras uses."""
     return 0.5 * x * (1.0 + ops.erf(x * 0.70710677))
 
 
-ACTIVATIONS = {"gelu": _gelu, "gelu_new": _gelu_tanh, "relu": ops.relu}
+ACTIVATIONS = {"gelu": _gelu, "gelu_new": ops.gelu, "relu": ops.relu}  # by default with tanh
 
 
 class Embeddings(keras.layers.Layer):

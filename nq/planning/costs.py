@@ -204,10 +204,6 @@ class Costs:
             seconds.append(max(computing, reading) + exchange)
         return tuple(seconds)
 
-    def stage_seconds(self, stage: Stage) -> float:
-        """Returns the time of a stage."""
-        return sum(self.seconds[stage.first : stage.end])
-
     def stage_bytes(self, stage: Stage) -> float:
         """Returns the memory of a device of a stage: weights, activations and engine.
 

@@ -166,7 +166,7 @@ def _predicted(workload: Workload, device: Device, plan: Plan, micro_batches: in
     count = math.ceil(workload.batch / windows)
     costs, stages = Costs(workload, device, windows, plan.tensor), plan.stages
     memory = max(map(costs.stage_bytes, stages))
-    computing = [costs.stage_seconds(stage) for stage in stages]
+    computing = [sum(costs.seconds[stage.first : stage.end]) for stage in stages]
     between = send(workload.activation_bytes(windows), device.link)
     stations = [(computing[0], stages[0].replicas)]
     for before, stage, seconds in zip(stages, stages[1:], computing[1:], strict=False):

@@ -86,21 +86,9 @@ def training_features(
     """Returns the windows of an example to train on, with their targets.
 
     A window is positive only if it holds the whole target; each other one is kept with
-    probability ``negatives``. The draw depends on ``seed`` and the example's id alone, not on the
-    order of examples or on the number of processes.
-
-    Args:
-        example: question, page and annotations.
-        tokenizer: cuts words into pieces.
-        config: how the page becomes windows.
-        negatives: see above.
-        seed: see above.
-        unlabelled: whether windows of a page without annotations are kept too, with probability
-            ``negatives`` and the type ``UNLABELLED``; otherwise none are.
-
-    Raises:
-        RecordError: the question leaves no room for the page, or the page has more windows than
-            ``nq.formats.fields`` allows.
+    probability ``negatives``, those of a page without annotations only if ``unlabelled``, with the
+    type ``UNLABELLED``. The draw depends on ``seed`` and the example's id alone, not on the order
+    of examples or on the number of processes. Errors are those of ``features``.
     """
     builder = _WindowBuilder(example, tokenizer, config)
     words = target(example, builder.contexts, config)

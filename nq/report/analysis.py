@@ -12,7 +12,7 @@ from nq.evaluation.nq_eval import Decision, Outcome
 from nq.report.judgments import KINDS, STAGES, Case, Stage
 from nq.report.traits import TRAITS
 
-NOT_STATED = "not stated"
+NOT_STATED, N_WORST = "not stated", 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +86,10 @@ class Analysis:
 
 
 def analyse(
-    cases: Sequence[Case],
-    without_gold: int = 0,
-    stages: Sequence[Stage] = STAGES,
-    examples: int = 10,
+    cases: Sequence[Case], without_gold: int = 0, stages: Sequence[Stage] = STAGES
 ) -> Analysis:
-    """Returns the error analysis of a run, with lists of so many worst examples."""
-    kinds = {kind: _kind_report(cases, kind, stages, examples) for kind in KINDS}
+    """Returns the error analysis of a run, with lists of the ``N_WORST`` worst examples."""
+    kinds = {kind: _kind_report(cases, kind, stages) for kind in KINDS}
     splits: dict[str, dict[str, dict[str, Tally]]] = {}
     for trait, order in TRAITS.items():
         if not any(trait in case.traits for case in cases):
@@ -111,9 +108,7 @@ def analyse(
     return Analysis(len(cases), without_gold, tuple(stages), kinds, splits)
 
 
-def _kind_report(
-    cases: Sequence[Case], kind: str, stages: Sequence[Stage], examples: int
-) -> KindReport:
+def _kind_report(cases: Sequence[Case], kind: str, stages: Sequence[Stage]) -> KindReport:
     judgments = [case.judgments[kind] for case in cases]
     decided = Counter(j.outcome for j in judgments if j.lost is Stage.DECISION)
     lost = Counter(j.lost for j in judgments)
@@ -135,7 +130,7 @@ def _kind_report(
         return [
             {"example_id": case.example_id, "question": case.question}
             | {name: getattr(case.judgments[kind], name) for name in names}
-            for case in matching[:examples]
+            for case in matching[:N_WORST]
         ]
 
     return KindReport(

@@ -53,8 +53,8 @@ OnPhase = Callable[[str], None]
 """Receives the description of a phase when it begins."""
 
 
-def no_report(phase: str) -> None:
-    """Ignores phases."""
+def no_report(*event: object) -> None:
+    """Ignores phases and progress."""
 
 
 @dataclass

@@ -23,7 +23,7 @@ from nq.evaluation.gate import Parity, question_counts, relative_loss
 from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files
 from nq.formats.input_files import shown
-from nq.records import SECOND_WINDOW, ExampleKey, FloatArray, IntArray
+from nq.records import SECOND_WINDOW, Columns, ExampleKey, FloatArray, IntArray
 from nq.runs.finished import read_run
 from nq.runs.job import Job
 from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS, write_metrics
@@ -132,14 +132,17 @@ def _windows(run: Path) -> list[Any]:
 
 
 def _logits(store: ScoreStore, key: ExampleKey) -> tuple[IntArray, FloatArray]:
-    """Returns the computed windows ``[W]`` of an example, and the nine logits ``[W, 9]``.
+    """Returns the computed windows ``[W]`` of an example, and their compared logits.
 
     Windows of a second model have negative numbers.
     """
-    columns = store.columns(key)
+    columns, computed = store.columns(key), store.computed(key)
     number = columns["window_ids"][:, 0].astype(np.int64)
     second = columns.get(SECOND_WINDOW, np.full(len(number), -1))
+    return np.where(second < 0, number, -1 - second)[computed], compared_logits(columns)[computed]
+
+
+def compared_logits(columns: Columns) -> FloatArray:
+    """Returns the nine logits of each window that count for the drift, ``[W, 9]``."""
     best = [columns["start_logit"][:, :1], columns["end_logit"][:, :1]]
-    logits = np.concatenate([columns["cls_logit"], columns["type_logits"], *best], axis=1)
-    computed = store.computed(key)
-    return np.where(second < 0, number, -1 - second)[computed], logits[computed]
+    return np.concatenate([columns["cls_logit"], columns["type_logits"], *best], axis=1)

@@ -1,6 +1,6 @@
 """The choice behind ``--profile auto``: the fastest profile that keeps the answers.
 
-1. Each candidate scores the first windows of the job. One whose ``drift`` from ``baseline`` is more
+1. Each candidate scores the first windows of the job. One whose drift from ``baseline`` is more
    than a tolerance is rejected.
 2. The fastest of them score the windows again in rounds that alternate between them, so that a
    change of the machine's speed affects all; the median of its rounds is the speed of a profile.
@@ -46,6 +46,7 @@ from nq.postprocess.decision import check_rule, decide
 from nq.records import Columns, Example
 from nq.runs.job import Job
 from nq.runs.measure import Clock, available_memory_bytes, machine, tree_memory_bytes
+from nq.runs.parity import compared_logits
 from nq.runs.scoring import prepare_first_chunk, read_request
 from nq.text import format_bytes
 
@@ -115,13 +116,11 @@ class Choice:
         return replace(job, profile=self.profile, compute=compute)
 
 
-def choose_profile(
-    job: Job, tolerance: float = TOLERANCE, cache: bool = True
-) -> tuple[Choice, bool]:
+def choose_profile(job: Job, cache: bool = True) -> tuple[Choice, bool]:
     """Returns the choice for ``job``, and whether profiles had to be tried, which is logged.
 
     The profile of the job is ignored. With ``cache`` the choice of an earlier run is taken, and
-    this one kept; ``tolerance`` is the largest drift of the logits that is accepted.
+    this one kept.
     """
     import_tensorflow(job.compute.threads)
     from nq.inference.engines.tensorflow import device
@@ -134,7 +133,7 @@ def choose_profile(
         return earlier, False
     load, n_cores = os.getloadavg()[0], os.cpu_count() or 1
     log.info("profile auto: trying the first %d windows", TRIAL_WINDOWS)
-    trials = Trials(job, tolerance)
+    trials = Trials(job)
     speeds = trials.candidates()
     best = max(speeds, key=lambda name: speeds[name])
     log.info("  the fastest is %s, with %.1f windows/s in rounds", best, speeds[best])
@@ -258,7 +257,7 @@ class Trials:
                 log.info("  %s: %s", name, error)
                 continue
             expected = expected or columns
-            difference = drift(columns, expected)
+            difference = np.abs(compared_logits(columns) - compared_logits(expected)).max()
             if difference > self._tolerance:
                 log.info("  %s: drift %.2g, more than %s", name, difference, self._tolerance)
                 continue
@@ -355,12 +354,3 @@ class Trials:
         """Computes the first windows; returns their number."""
         predictor.scores(self._rows)
         return len(self._rows["window_ids"])
-
-
-def drift(columns: Columns, expected: Columns) -> float:
-    """Returns the largest difference among nine logits of each window, as ``nq.runs.parity``."""
-    widths = {"start_logit": 1, "end_logit": 1, "cls_logit": 2, "type_logits": 5}
-    return max(
-        float(np.abs(columns[name][:, :n] - expected[name][:, :n]).max())
-        for name, n in widths.items()
-    )

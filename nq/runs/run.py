@@ -30,7 +30,7 @@ from nq.runs.result import (
     write_answers,
     write_result,
 )
-from nq.runs.scoring import RunProgress, no_progress, open_scoring
+from nq.runs.scoring import RunProgress, open_scoring
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def run(
     job: Job,
     *,
     track: TrackingConfig | None = None,
-    progress: RunProgress = no_progress,
+    progress: RunProgress = no_report,
     table_rows: int = 0,
     cache: bool = True,
     on_phase: OnPhase = no_report,
@@ -181,7 +181,7 @@ def _other_folder(
 
 def run_once(
     job: Job,
-    progress: RunProgress = no_progress,
+    progress: RunProgress = no_report,
     track: TrackingConfig | None = None,
     on_phase: OnPhase = no_report,
 ) -> Path:

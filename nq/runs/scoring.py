@@ -26,7 +26,7 @@ from nq.preprocess.store import Prepared, encode_dead_letter, example_digest
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, DeadLetter, Example, ExampleId, Scores, Source
 from nq.runs.job import Job
-from nq.runs.measure import READ, WAIT, Clock, Totals
+from nq.runs.measure import READ, WAIT, Clock, Totals, no_report
 from nq.runs.plan import Plan, windows_folder
 from nq.runs.result import UNFINISHED_SCORES
 from nq.runs.score_store import DIGESTS, ScoreStore, StoringScorer
@@ -36,10 +36,6 @@ CALIBRATION_WINDOWS = 64
 
 RunProgress = Callable[[int, int], None]
 """Receives the windows that have just been completed, and how many there are so far."""
-
-
-def no_progress(windows: int, total: int) -> None:
-    """Ignores progress."""
 
 
 class Chunks:
@@ -91,7 +87,7 @@ class Scoring:
         scorer: Scorer,
         store: ScoreStore,
         clock: Clock,
-        progress: RunProgress = no_progress,
+        progress: RunProgress = no_report,
     ) -> None:
         self.chunks, self.store = chunks, store
         self._duplicates: list[DeadLetter] = []
@@ -199,9 +195,7 @@ def read_request(request: Request) -> Iterator[tuple[Source, Example]]:
 
 
 @contextlib.contextmanager
-def open_scoring(
-    plan: Plan, clock: Clock, progress: RunProgress = no_progress
-) -> Iterator[Scoring]:
+def open_scoring(plan: Plan, clock: Clock, progress: RunProgress = no_report) -> Iterator[Scoring]:
     """Loads the model of a job while its windows are prepared, and opens the store of its scores.
 
     Until the block ends no other run may write to the folder.

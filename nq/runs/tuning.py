@@ -42,10 +42,11 @@ from nq.postprocess.fit import (
 from nq.postprocess.ranking import calibrated, rank
 from nq.records import Example, Scores
 from nq.runs.job import Job
-from nq.runs.measure import Clock
+from nq.runs.measure import Clock, no_report
 from nq.runs.plan import Plan, check_job
 from nq.runs.score_store import clear
-from nq.runs.scoring import RunProgress, no_progress, open_scoring
+from nq.runs.scoring import RunProgress, open_scoring
+from nq.text import counted
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ def tune(
     profile: Profile | str = DEFAULT_PROFILE,
     compute: Compute = Compute(),
     keep_scores: bool = False,
-    progress: RunProgress = no_progress,
+    progress: RunProgress = no_report,
     pages: PageFolder | None = None,
 ) -> dict[str, Any]:
     """Fits the decision on the even half of the data, writes it into the model folder, and
@@ -107,10 +108,8 @@ def tune(
             clear(scoring.store.folder)
     for chunk in scoring.chunks.ready:
         if chunk.dead_letters:
-            counts, path = chunk.dead_letters, chunk.dead_letter_file
-            plural = "s" * (counts != 1)
-            first = chunk.first_dead_letter()
-            log.warning("%d bad record%s in %s, the first: %s", counts, plural, path, first)
+            records, path = counted(chunk.dead_letters, "bad record"), chunk.dead_letter_file
+            log.warning("%s in %s, the first: %s", records, path, chunk.first_dead_letter())
     return {
         "long_threshold": tuned.decision.long_threshold,
         "short_threshold": tuned.decision.short_threshold,
