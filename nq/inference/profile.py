@@ -128,7 +128,7 @@ OPTIMIZATIONS = {
     ),
     "int8": Optimization(
         "computes matrix products in 8 bits; with openvino calibrated on windows of the data, "
-        "with onnx scaled per batch",
+        "with onnx scaled per batch, which changes far more answers",
         {"int8": True},
         needs=(OPENVINO, ONNX),
         why="TensorFlow has no fast 8-bit products",
