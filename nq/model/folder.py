@@ -29,8 +29,6 @@ CONFIG, TF_CONFIG, SETTINGS = registry.CONFIG, registry.TF_CONFIG, "nq.json"
 CARD = "README.md"
 OTHERS = (CONFIG, TF_CONFIG, SETTINGS, CARD, *TOKENIZERS, "merges.txt", "tokenizer_config.json")
 """Files that a model folder may have besides its weights."""
-OTHER_MODELS = ("first_model", "second_model")
-"""Settings that name another model, with which a model answers."""
 SHARD = re.compile(r"[^/\\\x00-\x1f]{1,200}\.safetensors")
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 CONVERT_PICKLE = (
@@ -47,16 +45,14 @@ class ModelSettings:
     Args:
         cascades: the decisions of this model as the second one behind others, by the digest of
             the first model's weights.
-        first_model: the model that ranks the blocks for this one, where this one is given alone;
-            text with a slash is a folder, other text a name.
-        second_model: in the same way, the model that reads the blocks that this one ranks best.
+        second_model: the model that reads the blocks that this one ranks best, where this one is
+            given alone; text with a slash is a folder, other text a name.
         pruning: what was removed from the model, one object for each time (``nq.model.pruning``).
     """
 
     windows: WindowConfig = field(default_factory=WindowConfig)
     decision: DecisionConfig = field(default_factory=DecisionConfig)
     cascades: Mapping[str, CascadeDecision] = field(default_factory=dict)
-    first_model: str | None = None
     second_model: str | None = None
     pruning: tuple[Mapping[str, Any], ...] = ()
 
@@ -101,14 +97,11 @@ def load_settings(folder: str | Path) -> ModelSettings:
     if not path.is_file():
         return ModelSettings()
     values = read_json_object(path)
-    others = {name: values[name] for name in OTHER_MODELS if name in values}
     cascades, pruning = values.get("cascades", {}), values.get("pruning", [])
+    second = values.get("second_model")
     try:
-        for name, value in others.items():
-            is_name = isinstance(value, str) and value != ""
-            check_argument(is_name, name, value, "a model or a folder")
-        if len(others) > 1:
-            raise ValueError(f"{' and '.join(others)} exclude each other")
+        is_name = second is None or (isinstance(second, str) and second != "")
+        check_argument(is_name, "second_model", second, "a model or a folder")
         check_argument(isinstance(cascades, dict), "cascades", cascades, "an object")
         is_pruning = isinstance(pruning, list) and all(isinstance(one, dict) for one in pruning)
         check_argument(is_pruning, "pruning", pruning, "a list of objects")
@@ -116,8 +109,8 @@ def load_settings(folder: str | Path) -> ModelSettings:
             WindowConfig.from_dict(values.get("windows", {})),
             DecisionConfig.from_dict(values.get("decision", {})),
             {digest: CascadeDecision.from_dict(value) for digest, value in cascades.items()},
-            **others,
-            pruning=tuple(pruning),
+            second,
+            tuple(pruning),
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
@@ -130,8 +123,8 @@ def save_settings(folder: str | Path, settings: ModelSettings) -> None:
         "decision": settings.decision.to_dict(),
     }
     cascades = {digest: decision.to_dict() for digest, decision in settings.cascades.items()}
-    others: dict[str, Any] = {name: getattr(settings, name) for name in OTHER_MODELS}
-    others |= {"cascades": cascades, "pruning": list(settings.pruning)}
+    others = {"second_model": settings.second_model, "cascades": cascades}
+    others |= {"pruning": list(settings.pruning)}
     write_json(Path(folder) / SETTINGS, values | {name: x for name, x in others.items() if x})
 
 

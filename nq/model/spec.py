@@ -120,8 +120,8 @@ def find_model(
 ) -> ModelSpec:
     """Finds a model and reads its settings; its folder need not exist.
 
-    The settings of a folder may name another model (``ModelSettings.first_model``,
-    ``.second_model``), with which it is used where it is given alone.
+    The settings of a folder may name another model (``ModelSettings.second_model``), with which it
+    is used where it is given alone.
 
     Args:
         model: a model folder, or the name of a model; by default the bundled model.
@@ -149,17 +149,13 @@ def find_model(
     folder = model_folder(model)
     settings = load_settings(folder)
     second = None if second_model is None else model_folder(second_model)
-    other = settings.first_model or settings.second_model
-    if second is None and other is not None:
+    if second is None and (other := settings.second_model):
         try:
             # text with a slash is a folder, other text a name, also where a folder has that name
             second = Path(other) if os.sep in other else named_model(other)
         except (FileNotFoundError, Error) as error:
             raise type(error)(f"{folder / SETTINGS}: {error}") from error
         log.info("%s is used with %s, which its %s names", model, other, SETTINGS)
-        if settings.first_model:
-            folder, second = second, folder
-            settings = load_settings(folder)
     windows = windows or settings.windows
     if second is None:
         if read_blocks is not None:

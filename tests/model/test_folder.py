@@ -117,7 +117,7 @@ def huge_table(folder: Path) -> None:
         (holds("nq.json", "{"), r"nq\.json is not JSON"),
         (holds("nq.json", '{"windows": {"max_length": 8}}'), r"nq\.json: unknown settings"),
         (holds("nq.json", '{"decision": {"long_threshold": NaN}}'), "is finite"),
-        (holds("nq.json", '{"first_model": 3}'), "first_model is 3: expected"),
+        (holds("nq.json", '{"second_model": 3}'), "second_model is 3: expected"),
         (holds("nq.json", '{"pruning": [1]}'), "expected a list of objects"),
         (holds("nq.json", '{"cascades": []}'), "expected an object"),
         (lambda folder: (folder / WEIGHTS).unlink(), r"no model\.safetensors in "),

@@ -226,12 +226,9 @@ def test_a_model_stands_for_the_pair_that_its_settings_name(
     tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
 ) -> None:
     ranker = naming(tiny_model, tmp_path / "ranker", second_model=str(tiny_mpnet))
-    second = naming(tiny_mpnet, tmp_path / "second", first_model=str(tiny_model))
     for found, model, other in (
         (find_model(str(ranker)), ranker, tiny_mpnet),
-        (find_model(ranker, second_model=second), ranker, second),
-        (find_model(second), tiny_model, second),
-        (find_model(second, second_model=tiny_model), second, tiny_model),
+        (find_model(ranker, second_model=tiny_model), ranker, tiny_model),
     ):
         assert [one.folder for one in found.models] == [model, other]
         assert found == find_model(model, second_model=other)
@@ -305,9 +302,8 @@ def remove_settings(folder: Path) -> None:
         (shutil.rmtree, "--second-model COPY", "no model in "),
         (remove_settings, "--model COPY --second-model MPNET", "has the weights of the model"),
         (None, "--read-blocks 2", "read_blocks is 2 without a second model: give one too"),
-        (settings(second_model="a", first_model="b"), "--model COPY", "exclude"),
         (settings(cascades=[]), "--second-model COPY", "cascades is []: expected an object"),
-        (settings(first_model="nowhere"), "--model COPY", "copy/nq.json: no model 'nowhere'"),
+        (settings(second_model="nowhere"), "--model COPY", "copy/nq.json: no model 'nowhere'"),
     ],
 )
 def test_a_bad_second_model_is_refused_by_every_command_before_it_computes(
