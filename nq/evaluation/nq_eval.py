@@ -106,7 +106,7 @@ def decisions(
     for key, labels in gold.items():
         prediction, single = predictions[key], one_annotator and len(labels) == 1
         needed, votes = 1 if single else long_non_null_threshold, [x.has_long for x in labels]
-        equal = (prediction.long.matches(label.long) for label in labels)
+        equal = map(prediction.long.matches, (x.long for x in labels))
         long.append(_decision(votes, needed, prediction.has_long, equal, prediction.long_score))
         needed, votes = 1 if single else short_non_null_threshold, [x.has_short for x in labels]
         equal = map(prediction.short_equals, labels)

@@ -56,7 +56,7 @@ def encode_records(
     if isinstance(number, str):
         number = int.from_bytes(hashlib.sha256(number.encode()).digest()[:7])
     first = np.array(number & _INT64_MASK, np.uint64)
-    columns = {id_name: (first + windows.astype(np.uint64)).view(np.int64)}
+    columns: dict[str, IntArray] = {id_name: (first + windows.astype(np.uint64)).view(np.int64)}
     columns |= {name: getattr(features, name) for name in INPUTS}
     if features.answer_types is None:
         columns |= {
