@@ -11,7 +11,8 @@ line of error. The scenarios:
 - ``interrupted``: a run with its scores, killed before it wrote its results;
 - ``training``: a training that was killed after its last checkpoint, with its windows;
 - ``teacher``: the same with a teacher, and what the teacher has computed;
-- ``model``: the model folder. A flipped bit makes another model there, so none is flipped.
+- ``model``: the model folder. A flipped bit makes another model there, so none is flipped;
+- ``weights``: the weights in it, whose digest is known.
 
 The table is printed in Markdown. The command exits with 1 if an outcome is wrong.
 """
@@ -118,6 +119,7 @@ SCENARIOS = {
         _interrupt_training,
     ),
     "model": Scenario(ANSWER, (f"{MODEL}/*.*",), _nothing, (CUT, EMPTIED)),
+    "weights": Scenario(ANSWER, (f"{MODEL}/*.safetensors",), _nothing),
 }
 
 

@@ -335,6 +335,7 @@ def hostile_folder(place: Path, kind: str, rng: Rng) -> tuple[Path, str]:
             (folder / path.name).symlink_to(path)
         else:
             shutil.copyfile(path, folder / path.name)
+    edit_json(folder / SETTINGS, lambda values: values.pop("weights"))  # strangers give no digests
     return folder, MUTATIONS[kind](folder, rng)
 
 

@@ -21,7 +21,7 @@ from nq.config import ModelConfig, StorageConfig
 from nq.json_files import write_json
 from nq.model import names, quantize, safetensors_file
 from nq.model.families import encode_config, layout_of
-from nq.model.folder import CARD, CONFIG, ModelSettings, save_settings
+from nq.model.folder import CARD, CONFIG, ModelSettings, file_digests, save_settings
 from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
 from nq.records import FloatArray
@@ -164,10 +164,9 @@ def save(
     The weights are stored as float32 in one file by default.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    save_weights(folder, model, config, storage, skip)
-    save_settings(folder, settings)
     save_tokenizer(folder, tokenizer)
     (folder / CARD).write_text(card, encoding="utf-8")
+    save_weights(folder, model, config, storage, skip, settings)
 
 
 def save_weights(
@@ -176,8 +175,13 @@ def save_weights(
     config: ModelConfig,
     storage: StorageConfig | None = None,
     skip: Collection[str] = (),
+    settings: ModelSettings | None = None,
 ) -> None:
-    """Writes ``config.json`` and the weights with the names of Hugging Face; see ``save``."""
+    """Writes the weights with the names of Hugging Face, then settings, then ``config.json``.
+
+    Without that file the folder is no model, so that a part of one is not taken for it. See
+    ``save``.
+    """
     storage = storage or StorageConfig()
     table = names.table(config, layout_of(config))
     stored: list[safetensors_file.Stored] = []
@@ -192,6 +196,8 @@ def save_weights(
             rows = np.ascontiguousarray(part.T if weight.transposed else part)
             stored.append(quantize.encode(name, rows, variable.path, storage.store))
     safetensors_file.write(folder, stored, storage.shard_mb)
+    if settings is not None:
+        save_settings(folder, dataclasses.replace(settings, weights=file_digests(folder)))
     write_json(folder / CONFIG, encode_config(config))
 
 

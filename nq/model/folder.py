@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ class ModelSettings:
         second_model: the model that reads the blocks that this one ranks best, where this one is
             given alone; text with a slash is a folder, other text a name.
         pruning: what was removed from the model, one object for each time (``nq.model.pruning``).
+        weights: the SHA-256 of the weight files by their names; empty where nq did not write them.
     """
 
     windows: WindowConfig = field(default_factory=WindowConfig)
@@ -55,6 +56,7 @@ class ModelSettings:
     cascades: Mapping[str, CascadeDecision] = field(default_factory=dict)
     second_model: str | None = None
     pruning: tuple[Mapping[str, Any], ...] = ()
+    weights: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_config(folder: str | Path) -> ModelConfig:
@@ -98,11 +100,12 @@ def load_settings(folder: str | Path) -> ModelSettings:
         return ModelSettings()
     values = read_json_object(path)
     cascades, pruning = values.get("cascades", {}), values.get("pruning", [])
-    second = values.get("second_model")
+    second, weights = values.get("second_model"), values.get("weights", {})
     try:
         is_name = second is None or (isinstance(second, str) and second != "")
         check_argument(is_name, "second_model", second, "a model or a folder")
-        check_argument(isinstance(cascades, dict), "cascades", cascades, "an object")
+        for name, value in (("cascades", cascades), ("weights", weights)):
+            check_argument(isinstance(value, dict), name, value, "an object")
         is_pruning = isinstance(pruning, list) and all(isinstance(one, dict) for one in pruning)
         check_argument(is_pruning, "pruning", pruning, "a list of objects")
         return ModelSettings(
@@ -111,20 +114,21 @@ def load_settings(folder: str | Path) -> ModelSettings:
             {digest: CascadeDecision.from_dict(value) for digest, value in cascades.items()},
             second,
             tuple(pruning),
+            weights,
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
 
 def save_settings(folder: str | Path, settings: ModelSettings) -> None:
-    """Writes windows, decisions and what was pruned into a model folder's ``nq.json``."""
+    """Writes settings into a model folder's ``nq.json``."""
     values: dict[str, Any] = {
         "windows": settings.windows.to_dict(),
         "decision": settings.decision.to_dict(),
     }
     cascades = {digest: decision.to_dict() for digest, decision in settings.cascades.items()}
     others = {"second_model": settings.second_model, "cascades": cascades}
-    others |= {"pruning": list(settings.pruning)}
+    others |= {"pruning": list(settings.pruning), "weights": dict(settings.weights)}
     write_json(Path(folder) / SETTINGS, values | {name: x for name, x in others.items() if x})
 
 
@@ -175,23 +179,51 @@ def _shards(index: Path) -> list[Path]:
 
 
 def copy_model(source: Path, target: Path, settings: ModelSettings | None = None) -> None:
-    """Copies a model of any kind and nothing else; the copy gets ``settings`` if there are any."""
+    """Copies a model of any kind and nothing else.
+
+    The copy gets ``settings`` if there are any, with the digests of the weights in the source.
+    """
     others = [source / name for name in (*OTHERS, INDEX) if (source / name).is_file()]
     paths = [*weight_files(source), *others]
     target.mkdir(parents=True)
     for path in paths:
         shutil.copyfile(path, target / path.name)
     if settings is not None:
-        save_settings(target, settings)
+        save_settings(target, replace(settings, weights=load_settings(source).weights))
+
+
+def file_digests(folder: str | Path) -> dict[str, str]:
+    """Returns the SHA-256 of each weight file of a model folder by the file's name."""
+    return {path.name: sha256(path) for path in weight_files(folder)}
 
 
 def weights_digest(folder: str | Path) -> str:
     """Returns the SHA-256 of the weight files of a model folder."""
-    return "+".join(sha256(path) for path in weight_files(folder))
+    return "+".join(file_digests(folder).values())
 
 
 def read_tensors(folder: str | Path) -> CheckpointTensors:
-    """Returns the tensors of a folder's weights, by canonical name."""
+    """Returns the tensors of a folder's weights, by canonical name.
+
+    It reads the whole files where ``nq.json`` has their digests; ``ValueError`` if one differs.
+    """
+    tensors = _tensors(folder)
+    _check_digests(folder)
+    return tensors
+
+
+def _check_digests(folder: str | Path) -> None:
+    expected = load_settings(folder).weights
+    for name, digest in (file_digests(folder) if expected else {}).items():
+        if expected.get(name) != digest:
+            raise ValueError(
+                f"{Path(folder) / name} is damaged or was changed: its SHA-256 is {digest:.12}…, "
+                f"{SETTINGS} says {expected.get(name)!s:.12}…; copy or download the model again, "
+                f'or remove "weights" from {SETTINGS} if you changed them'
+            )
+
+
+def _tensors(folder: str | Path) -> CheckpointTensors:
     files = weight_files(folder)
     if files[0].suffix == ".index":
         return tf_checkpoint.read(files[0].with_suffix(""))
@@ -201,13 +233,15 @@ def read_tensors(folder: str | Path) -> CheckpointTensors:
 
 
 def check(folder: str | Path, windows: WindowConfig | None = None) -> None:
-    """Checks a folder's config and, for safetensors, the headers of its weights.
+    """Checks a folder's config, the digests of its weights and, of safetensors, the headers.
 
-    It takes milliseconds and no TensorFlow. Nothing is made yet whose size the config determines.
+    It takes no TensorFlow, and 1 ms for each MB of weights with digests. Nothing is made yet whose
+    size the config determines.
     ``windows`` must not be longer than the model's positions.
     """
     config = load_config(folder)
     if weight_files(folder)[0].suffix == ".safetensors":
-        read_tensors(folder).table(config)
+        _tensors(folder).table(config)
+    _check_digests(folder)
     if windows is not None:
         check_length(config, windows.max_seq_length)

@@ -16,7 +16,7 @@ from nq.bundle import bundled_sample
 from nq.commands.main import console
 from nq.config import DecisionConfig, PruningConfig, WindowConfig
 from nq.model import checkpoint, joint
-from nq.model.folder import ModelSettings, load_config, load_settings
+from nq.model.folder import ModelSettings, load_config, load_settings, save_settings
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 from nq.training.pruning import prune
 from tests import tiny_models
@@ -102,6 +102,7 @@ def edited(source: Path, folder: Path, drop: Iterable[str] = (), **values: Any) 
     tensors = load_file(folder / "model.safetensors")
     kept = {name: x for name, x in tensors.items() if not name.startswith(tuple(drop) or "?")}
     save_file(kept, folder / "model.safetensors")
+    save_settings(folder, dataclasses.replace(load_settings(folder), weights={}))
     config = json.loads((folder / "config.json").read_bytes()) | values
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     return folder

@@ -38,6 +38,7 @@ CHOSEN = {
     },
     "teacher": {"part-000000.npz": FLIPPED, "request.json": CUT},
     "model": {"model.safetensors": CUT, "config.json": EMPTIED},
+    "weights": {"model.safetensors": FLIPPED},
 }
 """Patterns of files, and how they are damaged."""
 
@@ -54,6 +55,6 @@ def test_damage_is_made_good_or_refused_in_one_line(
     cases = list(damage.cases(name, start, tmp_path / name, damage.run_here, damages, draw))
     assert len(cases) >= len(CHOSEN[name])
     for case in cases:
-        assert case.verdict == (REFUSED if name == "model" else WHOLE), case
+        assert case.verdict == (REFUSED if name in ("model", "weights") else WHOLE), case
         lines = [line for line in case.lines if Path(case.file).name in line]
         assert len(lines) == 1, case

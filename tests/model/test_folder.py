@@ -18,6 +18,7 @@ from nq.model import checkpoint, joint
 from nq.model.folder import (
     ModelSettings,
     check,
+    copy_model,
     load_config,
     load_settings,
     read_tensors,
@@ -35,10 +36,11 @@ ROWS = tiny_models.SHAPE.vocab_size
 
 @pytest.fixture
 def folder(tiny_model: Path, tmp_path: Path) -> Path:
-    """A model folder with weights in 8 bits."""
+    """A model folder with weights in 8 bits, without their digests."""
     folder = Path(shutil.copytree(tiny_model, tmp_path / "model"))
     model, storage = tiny_models.model(), StorageConfig("int8")
     checkpoint.save_weights(folder, model, tiny_models.SHAPE, storage)
+    save_settings(folder, ModelSettings())
     return folder
 
 
@@ -120,6 +122,7 @@ def huge_table(folder: Path) -> None:
         (holds("nq.json", '{"second_model": 3}'), "second_model is 3: expected"),
         (holds("nq.json", '{"pruning": [1]}'), "expected a list of objects"),
         (holds("nq.json", '{"cascades": []}'), "expected an object"),
+        (holds("nq.json", '{"weights": []}'), r"weights is \[\]: expected"),
         (lambda folder: (folder / WEIGHTS).unlink(), r"no model\.safetensors in "),
         (pickle, "is a pickle, which is never loaded"),
         (holds(WEIGHTS, ""), r"model\.safetensors is damaged"),
@@ -154,6 +157,20 @@ def test_damage_is_one_line(folder: Path, damage: Damage, problem: str) -> None:
         joint.load(folder)
     assert str(folder) in str(error.value) or "config" in str(error.value)
     assert "\n" not in str(error.value) and len(str(error.value)) < 1000
+
+
+def test_a_flipped_bit_in_weights_with_digests_is_found(tiny_model: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy_model(tiny_model, copy, ModelSettings(second_model="small"))
+    check(copy)
+    data = bytearray((copy / WEIGHTS).read_bytes())
+    data[-5] ^= 1
+    (copy / WEIGHTS).write_bytes(data)
+    for read in (check, read_tensors):
+        with pytest.raises(ValueError, match=f"{copy / WEIGHTS} is damaged or was changed"):
+            read(copy)
+    save_settings(copy, ModelSettings())  # as in a folder that nq did not write
+    read_tensors(copy)
 
 
 def test_settings_and_config_are_loaded_as_saved(folder: Path) -> None:

@@ -17,7 +17,7 @@ from scipy.special import log_softmax
 from nq.config import DistillationConfig, ModelConfig, WindowConfig
 from nq.inference.profile import Profile
 from nq.model import checkpoint, joint
-from nq.model.folder import ModelSettings
+from nq.model.folder import ModelSettings, save_settings
 from nq.model.joint import INPUTS
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -221,6 +221,7 @@ def without(folder: Path, source: Path, *names: str) -> Path:
     kept = {name: x for name, x in tensors.items() if not name.startswith(names)}
     assert len(kept) < len(tensors)
     save_file(kept, folder / "model.safetensors")
+    save_settings(folder, ModelSettings())  # without digests
     return folder
 
 
