@@ -38,6 +38,7 @@ MARK, LOCK = ".nq-folder.json", ".nq-folder.lock"
 SHA256 = "sha256"
 LOCK_ATTEMPTS = 1000
 MAX_NAMES_SHOWN = 3
+FULL = {os.strerror(number): number for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)}
 _NEVER_WAIT = os.O_NOFOLLOW | os.O_NONBLOCK
 """Opens neither the target of a link nor, waiting for its other end, a pipe."""
 _BAD_ARCHIVE = (
@@ -59,11 +60,23 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     temporary = path.with_name(path.name + TEMPORARY)
     temporary.unlink(missing_ok=True)  # a killed process left it, or it is a link to elsewhere
     try:
-        with open(temporary, "x+b") as file:
+        with naming(path), open(temporary, "x+b") as file:
             yield file
         publish(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Raises errors of a full disk that name no file, of any library, as an ``OSError`` of one."""
+    try:
+        yield
+    except Exception as error:
+        number = next((number for text, number in FULL.items() if text in str(error)), None)
+        if number is None or getattr(error, "filename", None):
+            raise
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def publish(file: Path, path: Path) -> None:
@@ -350,7 +363,8 @@ def hold(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> Iterato
             if kind_of(folder) != kind.name:
                 with atomic_write(folder / MARK) as file:
                     file.write(json.dumps({"kind": kind.name}).encode())
-            yield
+            with naming(folder):
+                yield
         finally:
             release(folder, is_new)
 

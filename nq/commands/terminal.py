@@ -183,9 +183,10 @@ def explain(error: BaseException) -> str:
     'dev.jsonl: No such file or directory'
     """
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return visible(f"{error.filename}: {error.strerror}")
-    if isinstance(error, MemoryError):
-        return "out of memory"
+        names = [f"{name}" for name in (error.filename, error.filename2) if name is not None]
+        return visible(f"{' -> '.join(names)}: {error.strerror}")
+    if isinstance(error, MemoryError) or "failed to map segment" in str(error):
+        return "out of memory: end other programs, or raise the limit (ulimit -v)"
     text = " ".join(str(error).split()) or type(error).__name__
     advice = f": {install('cpu')}" if isinstance(error, ImportError) else ""
     return visible(text) + advice

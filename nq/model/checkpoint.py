@@ -177,11 +177,7 @@ def save_weights(
     skip: Collection[str] = (),
     settings: ModelSettings | None = None,
 ) -> None:
-    """Writes the weights with the names of Hugging Face, then settings, then ``config.json``.
-
-    Without that file the folder is no model, so that a part of one is not taken for it. See
-    ``save``.
-    """
+    """Writes the weights with the names of Hugging Face, and ``config.json``; see ``save``."""
     storage = storage or StorageConfig()
     table = names.table(config, layout_of(config))
     stored: list[safetensors_file.Stored] = []
@@ -198,7 +194,7 @@ def save_weights(
     safetensors_file.write(folder, stored, storage.shard_mb)
     if settings is not None:
         save_settings(folder, dataclasses.replace(settings, weights=file_digests(folder)))
-    write_json(folder / CONFIG, encode_config(config))
+    write_json(folder / CONFIG, encode_config(config))  # the last: without it there is no model
 
 
 def save_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:

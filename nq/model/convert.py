@@ -22,7 +22,7 @@ from nq.json_files import read_json_object
 from nq.model.names import WORD_EMBEDDINGS
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
-from nq.storage import CONVERSION, check_writable, hold
+from nq.storage import CONVERSION, check_writable, hold, own_paths, release, remove
 
 if TYPE_CHECKING:
     from nq.model.joint import LoadedModel
@@ -85,29 +85,27 @@ def convert(
         raise ValueError(f"{target} is not empty: choose a new folder")
     check_writable(target)
     path = target.resolve()  # a link to an empty folder stays a link
-    check_writable(path.parent)
     if extra := FORMATS[to].extra:
         extras.require(extra)
     from nq.model.folder import check, load_config
 
     check(source)
     check_head_width(to, load_config(source))
-    import_tensorflow()
-    from nq.model import joint
+    temporary = path.with_name(f".convert-{path.name}")
+    with hold(temporary, CONVERSION):
+        remove(own_paths(temporary, CONVERSION))  # a killed conversion left them
+        try:
+            import_tensorflow()
+            from nq.model import joint
 
-    loaded = joint.load(source)
-    if change is not None:
-        loaded = change(loaded)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(dir=path.parent, prefix=".convert-") as temporary,
-        hold(Path(temporary), CONVERSION),
-    ):
-        folder = Path(temporary) / "model"
-        FORMATS[to].write(loaded, folder, storage)
-        if path.exists():
-            path.rmdir()
-        folder.rename(path)
+            loaded = joint.load(source)
+            if change is not None:
+                loaded = change(loaded)
+            FORMATS[to].write(loaded, temporary / "model", storage)
+            (temporary / "model").rename(path)  # also where an empty folder is
+        finally:
+            remove(own_paths(temporary, CONVERSION))
+            release(temporary, remove_empty=True)
     return loaded
 
 

@@ -122,14 +122,10 @@ def load_settings(folder: str | Path) -> ModelSettings:
 
 def save_settings(folder: str | Path, settings: ModelSettings) -> None:
     """Writes settings into a model folder's ``nq.json``."""
-    values: dict[str, Any] = {
-        "windows": settings.windows.to_dict(),
-        "decision": settings.decision.to_dict(),
-    }
     cascades = {digest: decision.to_dict() for digest, decision in settings.cascades.items()}
-    others = {"second_model": settings.second_model, "cascades": cascades}
-    others |= {"pruning": list(settings.pruning), "weights": dict(settings.weights)}
-    write_json(Path(folder) / SETTINGS, values | {name: x for name, x in others.items() if x})
+    values = {**vars(settings), "cascades": cascades}
+    values |= {name: getattr(settings, name).to_dict() for name in ("windows", "decision")}
+    write_json(Path(folder) / SETTINGS, {name: value for name, value in values.items() if value})
 
 
 def weight_files(folder: str | Path) -> list[Path]:
@@ -179,10 +175,7 @@ def _shards(index: Path) -> list[Path]:
 
 
 def copy_model(source: Path, target: Path, settings: ModelSettings | None = None) -> None:
-    """Copies a model of any kind and nothing else.
-
-    The copy gets ``settings`` if there are any, with the digests of the weights in the source.
-    """
+    """Copies a model of any kind and nothing else; ``settings`` replace all but the digests."""
     others = [source / name for name in (*OTHERS, INDEX) if (source / name).is_file()]
     paths = [*weight_files(source), *others]
     target.mkdir(parents=True)
@@ -198,33 +191,25 @@ def file_digests(folder: str | Path) -> dict[str, str]:
 
 
 def weights_digest(folder: str | Path) -> str:
-    """Returns the SHA-256 of the weight files of a model folder."""
-    return "+".join(file_digests(folder).values())
+    """Returns the SHA-256 of the weight files of a model folder.
 
-
-def read_tensors(folder: str | Path) -> CheckpointTensors:
-    """Returns the tensors of a folder's weights, by canonical name.
-
-    It reads the whole files where ``nq.json`` has their digests; ``ValueError`` if one differs.
+    ``ValueError`` if ``nq.json`` has others; a folder that nq did not write has none there.
     """
-    tensors = _tensors(folder)
-    _check_digests(folder)
-    return tensors
-
-
-def _check_digests(folder: str | Path) -> None:
-    expected = load_settings(folder).weights
-    for name, digest in (file_digests(folder) if expected else {}).items():
+    digests, expected = file_digests(folder), load_settings(folder).weights
+    for name, digest in digests.items() if expected else ():
         if expected.get(name) != digest:
             raise ValueError(
-                f"{Path(folder) / name} is damaged or was changed: its SHA-256 is {digest:.12}…, "
-                f"{SETTINGS} says {expected.get(name)!s:.12}…; copy or download the model again, "
-                f'or remove "weights" from {SETTINGS} if you changed them'
+                f"{Path(folder) / name} is damaged or was changed: its SHA-256 is not that in "
+                f"{SETTINGS}; copy or download it again, or remove weights there if you changed it"
             )
+    return "+".join(digests.values())
 
 
-def _tensors(folder: str | Path) -> CheckpointTensors:
+def read_tensors(folder: str | Path, check_digest: bool = True) -> CheckpointTensors:
+    """Returns the tensors of a folder's weights, by canonical name."""
     files = weight_files(folder)
+    if check_digest:
+        weights_digest(folder)
     if files[0].suffix == ".index":
         return tf_checkpoint.read(files[0].with_suffix(""))
     has_config = (Path(folder) / CONFIG).is_file()
@@ -235,13 +220,12 @@ def _tensors(folder: str | Path) -> CheckpointTensors:
 def check(folder: str | Path, windows: WindowConfig | None = None) -> None:
     """Checks a folder's config, the digests of its weights and, of safetensors, the headers.
 
-    It takes no TensorFlow, and 1 ms for each MB of weights with digests. Nothing is made yet whose
-    size the config determines.
+    It takes 1 ms for a MB, no TensorFlow. Nothing is made yet whose size the config determines.
     ``windows`` must not be longer than the model's positions.
     """
     config = load_config(folder)
     if weight_files(folder)[0].suffix == ".safetensors":
-        _tensors(folder).table(config)
-    _check_digests(folder)
+        read_tensors(folder, check_digest=False).table(config)  # before all is read
+    weights_digest(folder)
     if windows is not None:
         check_length(config, windows.max_seq_length)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -12,6 +13,7 @@ from types import ModuleType
 from nq.errors import Error
 from nq.extras import DISTRIBUTION, install
 
+ADDRESS_SPACE_MB = 2900  # with less, libraries crash
 INSTALL = f"{install('cpu')} (or '{DISTRIBUTION}[gpu]' for an NVIDIA GPU)"
 
 
@@ -25,6 +27,10 @@ def import_tensorflow(threads: int | None = None) -> ModuleType:
     are cores, or as were set before.
     """
     is_first = "tensorflow" not in sys.modules
+    limit_mb = resource.getrlimit(resource.RLIMIT_AS)[0] >> 20
+    if is_first and 0 <= limit_mb < ADDRESS_SPACE_MB:
+        needed = f"TensorFlow needs {ADDRESS_SPACE_MB} at least: raise the limit (ulimit -v)"
+        raise Error(f"too little memory: the address space is limited to {limit_mb} MB, {needed}")
     if threads is not None and is_first:
         os.environ.update(thread_environment(threads))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -8,8 +8,6 @@ because the pages of a mapped file count as memory until it is closed.
 from __future__ import annotations
 
 import contextlib
-import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -121,12 +119,9 @@ def write(folder: Path, tensors: Iterable[Stored], shard_mb: int = 0) -> None:
         name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
         path = folder / (name if len(shards) > 1 else WEIGHTS)
         with atomic_write(path) as file:
-            mode = os.fstat(file.fileno()).st_mode  # the library lets only the owner read its file
-            try:
-                save_file(shard, file.name, metadata={"format": "pt"})  # transformers requires it
-            except SafetensorError as error:
-                raise OSError(f"{path} cannot be written: {error}") from error
-            Path(file.name).chmod(stat.S_IMODE(mode))
+            mode = Path(file.name).stat().st_mode  # the library lets only the owner read its file
+            save_file(shard, file.name, metadata={"format": "pt"})  # transformers requires it
+            Path(file.name).chmod(mode)
         weight_map |= dict.fromkeys(shard, path.name)
     if len(shards) > 1:
         total = sum(value.nbytes for shard in shards for value in shard.values())

@@ -29,11 +29,12 @@ from nq.model.folder import (
 from nq.preprocess.store import Prepared
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import UNLABELLED
+from nq.storage import MARK, WINDOWS, own_paths, remove
 from nq.training.held_out import held_out
 from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures, TrainingJob, TrainingResult
 from nq.training.loop import STATE_FOLDER, TrainingState, fit, identity
 from nq.training.teacher import Teacher
-from nq.training.windows import TrainingWindows, read_columns
+from nq.training.windows import TrainingWindows, read_columns, total_steps
 
 log = logging.getLogger(__name__)
 
@@ -135,9 +136,14 @@ def _windows(job: TrainingJob, folder: Path) -> tuple[Prepared, TrainingWindows]
     training = (*sampling, True) if job.teacher else sampling
     request = Request(job.files, str(job.init), job.windows, job.limit, training, pages=job.pages)
     prepared = prepare(request, folder, job.workers)
-    if not prepared.windows:
-        also = ", or with a teacher a higher --negatives" if job.teacher else ""
-        raise ValueError(f"no window to train on: expected records with annotations{also}")
+    try:
+        if not prepared.windows:
+            also = ", or with a teacher a higher --negatives" if job.teacher else ""
+            raise ValueError(f"no window to train on: expected records with annotations{also}")
+        total_steps(prepared.windows, job.config)
+    except ValueError:
+        remove([*own_paths(folder, WINDOWS), folder / MARK, folder, folder.parent])
+        raise
     try:
         columns = read_columns(prepared.shards, length)
     except DamagedError as damage:

@@ -30,7 +30,7 @@ from nq.model.shapes import check_length
 from nq.records import AnswerType, FloatArray, IntArray
 from nq.training.distillation import Distillation
 from nq.training.job import EVALUATE_EVERY, LOSS, MEASURED, STEP, Curves, Figures
-from nq.training.windows import TrainingWindows, digest, steps_after, steps_per_epoch
+from nq.training.windows import TrainingWindows, digest, steps_after, total_steps
 
 log = logging.getLogger(__name__)
 
@@ -262,11 +262,7 @@ def fit(
         The losses of every step, including those before an interruption.
     """
     check_length(model.get_layer("embeddings").config, windows.input_ids.shape[1])
-    total = int(steps_per_epoch(len(windows), config.batch_size) * config.epochs)
-    if total < 1:
-        raise ValueError(
-            f"{len(windows)} training windows do not fill one batch of {config.batch_size}"
-        )
+    total = total_steps(len(windows), config)
     trained = distillation.student(model) if distillation else model
     compile_for_training(trained, config, total, windows.answer_types, distillation)
     trained.optimizer.build(trained.trainable_variables)
@@ -284,7 +280,7 @@ def fit(
         if measure and (state.step % every == 0 or state.step == total):
             figures = {STEP: state.step, **measure()}
             on_evaluation(figures, state.add(figures, model))
-        if state.step % config.save_every == 0:
+        if state.step % config.save_every == 0 or state.step == total:
             state.save(variables)
     state.assign_best(model)
     return state.losses

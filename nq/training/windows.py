@@ -109,10 +109,21 @@ def steps_per_epoch(n_windows: int, batch_size: int) -> int:
     return n_windows // size * BATCHES_SORTED_TOGETHER + n_windows % size // batch_size
 
 
+def total_steps(n_windows: int, config: TrainConfig) -> int:
+    """Returns the number of steps of a training; ``ValueError`` if there is none."""
+    steps = int(steps_per_epoch(n_windows, config.batch_size) * config.epochs)
+    if not steps:
+        raise ValueError(
+            f"{config.epochs:g} epochs of {n_windows} training windows are no whole step of "
+            f"{config.batch_size}: give more epochs, more data or a smaller batch size"
+        )
+    return steps
+
+
 def steps_after(done: int, n_pieces: IntArray, config: TrainConfig) -> Iterator[IntArray]:
     """Yields the rows ``[B]`` of each step of a training behind the first ``done`` steps."""
     per_epoch = steps_per_epoch(len(n_pieces), config.batch_size)
-    total = int(per_epoch * config.epochs)
+    total = total_steps(len(n_pieces), config)
     for epoch in range(done // per_epoch, -(-total // per_epoch)):
         steps = batches(n_pieces, config.batch_size, epoch, config.seed)
         yield from steps[max(0, done - epoch * per_epoch) : total - epoch * per_epoch]

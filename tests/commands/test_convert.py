@@ -18,7 +18,9 @@ from nq.commands.main import console
 from nq.model import joint
 from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.storage import CONVERSION, hold
 from tests import tiny_models
+from tests.full_disk import small_files
 from tests.golden.families import make
 from tests.model.test_families import GOLDEN, assert_same_spans
 from tests.model.test_tensorflow_checkpoints import (
@@ -64,6 +66,31 @@ def run(*arguments: object) -> int:
 
 def load(folder: Path) -> Any:
     return joint.load(folder).model
+
+
+@pytest.mark.parametrize("to", ["nq", "hf", "savedmodel", "onnx", "mlflow"])
+def test_a_full_disk_is_one_line_that_names_it(
+    to: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with small_files(10_000):
+        assert run(tiny_model, tmp_path / "new", "--to", to) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and lines[0].endswith(": File too large")
+    assert str(tmp_path / ".convert-new") in lines[0] or to == "mlflow"  # which begins in TMPDIR
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_conversions_to_one_folder_and_one_after_a_killed_one(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new, unfinished = tmp_path / "new", tmp_path / ".convert-new"
+    with hold(unfinished, CONVERSION):
+        assert run(tiny_model, new) == 1
+        assert f"writes to {unfinished}; wait for it" in capsys.readouterr().err
+        (unfinished / "model").mkdir()
+        (unfinished / "model" / "config.json").touch()
+    assert run(tiny_model, new) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
 def test_googles_checkpoint_is_converted(

@@ -46,6 +46,8 @@ def run_raising(error: BaseException, *argv: str) -> int:
             "a b: No such file or directory",
         ),
         (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
+        (OSError(28, "No space left", "a", None, "b"), "a -> b: No space left"),
+        (ImportError("x.so: failed to map segment from shared object"), "out of memory: end other"),
         (ValueError("two\n  lines"), "two lines"),
         (ValueError(), "ValueError"),
         (MemoryError(), "out of memory"),

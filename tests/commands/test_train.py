@@ -164,9 +164,10 @@ def test_a_student_is_killed_and_resumed_in_its_run(
         (["--teacher", "missing"], 1, "no model 'missing': expected a folder, or the name of"),
         (["--teacher", "cut"], 1, "cut/model.safetensors"),
         (["--teacher", "out"], 1, "the input out is the output folder: give another output folder"),
+        (["--epochs", "0.001"], 1, "0.001 epochs of 56 training windows are no whole step of 32"),
     ],
 )
-def test_a_teacher_that_cannot_teach_is_one_line(
+def test_a_training_that_cannot_begin_is_one_line_and_leaves_nothing(
     arguments: list[str],
     code: int,
     message: str,

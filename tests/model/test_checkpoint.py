@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from nq.model.names import BERT, WORD_EMBEDDINGS, table
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import FloatArray
 from tests import tiny_models
+from tests.full_disk import small_files
 
 TABLE = table(tiny_models.SHAPE)
 TENSORS = tiny_models.tensors()
@@ -67,6 +69,23 @@ def test_float32_weights_are_loaded_exactly(tiny_model: Path, folder: Path) -> N
         *("README.md", "config.json", "model.safetensors", "nq.json"),
         *("tokenizer_config.json", "vocab.txt"),
     }
+
+
+def test_an_unfinished_folder_is_no_model(tiny_model: Path, tmp_path: Path) -> None:
+    with small_files(10_000), pytest.raises(OSError, match=r"large: '.*model\.safetensors'"):
+        save(tmp_path, tiny_model)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("README.md", "tokenizer_config.json", "vocab.txt")
+    }
+
+
+def test_files_have_the_mode_of_the_umask(tiny_model: Path, tmp_path: Path) -> None:
+    umask = os.umask(0o027)
+    try:
+        save(tmp_path, tiny_model)
+    finally:
+        os.umask(umask)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o640}
 
 
 @given(

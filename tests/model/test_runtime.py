@@ -23,9 +23,9 @@ BROKEN = {
 }
 
 
-def run_import(path: Path) -> subprocess.CompletedProcess[str]:
+def run_import(path: Path, before: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", IMPORT],
+        [sys.executable, "-c", before + IMPORT],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "PYTHONPATH": str(path)},
         capture_output=True,
@@ -38,6 +38,14 @@ def run_import(path: Path) -> subprocess.CompletedProcess[str]:
 def test_tensorflow_is_imported_without_output(tmp_path: Path) -> None:
     process = run_import(tmp_path)
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
+
+
+def test_too_little_address_space_is_one_line(tmp_path: Path) -> None:
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)); "
+    process = run_import(tmp_path, limited)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr.startswith("nq: error: too little memory: the address space is limited")
+    assert process.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("content", BROKEN)

@@ -128,6 +128,16 @@ def test_a_killed_training_resumes_to_the_same_weights(
     }
 
 
+def test_a_training_that_ended_is_not_repeated(tmp_path: Path) -> None:
+    config = dataclasses.replace(CONFIG, epochs=1, save_every=1000)
+    models, steps = [untrained(config), untrained(config)], list[int]()
+    for model in models:
+        train(model, config, tmp_path, lambda losses, _: steps.append(len(losses[LOSS])))
+    assert steps == [1, 2, 3, 4]
+    for actual, expected in zip(*map(weights, models), strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
 def test_another_training_ignores_the_state(tmp_path: Path) -> None:
     config = dataclasses.replace(CONFIG, epochs=1, save_every=4)
     other = dataclasses.replace(config, seed=6)

@@ -8,6 +8,7 @@ parts that find special pieces in text or add them around it are left out: text 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from nq.preprocess.tokenizers.base import SPECIAL, Pieces, Tokenizer, read_tokenizer_json
 
 VOCAB, MERGES = "vocab.json", "merges.txt"
+PATTERN, KNOWN_PATTERN = re.compile(r'"Regex": ("(?:[^"\\]|\\.)*")'), " {2,}"
 
 
 class LibraryTokenizer(Tokenizer):
@@ -35,7 +37,13 @@ class LibraryTokenizer(Tokenizer):
         else:
             values, added = read_tokenizer_json(path)
             template = values.get("post_processor")
-            self._backend = Backend.from_str(json.dumps(_for_words(values)))
+            text = json.dumps(_for_words(values))
+            if unknown := {*map(json.loads, PATTERN.findall(text))} - {KNOWN_PATTERN}:
+                raise ValueError(
+                    f"{path} has the regular expression {min(unknown)!r:.80}, which may take for "
+                    f"ever: expected {KNOWN_PATTERN!r} or none; choose another model"
+                )
+            self._backend = Backend.from_str(text)
         ids = self._backend.get_vocab(with_added_tokens=False) | added
         super().__init__(files, ids)
         self.pad_id = self._id_of("[PAD]", "<pad>")
@@ -67,5 +75,5 @@ def _for_words(values: dict[str, Any]) -> dict[str, Any]:
             part["add_prefix_space"] = True
         elif part.get("prepend_scheme") in ("first", "never"):  # of a Metaspace
             part["prepend_scheme"] = "always"
-    others = ("post_processor", "truncation", "padding")
+    others = ("post_processor", "decoder", "truncation", "padding")
     return {**values, "added_tokens": [], **dict.fromkeys(others)}

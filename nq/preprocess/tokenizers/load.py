@@ -44,7 +44,7 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
     try:
         tokenizer = _load(path, compat)
         tokenizer.encode(SAMPLE)
-    except (OSError, ValueError, MemoryError):
+    except (OSError, ValueError, MemoryError, ImportError):
         raise
     except Exception as error:  # a file may hold anything, and the libraries raise bare exceptions
         raise ValueError(

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+from tokenizers import Regex, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Library
-from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
 from nq.config import WindowConfig
 from nq.preprocess.features import features
@@ -169,6 +169,22 @@ def test_no_text_becomes_a_special_piece(tokenizers: list[Tokenizer], parts: lis
         for word in ("".join(parts), f"a{parts[0]}", f"\u2581{parts[0]}"):
             (pieces,) = tokenizer.encode([word])
             assert (special - {tokenizer.unk_id}).isdisjoint(pieces)
+
+
+@pytest.mark.parametrize("step", ["normalizer", "pre_tokenizer"])
+@pytest.mark.parametrize("pattern", [" {2,}", "(a+)+$", '"\\\\'])
+def test_only_a_known_regular_expression_is_taken(tmp_path: Path, step: str, pattern: str) -> None:
+    library, regex = unigram(), Regex(pattern)
+    if step == "normalizer":
+        library.normalizer = normalizers.Replace(regex, " ")
+    else:
+        library.pre_tokenizer = pre_tokenizers.Split(regex, "isolated")
+    library.save(str(tmp_path / "tokenizer.json"))
+    if pattern == " {2,}":
+        assert load_tokenizer(tmp_path).encode(["lake"])
+        return
+    with pytest.raises(ValueError, match=r"has the regular expression .* may take for ever"):
+        load_tokenizer(tmp_path)
 
 
 def test_a_blank_word_has_no_pieces(tokenizers: list[Tokenizer]) -> None:
