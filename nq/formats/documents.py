@@ -28,7 +28,7 @@ _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w-]+)", re.IGNO
 _LINE_END = r"(?>\r\n|[\n\r])"
 _BLANK_LINES = re.compile(rf"{_LINE_END}[^\S\n\r]*{_LINE_END}\s*|[\f\u2029]")
 _LOOKS_LIKE_HTML = re.compile(
-    r"\s*<(?:!doctype\s+html|html|head|body)\b"
+    r"\A\s*<(?:!doctype\s+html|html|head|body)\b"
     r"|</(?:p|div|h[1-6]|table|t[dr]|[uod]l|li|body|html|title|section|article)\s*>",
     re.IGNORECASE,
 )

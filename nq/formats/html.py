@@ -70,7 +70,7 @@ class PageBuilder:
         self._text: list[tuple[str, int]] = []  # with its index in the page's characters
         self._open: list[tuple[int, int]] = []  # first token and index of each open candidate
         self._dropped: list[str] = []
-        self._headings = 0
+        self._headings, self._last_word = 0, -1
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         """Adds an opening tag."""
@@ -103,6 +103,8 @@ class PageBuilder:
             place = self.characters.find(text)
         if not self._dropped:
             self._text.append((text, place))
+            if len(self.tokens) + len(self._text) > LIMITS.tokens:
+                self._flush()  # so that a page beyond the limit is not read to its end
         elif self._dropped == ["title"] and len(self.title) < MAX_TITLE_CHARS:
             self.title = " ".join((self.title + text).split())
 
@@ -133,7 +135,7 @@ class PageBuilder:
         self._add(closing, TAG_SPELLINGS.get(closing, ""), TAG_PLACE, is_html=True)
         if tag in BLOCKS:
             start, index = self._open.pop()
-            if not all(self.is_html[start:]):
+            if self._last_word >= start:
                 span = Span(start, len(self.tokens))
                 self.candidates[index] = Candidate(span, top_level=not self._open)
 
@@ -151,6 +153,7 @@ class PageBuilder:
         self.n_words_outside += len(words) * outside
         if self.wrap_loose_text and outside:
             self._open_block("p")
+        self._last_word = len(self.tokens) + len(words) - 1
         for word, spelling, start, end in words:
             first, last = (bisect_right(starts, i) - 1 for i in (start, end - 1))
             place = UNKNOWN, UNKNOWN

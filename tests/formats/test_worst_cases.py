@@ -1,0 +1,92 @@
+"""Tests that the time for a stranger's text is linear in its length, for what reads texts."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from nq.beam.runner import failure
+from nq.evaluation.text_match import normalize
+from nq.formats import squad, tydi
+from nq.formats.documents import decode_text, page_from_html, page_from_text, page_of
+from nq.formats.markup import CharacterData
+from nq.formats.words import spellings, words
+from nq.report.traits import question_word
+from nq.text import visible
+from nq.tracking import without_password
+
+MB = 1_000_000
+CPU_S = 20
+
+
+@contextlib.contextmanager
+def limited_time() -> Iterator[None]:
+    """Ends what takes more processor time than even a slow machine needs."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        pytest.fail(f"it took more than {CPU_S} s")
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, CPU_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+BLANKS = " " * MB
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        *(
+            (read, text)
+            for read in (partial(page_of, name="the page"), page_from_html)
+            for text in (
+                f"a{BLANKS}b",
+                f"<!doctype{BLANKS}",
+                f"a</p{BLANKS}b",
+                f"a<p style='display{BLANKS}b'>c",
+            )
+        ),
+        (page_from_html, "<" * 15 * MB),
+        (page_from_html, "a" + "<p>&" * (MB // 4)),
+        (page_from_html, "<ul><li>" * 49_000 + "a"),
+        (page_from_text, f"a\n{BLANKS}b"),
+        (page_from_text, "a\n " * (MB // 3)),
+        *((CharacterData, part * (MB // len(part))) for part in ("<", "</", "<!--", "<a ='", "&a")),
+        (CharacterData, "<script>" + "</" * (MB // 2)),
+        *(
+            (words, start + part * (MB // len(part)))
+            for start, part in (
+                ("http://", "!"), ("", "http://! "), ("", "an"), ("", "1,"), ("", "a'"), ("", "A."),
+                ("a", "\u0301"), ("", "!\u200d"), ("", "_"),
+            )
+        ),
+        (lambda text: spellings([text], [True]), "<" + "_" * MB),
+        (tydi.split, "カ" * MB),
+        (normalize, "a" + BLANKS + "the"),
+        (question_word, "'" * MB),
+        (visible, "\x1b" * MB),
+        (without_password, "//a" * (MB // 3)),
+        (failure, " [while running '-ptransform-1" * (MB // 30)),
+        (failure, "Traceback (most recent call last):\n" + "a." * (MB // 2)),
+        (lambda text: squad.START.match(text.encode()), '{"a":"' + "\\\"" * (MB // 2)),
+        (lambda text: squad.is_mrqa("", text.encode()), f"{BLANKS}{{{BLANKS}a"),
+        (lambda text: decode_text(text.encode("latin-1"), "a page"), "é" + "<meta" * (MB // 5)),
+    ],
+)  # fmt: skip
+def test_the_time_is_linear(read: Callable[[str], Any], text: str) -> None:
+    with limited_time(), contextlib.suppress(ValueError):
+        result = read(text)
+        if isinstance(result, Iterator):
+            for _ in result:
+                pass
