@@ -566,6 +566,9 @@ class ServeConfig(Settings):
         "requests that are read, wait or are computed at once; one more is answered with 503",
         minimum=1,
     )
+    allowed_hosts: str | None = option(
+        None, "names besides --host, localhost and own addresses, with commas; others get 421"
+    )
     timeout: float = option(
         30.0,
         "seconds for a request, of /v1/predict for a record; 504 says that it was too slow",

@@ -88,6 +88,10 @@ class InstancePool:
     def __len__(self) -> int:
         return len(self.cores)
 
+    def is_alive(self) -> bool:
+        """Returns whether an instance has a process that has loaded the model."""
+        return any(i._loaded is not None and i._process.poll() is None for i in self._instances)
+
     def submit(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Future[Columns]:

@@ -36,6 +36,8 @@ from nq.text import one_line
 
 log = logging.getLogger(__name__)
 
+PROBE, PROBE_S = b'{"question": "does it rain", "page": "It rains."}', 10.0
+"""A question that shows whether the model answers, if no other one did so many seconds ago."""
 THREADS = 2
 """Threads that parse and decide; more would only compete for Python's lock."""
 READ_PAGE: dict[str, Callable[[str], Page]] = {
@@ -54,7 +56,7 @@ class Answering:
         config: limits.
         metrics: of this server.
         batcher: has the windows scored.
-        is_loaded: whether the batcher runs.
+        is_alive: tells whether a process of the model runs; ``None`` until the model is loaded.
         draining: set when the server is about to end.
     """
 
@@ -62,14 +64,33 @@ class Answering:
         self._model, self._tokenizer = model, tokenizer
         self.config, self.metrics = config, Metrics()
         self.batcher = Batcher(config.batch_size, self.metrics)
-        self.is_loaded, self.draining = False, asyncio.Event()
-        self._threads = ThreadPoolExecutor(THREADS, "nq-answering")
+        self.is_alive: Callable[[], bool] | None = None
+        self._probe: asyncio.Task[bytes] | None = None
+        self.draining, self._threads = asyncio.Event(), ThreadPoolExecutor(THREADS, "nq-answering")
 
     def is_ready(self) -> bool:
-        """Returns whether questions can be answered."""
-        return self.is_loaded and not self.draining.is_set()
+        """Returns whether questions are accepted."""
+        return self.is_alive is not None and not self.draining.is_set()
 
-    def explain(self, error: Exception) -> tuple[int, str]:
+    async def problem(self) -> str | None:
+        """Returns why none can be answered, or ``None``; asks one, which starts a process again."""
+        if not self.is_alive or self.draining.is_set():
+            return "the model is not loaded yet, or the server is about to end"
+        if not self._model.folder.is_dir():
+            return "the folder of the model is missing: put it back, or start nq serve again"
+        is_alive = self.is_alive()
+        if is_alive and asyncio.get_running_loop().time() - self.batcher.scored_at < PROBE_S:
+            return None
+        if self._probe is None or self._probe.done():
+            self._probe = asyncio.create_task(self.ask(PROBE))
+            self._probe.add_done_callback(lambda probe: probe.cancelled() or probe.exception())
+        done, _ = await asyncio.wait({self._probe}, timeout=self.config.timeout * is_alive)
+        if not is_alive:
+            return "no process of the model runs: one is being started"
+        error = self._probe.exception() if done else TimeoutError()
+        return self.explain(error)[1] if error else None
+
+    def explain(self, error: BaseException) -> tuple[int, str]:
         """Returns status and text of an error; one that nobody expects is logged."""
         if isinstance(error, TimeoutError):
             return 504, (

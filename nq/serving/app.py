@@ -65,9 +65,9 @@ def make_app(answering: Answering, has_token: bool) -> FastAPI:
         responses=_problems(503),
     )
     async def readyz() -> Response:
-        if answering.is_ready():
-            return JSONResponse({"status": "ready"})
-        return refusal(503, "the model is not loaded yet, or the server is about to end")
+        if problem := await answering.problem():
+            return refusal(503, problem)
+        return JSONResponse({"status": "ready"})
 
     @app.get(
         "/metrics",
@@ -92,14 +92,7 @@ def make_app(answering: Answering, has_token: bool) -> FastAPI:
         text = texts.get(error.status_code, str(error.detail))
         return refusal(error.status_code, text, dict(error.headers or {}))
 
-    for kind in (
-        HTTPException,
-        TimeoutError,
-        ScoringError,
-        ClientDisconnect,
-        ValueError,
-        Exception,
-    ):
+    for kind in HTTPException, TimeoutError, ScoringError, ClientDisconnect, ValueError, Exception:
         app.add_exception_handler(kind, problem)
     return app
 

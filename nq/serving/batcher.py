@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ class Batcher:
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._next: _Waiting | None = None  # taken from the queue, too large for the last batch
         self._computing: set[asyncio.Task[None]] = set()
+        self.scored_at = -math.inf  # the last batch, by the clock of the event loop
         metrics.queue_length.set_function(lambda: self._queue.qsize() + (self._next is not None))
 
     async def scores(self, example: Example, rows: Columns) -> Columns:
@@ -125,6 +127,7 @@ class Batcher:
                     scores.set_exception(ScoringError(str(error)))
         else:
             self._metrics.windows.inc(len(rows["window_ids"]))
+            self.scored_at = asyncio.get_running_loop().time()
             for scores, result in zip(waiting, results, strict=True):
                 if not scores.done():
                     scores.set_result(result)

@@ -7,14 +7,18 @@ import contextlib
 import errno
 import logging
 import os
+import resource
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import cache
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nq import processor
 from nq.config import ServeConfig
@@ -33,8 +37,9 @@ from nq.serving.gate import Gate
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 2048
-"""Connections that the system keeps until the server accepts them."""
+FILES, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+MAX_CONNECTIONS, BACKLOG = min(2048, FILES // 2), min(256, FILES // 4)
+"""Open connections, and those that the system keeps until the server accepts them, all at once."""
 
 
 def serve(
@@ -56,17 +61,25 @@ def serve(
         FileNotFoundError, ValueError: the model is missing or damaged.
     """
     tokenizer = load_tokenizer(spec.model.folder, spec.model.windows.compat)
+    log_once = cache(log.error)
+
+    def on_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if "socket.accept()" in context["message"]:  # the loop tries it again every second
+            log_once("no connection can be accepted: %s", str(context["exception"]))
+        else:
+            loop.default_exception_handler(context)
 
     async def run(listener: socket.socket) -> None:
+        asyncio.get_running_loop().set_exception_handler(on_error)
         answering = Answering(spec.model, tokenizer, config)
         app = make_app(answering, token is not None)
         gate = Gate(app, config, answering.metrics, token, answering.is_ready)
-        server = _Server(gate, answering.draining)
+        server = _Server(gate, answering.draining, config.timeout)
 
         async def answer() -> None:
             pool = await asyncio.wrap_future(_open_pool(spec, tokenizer, config.workers))
             with contextlib.closing(pool), contextlib.closing(answering):
-                answering.is_loaded = True
+                answering.is_alive = pool.is_alive
                 host, port = listener.getsockname()[:2]
                 on_ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
                 await answering.batcher.run(pool, len(pool))
@@ -128,18 +141,45 @@ def _open_pool(spec: ScorerSpec, tokenizer: Tokenizer, workers: int) -> Future[I
     return opening
 
 
+def _close_silent(connections: set[Any], since: float) -> None:
+    """Closes connections that have had no request in work since then, whatever is to be sent."""
+    for connection in [c for c in connections if c.is_silent() and c.since <= since]:
+        connections.discard(connection)
+        connection.transport.abort()
+
+
+class _Connection(H11Protocol):
+    """A connection; when there are too many, the half that is silent for longest is closed."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.since = self.loop.time()
+        if len(self.connections) > MAX_CONNECTIONS:
+            others: set[Any] = self.connections
+            times = sorted(c.since for c in others if c.is_silent())
+            _close_silent(others, times[(len(times) - 1) // 2])
+
+    def on_response_complete(self) -> None:
+        self.since = self.loop.time()
+        super().on_response_complete()
+
+    def is_silent(self) -> bool:
+        return not self.cycle or self.cycle.response_complete or self.transport.is_closing()
+
+
 class _Server(uvicorn.Server):
     """Uvicorn, with a first signal that drains and a second one that ends the process.
 
     Args:
         app: the application.
         draining: is set with the first signal.
+        timeout_s: a connection without a request in work is closed after it.
     """
 
-    def __init__(self, app: Gate, draining: asyncio.Event) -> None:
+    def __init__(self, app: Gate, draining: asyncio.Event, timeout_s: float) -> None:
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=_Connection,
             ws="none",
             lifespan="off",
             loop="asyncio",
@@ -150,7 +190,11 @@ class _Server(uvicorn.Server):
             backlog=BACKLOG,
         )
         super().__init__(config)
-        self._draining, self._first = draining, 0.0
+        self._draining, self._first, self._timeout_s = draining, 0.0, timeout_s
+
+    async def on_tick(self, counter: int) -> bool:
+        _close_silent(self.server_state.connections, time.monotonic() - self._timeout_s)
+        return await super().on_tick(counter)
 
     def stop(self) -> None:
         """Ends the server when the accepted requests are answered."""

@@ -7,6 +7,7 @@ the first lines are sent while later lines are still being received.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import orjson
@@ -31,8 +32,8 @@ Results = asyncio.Queue[tuple[int, asyncio.Task[bytes]] | None]
 class Predictions(Response):
     """A response that reads the request's lines while it sends their predictions.
 
-    A prediction may take as long as the limit of the server after the one before it, and so may the
-    time between two parts of the request.
+    A prediction may take as long as the limit of the server after the one before it, and so may a
+    record after the moment when the server could read it.
     """
 
     media_type = MEDIA_TYPE
@@ -41,7 +42,7 @@ class Predictions(Response):
         super().__init__()
         del self.headers["content-length"]
         self._answering, self._timeout_s = answering, answering.config.timeout
-        self._max_bytes = answering.config.max_body_bytes
+        self._max_bytes, self._read_at = answering.config.max_body_bytes, time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         results: Results = asyncio.Queue(AT_ONCE)
@@ -84,6 +85,7 @@ class Predictions(Response):
                 number += 1
                 if line:
                     await start(line)
+                    self._read_at = time.monotonic()
         except ClientDisconnect:
             while not results.empty():
                 results.get_nowait()
@@ -109,7 +111,7 @@ class Predictions(Response):
 
         Raises:
             ClientDisconnect: the client has gone.
-            ValueError: the client is silent, or the server is about to end; the text says which.
+            ValueError: no record comes, or the server is about to end; the text says which.
         """
         draining = asyncio.create_task(self._answering.draining.wait())
         again = "send this line and those after it again"
@@ -117,15 +119,14 @@ class Predictions(Response):
         try:
             while more:
                 receiving = asyncio.ensure_future(receive())
+                left_s = max(0, self._read_at + self._timeout_s - time.monotonic())
                 await asyncio.wait(
-                    {receiving, draining},
-                    timeout=self._timeout_s,
-                    return_when=asyncio.FIRST_COMPLETED,
+                    {receiving, draining}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED
                 )
                 if draining.done():
                     raise ValueError(f"the server is about to end: {again}")
-                if not receiving.done():
-                    raise ValueError(f"nothing was received for {self._timeout_s:g} s: {again}")
+                if not (receiving.done() and left_s):
+                    raise ValueError(f"no record was received for {self._timeout_s:g} s: {again}")
                 message = receiving.result()
                 if message["type"] == "http.disconnect":
                     raise ClientDisconnect

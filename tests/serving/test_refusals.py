@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -109,7 +110,7 @@ def test_without_the_token_only_what_tells_nothing_is_answered(
             assert "a token is needed" in response.json()["error"]
         for path in ("/healthz", "/readyz", "/", "/page.js", "/docs", "/openapi.json"):
             response = server.runner.run(server.send("GET", path, headers=headers))
-            assert response.status_code == 200
+            assert response.status_code == (503 if path == "/readyz" else 200)  # without a model
         assert server.post("/v1/ask", json=ask_body(), headers=BEARER).status_code == 504
 
 
@@ -125,7 +126,7 @@ def test_a_question_that_takes_too_long(tiny_model: Path) -> None:
 
 @pytest.mark.parametrize(
     ("path", "message"),
-    [("/v1/ask", "no answer within 0.2 s"), ("/v1/predict", "nothing was received for 0.2 s")],
+    [("/v1/ask", "no answer within 0.2 s"), ("/v1/predict", "no record was received for 0.2 s")],
 )
 def test_a_client_that_stops_sending(path: str, message: str, tiny_model: Path) -> None:
     async def half() -> AsyncIterator[bytes]:
@@ -137,6 +138,35 @@ def test_a_client_that_stops_sending(path: str, message: str, tiny_model: Path) 
         assert server.metric("nq_requests_in_progress") == 0
 
 
+@pytest.mark.parametrize("pause_s", [0, 0.05])
+def test_blank_lines_are_no_progress(pause_s: float, tiny_model: Path) -> None:
+    async def blank_lines() -> AsyncIterator[bytes]:
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            yield b"\n"
+            await asyncio.sleep(pause_s)
+
+    with InProcess(find_model(tiny_model), timeout=0.2) as server:
+        answer = server.post("/v1/predict", content=blank_lines(), headers=JSON)
+        assert "no record was received for 0.2 s" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("host", "is_allowed"),
+    [
+        *((host, True) for host in ("LocalHost", "127.0.0.1:80", "[::1]:8000", "nq.example:8000")),
+        *((host, False) for host in ("evil.example", "localhost.evil.example:8000", "")),
+    ],
+)
+def test_only_hosts_of_the_server_are_answered(
+    host: str, is_allowed: bool, tiny_model: Path
+) -> None:
+    with InProcess(find_model(tiny_model), allowed_hosts="nq, nq.example,") as server:
+        answer = server.runner.run(server.send("GET", "/healthz", headers={"Host": host}))
+    assert answer.status_code == (200 if is_allowed else 421)
+    assert is_allowed or "is not allowed: see --allowed-hosts" in answer.json()["error"]
+
+
 def test_a_client_that_does_not_read_its_answer(tiny_model: Path) -> None:
     async def receive() -> Message:
         return {"type": "http.request", "body": b""}
@@ -144,10 +174,10 @@ def test_a_client_that_does_not_read_its_answer(tiny_model: Path) -> None:
     async def never(_message: Message) -> None:
         await asyncio.Event().wait()
 
-    headers = [(b"content-type", b"application/json")]
+    headers = [(b"content-type", b"application/json"), (b"host", b"localhost")]
     scope: Scope = {
         **{"type": "http", "path": "/v1/predict", "method": "POST", "headers": headers},
-        **{"query_string": b"", "root_path": ""},
+        **{"query_string": b"", "root_path": "", "server": None, "client": None},
     }
     with InProcess(find_model(tiny_model), timeout=0.01) as server:
         server.runner.run(server.gate(scope, receive, never))
@@ -158,8 +188,15 @@ def test_a_client_that_does_not_read_its_answer(tiny_model: Path) -> None:
 @pytest.mark.parametrize("queue", [1, 3])
 def test_no_more_requests_than_the_queue_allows(queue: int, tiny_model: Path) -> None:
     with InProcess(find_model(tiny_model), queue=queue, timeout=0.3) as server:
-        answers: list[httpx.Response] = server.ask_at_once([ask_body()] * 5)
+        answers: list[httpx.Response] = server.ask_at_once([ask_body()] * 5, clients=5)
     answers.sort(key=lambda answer: answer.status_code)
     assert [answer.status_code for answer in answers] == [503] * (5 - queue) + [504] * queue
     assert int(answers[0].headers["retry-after"]) > 0
     assert f"{queue} requests are waiting" in answers[0].json()["error"]
+
+
+def test_one_client_does_not_hold_all_places(tiny_model: Path) -> None:
+    with InProcess(find_model(tiny_model), queue=4, timeout=0.3) as server:
+        answers = server.ask_at_once([ask_body()] * 5)
+    assert [answer.status_code for answer in answers] == [504] * 3 + [429] * 2
+    assert "3 requests of 127.0.0.1 are in work" in answers[-1].json()["error"]

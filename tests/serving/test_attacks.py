@@ -1,0 +1,90 @@
+"""Tests a real server under clients that are silent, greedy or send what is slow to read."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import psutil
+import pytest
+
+from tests.serving.servers import RunningServer, ask_body, until
+
+pytestmark = pytest.mark.slow
+FILES, SILENT, QUEUE = 256, 400, 8
+
+
+@pytest.fixture(scope="module")
+def model(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(shutil.copytree(tiny_model, tmp_path_factory.mktemp("copy") / "model"))
+
+
+@pytest.fixture(scope="module")
+def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server that may open few files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, hard))
+    try:
+        server = RunningServer(tmp_path_factory.mktemp("server"), model, "--queue", str(QUEUE))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with server:
+        yield server.wait()
+
+
+def test_others_are_answered(server: RunningServer) -> None:
+    body = orjson.dumps(ask_body(page=f"a{' ' * 1_000_000}b"))
+    with contextlib.ExitStack() as stack, server.client() as client:
+        streams = [
+            stack.enter_context(
+                server.stream("/v1/predict", b"\n\n", end=False, source="127.0.0.2")
+            )
+            for _ in range(QUEUE)
+        ]
+        blanks = stack.enter_context(server.stream("/v1/ask", body, source="127.0.0.3"))
+        for _ in range(SILENT):
+            connection = socket.create_connection(blanks.getpeername(), timeout=60)
+            stack.enter_context(connection).sendall(b"G")
+        assert client.get("/healthz").status_code == 200
+        assert client.post("/v1/ask", json=ask_body()).status_code == 200
+        assert blanks.recv(4096).startswith(b"HTTP/1.1 200 ")
+        assert streams[-1].recv(4096).startswith(b"HTTP/1.1 429 ")
+    assert len(server.log()) < 2000, server.log()
+
+
+def test_errors_of_accept_are_logged_once(server: RunningServer) -> None:
+    process, message = psutil.Process(server.process.pid), "no connection can be accepted"
+    with contextlib.ExitStack() as stack, server.client() as client:
+        _, hard = process.rlimit(resource.RLIMIT_NOFILE)
+        process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + 5, hard))
+        for _ in range(20):
+            stack.enter_context(server.stream("/healthz"))
+        until(lambda: message in server.log())
+        time.sleep(3)  # the server tries again every second
+        process.rlimit(resource.RLIMIT_NOFILE, (FILES, hard))
+        assert client.get("/healthz").status_code == 200
+    assert server.log().count(message) == 1 and "Too many open files" in server.log()
+
+
+def test_ready_only_while_a_process_answers(server: RunningServer, model: Path) -> None:
+    """The last test of this server."""
+    with server.client() as client:
+
+        def status() -> int:
+            return client.get("/readyz").status_code
+
+        assert status() == 200
+        server.workers()[0].kill()
+        until(lambda: status() == 503)
+        assert "no process of the model runs" in client.get("/readyz").json()["error"]
+        until(lambda: status() == 200)
+        shutil.rmtree(model)
+        answer = client.get("/readyz")
+        assert answer.status_code == 503
+        assert "the folder of the model is missing" in answer.json()["error"]
