@@ -5,8 +5,9 @@ member ``sha256``. Files of arrays are ``.npz``: ZIP archives with a CRC-32 of e
 the SHA-256 of all names and CRC-32 as their comment.
 
 A command writes to a folder that is new, is empty, or carries the mark of its kind: the file
-``MARK``, which names the kind. In its own folder a command overwrites and removes only the files
-that the kind names, so that files of the user survive there. While it writes, it holds ``LOCK``.
+``MARK``, which names the kind and the inode of the folder, so that a copied mark is known as one.
+In its own folder a command overwrites and removes only the files that the kind names, so that files
+of the user survive there. While it writes, it holds ``LOCK``.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 import struct
+import uuid
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +37,9 @@ if TYPE_CHECKING:
 
 TEMPORARY = ".tmp"
 """Ends the name of a file while ``atomic_write`` writes it."""
-MARK, LOCK = ".nq-folder.json", ".nq-folder.lock"
+MARK, LOCK, UNFINISHED = ".nq-folder.json", ".nq-folder.lock", ".unfinished-"
+PAGE_MARK = b'<meta name="generator" content="nq">'
+"""Is in the first 4 KiB of every HTML page that a command writes."""
 SHA256 = "sha256"
 LOCK_ATTEMPTS = 1000
 MAX_NAMES_SHOWN = 3
@@ -168,7 +173,6 @@ def _digest_archive(archive: zipfile.ZipFile) -> bytes:
 _SHARD = r"windows(?:-\d+)?-\d{5}-of-\d{5}\.tfrecord"
 _PREPARED = rf"COMPLETED|manifest\.json|dead_letters\.jsonl|examples\.npy|{_SHARD}"
 _SCORES = r"(?:request|times)\.json|part-\d{6,}-\d{9,}\.npz"
-_UNFINISHED = r"\.unfinished-[a-z0-9_]+"
 
 
 @dataclass(frozen=True)
@@ -202,15 +206,10 @@ RUN = Kind(
     what="a run of nq answer",
     files=r"(?:predictions|metrics|job|squad)\.json|dead_letters\.jsonl|kaggle\.csv|nbest\.jsonl"
     rf"|errors\.html|report\.html|report-data/\d{{5}}\.js|[0-9a-f]{{12}}\.mlflow_run"
-    rf"|(?:results|scores)/(?:{_SCORES})|{_UNFINISHED}/.+",
-    folders=rf"results|scores|report-data|{_UNFINISHED}(?:/.+)?",
+    rf"|(?:results|scores)/(?:{_SCORES})",
+    folders="results|scores|report-data",
 )
-WINDOWS = Kind(
-    name="windows",
-    what="prepared windows",
-    files=rf"{_PREPARED}|{_UNFINISHED}/.+",
-    folders=rf"{_UNFINISHED}(?:/.+)?",
-)
+WINDOWS = Kind(name="windows", what="prepared windows", files=_PREPARED)
 TRAINING = Kind(
     name="training",
     what="a training of nq train",
@@ -221,15 +220,29 @@ TRAINING = Kind(
     folders="training|training/teacher",
 )
 CONVERSION = Kind(
-    name="conversion", what="an unfinished conversion", files=r"model/.+", folders=r"model(?:/.+)?"
+    name="conversion",
+    what="an unfinished conversion",
+    files=r"model/(?:artifacts/model/)?(?:[\w-]+\.(?:json|yaml|safetensors|pb|onnx)|README\.md|MLmodel"
+    r"|mlflow_model\.py|(?:vocab|vocab-nq|merges|requirements)\.txt|[\w.]+\.model)"
+    r"|model/variables/(?:\w+/)?(?:variables|part)[\w.-]+",
+    folders=r"model(?:/(?:assets|variables(?:/\w+)?|artifacts(?:/model)?))?",
 )
-KINDS = {kind.name: kind for kind in (RUN, WINDOWS, TRAINING, CONVERSION)}
+PART = Kind(
+    name="job",
+    what="files of an unfinished job",
+    files=rf"{_PREPARED}|windows(?:-\d+)?-\d{{5}}|model-[0-9a-f]{{64}}\.tar"
+    r"|workers\.(?:log|lock)|progress/[0-9a-f]{32}"
+    r"|(?:beam-temp-[\w-]+/[\w-]+\.)?(?:results|dead_letters)(?:-\d{5}-of-\d{5})?",
+    folders=r"progress|beam-temp-[\w-]+",
+)
+KINDS = {kind.name: kind for kind in (RUN, WINDOWS, TRAINING, CONVERSION, PART)}
 
 
-def kind_of(folder: Path) -> str:
-    """Returns the name of the kind in a folder's mark; empty if it has none, or a damaged one."""
+def kind_of(folder: Path, or_copy: bool = True) -> str:
+    """Returns the kind in a folder's mark; empty without one, or for a copy's unless allowed."""
     try:
-        return str(json.loads((folder / MARK).read_bytes())["kind"])
+        mark = json.loads((folder / MARK).read_bytes())
+        return str(mark["kind"]) if or_copy or mark["inode"] == folder.stat().st_ino else ""
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return ""
 
@@ -255,11 +268,10 @@ def size(folder: Path, kind: Kind) -> int:
 
 
 def remove(paths: Iterable[Path]) -> None:
-    """Removes files, and folders that are empty."""
+    """Removes files, and folders that are empty or have only a lock."""
     for path in paths:
         if path.is_dir() and not path.is_symlink():
-            with contextlib.suppress(OSError):  # it has files of others
-                path.rmdir()
+            release(path, remove_empty=True)
         else:
             path.unlink(missing_ok=True)
 
@@ -339,14 +351,22 @@ def _check_type(path: Path, may_be_file: bool, may_be_folder: bool) -> None:
         check_writable(path)
 
 
-def check_output_file(path: Path, inputs: Iterable[str | Path] = ()) -> None:
-    """Checks that a file can be written, and is no input."""
-    if path.is_symlink() or path.exists():
-        _check_type(path, may_be_file=True, may_be_folder=False)
+def check_output_file(path: Path, inputs: Iterable[str | Path] = (), mark: bytes = b"") -> None:
+    """Checks that a file can be written, is no input, and is new, empty or begins with a mark.
+
+    So is the file that ``atomic_write`` makes first. A mark may be within the first 4 KiB.
+    """
     check_writable(path.parent)
     for source in map(Path, inputs):
         if path.exists() and source.exists() and source.samefile(path):
             raise Error(f"the input {source} is the file to write: give another file")
+    for one in (path, path.with_name(path.name + TEMPORARY)):
+        if one.is_symlink() or one.exists():
+            _check_type(one, may_be_file=True, may_be_folder=False)
+            with open(one if one.is_file() else os.devnull, "rb") as file:
+                start = file.read(4096)
+            if not one.is_file() or (start and mark not in start):
+                raise Error(f"{one} exists, and this command did not write it: give another file")
 
 
 @contextlib.contextmanager
@@ -360,20 +380,35 @@ def hold(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> Iterato
     is_new = not folder.exists()
     with exclusive_lock(folder / LOCK):
         try:
-            if kind_of(folder) != kind.name:
-                with atomic_write(folder / MARK) as file:
-                    file.write(json.dumps({"kind": kind.name}).encode())
+            if kind_of(folder, or_copy=False) != kind.name:
+                write_json(folder / MARK, {"kind": kind.name, "inode": folder.stat().st_ino})
             with naming(folder):
                 yield
         finally:
             release(folder, is_new)
 
 
+@contextlib.contextmanager
+def unfinished(parent: Path) -> Iterator[Path]:
+    """Yields a new, held ``PART`` in a folder; removes it in the end, and those of killed ones."""
+    for left in parent.glob(f"{UNFINISHED}*"):
+        with contextlib.suppress(OSError, Error), exclusive_lock(left / LOCK):
+            remove(own_paths(left, PART) if kind_of(left, or_copy=False) == PART.name else ())
+            release(left, remove_empty=True)
+    folder = parent.absolute() / f"{UNFINISHED}{uuid.uuid4().hex[:12]}"
+    try:
+        with hold(folder, PART):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def release(folder: Path, remove_empty: bool) -> None:
     """Removes the lock, which the caller holds, and the mark where nothing else is left."""
     with contextlib.suppress(FileNotFoundError):  # somebody removed the folder
-        if {path.name for path in folder.iterdir()} <= {MARK, LOCK}:
-            (folder / MARK).unlink(missing_ok=True)
+        marks = {MARK, MARK + TEMPORARY}
+        if {path.name for path in folder.iterdir()} <= {*marks, LOCK}:
+            remove(folder / mark for mark in marks)
         (folder / LOCK).unlink(missing_ok=True)
     if remove_empty:
         with contextlib.suppress(OSError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from nq import storage
 from nq.errors import DamagedError, Error
-from nq.storage import LOCK, MARK, RUN, TRAINING, check, hold
+from nq.storage import LOCK, MARK, PART, RUN, TRAINING, UNFINISHED, check, hold
 from tests.folders import held, tree, write
 
 VALUES = {"step": 3, "losses": [0.1, float("inf"), 2.5e-9], "name": "ü\udcff", "none": None}
@@ -118,7 +119,8 @@ def test_a_free_folder_is_marked_and_then_known(tmp_path: Path) -> None:
         for _ in range(2):
             with hold(folder, RUN):
                 write(folder / "kept")
-            assert json.loads((folder / MARK).read_bytes()) == {"kind": "run"}
+            mark = {"kind": "run", "inode": folder.stat().st_ino}
+            assert storage.read_json(folder / MARK) == mark
             assert set(tree(folder)) - {".gitignore"} == {MARK, "kept"}
 
 
@@ -220,6 +222,14 @@ def test_an_output_file(tmp_path: Path) -> None:
     os.link(source, tmp_path / "same")
     storage.check_output_file(tmp_path / "folder" / "new", [source])
     storage.check_output_file(source)
+    os.mkfifo(tmp_path / "pipe")
+    page = write(tmp_path / "page", f"<!DOCTYPE html>{storage.PAGE_MARK.decode()}")
+    for own in (page, write(tmp_path / "empty", ""), tmp_path / "new"):
+        storage.check_output_file(own, [source], storage.PAGE_MARK)
+    write(tmp_path / "new.tmp")
+    for name in ("input", "new", "pipe"):
+        with pytest.raises(Error, match="exists, and this command did not write it: give another"):
+            storage.check_output_file(tmp_path / name, mark=storage.PAGE_MARK)
     for name, message in (
         ("link", "link is a link, expected a file"),
         ("folder", "folder is a folder, expected a file"),
@@ -227,6 +237,24 @@ def test_an_output_file(tmp_path: Path) -> None:
     ):
         with pytest.raises(Error, match=message):
             storage.check_output_file(tmp_path / name, [source])
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    with storage.unfinished(tmp_path) as killed:
+        write(killed / "progress" / ("0" * 32))
+        shutil.copytree(killed, tmp_path / "copy")
+        killed.rename(tmp_path / f"{UNFINISHED}killed")
+    (tmp_path / f"{UNFINISHED}0").mkdir()  # killed before it had a mark
+    (tmp_path / f"{UNFINISHED}0" / f"{MARK}.tmp").touch()
+    shutil.copytree(tmp_path / "copy", tmp_path / f"{UNFINISHED}copy")
+    write(tmp_path / f"{UNFINISHED}mine" / "diary.txt")
+    with held(tmp_path / f"{UNFINISHED}live", PART), storage.unfinished(tmp_path) as part:
+        assert {path.name for path in tmp_path.iterdir()} == {
+            *("copy", part.name, f"{UNFINISHED}copy", f"{UNFINISHED}mine", f"{UNFINISHED}live"),
+        }
+    assert not part.exists()
+    assert (tmp_path / f"{UNFINISHED}mine" / "diary.txt").is_file()
+    assert (tmp_path / f"{UNFINISHED}copy" / "progress" / ("0" * 32)).is_file()
 
 
 # --- one command at a time ----------------------------------------------------------------------

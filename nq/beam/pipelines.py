@@ -16,7 +16,6 @@ again after a failure counts again: results do not depend on these files.
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import threading
 import time
 import uuid
@@ -197,17 +196,16 @@ def write_windows(
         )
         return made.windows, made.dead_letters
 
-    with tempfile.TemporaryDirectory(dir=part) as folder:
-        with tqdm(desc="preprocess", unit=" examples", disable=None) as bar:
-            _, elements = run_in_order(
-                questions,
-                steps,
-                options,
-                part=Path(folder),
-                shared=folder,
-                progress=lambda new, _: bar.update(new),
-            )
-        return write_examples(elements, part, request.first_file)
+    with tqdm(desc="preprocess", unit=" examples", disable=None) as bar:
+        _, elements = run_in_order(
+            questions,
+            steps,
+            options,
+            part=part,
+            shared=str(part),
+            progress=lambda new, _: bar.update(new),
+        )
+    return write_examples(elements, part, request.first_file)
 
 
 def answer_questions(

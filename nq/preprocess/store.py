@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -40,7 +39,6 @@ MANIFEST = "manifest.json"
 DEAD_LETTERS = "dead_letters.jsonl"
 EXAMPLES = "examples.npy"
 SHARD_PATTERN = "windows-*.tfrecord"
-UNFINISHED = ".unfinished-"
 SHARD_BYTES = 1 << 30
 """Bytes after which a shard ends, with the example that reaches them."""
 COUNTERS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
@@ -223,13 +221,12 @@ def clear(folder: Path) -> None:
 
 @contextlib.contextmanager
 def unfinished(folder: Path) -> Iterator[Path]:
-    """Yields a folder inside ``folder`` to write to, which is removed however the job ends.
+    """Yields a folder inside ``folder`` to write to, as ``storage.unfinished`` does.
 
     Beam takes ``*``, ``?`` and ``[`` in a path for patterns, and refuses a path that is not UTF-8;
     such a folder is reached by a link.
     """
-    part = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder)).resolve()
-    try:
+    with storage.unfinished(folder) as part:
         if glob.escape(str(part)) == visible(str(part)):
             yield part
         else:
@@ -237,8 +234,6 @@ def unfinished(folder: Path) -> Iterator[Path]:
                 plain = Path(elsewhere) / "part"
                 plain.symlink_to(part)
                 yield plain
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def complete(

@@ -23,7 +23,7 @@ from nq.evaluation.nq_eval import Gold
 from nq.formats import inputs
 from nq.formats.input_files import is_uri, shown
 from nq.inference.scorer import Counters
-from nq.preprocess.store import UNFINISHED, encode_dead_letter
+from nq.preprocess.store import encode_dead_letter
 from nq.records import DeadLetter, Example, ExampleId
 from nq.runs.job import Job
 from nq.runs.measure import MERGE, PIPELINE, SUBMIT, Clock, Totals
@@ -106,7 +106,7 @@ class BeamRun:
             # a name by which the job is found in a cluster
             name = re.sub("[^a-z0-9]+", "-", f"nq-answer-{folder.name}".lower()).rstrip("-")
             options.append(f"--job_name={name}-{uuid.uuid4().hex[:8]}")
-        with storage.hold(folder, storage.RUN, job.sources), _part(folder) as part:
+        with storage.hold(folder, storage.RUN, job.sources), storage.unfinished(folder) as part:
             _check_free(plan)
             tracked.open(plan.mlflow_file, clock.started)
             with _shared(self.beam, part) as shared:
@@ -114,14 +114,14 @@ class BeamRun:
                 spec = scorer_spec(job, examples)
                 models = {one.folder: one.folder.absolute() for one in spec.model.models}
                 copied = () if self.beam.temp is None else models.values()
-                staged = {one: stage_model(one, shared) for one in copied}
+                staged = {one: stage_model(one, str(shared)) for one in copied}
                 clock.enter(PIPELINE)
                 finished, elements = answer_questions(
                     job.files,
                     spec.in_folders(models),
                     options,
                     part=part,
-                    shared=shared,
+                    shared=str(shared),
                     progress=progress,
                     limit=job.limit,
                     pages=job.pages,
@@ -233,36 +233,13 @@ def _check_free(plan: Plan) -> None:
         raise Error(f"{folder} has the finished run of another job: give another --output")
 
 
-@contextlib.contextmanager
-def _part(folder: Path) -> Iterator[Path]:
-    """Makes a folder for unfinished files in the folder of a run; it is removed with the block.
+def _shared(beam: Beam, part: Path) -> contextlib.AbstractContextManager[str | Path]:
+    """Returns the folder that all workers see: ``part``, or a new one in that of the job."""
+    if beam.temp is not None and is_uri(beam.temp):
+        from nq.beam.files import new_folder
 
-    Those that killed processes left are removed too.
-    """
-
-    def clear() -> None:
-        own = storage.own_paths(folder, storage.RUN)
-        in_parts = (p for p in own if p.relative_to(folder).parts[0].startswith(UNFINISHED))
-        storage.remove(list(in_parts))
-
-    clear()
-    part = folder.resolve() / f"{UNFINISHED}{uuid.uuid4().hex[:12]}"
-    part.mkdir()
-    try:
-        yield part
-    finally:
-        clear()
-
-
-@contextlib.contextmanager
-def _shared(beam: Beam, part: Path) -> Iterator[str]:
-    """Yields the folder that all workers see: ``part``, or a new one in that of the job."""
-    if beam.temp is not None:
-        from nq.beam.files import absolute, new_folder
-
-        with new_folder(absolute(beam.temp), f"nq-{uuid.uuid4().hex[:12]}") as folder:
-            yield folder
-        return
-    if glob.escape(str(part)) != str(part):
-        raise Error(f"Beam takes *, ? and [ in {part.parent} for patterns: give another --output")
-    yield str(part)
+        return new_folder(beam.temp, f"nq-{uuid.uuid4().hex[:12]}")
+    place, option = (part.parent, "output") if beam.temp is None else (Path(beam.temp), "temp")
+    if glob.escape(str(place)) != str(place):
+        raise Error(f"Beam takes *, ? and [ in {place} for patterns: give another --{option}")
+    return contextlib.nullcontext(part) if beam.temp is None else storage.unfinished(place)

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from nq import storage
 from nq.errors import Error
-from nq.preprocess.store import UNFINISHED
 from nq.runs.profile_choice import cache_file
 from nq.runs.result import JOB, UNFINISHED_SCORES
 from nq.storage import LOCK, MARK, RUN, TEMPORARY, TRAINING, WINDOWS, Kind
@@ -29,6 +28,7 @@ log = logging.getLogger(__name__)
 SHARED_WINDOWS = re.compile(r"windows-[0-9a-f]{12}")
 """Names of the folders of windows that runs make for themselves."""
 TOO_NEW, RESULT, FAILED = "too new", "--runs removes it", "cannot be removed"
+COPIED = "a copy, or moved from another disk: remove it yourself"
 
 
 @dataclass
@@ -82,20 +82,19 @@ def clean(
         item.age_s = max(0.0, time.time() - max(changed, default=time.time()))
         if item.is_result and not remove_results:
             item.kept = RESULT
-        elif item.age_s < older_than_s:
+        elif item.age_s < older_than_s and not item.kept:
             item.kept = TOO_NEW
         if holder := next(filter(None, map(storage.lock_holder, _locks(item.folder))), ""):
             item.kept = f"in use by {holder}"
     for item in reversed(items):  # what is inside comes first
         if item.kept or dry_run:
             continue
-        # No command holds the folder of the cache, which has no mark.
-        is_marked = (item.folder / MARK).is_file()
         lock = item.folder / LOCK
+        is_ours = lock.exists() or (item.folder / MARK).is_file()  # not that of the cache
         try:
-            with storage.exclusive_lock(lock) if is_marked else contextlib.nullcontext():
+            with storage.exclusive_lock(lock) if is_ours else contextlib.nullcontext():
                 storage.remove(item.paths)
-                if is_marked:
+                if is_ours:
                     storage.release(item.folder, remove_empty=True)
         except (OSError, Error) as error:
             item.kept = f"{FAILED}: {error}"
@@ -104,12 +103,13 @@ def clean(
 
 def _items(roots: Iterable[Path]) -> Iterator[Item]:
     """Yields what commands left in folders and below them, by path; links are not followed."""
-    seen = set[Path]()
+    seen, locks = set[Path](), list[Path]()
     for root in roots:
         list(root.iterdir())  # raises for a folder that does not exist or cannot be read
         folders = [root]
-        for name, below, _ in os.walk(root, onerror=lambda error: log.warning("%s", error)):
+        for name, below, files in os.walk(root, onerror=lambda error: log.warning("%s", error)):
             path = Path(name)
+            locks += [path] * (files == [LOCK] and not below)  # its mark was just removed
             below[:] = [n for n in below if not n.startswith(".") or (path / n / MARK).is_file()]
             folders += [path / n for n in below if not (path / n).is_symlink()]
         for folder in sorted(folders):
@@ -118,15 +118,18 @@ def _items(roots: Iterable[Path]) -> Iterator[Item]:
                 seen.add(folder.resolve())
                 with contextlib.suppress(FileNotFoundError):  # a run has just removed the folder
                     yield from list(_items_of(folder, kind, is_named=folder == root))
+            elif folder in locks:
+                yield Item(folder, "lock of a killed command", ())
 
 
 def _items_of(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
     """Yields what is in one folder; the user may have named this very folder."""
     paths = list(storage.own_paths(folder, kind))
     results: Sequence[Path] = ()
-    what = f"unfinished {kind.name}"
+    what, kept = f"unfinished {kind.name}", "" if storage.kind_of(folder, or_copy=False) else COPIED
     if kind is RUN:
-        results = [path for path in paths if not _is_unfinished(path.relative_to(folder))]
+        left = folder / UNFINISHED_SCORES
+        results = [p for p in paths if p.suffix != TEMPORARY and left not in (p, p.parent)]
         paths = [path for path in paths if path not in results]
         if (folder / JOB).is_file():
             what = "left by a run that was killed"
@@ -141,16 +144,13 @@ def _items_of(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
         if not _is_trained(folder, paths):
             what = "state of an unfinished training"
             paths, results = [], paths
+    elif others := {*folder.rglob("*")} - {*paths, folder / MARK, folder / LOCK}:
+        kept = f"has files of others, such as {max(others).relative_to(folder)}"
     names = {path.name for path in folder.iterdir()}
     if paths or (not results and (LOCK in names or names == {MARK})):
-        yield Item(folder, what, paths)
+        yield Item(folder, what, paths, kept=kept)
     if results:
-        yield Item(folder, "results of a run" if kind is RUN else what, results, is_result=True)
-
-
-def _is_unfinished(path: Path) -> bool:
-    """Returns whether a run that is killed leaves this path, relative to its folder."""
-    return path.parts[0].startswith((UNFINISHED_SCORES, UNFINISHED)) or path.suffix == TEMPORARY
+        yield Item(folder, "results of a run" if kind is RUN else what, results, True, kept=kept)
 
 
 def _is_trained(folder: Path, state: Sequence[Path]) -> bool:

@@ -16,6 +16,7 @@ without a trial; not if other programs kept the machine busy. ``int8`` is never 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 import importlib.metadata
@@ -154,7 +155,9 @@ def choose_profile(job: Job, cache: bool = True) -> tuple[Choice, bool]:
 
 def cache_file() -> Path:
     """Returns the file that has the choices of this user's earlier runs."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    home: str | Path = os.devnull  # keeps nothing of a user without a home folder
+    with contextlib.suppress(RuntimeError):
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "nq" / "profiles.json"
 
 

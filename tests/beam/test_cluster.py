@@ -22,8 +22,8 @@ from experiments.flink import install, processes, programs, worker_pool
 from experiments.flink.cluster import Cluster
 from nq.beam.pipelines import completed
 from nq.bundle import bundled_sample
-from nq.preprocess.store import UNFINISHED
 from nq.runs.result import DEAD_LETTERS, JOB, PREDICTIONS
+from nq.storage import UNFINISHED
 
 ROOT = Path(__file__).parents[2]
 COPIES = 5

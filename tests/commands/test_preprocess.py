@@ -13,7 +13,8 @@ import pytest
 
 from nq.commands.main import console
 from nq.formats.tfrecord import read_records
-from nq.preprocess.store import COMPLETED, UNFINISHED
+from nq.preprocess.store import COMPLETED
+from nq.storage import UNFINISHED
 from tests import nq_records
 from tests.nq_records import changed, simplified, to_line, write_lines
 from tests.terminal_output import without_progress
@@ -96,7 +97,7 @@ def started(folder: Path, workers: int) -> subprocess.Popen[str]:
     nq_records.write_vocab(folder)
     command = ("--data", "long.jsonl", "--tokenizer", "vocab.txt", "--output", "out", *SMALL)
     process = start(folder, *command, "--workers", workers)
-    while not any(p.stat().st_size for p in (folder / "out").glob("*/*/progress/*")):
+    while not any(p.stat().st_size for p in (folder / "out").glob("*/progress/*")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     return process

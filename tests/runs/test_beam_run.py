@@ -18,13 +18,12 @@ from nq.child import python_path
 from nq.config import Beam, Compute, TrackingConfig
 from nq.errors import Error
 from nq.model.spec import find_model
-from nq.preprocess.store import UNFINISHED
 from nq.runs.finished import read_run
 from nq.runs.job import Job
 from nq.runs.result import JOB, PREDICTIONS, Result
 from nq.runs.run import run
 from nq.runs.run_page import write_report
-from nq.storage import RUN
+from nq.storage import RUN, UNFINISHED
 from tests.beam.folder_file_system import PLUGIN, uri
 from tests.jobs import flat_job
 from tests.nq_records import changed, simplified, write_lines
@@ -301,9 +300,10 @@ def test_a_failure_keeps_the_files_of_the_user_and_the_next_start_works(
     data: list[str], tiny_model: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "beam"
-    left = output / f"{UNFINISHED}0123" / "beam-temp-answers-1"
-    left.mkdir(parents=True)
-    (left / "part").write_text("of a job that was killed")
+    left = output / f"{UNFINISHED}0123" / "progress"
+    with storage.hold(left.parent, storage.PART):
+        left.mkdir()
+        (left / ("0" * 32)).write_text("of a job that was killed")
     (output / storage.MARK).write_text('{"kind": "run"}')
     found = run(job(data, tiny_model, output))
     assert not left.parent.exists() and found.examples == 9

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nq.runs.cleaning import RESULT, TOO_NEW, Item, clean
-from nq.storage import CONVERSION, LOCK, MARK, RUN, TRAINING, WINDOWS, Kind, hold
+from nq.runs.cleaning import COPIED, RESULT, TOO_NEW, Item, clean
+from nq.storage import CONVERSION, LOCK, MARK, PART, RUN, TRAINING, WINDOWS, Kind, hold
 from tests.folders import held, write
 
 SHARD = "windows-00000-of-00001.tfrecord"
 PREPARED = ("COMPLETED", "manifest.json", "dead_letters.jsonl", SHARD)
+PARTS = (
+    *("windows-00000", "results-00000-of-00001", "workers.log"),
+    "beam-temp-results-0f/ab-1.results",
+)
 SCORES = ("request.json", "part-000000-000000001.npz")
 RESULTS = ("job.json", "predictions.json", "metrics.json", "dead_letters.jsonl", "kaggle.csv")
 DAY_S = 86400
@@ -32,7 +37,10 @@ def make_all(root: Path) -> None:
     """Makes a folder of each kind, as ``nq answer``, ``preprocess`` and ``train`` leave them."""
     make(root / "finished", RUN, *RESULTS, *(f"scores/{name}" for name in SCORES))
     make(root / "unfinished", RUN, *(f"results/{name}" for name in SCORES), "kaggle.csv.tmp")
-    make(root / "by Beam", RUN, ".unfinished-01ab/answers-00000-of-00001", ".unfinished-01ab/x/y")
+    make(root / "by Beam", RUN, "mine", size=0)
+    make(root / "by Beam" / ".unfinished-01ab", PART, *PARTS)
+    (root / "by Beam" / "mine").rename(root / "by Beam" / LOCK)  # as of a killed process
+    make(root / ".unfinished-02cd", PART, f"model-{'0' * 64}.tar")  # in a folder for --temp
     make(root / "windows-0123456789ab", WINDOWS, *PREPARED)
     make(root / "for me", WINDOWS, *PREPARED)
     make(root / "model", TRAINING, "training/3-training_state.npz", "training/training_state.json")
@@ -69,7 +77,9 @@ def test_what_can_be_made_again_is_removed(tmp_path: Path) -> None:
     items = clean([tmp_path])
     assert names(items, tmp_path) == {
         ".convert-abcdefgh": "unfinished conversion",
+        ".unfinished-02cd": "unfinished job",
         "by Beam": "unfinished run",
+        "by Beam/.unfinished-01ab": "unfinished job",
         "model": "state of a finished training",
         "model/training/windows": "prepared windows",
         "unfinished": "unfinished run",
@@ -117,6 +127,30 @@ def test_files_of_others_stay_and_keep_their_folder(tmp_path: Path) -> None:
         write(tmp_path / name)
     clean([tmp_path], remove_results=True)
     assert files(tmp_path) == foreign | {"model/model.safetensors"}
+
+
+def test_copies_of_folders_are_kept(tmp_path: Path) -> None:
+    make_all(tmp_path / "made")
+    shutil.copytree(tmp_path / "made", tmp_path / "copy")
+    write(tmp_path / "copy" / ".convert-abcdefgh" / "model" / "vocab.txt")
+    before = state(tmp_path / "copy")
+    items = clean([tmp_path / "copy"], remove_results=True)
+    assert {item.kept for item in items} == {COPIED} and len(items) == 10
+    assert state(tmp_path / "copy") == before
+    (tmp_path / "made").rename(tmp_path / "moved")
+    clean([tmp_path / "moved"], remove_results=True)
+    assert files(tmp_path / "moved") == {"model/model.safetensors"}
+
+
+@pytest.mark.parametrize("name", ["by Beam/.unfinished-01ab", ".convert-abcdefgh"])
+def test_an_unfinished_folder_with_files_of_others_is_kept(name: str, tmp_path: Path) -> None:
+    make_all(tmp_path)
+    write(tmp_path / name / "model" / "chapter1.txt")
+    before = state(tmp_path / name)
+    items = clean([tmp_path], remove_results=True)
+    kept = "has files of others, such as model/chapter1.txt"
+    assert names(items, tmp_path, kept=True) == {name: kept}
+    assert state(tmp_path / name) == before
 
 
 def test_folders_without_a_mark_and_links_are_left_alone(tmp_path: Path) -> None:
@@ -195,5 +229,8 @@ def test_the_lock_of_a_killed_run_alone_is_removed(tmp_path: Path) -> None:
     with held(tmp_path / "run", RUN):
         pass
     assert {path.name for path in (tmp_path / "run").iterdir()} == {MARK, LOCK}
-    assert names(clean([tmp_path]), tmp_path) == {"run": "unfinished run"}
+    (tmp_path / "run" / "windows").mkdir()
+    (tmp_path / "run" / "windows" / LOCK).touch()  # as nq clean leaves it if it is killed
+    removed = {"run": "unfinished run", "run/windows": "lock of a killed command"}
+    assert names(clean([tmp_path]), tmp_path) == removed
     assert not any(tmp_path.iterdir())

@@ -6,6 +6,8 @@ import logging
 import math
 import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,3 +130,16 @@ def test_what_a_choice_depends_on(job: Job, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(profile_choice, "versions", lambda: installed | {"keras": "0.1"})
     keys.add(profile_choice.choice_key(job, "CPU"))
     assert len(keys) == 7
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become an unknown user")
+def test_a_user_without_a_home_folder_keeps_no_choice() -> None:
+    code = (
+        "import os; from nq.runs.profile_choice import *; os.setuid(54321)\n"
+        "print(read_choice('key', ''), write_choice('key', Choice('baseline')))"
+    )
+    environment = {k: v for k, v in os.environ.items() if k not in ("HOME", "XDG_CACHE_HOME")}
+    process = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (process.stdout, process.stderr) == ("None False\n", "")
