@@ -47,10 +47,10 @@ def parser() -> terminal.Parser:
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.report import comparison
-    from nq.storage import atomic_write, check_output_file
+    from nq.storage import PAGE_MARK, atomic_write, check_output_file
 
     if args.html is not None:
-        check_output_file(args.html)
+        check_output_file(args.html, mark=PAGE_MARK)
     history = comparison.read_history(args.tracking_uri, args.experiment, args.sort)
     if args.html is not None:
         args.html.parent.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,7 @@ MAX_PAGE_BYTES = 7 << 20
 PART_BYTES = 3 << 20
 MAX_MORE_CHARS, MIN_MORE_CHARS = 8000, 1500
 """Characters of a question's page that are shown besides the blocks with answers."""
-PART = re.compile(r"\d{5}\.js")
+PART, PART_MARK = re.compile(r"\d{5}\.js"), b"nqPart("
 _ESCAPES = {
     character.encode(): f"\\u{ord(character):04x}".encode() for character in "<>&\u2028\u2029"
 }
@@ -183,7 +183,7 @@ def _write_part(path: Path, details: list[bytes], parts: list[int]) -> int:
     parts_folder(path).mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)  # the page of an earlier report would show the new parts
     with atomic_write(parts_folder(path) / f"{len(parts):05}.js") as file:
-        file.write(b"nqPart(%d,[%s]);\n" % (len(parts), b",\n".join(details[:count])))
+        file.write(b"%s%d,[%s]);\n" % (PART_MARK, len(parts), b",\n".join(details[:count])))
     del details[:count]
     parts.append(count)
     return size

@@ -18,7 +18,7 @@ from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import Example, ExampleId, ExampleKey, Source
 from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments
-from nq.report.page import Report, RunView, parts_folder, remove_parts, write_page
+from nq.report.page import PART, PART_MARK, Report, RunView, parts_folder, remove_parts, write_page
 from nq.report.questions import Question
 from nq.report.traits import SOURCE, traits
 from nq.runs.finished import FinishedRun, read_run
@@ -45,7 +45,7 @@ def write_report(
     if model:
         _ = run.tokenizer  # is checked
     other = read_run(against, check_data=False) if against else None
-    output = output or folder / REPORT
+    output, sources = output or folder / REPORT, list[str | Path]()
     for one in (run, *([other] if other else [])):
         mine, theirs = run.predictions.keys(), one.predictions.keys()
         if mine != theirs:
@@ -54,11 +54,14 @@ def write_report(
                 f"{len(theirs)}, {len(mine & theirs)} of them in both): give two runs of the same "
                 "data"
             )
-        own = [path for path in storage.own_paths(one.folder, storage.RUN) if path.name != REPORT]
-        storage.check_output_file(output, [*one.job.files, *own])
+        own = (path for path in storage.own_paths(one.folder, storage.RUN) if path.name != REPORT)
+        sources += [*one.job.files, *own]
+    storage.check_output_file(output, sources, storage.PAGE_MARK)
     parts = parts_folder(output)
     if parts.is_symlink() or (parts.exists() and not parts.is_dir()):
         raise Error(f"{parts} is in the place of the report's folder: give another --output")
+    for part in filter(lambda path: PART.fullmatch(path.name), parts.glob("*")):
+        storage.check_output_file(part, mark=PART_MARK)
 
     problems: list[str] = []
 

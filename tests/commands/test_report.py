@@ -208,6 +208,11 @@ def interrupt(run: Path) -> None:
     (run / "scores").rename(run / "results")
 
 
+def add_part(run: Path) -> Path:
+    (run / "report-data").mkdir()
+    return run / "report-data" / "00000.js"
+
+
 def drop_a_prediction(run: Path) -> None:
     predictions = json.loads((run / "predictions.json").read_bytes())["predictions"]
     (run / "predictions.json").write_text(json.dumps({"predictions": predictions[:-1]}))
@@ -239,6 +244,8 @@ def change_tokenizer(run: Path) -> None:
         (lambda run: next((run / "scores").glob("*.npz")).unlink(), "not complete"),
         (lambda run: (run / REPORT).symlink_to("nowhere"), "report.html is a link"),
         (lambda run: (run / "report-data").touch(), "is in the place of the report's folder"),
+        (lambda run: (run / REPORT).write_text("mine"), "and this command did not write it"),
+        (lambda run: add_part(run).write_text("mine"), "00000.js exists, and this command did not"),
     ],
 )
 def test_a_damaged_run_gives_a_one_line_error(

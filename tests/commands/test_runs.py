@@ -38,6 +38,15 @@ def test_runs_are_sorted_and_a_page_is_written(
     assert [run["profile"] for run in values["runs"]] == ["xla", "mixed"]
 
 
+def test_a_file_of_others_is_kept(store: str, tmp_path: Path) -> None:
+    arguments = ["runs", "--tracking-uri", store, "--experiment", "speed", "--html"]
+    page = tmp_path / "runs.html"
+    assert [console([*arguments, str(page)]) for _ in range(2)] == [0, 0]
+    page.write_text("<!DOCTYPE html><p>mine")
+    assert console([*arguments, str(page)]) == 1
+    assert page.read_text() == "<!DOCTYPE html><p>mine"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
