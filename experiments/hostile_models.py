@@ -4,9 +4,10 @@
 
 Every folder is the bundled model with one seeded change: a number in ``config.json`` that no weight
 supports, a broken index, nonsense in ``nq.json`` or in the tokenizer's files, a damaged header, a
-broken TensorFlow checkpoint. The commands take turns. Expected is exit code 1 and one line on
-stderr within the time limit. A change that leaves a usable model, such as a flipped bit in the
-weights, may also be accepted; then the command must succeed. Everything else is a failure.
+broken TensorFlow checkpoint, a link out of the folder. The commands take turns. Expected is exit
+code 1 and one line on stderr within the time limit. A change that leaves a usable model, such as a
+flipped bit in the weights, may also be accepted; then the command must succeed. Everything else is
+a failure.
 """
 
 from __future__ import annotations
@@ -181,9 +182,7 @@ def tokenizer_json(folder: Path, rng: Rng) -> str:
 
 def index(folder: Path, rng: Rng) -> str:
     """Replaces the weights by an index that names no usable files."""
-    weights = Path(os.path.realpath(folder / WEIGHTS))
-    (folder / WEIGHTS).unlink()
-    (folder / "model-1.safetensors").symlink_to(weights)
+    weights = (folder / WEIGHTS).rename(folder / "model-1.safetensors")
     outside = folder.parent / "outside.safetensors"
     maps: tuple[Any, ...] = (
         *({}, None, [], "x", {"a": 1}, {"a": None}, {"a": ["b"]}, {"a": "model-9.safetensors"}),
@@ -192,7 +191,7 @@ def index(folder: Path, rng: Rng) -> str:
         {str(i): f"model-{i}.safetensors" for i in range(100_000)},
     )
     weight_map = rng.choice(maps)
-    outside.symlink_to(weights)
+    os.link(weights, outside)
     (folder / INDEX).write_text(json.dumps({"weight_map": weight_map}), encoding="utf-8")
     return f"{weight_map!r:.40}"
 
@@ -291,6 +290,18 @@ def write_tensorflow_checkpoint(folder: Path) -> None:
     )
 
 
+def link(folder: Path, rng: Rng) -> str:
+    """Replaces or adds a file that is a link out of the folder."""
+    (folder / "1_Pooling").mkdir()
+    more = ("added_tokens.json", "tokenizer.json", "1_Pooling/config.json")
+    name = rng.choice([*more, *sorted(path.name for path in folder.iterdir() if path.is_file())])
+    target = rng.choice(["/etc/hostname", "/etc/passwd", "../outside"])
+    (folder.parent / "outside").touch()
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(target if "_Pool" not in name else Path("/etc/hostname"))
+    return f"{name} -> {target}"
+
+
 MUTATIONS: dict[str, Mutation] = {
     "numbers in config.json": config_number,
     "huge numbers in config.json": config_layers,
@@ -302,6 +313,7 @@ MUTATIONS: dict[str, Mutation] = {
     "header of the weights": weights_header,
     "bytes of the weights": weights_bytes,
     "TensorFlow checkpoint": tensorflow_checkpoint,
+    "links out of the folder": link,
 }
 
 
@@ -328,13 +340,7 @@ class Outcome:
 
 def hostile_folder(place: Path, kind: str, rng: Rng) -> tuple[Path, str]:
     """Makes a folder with one change of a kind; returns it and the change."""
-    folder = place / "model"
-    folder.mkdir()
-    for path in bundled_model().iterdir():
-        if path.name == WEIGHTS:
-            (folder / path.name).symlink_to(path)
-        else:
-            shutil.copyfile(path, folder / path.name)
+    folder = shutil.copytree(bundled_model(), place / "model")
     edit_json(folder / SETTINGS, lambda values: values.pop("weights"))  # strangers give no digests
     return folder, MUTATIONS[kind](folder, rng)
 

@@ -72,6 +72,11 @@ def visible(text: str, lines: bool = False) -> str:
     )
 
 
+def without_password(text: str) -> str:
+    """Returns a text whose URIs show neither user nor password."""
+    return re.sub(r"://[^/\s]*@", "://***@", text)
+
+
 def grid(
     head: Sequence[str], rows: Sequence[Sequence[object]], left: Sequence[int] = (0,)
 ) -> list[str]:

@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from nq import extras
-from nq.text import truncate
+from nq.text import truncate, without_password
 
 log = logging.getLogger(__name__)
 
@@ -164,11 +164,6 @@ def link(uri: str, experiment_id: str, run_id: str | None = None) -> str:
         return uri.rstrip("/") + page
     command = f"mlflow ui --backend-store-uri {shlex.quote(uri)}"
     return f"{command} (then open http://127.0.0.1:5000{page})"
-
-
-def without_password(text: str) -> str:
-    """Returns a text whose URIs show neither user nor password."""
-    return re.sub(r"//[^/@\s]+@", "//***@", text)
 
 
 def reason(error: BaseException) -> str:

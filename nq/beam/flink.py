@@ -5,14 +5,18 @@ The id that Beam's job server gives to a job is another one.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
+import urllib.parse
 import urllib.request
 from collections.abc import Sequence
+from http.client import HTTPException
 from typing import Any
 
 from nq.beam.runner import FlinkRunnerOptions, parse_options
 from nq.errors import Error
+from nq.text import without_password
 
 TIMEOUT_S = 5.0
 NO_CLUSTER = ("[local]", "[auto]", "[collection]")
@@ -34,10 +38,11 @@ def check_flink(options: Sequence[str]) -> None:
         return
     try:
         _get(f"{url}/overview")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise Error(
-            f"no Flink answers at {url} ({reason}): start it, or give another --flink_master"
+            f"no Flink answers at {without_password(url)} ({reason}): start it, or give another "
+            "--flink_master"
         ) from error
 
 
@@ -46,12 +51,17 @@ def flink_job_id(options: Sequence[str], job_name: str) -> str | None:
     url = address(options)
     if url is None:
         return None
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, HTTPException):
         jobs = [job for job in _get(f"{url}/jobs/overview")["jobs"] if job["name"] == job_name]
         return str(max(jobs, key=lambda job: job["start-time"])["jid"])
     return None
 
 
 def _get(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
+    scheme, _, rest = url.partition("://")
+    user, _, place = rest.rpartition("@")
+    basic = base64.b64encode(urllib.parse.unquote(user).encode()).decode()
+    headers = {"Authorization": f"Basic {basic}"} if user else {}
+    request = urllib.request.Request(f"{scheme}://{place}", headers=headers)
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
         return json.load(response)

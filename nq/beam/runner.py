@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import importlib
 import logging
 import os
 import re
@@ -56,7 +57,7 @@ with _own_logging():
         StandardOptions,
     )
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-    from apache_beam.runners.runner import PipelineState, create_runner
+    from apache_beam.runners.runner import PipelineRunner, PipelineState, create_runner
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 __all__ = [
@@ -114,6 +115,10 @@ def parse_options(options: Sequence[str]) -> PipelineOptions:
         if unknown and (known.runner in LOCAL_RUNNERS or not unknown[0].startswith("--")):
             raise ValueError(f"unrecognized arguments: {' '.join(unknown)}")
         try:
+            module, _, name = known.runner.rpartition(".")
+            kind = getattr(importlib.import_module(module), name) if module else PipelineRunner
+            if not (isinstance(kind, type) and issubclass(kind, PipelineRunner)):
+                raise Error(f"{known.runner} is no runner of Apache Beam: give one, by its class")
             create_runner(known.runner)
         except ValueError as error:
             raise Error(str(error)) from error

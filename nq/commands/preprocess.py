@@ -56,7 +56,8 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
-    model = None if args.tokenizer else model_folder(args.model)
+    tokenizer = model_folder(Path(args.tokenizer) if args.tokenizer else args.model)
+    model = None if args.tokenizer else tokenizer
     windows = arguments.window_settings(args, model)
     sampling = arguments.settings(TrainConfig, args)
     if args.unknown:
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     with input_files.input_files(args.data) as files:
         request = prepare.Request(
             tuple(files),
-            args.tokenizer or str(model),
+            str(tokenizer),
             windows,
             args.limit,
             (sampling.negatives, sampling.seed) if args.training else None,

@@ -25,7 +25,7 @@ from typing import Any, NoReturn, Self
 from nq import __version__, interruption
 from nq.errors import Error
 from nq.extras import install
-from nq.text import did_you_mean, visible
+from nq.text import did_you_mean, visible, without_password
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,8 @@ def error_line(parser: argparse.ArgumentParser, message: str) -> str:
     >>> error_line(argparse.ArgumentParser(prog="nq ask"), "the question is empty")
     'nq ask: error: the question is empty; nq ask --help explains the options'
     """
-    return f"{parser.prog}: error: {visible(message)}; {parser.prog} --help explains the options"
+    message = without_password(visible(message))
+    return f"{parser.prog}: error: {message}; {parser.prog} --help explains the options"
 
 
 def run(
@@ -189,7 +190,7 @@ def explain(error: BaseException) -> str:
         return "out of memory: end other programs, or raise the limit (ulimit -v)"
     text = " ".join(str(error).split()) or type(error).__name__
     advice = f": {install('cpu')}" if isinstance(error, ImportError) else ""
-    return visible(text) + advice
+    return without_password(visible(text)) + advice
 
 
 class _Formatter(logging.Formatter):
@@ -198,7 +199,8 @@ class _Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         name = "nq" if record.name.split(".")[0] == "nq" else record.name
         level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
-        return visible(f"{name}: {level}{super().format(record)}", lines=name != "nq")
+        text = without_password(super().format(record))
+        return visible(f"{name}: {level}{text}", lines=name != "nq")
 
 
 class _StderrHandler(logging.StreamHandler[Any]):

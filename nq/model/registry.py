@@ -33,6 +33,7 @@ def model_folder(model: str | Path | None = None) -> Path:
     Args:
         model: a folder, or the name of a model; by default the bundled model. A ``Path``, and text
             with a slash in it, is always a folder. So is a name that a folder with a model has.
+            No file in a folder may be a link to a place outside it.
 
     Raises:
         FileNotFoundError: there is neither a folder nor a model of this name.
@@ -42,7 +43,7 @@ def model_folder(model: str | Path | None = None) -> Path:
         return bundled_model()
     folder = Path(model)
     if isinstance(model, Path) or os.sep in model:
-        return folder
+        return _without_links(folder)
     if not _has_model(folder):
         try:
             return named_model(model)
@@ -51,6 +52,20 @@ def model_folder(model: str | Path | None = None) -> Path:
                 raise  # otherwise whoever reads the folder says what it lacks
     if model in (BUNDLED, *DISTRIBUTIONS):
         log.info("%s is the folder of this name here, not the model that nq provides", folder)
+    return _without_links(folder)
+
+
+def _without_links(folder: Path) -> Path:
+    """Returns a folder without links out of it, except to ``blobs`` in Hugging Face's cache."""
+    inside = folder.resolve()
+    blobs = [inside.parents[1] / "blobs"] if inside.parent.name == "snapshots" else []
+    for path in (*folder.glob("*"), *folder.glob("1_Pooling/*")):
+        target = path.resolve()
+        if path.is_file() and not any(map(target.is_relative_to, [inside, *blobs])):
+            raise Error(
+                f"{path} is a link out of the model folder, to {target}: if you trust it, give a "
+                f"copy without links (cp -rL {folder} COPY)"
+            )
     return folder
 
 

@@ -152,7 +152,7 @@ def find_model(
     if second is None and (other := settings.second_model):
         try:
             # text with a slash is a folder, other text a name, also where a folder has that name
-            second = Path(other) if os.sep in other else named_model(other)
+            second = model_folder(Path(other)) if os.sep in other else named_model(other)
         except (FileNotFoundError, Error) as error:
             raise type(error)(f"{folder / SETTINGS}: {error}") from error
         log.info("%s is used with %s, which its %s names", model, other, SETTINGS)

@@ -26,6 +26,7 @@ ANSWERS = {
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        assert self.headers["Authorization"] in (None, "Basic bWU6c2UvY3JldA==")  # me:se/cret
         known = self.path in ANSWERS
         self.send_response(200 if known else 404)
         self.end_headers()
@@ -45,7 +46,7 @@ def server() -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.parametrize("address", ["{}", "http://{}/"])
+@pytest.mark.parametrize("address", ["{}", "http://{}/", "http://me:se%2Fcret@{}"])
 def test_the_newest_job_of_a_name(server: str, address: str) -> None:
     options = ["--runner=FlinkRunner", f"--flink_master={address.format(server)}"]
     check_flink(options)
@@ -59,6 +60,12 @@ def test_a_cluster_that_is_not_there(server: str) -> None:
     with pytest.raises(Error, match=r"no Flink answers at http://localhost:9 \(.*refused\): start"):
         check_flink(options)
     assert flink_job_id(options, "nq-one") is None
+    for port in ("9", "x"):
+        with pytest.raises(
+            Error, match=rf"no Flink answers at http://\*\*\*@localhost:{port} "
+        ) as e:
+            check_flink(["--runner=FlinkRunner", f"--flink_master=me:secret@localhost:{port}"])
+        assert "secret" not in str(e.value)
     with pytest.raises(Error, match=r"no Flink answers at http://.*/v9 \(Not Found\)"):
         check_flink(["--runner=FlinkRunner", f"--flink_master={server}/v9"])
 

@@ -69,6 +69,8 @@ def test_options_of_a_runner_elsewhere_are_passed_on() -> None:
         (["--direct_num_workers=x"], "--direct_num_workers"),
         (["--runner"], "argument --runner"),
         (["--runner=no.module.Runner"], "the runner no.module.Runner cannot be imported"),
+        (["--runner=builtins.print"], "builtins.print is no runner of Apache Beam"),
+        (["--runner=nq.records.Span"], "nq.records.Span is no runner of Apache Beam"),
     ],
 )
 def test_options_that_are_refused(

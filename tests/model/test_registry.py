@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import nq
+from nq.commands.main import console
 from nq.errors import Error
 from nq.model import registry
 from nq.model.registry import model_folder
@@ -98,3 +99,43 @@ def test_a_model_that_is_not_installed(lakes: Path) -> None:
         model_folder("absent")
     with pytest.raises(FileNotFoundError, match=r"^no model 'lake' \(did.*\(.*lakes"):
         Job(["x"], "lake")
+
+
+@pytest.mark.parametrize("name", ["added_tokens.json", "1_Pooling/config.json", "vocab.txt"])
+def test_a_link_out_of_a_model_folder_is_refused(
+    name: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = shutil.copytree(tiny_model, tmp_path / "model")
+    (model / name).parent.mkdir(exist_ok=True)
+    (model / name).unlink(missing_ok=True)
+    (model / name).symlink_to("/etc/hostname")
+    (tmp_path / "link").symlink_to(model)  # the folder itself may be one
+    copy = str(tmp_path / "copy")
+    for arguments in (
+        ["convert", str(model), copy, "--to", "hf"],
+        ["convert", str(tmp_path / "link"), copy],
+        ["preprocess", "--data", "-", "--tokenizer", str(model), "--output", copy],
+    ):
+        assert console(arguments) == 1
+        assert (
+            f"{name} is a link out of the model folder, to /etc/hostname" in capsys.readouterr().err
+        )
+    shutil.copytree(model, copy)  # as cp -rL does
+    assert model_folder(copy) == Path(copy)
+
+
+def test_a_snapshot_in_the_cache_of_hugging_face_may_be_links(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    blobs = shutil.copytree(tiny_model, tmp_path / "blobs")
+    snapshot = tmp_path / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    for path in blobs.iterdir():
+        (snapshot / path.name).symlink_to(f"../../blobs/{path.name}")
+    assert model_folder(snapshot) == snapshot
+    (blobs / "nq.json").unlink()
+    (blobs / "nq.json").symlink_to("/etc/hostname")
+    with pytest.raises(
+        Error, match=r"nq\.json is a link out of the model folder, to /etc/hostname"
+    ):
+        model_folder(snapshot)
