@@ -78,8 +78,8 @@ class Settings:
             if wrong_bool or not isinstance(value, kinds):
                 kind = getattr(expected, "__name__", expected)
                 raise ValueError(f"{f.name} is {value!r:.80}: expected a value of type {kind}")
-            if isinstance(value, float) and math.isnan(value):
-                raise ValueError(f"{f.name} is nan: expected a number")
+            if expected is float and not (abs(value) < 1e308 or abs(value) == math.inf):
+                raise ValueError(f"{f.name} is {value!r:.80}: expected a number")
             choices, minimum, within = map(f.metadata.get, ("choices", "minimum", "within"))
             if choices and value not in choices:
                 names = ", ".join(choices)

@@ -191,10 +191,7 @@ def file_digests(folder: str | Path) -> dict[str, str]:
 
 
 def weights_digest(folder: str | Path) -> str:
-    """Returns the SHA-256 of the weight files of a model folder.
-
-    ``ValueError`` if ``nq.json`` has others; a folder that nq did not write has none there.
-    """
+    """Returns the SHA-256 of a folder's weight files; ``ValueError`` if ``nq.json`` has others."""
     digests, expected = file_digests(folder), load_settings(folder).weights
     for name, digest in digests.items() if expected else ():
         if expected.get(name) != digest:
@@ -212,8 +209,7 @@ def read_tensors(folder: str | Path, check_digest: bool = True) -> CheckpointTen
         weights_digest(folder)
     if files[0].suffix == ".index":
         return tf_checkpoint.read(files[0].with_suffix(""))
-    has_config = (Path(folder) / CONFIG).is_file()
-    layout = layout_of(load_config(folder)) if has_config else names.BERT
+    layout = layout_of(load_config(folder)) if (Path(folder) / CONFIG).is_file() else names.BERT
     return safetensors_file.read(files, layout)
 
 

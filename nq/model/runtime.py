@@ -13,7 +13,7 @@ from types import ModuleType
 from nq.errors import Error
 from nq.extras import DISTRIBUTION, install
 
-ADDRESS_SPACE_MB = 2900  # with less, libraries crash
+ADDRESS_MB = 2900  # with less, libraries crash
 INSTALL = f"{install('cpu')} (or '{DISTRIBUTION}[gpu]' for an NVIDIA GPU)"
 
 
@@ -28,9 +28,8 @@ def import_tensorflow(threads: int | None = None) -> ModuleType:
     """
     is_first = "tensorflow" not in sys.modules
     limit_mb = resource.getrlimit(resource.RLIMIT_AS)[0] >> 20
-    if is_first and 0 <= limit_mb < ADDRESS_SPACE_MB:
-        needed = f"TensorFlow needs {ADDRESS_SPACE_MB} at least: raise the limit (ulimit -v)"
-        raise Error(f"too little memory: the address space is limited to {limit_mb} MB, {needed}")
+    if is_first and 0 <= limit_mb < ADDRESS_MB:
+        raise Error(f"too little memory: raise ulimit -v from {limit_mb} MB to {ADDRESS_MB} MB")
     if threads is not None and is_first:
         os.environ.update(thread_environment(threads))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

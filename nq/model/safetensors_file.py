@@ -16,6 +16,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from nq.errors import check_argument
 from nq.json_files import write_json
 from nq.model.names import Layout, Shape
 from nq.model.quantize import COLUMN_SCALE, SCALE, decode
@@ -36,6 +37,9 @@ def read(files: Sequence[Path], layout: Layout) -> CheckpointTensors:
     """Returns the tensors of one or several files, by canonical name."""
     stored: dict[str, tuple[Path, str, Shape]] = {}
     for path in files:
+        size = int(np.fromfile(path, "<u8", 1).sum())  # 0 of an empty file
+        limit = "at most 4 MiB, which are parsed for each tensor: copy or download it again"
+        check_argument(size <= 4 << 20, f"{path} is damaged: its header", size, limit)
         with _open(path) as file:
             for name in file.keys():  # noqa: SIM118 - a file is no mapping
                 tensor = file.get_slice(name)

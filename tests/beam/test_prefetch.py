@@ -16,6 +16,7 @@ import pytest
 
 from nq.beam.prepare import Request, prefetch, prepare
 from nq.config import WindowConfig
+from nq.storage import MARK
 from tests.child_processes import children
 from tests.nq_records import simplified, write_lines, write_vocab
 
@@ -48,7 +49,8 @@ def make_request(folder: Path, examples: int = 20) -> Request:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() for p in folder.glob("*.*") if p.name != "manifest.json"}
+    paths = (p for p in folder.iterdir() if p.is_file() and p.name not in ("manifest.json", MARK))
+    return {path.name: path.read_bytes() for path in paths}
 
 
 @pytest.mark.slow
@@ -94,7 +96,7 @@ def test_leaving_the_block_ends_the_process(
 ) -> None:
     request = make_request(tmp_path, 5000)
     with prefetch([(request, tmp_path / "out")]):
-        wait_until(lambda: list(tmp_path.glob("out/.unfinished-*/*/progress")))
+        wait_until(lambda: list(tmp_path.glob("out/.unfinished-*/progress")))
     assert not children(MODULE)
     assert not (tmp_path / "out").exists()
     assert capfd.readouterr() == ("", "")
@@ -124,7 +126,7 @@ def test_ends_with_the_process_that_started_it(
     )
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
-    wait_until(lambda: list(tmp_path.glob("out/.unfinished-*/*/progress")))
+    wait_until(lambda: list(tmp_path.glob("out/.unfinished-*/progress")))
     os.killpg(parent.pid, number)  # as a terminal sends Ctrl-C
     output = parent.communicate(timeout=PATIENCE_S)
     assert output == ("ended\n" if number == signal.SIGINT else "", "")

@@ -325,9 +325,9 @@ def largest_file(size: int) -> Iterator[None]:
 def test_an_error_while_writing_is_one_line(
     job_request: Request, out: Path, workers: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with largest_file(20_000), pytest.raises(Error) as caught:
+    with largest_file(20_000), pytest.raises(OSError, match="File too large") as caught:
         prepare(job_request, out, workers)
-    assert str(caught.value) == "OSError: [Errno 27] File too large (in step Write)"
+    assert Path(caught.value.filename).parent == out
     assert not out.exists()
     assert capfd.readouterr() == ("", "")
     del caught

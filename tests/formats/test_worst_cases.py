@@ -18,8 +18,7 @@ from nq.formats.documents import decode_text, page_from_html, page_from_text, pa
 from nq.formats.markup import CharacterData
 from nq.formats.words import spellings, words
 from nq.report.traits import question_word
-from nq.text import visible
-from nq.tracking import without_password
+from nq.text import visible, without_password
 
 MB = 1_000_000
 CPU_S = 20

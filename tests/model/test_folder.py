@@ -83,6 +83,13 @@ def odd_type(folder: Path) -> None:
     (folder / WEIGHTS).write_bytes(len(header).to_bytes(8, "little") + header + b"ab")
 
 
+def blank_header(folder: Path) -> None:
+    data = (folder / WEIGHTS).read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = data[8 : 8 + size] + b" " * (4 << 20)
+    (folder / WEIGHTS).write_bytes(len(header).to_bytes(8, "little") + header + data[8 + size :])
+
+
 def huge_table(folder: Path) -> None:
     """Makes a hole of 2 TB where the table would be, after all other tensors."""
     path, rows = folder / WEIGHTS, 2**36
@@ -127,6 +134,8 @@ def huge_table(folder: Path) -> None:
         (pickle, "is a pickle, which is never loaded"),
         (holds(WEIGHTS, ""), r"model\.safetensors is damaged"),
         (lambda folder: os.truncate(folder / WEIGHTS, 1000), r"model\.safetensors is damaged"),
+        (blank_header, r"is damaged: its header is .*: expected at most 4 MiB"),
+        (config(layer_norm_eps=10**400), "layer_norm_eps is 1000"),
         (odd_type, "x is stored as F8_E4M3; expected one of F64, F32"),
         (
             tensors(lambda stored: stored.update({"pooler.dense.bias": stored["qa_outputs.bias"]})),

@@ -44,7 +44,7 @@ def test_too_little_address_space_is_one_line(tmp_path: Path) -> None:
     limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)); "
     process = run_import(tmp_path, limited)
     assert (process.returncode, process.stdout) == (1, "")
-    assert process.stderr.startswith("nq: error: too little memory: the address space is limited")
+    assert process.stderr.startswith("nq: error: too little memory: raise ulimit -v from 2048 MB")
     assert process.stderr.count("\n") == 1
 
 

@@ -90,7 +90,7 @@ class InProcess:
     def post(self, path: str, **options: Any) -> httpx.Response:
         return self.runner.run(self.send("POST", path, **options))
 
-    def ask_at_once(self, bodies: Sequence[Any], clients: int = 1) -> list[httpx.Response]:
+    def ask_at_once(self, bodies: Sequence[Any], clients: int = 99) -> list[httpx.Response]:
         """Asks questions, which come from so many clients in turn."""
 
         async def main() -> list[httpx.Response]:
