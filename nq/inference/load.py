@@ -11,7 +11,7 @@ from nq.inference import cascade, prune
 from nq.inference.cascade import CascadeScorer
 from nq.inference.profile import Profile
 from nq.inference.prune import PruningScorer
-from nq.inference.rescore import RescoringScorer, exact_profile
+from nq.inference.rescore import RescoringScorer, close_margin, exact_profile
 from nq.inference.scorer import PART_BATCHES, Rows, Scorer
 from nq.model.runtime import import_tensorflow
 from nq.model.spec import ModelSpec
@@ -60,8 +60,12 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
 
     With a second model, pruning is for the first model alone, and rescoring for both.
     """
+    import_tensorflow()
+    from nq.inference.engines.tensorflow import device
+
     profile, model = spec.profile, spec.model
     check_rule(model.decision.rule, profile.needs_margin)
+    margin = close_margin(profile, device()) if profile.changes.rescore else None
     scorer: Scorer = load_predictor(spec)
     if profile.changes.prune:
         scorer = PruningScorer(scorer, model.own_decision)
@@ -72,10 +76,10 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
         scorer = CascadeScorer(
             scorer, predictor, lambda example: features(example, tokenizer, windows), decision
         )
-    if not profile.changes.rescore:
+    if margin is None:
         return scorer
     exact = replace(spec, profile=exact_profile(profile))
-    return RescoringScorer(scorer, lambda: load_scorer(exact), profile, model.decision)
+    return RescoringScorer(scorer, lambda: load_scorer(exact), model.decision, margin)
 
 
 def load_predictor(spec: ScorerSpec, reduction: Reduction | None = None) -> Predictor:

@@ -1,22 +1,21 @@
 """``rescore``: close decisions are computed again with all windows in float32.
 
 Rounding changes an answer only where another one is nearly as probable. How nearly, the decision
-margin tells (``nq.postprocess.ranking``): an example whose margin is below ``CLOSE``, times the
-weight of the evidence, is computed again under the same profile without its inexact optimizations.
-
-Of the answers that bfloat16 changed on the even half of dev (7 of 283, with TensorFlow and with
-OpenVINO) none had a larger margin; of those that 8 bits changed, 3 of 20 had.
+margin tells (``nq.postprocess.ranking``): an example whose margin is below the limit of the engine
+and its compute type, times the weight of the evidence, is computed again under the same profile
+without its inexact optimizations.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from nq.config import DecisionConfig
-from nq.inference.profile import Profile
+from nq.errors import Error
+from nq.inference.profile import ONNX, OPENVINO, TENSORFLOW, Profile
 from nq.inference.scorer import (
     Progress,
     Rows,
@@ -30,27 +29,35 @@ from nq.inference.scorer import (
 from nq.postprocess.ranking import decision_margin, rank
 from nq.records import RESCORED, Columns, Example
 
-CLOSE = {"mixed": 0.065, "int8": 0.43}
-"""Margins of evidence (a sum of logits) that each inexact optimization may change."""
+CLOSE = {
+    (TENSORFLOW, "bfloat16"): 0.2,
+    (OPENVINO, "bfloat16"): 0.2,
+    (OPENVINO, "int8"): 1.45,
+    (ONNX, "int8"): 3.8,
+}
+"""Margins of evidence (a sum of logits) that rounding may change, by engine and compute type.
+
+Each is 1.3 times the largest margin of an answer that rounding changed, of the bundled model on the
+even half of dev and on whole pages (``experiments.rescoring``).
+"""
 
 
 class RescoringScorer(ScorerWrapper):
     """Scores examples, and those with a close decision again by an exact scorer.
 
-    ``exact`` makes that scorer when the first decision is close; for ``margins`` see ``CLOSE``.
+    ``exact`` makes that scorer when the first decision is close. Close is a decision whose margin,
+    as a sum of logits, is below ``margin``.
     """
 
     def __init__(
         self,
         inner: Scorer,
         exact: Callable[[], Scorer],
-        profile: Profile,
         decision: DecisionConfig,
-        margins: Mapping[str, float] = CLOSE,
+        margin: float,
     ) -> None:
         super().__init__(inner)
         self.decision = decision
-        margin = max(margins[name] for name in profile.names & margins.keys())
         self.close = decision.evidence_weight * margin
         self._make_exact = exact
         self._exact: Scorer | None = None
@@ -82,4 +89,20 @@ class RescoringScorer(ScorerWrapper):
 
 def exact_profile(profile: Profile) -> Profile:
     """Returns the profile without the optimizations that change scores or leave windows out."""
-    return Profile(profile.names - CLOSE.keys() - {"prune", "rescore"})
+    return Profile(profile.names - {"mixed", "int8", "prune", "rescore"})
+
+
+def compute_type(profile: Profile, device: str) -> tuple[str, str]:
+    """Returns the engine, and the least exact type that it computes in on a CPU or GPU."""
+    return profile.changes.engine, "int8" if profile.changes.int8 else profile.precision(device)
+
+
+def close_margin(profile: Profile, device: str) -> float:
+    """Returns the limit of a profile with ``rescore``; an ``Error`` if none was measured."""
+    engine, type_ = compute_type(profile, device)
+    if (engine, type_) not in CLOSE:
+        raise Error(
+            f"profile {profile}: how much {type_} changes answers in {engine} on a {device} was "
+            "not measured, so rescore cannot tell which are close: give the profile without rescore"
+        )
+    return CLOSE[engine, type_]

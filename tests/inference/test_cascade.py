@@ -23,7 +23,6 @@ from nq.inference.cascade import (
     rank_blocks,
     select,
 )
-from nq.inference.profile import Profile
 from nq.inference.rescore import RescoringScorer
 from nq.inference.scorer import (
     Progress,
@@ -266,10 +265,7 @@ def test_a_cascade_has_the_scores_of_both_models(two: TwoModels) -> None:
 def test_close_decisions_are_those_of_an_exact_cascade(two: TwoModels, margin: float) -> None:
     """The exact cascade may read other windows, so the tables differ in length."""
     exact = two.with_scores(77)
-    profile = Profile.parse("mixed+rescore")
-    scorer = RescoringScorer(
-        two.scorer(), exact.scorer, profile, two.decision, margins={"mixed": margin}
-    )
+    scorer = RescoringScorer(two.scorer(), exact.scorer, two.decision, margin)
     columns = scorer.scores(two.pages.rows, two.pages.examples)
     tables = {
         False: two.scorer().scores(two.pages.rows, two.pages.examples),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ import pytest
 from nq import reader
 from nq.bundle import bundled_sample
 from nq.config import Compute
+from nq.errors import Error
 from nq.formats import inputs
 from nq.formats.outputs import encode_prediction
-from nq.inference import load
-from nq.inference.rescore import RescoringScorer
+from nq.inference import rescore
+from nq.inference.profile import TENSORFLOW, Profile, profiles
 from nq.runs.job import Job
 from nq.runs.result import PREDICTIONS, Result
 from nq.runs.run import run
@@ -53,8 +53,7 @@ def test_what_is_rescored_has_the_predictions_of_float32_also_after_an_interrupt
             limit=QUESTIONS,
         )
 
-    everything = partial(RescoringScorer, margins={"mixed": math.inf})
-    monkeypatch.setattr(load, "RescoringScorer", everything)
+    monkeypatch.setitem(rescore.CLOSE, (TENSORFLOW, "bfloat16"), math.inf)
     exact = run(job("baseline"))
     assert exact.rescored == exact.time["rescore_s"] == 0
     completed: list[int] = []
@@ -75,3 +74,15 @@ def test_what_is_rescored_has_the_predictions_of_float32_also_after_an_interrupt
     with reader.load(tiny_model, profile="mixed+prune+rescore") as loaded:
         actual = [encode_prediction(prediction) for prediction in loaded.predict(examples)]
     assert_equal(actual, predictions(exact))
+
+
+def test_a_type_without_a_measured_limit_is_refused() -> None:
+    mixed = Profile.parse("mixed+rescore")
+    assert rescore.close_margin(mixed, "CPU") == rescore.CLOSE[TENSORFLOW, "bfloat16"]
+    with pytest.raises(Error, match="how much float16 changes answers in tensorflow on a GPU"):
+        rescore.close_margin(mixed, "GPU")
+
+
+def test_every_profile_with_rescore_has_a_limit_on_a_cpu() -> None:
+    all_profiles = [one for one in profiles() if one.changes.rescore]
+    assert all(rescore.close_margin(one, "CPU") > 0 for one in all_profiles) and all_profiles

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.inference.profile import Profile
 from nq.inference.prune import PruningScorer
 from nq.inference.rescore import RescoringScorer
 from nq.inference.scorer import (
@@ -39,8 +38,7 @@ def rescoring(
 ) -> RescoringScorer:
     """Returns a scorer around ``inner`` that rescores decisions with smaller margins."""
     exact = make_exact or (lambda: TableScorer(exact_table(some)))
-    profile = Profile.parse("mixed+rescore")
-    return RescoringScorer(inner, exact, profile, some.decision, {"mixed": margin})
+    return RescoringScorer(inner, exact, some.decision, margin)
 
 
 def pruning(inner: Scorer, some: Pages) -> PruningScorer:

@@ -1,0 +1,154 @@
+"""Measures the limits of ``rescore``, what it computes again, and which answers still change.
+
+    python -m experiments.rescoring --data dev.jsonl.gz pages.jsonl.gz --output runs/rescoring
+
+Every profile in ``PROFILES`` and its exact one answer each data file, in processes of their own
+that keep the scores of all windows; a finished run is not repeated. All figures follow from these
+scores:
+
+- An answer that rounding changed had some decision margin, here divided by the weight of the
+  evidence, so that it is a sum of logits. The limit of that engine and compute type
+  (``nq.inference.rescore.CLOSE``) is 1.3 times the largest of them (``largest_margin``). Of the
+  first file only examples with even ids count for it, of the others all.
+- Examples whose margin is below the limit take the answer of the exact profile. The table tells
+  how many these are, and how many answers differ from ``baseline`` before and after that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.halves import in_half
+from experiments.text_tables import markdown
+from nq.commands import arguments, terminal
+from nq.errors import Error
+from nq.evaluation.labels import Label, same_answers
+from nq.formats.input_files import find_files
+from nq.inference.profile import BASELINE, Profile
+from nq.inference.rescore import CLOSE, compute_type, exact_profile
+from nq.postprocess.ranking import decision_margin, rank
+from nq.records import Example, ExampleId, ExampleKey
+from nq.runs.finished import FinishedRun, read_run
+
+PROFILES = (
+    "mixed+grappler+buckets",
+    "mixed+buckets+openvino",
+    "buckets+openvino+int8",
+    "buckets+onnx+int8",
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command."""
+    parser = terminal.Parser(
+        prog="python -m experiments.rescoring",
+        description="Measures the limits of 'rescore', the share of examples that it computes "
+        "again, and the answers that still differ from baseline. Other options are passed to nq "
+        "answer.",
+        pass_on=True,
+    )
+    arguments.add_data(parser)
+    parser.add_argument(
+        "--profiles", nargs="+", default=PROFILES, metavar="P", help="without rescore"
+    )
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="DIR", help="folder of the runs"
+    )
+    arguments.add_common(parser)
+    return parser
+
+
+def measure(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    rows = [row for name in args.profiles for row in _rows(Profile.parse(name), args)]
+    if args.json:
+        terminal.print_json({"rows": rows})
+    else:
+        print(table({"rows": rows}), end="")
+    return 0
+
+
+def _rows(profile: Profile, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yields the figures of a profile for each file, and the limit that follows from them all."""
+    limit, largest = CLOSE.get(compute_type(profile, "CPU"), 0.0), 0.0
+    for number, file in enumerate(find_files(args.data)):
+        rounded, exact, baseline = (
+            _answer(str(one), file, args) for one in (profile, exact_profile(profile), BASELINE)
+        )
+        margins = {
+            example.example_id: _margin(rounded, key, example)
+            for key, example in rounded.examples()
+        }
+        changed = _changed(rounded.predictions, baseline)
+        final = {
+            key: (exact if margin < limit else rounded).predictions[key]
+            for key, margin in margins.items()
+        }
+        counted = [margins[key] for key in changed if number or in_half(key, "even")]
+        largest = max([largest, *counted])
+        yield {
+            "profile": f"{profile}+rescore",
+            "data": Path(file).name,
+            "questions": len(margins),
+            "changed": len(changed),
+            "limit": limit,
+            "rescored": sum(margin < limit for margin in margins.values()),
+            "changed_with_rescore": len(_changed(final, baseline)),
+            "largest_margin": largest,  # of the changed answers of this file and those before
+        }
+
+
+def _answer(profile: str, file: str, args: argparse.Namespace) -> FinishedRun:
+    """Answers a file under a profile in a process of its own, unless that has been done."""
+    folder = args.output / Path(file).name.partition(".")[0] / profile
+    command = [sys.executable, "-m", "nq.answer", "--data", file, "--profile", profile]
+    command += ["--output", str(folder), "--keep-scores", "--no-track", "--json", *args.unknown]
+    if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode:
+        raise Error(f"profile {profile} failed on {file}: its message is above")
+    return read_run(folder)
+
+
+def _margin(run: FinishedRun, key: ExampleKey, example: Example) -> float:
+    """Returns the decision margin of an example as a sum of logits."""
+    if run.scores is None:
+        raise Error(f"{run.folder} has no scores: remove it, and run the command again")
+    decision = run.job.model.decision
+    ranking = rank(example, run.scores.scores(key), decision)
+    return decision_margin(ranking) / decision.evidence_weight
+
+
+def _changed(predictions: Mapping[ExampleId, Label], baseline: FinishedRun) -> list[ExampleId]:
+    """Returns the examples whose answers differ from those of baseline."""
+    expected = baseline.predictions
+    return [key for key, label in predictions.items() if not same_answers(label, expected[key])]
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Returns the rows as a Markdown table."""
+    head = ("profile", "data", "limit", "changed without", "computed again", "changed")
+    cells = (
+        (
+            f"`{row['profile']}`",
+            f"{row['data']} ({row['questions']})",
+            f"{row['limit']:g}",
+            str(row["changed"]),
+            f"{row['rescored'] / row['questions']:.1%}",
+            str(row["changed_with_rescore"]),
+        )
+        for row in result["rows"]
+    )
+    return markdown(head, *cells)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    return terminal.run(measure, parser(), argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
