@@ -24,7 +24,6 @@ from typing import Any
 
 import orjson
 
-from experiments.sweep import answer
 from nq.commands import arguments, terminal
 from nq.config import Compute
 from nq.formats import lines
@@ -39,6 +38,7 @@ from nq.preprocess.local import write_windows
 from nq.preprocess.request import Request
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, Example, ExampleKey
+from nq.runs.compare import answer
 from nq.runs.score_store import ScoreStore, StoringScorer
 from nq.runs.scoring import CALIBRATION_WINDOWS, read_request
 from nq.runs.window_reader import WindowReader

@@ -53,7 +53,7 @@ DAMAGES = (CUT, EMPTIED, FLIPPED)
 DATA, MODEL, RUNS, TRAINED = "data.jsonl", "model", "runs", "trained"
 ANSWER = (
     *("answer", "--data", DATA, "--model", MODEL, "--root", RUNS, "--keep-scores", "--no-track"),
-    *("--batch-size", "1", "--formats", "kaggle,nbest", "--against", BASELINE, "--json"),
+    *("--batch-size", "1", "--formats", "kaggle,nbest", "--json"),
 )
 TRAIN = (
     *("train", "--data", DATA, "--init", MODEL, "--output", TRAINED, "--no-track", "--json"),

@@ -146,11 +146,36 @@ def results(root: Path) -> str:
     )
 
 
-def sweep(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.sweep --json``."""
-    from experiments.sweep import Row, table
+def compare(result: ResultFile) -> str:
+    """Returns the table of ``nq compare --json``, with the sentence that names a profile."""
+    from nq.report.comparison import Row, cells
 
-    return table([Row(**row) for row in result["rows"]])
+    heads, rows = cells([Row(**row) for row in result["rows"]])
+    named = ((f"`{name}`", *figures) for name, *figures in rows)
+    return f"{markdown([head.replace('- ', '') for head in heads], *named)}\n{result['reason']}\n"
+
+
+def sweep(result: ResultFile) -> str:
+    """Returns the table of ``experiments.sweep``, a study that ``nq compare`` has replaced."""
+    head = (
+        *("profile", "cold s", "warm s", "change", "windows/s", "micro-F1"),
+        *("answers changed", "largest drift", "memory MB"),
+    )
+    rows = (
+        (
+            row["profile"],
+            f"{row['cold_s']:.1f}",
+            f"{row['warm_s']:.1f}",
+            f"{row['change']:+.0%}",
+            f"{row['windows_per_s']:.1f}",
+            f"{row['micro_f1']:.4f}",
+            f"{row['changed_share']:.1%}",
+            f"{row['max_drift']:.2g}",
+            f"{row['memory_mb']:.0f}",
+        )
+        for row in result["rows"]
+    )
+    return markdown(head, *rows)
 
 
 def concurrency(result: ResultFile) -> str:
@@ -209,6 +234,13 @@ def decisions(result: ResultFile) -> str:
     from experiments.decisions import table
 
     return table(result["rows"])
+
+
+def rescoring(result: ResultFile) -> str:
+    """Returns the table of ``python -m experiments.rescoring --json``."""
+    from experiments.rescoring import table
+
+    return table(result)
 
 
 def peers(result: ResultFile) -> str:
@@ -304,6 +336,7 @@ SOURCES: dict[str, Callable[[Path], str]] = {
     "scale_check": scale_check,
 }
 KINDS: dict[str, Callable[[ResultFile], str]] = {
+    "compare": compare,
     "sweep": sweep,
     "changes": changes,
     "concurrency": concurrency,
@@ -311,6 +344,7 @@ KINDS: dict[str, Callable[[ResultFile], str]] = {
     "compression": compression,
     "partition": partition,
     "decisions": decisions,
+    "rescoring": rescoring,
     "peers": peers,
     "tune": tune,
     "match": match,

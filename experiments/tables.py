@@ -2,13 +2,13 @@
 
     python -m experiments.tables            # rewrites every table that is out of date
     python -m experiments.tables --check    # exits with 1 if a file is out of date
-    python -m experiments.tables --record sweep_60 -- python -m experiments.sweep … --json
+    python -m experiments.tables --record compare_60 -- nq compare … --json
 
 A table is between ``<!-- table: NAME -->`` and ``<!-- end -->``. NAME is a table of the code or a
 result file (``experiments.table_sources``). ``--record`` runs a command that prints one JSON object
 on stdout and writes such a file:
 
-    {"command": "python -m experiments.sweep …", "date": "2026-11-22",
+    {"command": "nq compare …", "date": "2026-11-22",
      "machine": "2 cores of …", "versions": {"keras": "3.15.0", …}, "result": {…}}
 
 A command that prints these five keys itself may be redirected into the file instead.
@@ -32,6 +32,7 @@ from nq.commands import arguments, terminal
 from nq.errors import Error
 
 ROOT = Path(__file__).parents[1]
+SWEEPS, REPLACED = ("sweep", "changes"), ", by a study that `nq compare` has replaced.\n"
 BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -107,11 +108,13 @@ def table(name: str, root: Path) -> str:
     if name in SOURCES:
         return SOURCES[name](root)
     data = read_result(name, root)
+    kind = kind_of(name)
     installed = ", ".join(f"{package} {version}" for package, version in data["versions"].items())
+    command = f":\n\n```\n{data['command']}\n```\n"
     return (
-        f"{KINDS[kind_of(name)](data['result'])}\n"
-        f"Measured on {data['date']} with {data['machine']} ({installed}):\n\n"
-        f"```\n{data['command']}\n```\n"
+        f"{KINDS[kind](data['result'])}\n"
+        f"Measured on {data['date']} with {data['machine']} ({installed})"
+        f"{REPLACED if kind in SWEEPS else command}"
     )
 
 

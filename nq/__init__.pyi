@@ -27,6 +27,7 @@ from .records import (
     Span,
     YesNo,
 )
+from .runs.compare import compare
 from .runs.job import Job
 from .runs.result import Result
 from .runs.run import run
@@ -56,6 +57,7 @@ __all__ = [
     "YesNo",
     "bundled_model",
     "bundled_sample",
+    "compare",
     "evaluate",
     "find_model",
     "load",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 CPUINFO = Path("/proc/cpuinfo")
 X86 = ("x86_64", "AMD64", "i686")
+BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16"})
 INT8_PRODUCTS = frozenset({"avx_vnni", "avx512_vnni", "amx_int8"})
 """Instructions of x86 processors that add products of 8-bit numbers in 32 bits."""
 

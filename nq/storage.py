@@ -235,6 +235,8 @@ PART = Kind(
     r"|(?:beam-temp-[\w-]+/[\w-]+\.)?(?:results|dead_letters)(?:-\d{5}-of-\d{5})?",
     folders=r"progress|beam-temp-[\w-]+",
 )
+_COMPARED = r"compare\.(?:json|html)|answers/[a-z0-9+]+\.json"
+COMPARISON = Kind("comparison", "a comparison of nq compare", _COMPARED, folders="answers")
 KINDS = {kind.name: kind for kind in (RUN, WINDOWS, TRAINING, CONVERSION, PART)}
 
 
@@ -378,12 +380,11 @@ def hold(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> Iterato
     """
     check(folder, kind, inputs)
     is_new = not folder.exists()
-    with exclusive_lock(folder / LOCK):
+    with exclusive_lock(folder / LOCK), naming(folder):
         try:
             if kind_of(folder, or_copy=False) != kind.name:
                 write_json(folder / MARK, {"kind": kind.name, "inode": folder.stat().st_ino})
-            with naming(folder):
-                yield
+            yield
         finally:
             release(folder, is_new)
 

@@ -45,8 +45,10 @@ log = logging.getLogger(__name__)
 DEFAULT_URI, DEFAULT_EXPERIMENT = "sqlite:///mlflow.db", "nq"
 PROFILE, INSTANCES, THREADS, RUNNER = "profile", "instances", "threads", "runner"
 """Params that all commands record under the same names; the next lines have metrics and tags."""
-TOTAL_S, WINDOWS_PER_S = "time/total_s", "time/windows_per_s"
-MICRO_F1, CHANGED, PEAK_MB = "quality/micro_f1", "parity/changed_answers", "memory/peak_mb"
+MICRO_F1, PREDICT_S = "micro_f1", "predict_s"
+"""Without a prefix, so that they are the first in MLflow's charts and tables."""
+TOTAL_S, WINDOWS_PER_S = "time/total_s", "speed/windows_per_s"
+CHANGED, PEAK_MB = "parity/changed_answers", "memory/peak_mb"
 SPEED_COMPARABLE, MACHINE = "speed_comparable", "machine"
 
 OPEN_S = 120.0
@@ -71,6 +73,16 @@ ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
 }
 """MLflow's settings in the environment; a variable that is already set keeps its value."""
+VIEW, VIEW_TAG = "nq", "mlflow.sharedViewState.nq"
+"""A saved view of an experiment: which columns MLflow's table of runs has, and their order."""
+VIEW_STATE = {
+    "selectedColumns": [
+        f"params.`{PROFILE}`",
+        *(f"metrics.`{name}`" for name in (MICRO_F1, PREDICT_S, WINDOWS_PER_S, CHANGED)),
+    ],
+    "orderByKey": f"metrics.`{WINDOWS_PER_S}`",
+    "orderByAsc": False,
+}
 COLORS = (  # Tableau 10: easy to tell apart
     *("#4e79a7", "#f28e2b", "#e15759", "#76b7b2", "#59a14f"),
     *("#edc948", "#b07aa1", "#ff9da7", "#9c755f", "#bab0ac"),
@@ -151,19 +163,33 @@ def absolute(uri: str) -> str:
     return uri if path is None or "?" in uri else f"sqlite:///{path}?timeout={CALL_S:.0f}"
 
 
-def link(uri: str, experiment_id: str, run_id: str | None = None) -> str:
+def link(uri: str, experiment: str, experiment_id: str, run_id: str | None = None) -> str:
     """Returns the link or command that shows a run, or the table of an experiment's runs.
 
-    >>> link("http://me:secret@tracking:5000", "1", "ab12")
+    >>> link("http://me:secret@tracking:5000", "nq", "1", "ab12")
     'http://***@tracking:5000/#/experiments/1/runs/ab12?workflowType=machine_learning'
+    >>> link("sqlite:///mlflow.db", "speed", "1")
+    'nq ui --experiment speed'
     """
-    uri = without_password(uri)
+    uri, page = without_password(uri), _page(experiment_id, run_id)
+    if is_server(uri):
+        return uri.rstrip("/") + page
+    store = ["--tracking-uri", uri] if uri != DEFAULT_URI else []
+    name = ["--experiment", experiment] if experiment != DEFAULT_EXPERIMENT else []
+    command = shlex.join(["nq", "ui", *store, *name])
+    return f"{command} (then open http://127.0.0.1:5000{page})" if run_id else command
+
+
+def _page(experiment_id: str, run_id: str | None = None) -> str:
+    """Returns the page of a run or of the table of runs; without the type, MLflow opens traces."""
     run = f"/{run_id}" if run_id else ""
     page = f"/#/experiments/{experiment_id}/runs{run}?workflowType=machine_learning"
-    if uri.startswith(("http://", "https://")):
-        return uri.rstrip("/") + page
-    command = f"mlflow ui --backend-store-uri {shlex.quote(uri)}"
-    return f"{command} (then open http://127.0.0.1:5000{page})"
+    return page if run_id else f"{page}&viewStateShareKey={VIEW}"
+
+
+def is_server(uri: str) -> bool:
+    """Returns whether a URI is that of a tracking server, not of a database."""
+    return uri.startswith(("http://", "https://"))
 
 
 def reason(error: BaseException) -> str:
@@ -360,6 +386,7 @@ class Run:
                 if client.get_experiment_by_name(self.experiment) is None:
                     raise  # otherwise another process was first
             experiment = client.get_experiment_by_name(self.experiment)
+            client.set_experiment_tag(experiment.experiment_id, VIEW_TAG, json.dumps(VIEW_STATE))
         experiment_id = experiment.experiment_id
         if self._unfinished:
             with contextlib.suppress(FileNotFoundError, UnicodeDecodeError, MlflowException):
@@ -388,7 +415,8 @@ class Run:
         info = self._call("open a run", lambda client, info: info)
         if info is None:
             return None, None
-        return link(self.uri, info.experiment_id, info.run_id), link(self.uri, info.experiment_id)
+        place = self.uri, self.experiment, info.experiment_id
+        return link(*place, info.run_id), link(*place)
 
     def params(self, values: Mapping[str, Any]) -> None:
         """Records settings as text; each may be given once."""
@@ -474,6 +502,10 @@ class Run:
             log.info("the run has its model: mlflow models serve -m %s --env-manager local", uri)
         return uri
 
+    def table(self, columns: Mapping[str, Sequence[Any]], file: str) -> None:
+        """Records a table, which MLflow shows with the run and beside those of other runs."""
+        self._call("write a table", lambda c, info: c.log_table(info.run_id, dict(columns), file))
+
     def end_at(self, moment: float) -> None:
         """Sets the end of the run, in seconds since 1970, before which its work has ended."""
         self._ended = moment
@@ -522,9 +554,38 @@ def search_runs(
         ValueError: the store cannot be read, or has no such experiment.
     """
     uri, name = _store(uri, experiment)
+
+    def read(client: Any, experiment_id: str) -> list[Any]:
+        runs, token = list[Any](), None
+        while token != "":
+            page = client.search_runs([experiment_id], max_results=PAGE, page_token=token)
+            runs, token = runs + page, page.token or ""
+        return runs
+
+    experiment_id, runs = _read(uri, name, read)
+    return name, runs, link(uri, name, experiment_id)
+
+
+def experiment_page(uri: str | None = None, experiment: str | None = None) -> tuple[str, str]:
+    """Returns the URI of a store, and the page of an experiment's runs on its server.
+
+    Takes the arguments and raises the errors of ``search_runs``. The experiment gets its saved
+    view if it has none.
+    """
+    uri, name = _store(uri, experiment)
+
+    def add_view(client: Any, experiment_id: str) -> None:
+        if VIEW_TAG not in client.get_experiment(experiment_id).tags:
+            client.set_experiment_tag(experiment_id, VIEW_TAG, json.dumps(VIEW_STATE))
+
+    return uri, _page(_read(uri, name, add_view)[0])
+
+
+def _read(uri: str, name: str, function: Callable[[Any, str], Any]) -> tuple[str, Any]:
+    """Returns the id of an experiment, and the result of ``function(client, id)``."""
     where = without_password(uri)
 
-    def read() -> tuple[str, list[Any]]:
+    def read() -> tuple[str, Any]:
         client = connect(uri, create=False)
         entity = client.get_experiment_by_name(name)
         if entity is None:
@@ -533,14 +594,10 @@ def search_runs(
                 f"no experiment {name!r} in {where}, which has {names}: give one of them as "
                 "--experiment"
             )
-        runs, token = list[Any](), None
-        while token != "":
-            page = client.search_runs([entity.experiment_id], max_results=PAGE, page_token=token)
-            runs, token = runs + page, page.token or ""
-        return entity.experiment_id, runs
+        return entity.experiment_id, function(client, entity.experiment_id)
 
     try:
-        experiment_id, runs = result_within(OPEN_S, in_thread(read))
+        experiment_id, result = result_within(OPEN_S, in_thread(read))
     except LookupError as error:
         raise ValueError(error.args[0]) from error
     except Exception as error:
@@ -548,7 +605,7 @@ def search_runs(
             f"cannot read the runs in {where}: {reason(error)}; give the store of your runs as "
             "--tracking-uri"
         ) from error
-    return name, runs, link(uri, experiment_id)
+    return experiment_id, result
 
 
 # --- models in MLflow's format ------------------------------------------------------------------

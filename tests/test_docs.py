@@ -61,7 +61,7 @@ OPTIONS_OF_OTHERS = {
     "--spark_master_url",
     "--temp_location",
 }
-FORWARDED_TO = {"experiments.sweep": "nq answer", "experiments.compression": "nq train"}
+FORWARDED_TO = {"nq compare": "nq answer", "experiments.compression": "nq train"}
 """Commands that pass options which they do not know to another command."""
 NOT_PYTHON = ("nq.json", "nq.models")
 SESSION = re.compile(r"\$ cat lighthouse.txt\n(.*?)\n\$ nq (ask .*?)\n(.*?)\n\$", re.DOTALL)

@@ -160,9 +160,8 @@ def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
     folder = tmp_path / "mlruns" / "nq" / str(run.run_id) / "artifacts" / "predictions"
     assert (folder / "answers.json").read_text() == "{}"
     command, page = (link or "" for link in run.links())
-    assert command.startswith("mlflow ui --backend-store-uri sqlite:///mlflow.db (then open http")
+    assert command.startswith("nq ui (then open http://127.0.0.1:5000/#/") and page == "nq ui"
     assert f"/#/experiments/{recorded.info.experiment_id}/runs/{run.run_id}?" in command
-    assert f"/#/experiments/{recorded.info.experiment_id}/runs?" in page
 
 
 def test_the_environment_names_store_and_experiment(store: str, tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ from nq.records import Example, ExampleId, Scores
 from nq.runs import tuning
 from nq.runs.finished import FinishedRun, read_run
 from nq.runs.job import Job
-from nq.runs.run import run_once
+from nq.runs.plan import Plan
+from nq.runs.run import run
 
 RAW, TUNED, RECOVERED = "raw", "tuned", "recovered"
 STATES = (RAW, TUNED, RECOVERED)
@@ -256,6 +257,18 @@ def answers(
         compute=Compute(batch_size=batch_size, instances=instances),
     )
     return Answers(read_run(in_new_process(run_once, job)))
+
+
+def run_once(job: Job) -> Path:
+    """Returns the folder of a run with scores, which is run only if there is no whole one.
+
+    The job has no ``output``, so that its folder is named by all that its results depend on.
+    """
+    folder = Plan.of(job).folder
+    with contextlib.suppress(Error, OSError, ValueError):
+        if read_run(folder).scores is not None:
+            return folder
+    return run(job).folder
 
 
 def prunings(heads: int, inner: int, layers: int) -> list[str]:

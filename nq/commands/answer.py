@@ -11,7 +11,6 @@ from nq.commands import arguments, terminal
 from nq.config import AUTO, DECISION_RULES, Beam, Compute, DecisionConfig
 from nq.errors import Error
 from nq.formats import outputs
-from nq.inference.profile import BASELINE, parse_against
 
 SAMPLE_ROWS = 40
 
@@ -26,7 +25,6 @@ def parser() -> terminal.Parser:
             "nq answer",
             "nq answer --data dev.jsonl.gz --profile mixed+buckets+openvino+rescore",
             "nq answer --data 'dev/*.jsonl.gz' --model ranker --limit 100 --formats nbest",
-            "nq answer --data dev.jsonl.gz --profile mixed+xla --against baseline",
             "nq answer --data dev.jsonl.gz --model my_model --against runs/first --max-loss 0.02",
             "nq answer --data dev.jsonl.gz --instances auto",
             "nq answer --data 'dev/*.jsonl.gz' --runner FlinkRunner --flink_master host:8081",
@@ -62,17 +60,9 @@ def parser() -> terminal.Parser:
     parity = parser.add_argument_group("parity")
     parity.add_argument(
         "--against",
-        type=arguments.parsed_by(parse_against),
-        metavar="RUN|P",
-        help="compare the run with one under another profile, which is run if there is none, or "
-        "with the finished run in a folder, of any model, on the same data",
-    )
-    parity.add_argument(
-        "--tolerance",
-        type=arguments.number_in("[0, 1]"),
-        metavar="X",
-        help="exit with 1 if more than this share of the answers changed, or an F1 by more; "
-        "against baseline unless --against names another run",
+        metavar="RUN",
+        help="compare the run with the finished run in this folder, of any model and profile, on "
+        "the same data; nq compare measures profiles",
     )
     parity.add_argument(
         "--max-loss",
@@ -102,7 +92,7 @@ def parser() -> terminal.Parser:
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     beam, compute = _beam(args), arguments.settings(Compute, args)
-    from nq.commands.summary import parity_line, summary
+    from nq.commands.summary import summary
     from nq.evaluation.gate import FAILED, UNDECIDED
     from nq.model.spec import mention_decision
     from nq.report.skipped import dead_letter_lines
@@ -129,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
         limit=args.limit,
         keep_scores=args.keep_scores,
         formats=args.formats,
-        against=args.against or (BASELINE if args.tolerance is not None else None),
+        against=args.against,
         max_loss=args.max_loss,
         pages=arguments.pages(args),
         compute=compute,
@@ -154,8 +144,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(summary(result, dead_letter_lines(result.folder / DEAD_LETTERS)))
     mention_decision(job.model)
-    if parity and args.tolerance is not None and not parity.within(args.tolerance):
-        raise Error(f"beyond the tolerance of {args.tolerance}: {parity_line(parity)}")
     gate = parity and parity.gate
     if gate and gate.verdict == FAILED:
         raise Error(f"too much is lost: {gate}")

@@ -37,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.formats import input_files
     from nq.model.registry import model_folder
+    from nq.report.comparison import table
     from nq.runs.run_page import write_report
 
     files = input_files.find_files(args.data) if args.data else None
@@ -54,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"not shown in full: {visible(problem)}")
     if written.analysis:
         print(visible(text(written.analysis), lines=True))
-    if written.changed is not None:
-        print(f"\n{written.changed} of {written.questions} answers changed")
+    if written.rows:
+        print(f"\n{table(written.rows)}")
     if written.gate:
         print(written.gate)
     beside = f", with its data in {written.paths[1]}" if len(written.paths) > 1 else ""

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.text import visible
+from nq.text import counted, visible
 
 SORTS = (
-    *("total_s", "windows_per_s", "micro_f1", "changed", "peak_mb"),
+    *("windows_per_s", "predict_s", "first_start_s", "micro_f1", "changed", "memory_mb"),
     *("profile", "name", "started"),
 )
 
@@ -19,8 +19,8 @@ def parser() -> terminal.Parser:
     """Returns the parser of the command."""
     parser = terminal.Parser(
         prog="nq runs",
-        description="Prints the runs that MLflow has recorded as a table: time, speed, quality, "
-        "changed answers and memory. The best comes first.",
+        description="Prints the runs that MLflow has recorded as a table: speed, times, memory, "
+        "quality and changed answers. The fastest comes first.",
         examples=(
             "nq runs",
             "nq runs --experiment profiles --sort micro_f1",
@@ -30,14 +30,14 @@ def parser() -> terminal.Parser:
     parser.add_argument(
         "--sort",
         choices=SORTS,
-        default="total_s",
-        help="the figure to sort by (default: total_s, the time of the run)",
+        default="windows_per_s",
+        help="the figure to sort by (default: windows_per_s, the speed of prediction)",
     )
     parser.add_argument(
         "--html",
         type=Path,
         metavar="FILE",
-        help="write one HTML page with the table and a picture of time against F1",
+        help="write one HTML page with the table and charts of speed, F1 and changed answers",
     )
     arguments.add_tracking(parser, records=False)
     arguments.add_common(parser)
@@ -47,19 +47,22 @@ def parser() -> terminal.Parser:
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.report import comparison
+    from nq.report.page import comparison_page
     from nq.storage import PAGE_MARK, atomic_write, check_output_file
 
     if args.html is not None:
         check_output_file(args.html, mark=PAGE_MARK)
     history = comparison.read_history(args.tracking_uri, args.experiment, args.sort)
+    runs, others = history.runs, f"{history.others} without times or profile are left out"
+    title = f"{counted(len(runs), 'run')} with times in the experiment {history.experiment}"
+    lines = [title, *([others] if history.others else []), f"in MLflow: {history.how_to_open}"]
     if args.html is not None:
         args.html.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(args.html) as file:
-            file.write(comparison.page(history).encode())
+            file.write(comparison_page(runs, title, lines))
+        lines.append(f"written to {args.html}")
     if args.json:
         terminal.print_json(asdict(history))
-        return 0
-    print(comparison.table(history))
-    if args.html is not None:
-        print(visible(f"written to {args.html}"))
+    else:
+        print(*([comparison.table(runs)] if runs else []), *map(visible, lines), sep="\n")
     return 0

@@ -47,8 +47,7 @@ def summary(result: Result, dead_letters: Sequence[str] = ()) -> str:
     if result.how_to_open:
         lines.append(f"see the run: {result.how_to_open}")
     if result.how_to_compare:
-        page = result.how_to_compare.partition("then open ")[2].rstrip(")")
-        lines.append(f"compare all runs: {page or result.how_to_compare}, or nq runs")
+        lines.append(f"compare all runs: {result.how_to_compare}, or nq runs")
     return "\n".join(lines)
 
 

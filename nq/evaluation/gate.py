@@ -77,9 +77,9 @@ class Gate:
 class Parity:
     """The differences between a run and another run of the same questions.
 
-    ``against`` is the other run's profile, with its folder if it was named by that. There are
-    ``max_drift`` and ``mean_drift``, of nine logits a window (``nq.runs.parity``), if both runs
-    computed a window. ``f1`` has this run's scores minus the other's.
+    ``against`` is the other run's profile and folder. There are ``max_drift`` and ``mean_drift``
+    of nine logits a window (``nq.runs.parity``) if both runs computed a window. ``f1`` has this
+    run's scores minus the other's.
     """
 
     against: str
@@ -94,10 +94,6 @@ class Parity:
     def changed_share(self) -> float:
         """Share of the answers that differ; 0 if there are none."""
         return self.changed / self.answers if self.answers else 0.0
-
-    def within(self, tolerance: float) -> bool:
-        """Returns whether neither the share of changed answers nor an F1 differs by more."""
-        return max(self.changed_share, *map(abs, self.f1.values()), 0.0) <= tolerance
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what `parity.json` holds: the fields and the share of changed answers."""

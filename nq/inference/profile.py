@@ -11,11 +11,9 @@ name of a profile.
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 from nq import extras
@@ -24,7 +22,6 @@ from nq.text import did_you_mean
 
 BASELINE = "baseline"
 DEFAULT_PROFILE = "grappler"
-"""In place of a profile: the fastest one here that keeps the answers."""
 COMPUTE_TYPE = {"CPU": "bfloat16", "GPU": "float16"}
 THESIS = ("mixed", "xla", "grappler")
 TENSORFLOW, OPENVINO, ONNX = "tensorflow", "openvino", "onnx"
@@ -240,25 +237,6 @@ def profiles(names: Sequence[str] = tuple(OPTIMIZATIONS)) -> list[Profile]:
     """Returns all possible profiles of these optimizations, the smallest first."""
     some = (frozenset(s) for n in range(len(names) + 1) for s in combinations(names, n))
     return [Profile(names) for names in some if not _impossible(names)]
-
-
-def parse_against(value: Profile | str | Path) -> Profile | Path:
-    """Returns a profile, or the folder of a run that a text names where it is no profile.
-
-    Raises:
-        ValueError: the text is no profile, and there is no folder of this name.
-
-    >>> str(parse_against("xla+mixed")), str(parse_against("runs/first"))
-    ('mixed+xla', 'runs/first')
-    """
-    if isinstance(value, Path):
-        return value
-    try:
-        return Profile.of(value)
-    except ValueError as error:
-        if isinstance(value, str) and (os.sep in value or (value and Path(value).is_dir())):
-            return Path(value)
-        raise ValueError(f"{error}; nor is there a folder of this name") from None
 
 
 def describe() -> str:

@@ -1,147 +1,152 @@
-"""The recorded runs of an experiment: a table, and an HTML page without scripts or other files."""
+"""Profiles, or recorded runs, beside each other: their rows, and the table of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nq.report.charts import Axis
+from nq import tracking
 from nq.text import counted, grid, truncate, visible
-from nq.tracking import (
-    CHANGED,
-    INSTANCES,
-    MACHINE,
-    MICRO_F1,
-    PEAK_MB,
-    PROFILE,
-    SPEED_COMPARABLE,
-    THREADS,
-    TOTAL_S,
-    WINDOWS_PER_S,
-    color,
-    search_runs,
-)
 
-HEAD = (
-    *("name", "profile", "total s", "windows/s", "micro-F1", "changed answers", "peak MB"),
-    "speed comparable",
-)
-TEXT_COLUMNS = (0, 1, len(HEAD) - 1)
+BASELINE, MAX_LOSS = "baseline", 0.005
+"""The profile to take may have a micro-F1 that is lower than that of baseline by so much."""
+WIDTH, MIB = 80, 1 << 20
+PHASES = ("load", "compile", "warmup", "predict", "rescore", "reader")
 LARGEST_FIRST = ("windows_per_s", "micro_f1", "started")
-NAME_WIDTH, LABEL_HEIGHT = 32, 15
+SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s", "tri- als s": "trials_s"}
+"""Columns of recorded runs; words of a head stand below each other."""
+BREAKS = str.maketrans("+-", "-+")
+"""Lets the lines of a profile break where those of other texts do."""
 
 
 @dataclass(frozen=True)
-class RecordedRun:
-    """The figures of one run that are compared; ``None`` or empty where it has none."""
+class Row:
+    """The measurements of one profile, or of one run; ``None`` where there are none.
 
-    name: str
+    Args:
+        windows_per_s: steady speed, with the time of what is computed again or by a second model:
+            the median of the rounds, of which ``low`` is the slowest and ``high`` the fastest.
+        times_baseline: this speed divided by that of baseline.
+        predict_s: seconds of prediction at this speed.
+        first_start_s: seconds until then in a new process: loading, compiling, the first batches.
+        memory_mb: peak resident memory of the process and its descendants in MiB.
+        micro_f1: at the thresholds in use; ``None`` without gold.
+        changed: how many answers differ from those of the profile or run ``against``.
+        error: why the profile could not be measured; empty if it was.
+        name, note: of a run, and what is special about it; ``started`` is in seconds since 1970.
+        prepare_s, trials_s: seconds of waiting for windows, and of trying profiles, of a run.
+    """
+
     profile: str
-    total_s: float
-    windows_per_s: float | None
-    micro_f1: float | None
-    changed: int | None  # answers that differ from the run that it was compared with
-    peak_mb: float | None  # MiB
-    speed_comparable: str  # "yes", or "no" with the reasons
-    machine: str
-    status: str  # of MLflow
-    started: float  # seconds since 1970
-    run_id: str
-    instances: int | None = None
-    threads: int | None = None  # of each instance; ``None`` if that was left to the libraries
+    windows_per_s: float | None = None
+    low: float | None = None
+    high: float | None = None
+    times_baseline: float | None = None
+    predict_s: float | None = None
+    first_start_s: float | None = None
+    memory_mb: float | None = None
+    micro_f1: float | None = None
+    changed: int | None = None
+    against: str = BASELINE
+    error: str = ""
+    name: str = ""
+    prepare_s: float | None = None
+    trials_s: float | None = None
+    note: str = ""
+    started: float = 0.0
+    run_id: str = ""
+
+    @property
+    def label(self) -> str:
+        """The profile, with the name of a run."""
+        name = self.name.removeprefix(f"{self.profile} · ")
+        return f"{self.profile} · {name}" if name else self.profile
 
 
 @dataclass(frozen=True)
 class History:
-    """The runs of an experiment that have a time and a profile, and the number of all others."""
+    """The runs of an experiment that have a speed and a profile, and the number of all others."""
 
     experiment: str
-    runs: tuple[RecordedRun, ...]
+    runs: tuple[Row, ...]
     others: int
     how_to_open: str
 
 
-def read_history(uri: str | None, experiment: str | None, by: str = "total_s") -> History:
+def row(result: Mapping[str, Any], **fields: Any) -> Row:
+    """Returns the row of a run from its ``metrics.json`` and further fields."""
+    time, s = result["time"], {name: result["time"].get(f"{name}_s", 0.0) for name in PHASES}
+    own_s = s["predict"] or s["warmup"]
+    predict_s = own_s + s["rescore"] + s["reader"]
+    values = {
+        "windows_per_s": result["windows_per_s"] * (own_s / predict_s if predict_s else 1),
+        "predict_s": predict_s or None,
+        "first_start_s": s["load"] + s["compile"] + s["warmup"] or None,
+        "memory_mb": result["peak_memory_bytes"] / MIB or None,
+        "micro_f1": result["metrics"].get("micro_f1"),
+        "prepare_s": time.get("preprocess_wait_s"),
+        "trials_s": time.get("trials_s") or None,
+    }
+    return Row(result["profile"], **values | fields)
+
+
+def read_history(uri: str | None, experiment: str | None, by: str = "windows_per_s") -> History:
     """Returns the recorded runs of an experiment, ordered; see ``nq.tracking.search_runs``."""
 
     def whole(value: Any) -> int | None:
-        return None if value is None else int(value)
+        text = str(value).removesuffix(".0")
+        return int(text) if text.isdecimal() and len(text) < 16 else None
 
-    name, entities, how_to_open = search_runs(uri, experiment)
+    name, entities, how_to_open = tracking.search_runs(uri, experiment)
+    machines = {run.data.tags.get(tracking.MACHINE, "") for run in entities}
     runs = []
     for run in entities:
         metrics, params, tags = run.data.metrics, run.data.params, run.data.tags
-        if TOTAL_S in metrics and PROFILE in params:
-            figures = RecordedRun(
-                name=run.info.run_name or "",
-                profile=params[PROFILE],
-                total_s=metrics[TOTAL_S],
-                windows_per_s=metrics.get(WINDOWS_PER_S),
-                micro_f1=metrics.get(MICRO_F1),
-                changed=whole(metrics.get(CHANGED)),
-                peak_mb=metrics.get(PEAK_MB),
-                speed_comparable=tags.get(SPEED_COMPARABLE, ""),
-                machine=tags.get(MACHINE, ""),
-                status=run.info.status,
-                started=run.info.start_time / 1000,
-                run_id=run.info.run_id,
-                instances=whole(params.get(INSTANCES)),
-                threads=whole(params.get(THREADS)),
-            )
-            runs.append(figures)
+        if tracking.WINDOWS_PER_S not in metrics or tracking.PROFILE not in params:
+            continue
+        against, reasons = tags.get("parity.against"), tags.get(tracking.SPEED_COMPARABLE, "")[4:]
+        processes = (params.get(key) for key in (tracking.INSTANCES, tracking.THREADS))
+        machine = tags.get(tracking.MACHINE) if len(machines) > 1 else ""
+        notes = (
+            against and f"changed from {against}",
+            reasons and f"speed not comparable: {reasons}",
+            processes_line(*map(whole, processes)),
+            "" if run.info.status == "FINISHED" else f"the run is {run.info.status}",
+            machine and f"on {machine}",
+        )
+        result = {
+            "profile": truncate(params[tracking.PROFILE], WIDTH),
+            "time": {key.removeprefix("time/"): value for key, value in metrics.items()},
+            "windows_per_s": metrics[tracking.WINDOWS_PER_S],
+            "peak_memory_bytes": metrics.get(tracking.PEAK_MB, 0.0) * MIB,
+            "metrics": {"micro_f1": metrics.get(tracking.MICRO_F1)},
+        }
+        recorded = row(
+            result,
+            name=run.info.run_name or "",
+            changed=whole(metrics.get(tracking.CHANGED)),
+            against=against or "",
+            note="; ".join(filter(None, notes)),
+            started=run.info.start_time / 1000,
+            run_id=run.info.run_id,
+        )
+        runs.append(recorded)
     return History(name, tuple(ordered(runs, by)), len(entities) - len(runs), how_to_open)
 
 
-def ordered(runs: Sequence[RecordedRun], by: str) -> list[RecordedRun]:
-    """Returns the runs with the best of a field first; those that have no value come last."""
+def ordered(rows: Sequence[Row], by: str = "windows_per_s") -> list[Row]:
+    """Returns the rows with the best of a field first; those that have no value come last."""
 
-    def key(run: RecordedRun) -> tuple[bool, Any]:
-        value = getattr(run, by)
-        if value is None or (isinstance(value, float) and math.isnan(value)):
+    def key(row: Row) -> tuple[bool, Any]:
+        value = getattr(row, by)
+        if value is None or str(value) == "nan":
             return True, 0
         return False, -value if by in LARGEST_FIRST else value
 
-    return sorted(runs, key=key)
-
-
-def rows(runs: Sequence[RecordedRun]) -> list[list[str]]:
-    """Returns the texts of each run in the columns ``HEAD``; empty where it has no figure."""
-
-    def number(value: float | None, digits: int) -> str:
-        return "" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
-
-    several_machines = len({run.machine for run in runs if run.machine}) > 1
-    return [
-        [
-            truncate(short_name(run), NAME_WIDTH),
-            run.profile,
-            number(run.total_s, 1),
-            number(run.windows_per_s, 1),
-            number(run.micro_f1, 4),
-            number(run.changed, 0),
-            number(run.peak_mb, 0),
-            note(run, several_machines),
-        ]
-        for run in runs
-    ]
-
-
-def short_name(run: RecordedRun) -> str:
-    """Returns the name of a run without its profile, which stands beside it."""
-    return run.name.removeprefix(f"{run.profile} · ")
-
-
-def note(run: RecordedRun, show_machine: bool) -> str:
-    """Returns whether the speed of a run can be compared with others, and on what it ran."""
-    parts = [
-        run.speed_comparable,
-        processes_line(run.instances, run.threads),
-        "" if run.status == "FINISHED" else f"the run is {run.status}",
-        f"on {run.machine}" if show_machine and run.machine else "",
-    ]
-    return "; ".join(filter(None, parts))
+    return sorted(rows, key=key)
 
 
 def processes_line(instances: int | None, threads: int | None) -> str:
@@ -156,44 +161,86 @@ def processes_line(instances: int | None, threads: int | None) -> str:
     return of_threads if instances is None else f"{counted(instances, 'instance')} of {of_threads}"
 
 
-def table(history: History) -> str:
-    """Returns the table of the runs of an experiment as text, with notes below it."""
-    if history.runs:
-        cells = [[visible(cell) for cell in row] for row in rows(history.runs)]
-        lines = [line.rstrip() for line in grid(HEAD, cells, TEXT_COLUMNS)]
-    else:
-        lines = [visible(f"no run with times in the experiment {history.experiment}")]
-    if history.others:
-        lines.append(f"left out, because they have no times or no profile: {history.others}")
-    return "\n".join([*lines, f"in MLflow: {history.how_to_open}"])
+def number(value: float | None, digits: int | None = None) -> str:
+    """Returns a figure with so many digits after the point, or about three in all.
+
+    >>> number(8.809), number(67.3), number(122.2), number(0.46839, 4), number(None)
+    ('8.81', '67.3', '122', '0.4684', '')
+    """
+    if value is None or not math.isfinite(value):
+        return ""
+    if abs(value) > 1e7:
+        return f"{value:.0e}"
+    return f"{value:.{(value < 100) + (value < 10) if digits is None else digits}f}"
 
 
-def page(history: History) -> str:
-    """Returns the HTML page: time against F1, and the table."""
-    from jinja2 import Environment, PackageLoader
+def cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Returns the heads of the columns that have a figure, and the texts of each row in them."""
+    others = {row.against for row in rows if row.changed is not None}
+    other = others.pop().partition(" in ")[0] if len(others) == 1 else "others"
+    seconds = SECONDS.items() if any(row.name for row in rows) else ()
 
-    runs = history.runs
-    drawn = [run for run in runs if run.micro_f1 is not None and math.isfinite(run.total_s)]
-    f1s = [run.micro_f1 or 0.0 for run in drawn] or [0.0]
-    margin = (max(f1s) - min(f1s)) / 10 or 0.01  # marks on the edge of the picture are hard to see
-    x = Axis(0.0, max([run.total_s for run in drawn], default=1.0) * 1.05, 62, 710)
-    y = Axis(min(f1s) - margin, max(f1s) + margin, 412, 18)
-    marks: list[dict[str, Any]] = []
-    label_y = y.end
-    for run in sorted(drawn, key=lambda run: (-(run.micro_f1 or 0.0), run.total_s)):
-        label_y = max(label_y, y(run.micro_f1 or 0.0))
-        comparable = not run.speed_comparable.startswith("no")
-        texts = {"name": short_name(run), "note": note(run, False)}
-        marks.append({"run": run, "label_y": label_y, "comparable": comparable, **texts})
-        label_y += LABEL_HEIGHT
-    environment = Environment(loader=PackageLoader("nq.report"), autoescape=True, trim_blocks=True)
-    return environment.get_template("runs.html").render(
-        title=f"{len(runs)} runs of the experiment {history.experiment}",
-        how_to_open=history.how_to_open,
-        head=HEAD,
-        rows=list(zip([run.profile for run in runs], rows(runs), strict=True)),
-        marks=marks,
-        color=color,
-        x=x,
-        y=y,
-    )
+    def speed(row: Row) -> str:
+        rounds = "" if row.low is None else f" ({number(row.low)}-{number(row.high)})"
+        return "failed" if row.error else number(row.windows_per_s) + rounds
+
+    columns = {
+        "profile": [visible(row.label) for row in rows],
+        "windows/s": [*map(speed, rows)],
+        "times base- line": [number(row.times_baseline, 2) for row in rows],
+        "first start s": [number(row.first_start_s) for row in rows],
+        **{head: [number(getattr(row, name)) for row in rows] for head, name in seconds},
+        "peak MB": [number(row.memory_mb, 0) for row in rows],
+        "micro F1": [number(row.micro_f1, 4) for row in rows],
+        f"changed from {truncate(visible(other), 8)}": [number(row.changed, 0) for row in rows],
+    }
+    filled = {head: texts for head, texts in columns.items() if any(texts)}
+    return list(filled), [list(texts) for texts in zip(*filled.values(), strict=True)]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Returns the table as text of at most 80 columns; what is special stands below its row."""
+    heads, body = cells(rows)
+    words = [head.split() for head in heads]
+    height = max(map(len, words))
+    lines = [*zip(*([""] * (height - len(parts)) + parts for parts in words), strict=True)]
+    columns = [*zip(*lines, *body, strict=True)][1:]
+    width = WIDTH - sum(2 + max(map(len, column)) for column in columns)
+    notes = dict[int, list[str]]()
+    for row, (label, *figures) in zip(rows, body, strict=True):
+        first, *others = textwrap.wrap(label.translate(BREAKS), width)
+        lines += [(first, *figures), *((part, *[""] * len(figures)) for part in others)]
+        note = textwrap.wrap(visible(row.error or row.note), WIDTH - 2)
+        notes[len(lines) - 1] = [f"  {part}" for part in note]
+    aligned = grid(lines[0], [(line[0].translate(BREAKS), *line[1:]) for line in lines[1:]])
+    texts = (text for i, line in enumerate(aligned) for text in (line, *notes.get(i, ())))
+    return "\n".join(map(str.rstrip, texts))
+
+
+def advice(rows: Sequence[Row]) -> tuple[str, str]:
+    """Returns the profile to take, empty if none, and a sentence that names it and tells why.
+
+    It is the fastest of those that change no answer, or whose micro-F1 is lower than that of
+    baseline by at most ``MAX_LOSS``. Of several whose rounds overlap with those of the fastest, it
+    is the one with the fewest changed answers, then with the fewest optimizations.
+    """
+    measured = [row for row in ordered(rows) if row.windows_per_s]
+    baseline = next((row for row in measured if row.profile == BASELINE), None)
+    if baseline is None:
+        return "", "No profile can be named, since baseline was not measured."
+    gold = 1.0 if baseline.micro_f1 is None else baseline.micro_f1
+    gains = {row: (row.micro_f1 or 0.0) - gold for row in measured}
+
+    def cost(row: Row) -> str:
+        f1 = f", micro-F1 {gains[row]:+.4f}" if row.changed and row.micro_f1 is not None else ""
+        changes = counted(row.changed, "changed answer") if row.changed else "no changed answer"
+        return f"{number(row.times_baseline, 2)} times as fast as baseline, {changes}{f1}"
+
+    fit = [row for row in measured if not row.changed or gains[row] >= -MAX_LOSS]
+    near = [row for row in fit if (row.high or 0.0) >= (fit[0].low or 0.0)]
+    best = min(near, key=lambda row: (row.changed or 0, row.profile.count("+"), row.profile))
+    others = ", ".join(row.profile for row in near if row is not best)
+    reason = "no profile that keeps the answers is faster" if best is baseline else cost(best)
+    equal = f"; as fast within the rounds: {others}" if others else ""
+    lost = f" The fastest, {measured[0].profile}, loses too much: {cost(measured[0])}."
+    return best.profile, f"Take {best.profile}: {reason}{equal}." + lost * (measured[0] not in fit)

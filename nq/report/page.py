@@ -1,6 +1,6 @@
-"""Writes the page of a run: one file, or a file and parts with details beside it.
+"""Writes the page of a run, one file or a file and parts with details, and that of a comparison.
 
-Text of the data reaches the page as JSON, in which no character can end a script, and the script
+Text of the data reaches a page as JSON, in which no character can end a script, and the script
 shows it as text only. The template escapes everything else.
 """
 
@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,9 +19,10 @@ from urllib.parse import quote
 import orjson
 
 from nq.evaluation.gate import Counts, Gate, question_counts, relative_loss
-from nq.evaluation.nq_eval import Decision, decisions_of_one
+from nq.evaluation.nq_eval import decisions_of_one
 from nq.report.analysis import NOT_STATED, Analysis, analyse
 from nq.report.charts import HEIGHT, UNIT, axis_of, curve, format_seconds, phases
+from nq.report.comparison import Row, cells
 from nq.report.judgments import KINDS, MEANING, Case, Stage
 from nq.report.questions import Question, entries
 from nq.report.tables import COUNTS, loss, notes, number
@@ -35,6 +36,9 @@ PART_BYTES = 3 << 20
 MAX_MORE_CHARS, MIN_MORE_CHARS = 8000, 1500
 """Characters of a question's page that are shown besides the blocks with answers."""
 PART, PART_MARK = re.compile(r"\d{5}\.js"), b"nqPart("
+COMPARISON_CODE = ("vendor/vega.js", "vendor/vega-interpreter.js", "compare.js")
+FUNCTIONS: dict[str, Any] = {"number": number, "loss": loss, "notes": notes, "phases": phases}
+FUNCTIONS |= {"seconds": format_seconds, "size": format_bytes, "unit": UNIT, "y": HEIGHT}
 _ESCAPES = {
     character.encode(): f"\\u{ord(character):04x}".encode() for character in "<>&\u2028\u2029"
 }
@@ -44,8 +48,8 @@ _ESCAPES = {
 class RunView:
     """What the page shows of a run besides its questions.
 
-    ``metrics`` and ``other`` are the ``metrics.json`` of the run and of the run that it is compared
-    with; a loss can be told at ``stages``; ``problems`` are sentences about what is missing.
+    ``metrics`` and ``other`` are the ``metrics.json`` of the run and of the other run, ``rows`` are
+    of both; a loss can be told at ``stages``; ``problems`` are sentences about what is missing.
     """
 
     description: Mapping[str, str]
@@ -55,6 +59,7 @@ class RunView:
     thresholds: Mapping[str, float]
     other: Mapping[str, Any] | None = None
     max_loss: float | None = None
+    rows: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class Report:
     """A written report.
 
     ``paths`` are the page, and the folder of its parts if there are any. Without gold there is no
-    ``analysis`` and no ``gate``, without another run no ``changed`` and no ``gate``.
+    ``analysis`` and no ``gate``, without another run no ``changed``, no ``gate`` and no ``rows``.
     """
 
     paths: tuple[Path, ...]
@@ -71,6 +76,7 @@ class Report:
     changed: int | None
     gate: Gate | None
     problems: tuple[str, ...]
+    rows: tuple[Row, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -102,7 +108,6 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
     more_chars = min(MAX_MORE_CHARS, max(MIN_MORE_CHARS, share))
     rows, details, parts, size = list[bytes](), list[bytes](), list[int](), 0
     cases, counts = list[Case](), (list[Counts](), list[Counts]())
-    others: list[Sequence[Decision]] = []
     changed = without_gold = 0
 
     for question in questions:
@@ -111,7 +116,6 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
             cases.append(case)
             if other:
                 other_decisions = decisions_of_one(case.gold, other)
-                others.append(other_decisions)
                 for label, of_run in zip((question.label, other), counts, strict=True):
                     of_run.extend(question_counts({0: list(case.gold)}, {0: label}))
         without_gold += question.example is not None and case is None
@@ -151,27 +155,33 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         "rows": b"[" + b",\n".join(rows) + b"]",
         "details": b"[" + b",\n".join(details) + b"]",
     }
-    mine = [list(case.judgments.values()) for case in cases]
+    curves = {kind: curve([case.judgments[kind] for case in cases]) for kind in KINDS}
     html = _render(
+        "report.html",
+        ["report.js"],
         scripts,
-        has_parts=bool(parts),
+        " 'self' file:" * bool(parts),
         run=run,
         analysis=analysis,
         changed=changed if compared else None,
         n_questions=len(rows),
         gate=gate,
         problems=problems,
-        curves=[
-            {kind: curve([both[i] for both in decisions]) for i, kind in enumerate(KINDS)}
-            for decisions in (mine, others)
-        ],
+        comparison=(*cells(run.rows), [row.note for row in run.rows]) if run.rows else None,
+        curves=curves,
+        x=axis_of(curves.values()),
+        kinds=KINDS,
+        counts=COUNTS,
+        meanings=MEANING,
+        **FUNCTIONS,
     )
     remove_parts(folder, len(parts))
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         file.write(html.encode("utf-8", "replace"))
     paths = (path, folder) if parts else (path,)
-    return Report(paths, len(rows), analysis, changed if compared else None, gate, tuple(problems))
+    n_changed = changed if compared else None
+    return Report(paths, len(rows), analysis, n_changed, gate, tuple(problems), run.rows)
 
 
 def _write_part(path: Path, details: list[bytes], parts: list[int]) -> int:
@@ -208,11 +218,24 @@ def remove_parts(folder: Path, first: int = 0) -> None:
             folder.rmdir()
 
 
-def _render(scripts: Mapping[str, bytes], has_parts: bool, curves: Any, **view: Any) -> str:
-    """Returns the page, whose policy lets it run its own script and load only its parts.
+def comparison_page(
+    rows: Sequence[Row], title: str, sentences: Sequence[str], changes: Sequence[Any] = ()
+) -> bytes:
+    """Returns a page of one file with charts of the rows, at least one, and their table.
 
-    ``scripts`` has escaped JSON; ``curves`` are of this run and of the other one, by kind.
+    ``changes`` has the question and, by profile, the answers (as in the details of a question).
     """
+    values = [asdict(row) | {"label": row.label} for row in rows]
+    json = {"rows": script_json(values), "changes": script_json(changes)}
+    comparison = *cells(rows), [row.error or row.note for row in rows]
+    view = {"title": title, "sentences": sentences, "comparison": comparison}
+    return _render("compare.html", COMPARISON_CODE, json, "", **view).encode("utf-8", "replace")
+
+
+def _render(
+    template: str, code: Sequence[str], scripts: Mapping[str, bytes], parts: str, **view: Any
+) -> str:
+    """Returns a page with files of code and escaped JSON, whose policy lets no other script run."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -220,27 +243,14 @@ def _render(scripts: Mapping[str, bytes], has_parts: bool, curves: Any, **view: 
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.globals |= {"number": number, "seconds": format_seconds, "size": format_bytes}
-    environment.globals |= {
-        "loss": loss,
-        "notes": notes,
-        "phases": phases,
-        "unit": UNIT,
-        "y": HEIGHT,
-    }
-    code, style = (loader.get_source(environment, f"report.{kind}")[0] for kind in ("js", "css"))
-    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    files = " 'self' file:" if has_parts else ""
-    return environment.get_template("report.html").render(
+    *codes, style = (loader.get_source(environment, name)[0] for name in (*code, "report.css"))
+    digests = (base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in codes)
+    sources = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return environment.get_template(template).render(
         **view,
-        curves=curves,
-        x=axis_of(one for of_run in curves for one in of_run.values()),
-        kinds=KINDS,
-        counts=COUNTS,
-        meanings=MEANING,
-        policy=f"default-src 'none'; script-src 'sha256-{digest}'{files}; "
+        policy=f"default-src 'none'; script-src {sources}{parts}; "
         "style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
-        code=Markup(code),
+        codes=[Markup(one) for one in codes],
         style=Markup(style),
         scripts={name: Markup(json.decode()) for name, json in scripts.items()},
     )

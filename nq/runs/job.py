@@ -13,13 +13,13 @@ from nq.errors import check_argument
 from nq.formats import input_files, inputs, outputs
 from nq.formats.input_files import shown
 from nq.formats.questions import PageFolder, list_pages
-from nq.inference.profile import DEFAULT_PROFILE, Profile, parse_against
+from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.spec import ModelSpec, find_model
 from nq.preprocess.request import Request, chunks
 
 
-def _folder(folder: str | Path) -> Path:
-    check_argument(isinstance(folder, str | Path), "output", folder, "the path of a folder")
+def _folder(folder: str | Path, name: str = "output") -> Path:
+    check_argument(isinstance(folder, str | Path), name, folder, "the path of a folder")
     return Path(folder)
 
 
@@ -53,8 +53,8 @@ class Job(Settings):
         pages: the folder of the pages that questions name in their field ``page``.
         formats: output formats besides ``predictions.json``; see ``nq.formats.outputs``.
         keep_scores: keep the scores of all windows in the run's folder.
-        against: compare the run with one under this profile, or with the finished run in this
-            folder, which may be of another model; of a text, a profile comes first.
+        against: compare the run with the finished run in this folder, which may be of another model
+            or profile.
         max_loss: the share of the other run's micro-F1 that the run may lose; needs ``against``.
             ``Result.parity`` has the outcome.
         compute: batches, processes and threads.
@@ -85,8 +85,8 @@ class Job(Settings):
     )
     formats: Converted[str | Iterable[str], tuple[str, ...]] = Converted(outputs.parse, ())
     keep_scores: bool = False
-    against: Converted[Profile | str | Path | None, Profile | Path | None] = Converted(
-        lambda other: None if other is None else parse_against(other), None
+    against: Converted[str | Path | None, Path | None] = Converted(
+        lambda folder: None if folder is None else _folder(folder, "against"), None
     )
     max_loss: float | None = option(None, within="[0, 1)")
     compute: Compute = Compute()
@@ -95,21 +95,17 @@ class Job(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         has_other = self.max_loss is None or self.against is not None
-        check_argument(has_other, "against", None, "a profile or a folder, for max_loss")
+        check_argument(has_other, "against", None, "the folder of a run, for max_loss")
         if self.beam is not None:
             self._check_beam()
         object.__setattr__(self, "compute", _resolved(self.compute))
-        if isinstance(self.against, Profile):
-            object.__setattr__(self, "keep_scores", True)
 
     def _check_beam(self) -> None:
         """Checks that a runner of Beam can do what the job requires."""
-        is_profile = isinstance(self.against, Profile)
         for name, value, is_possible, expected in (
             ("profile", self.profile, self.profile != AUTO, "another profile"),
             ("keep_scores", self.keep_scores, not self.keep_scores, "False"),
             ("instances", self.compute.instances, self.compute.instances is None, "None"),
-            ("against", self.against, not is_profile, "the folder of a finished run"),
         ):
             check_argument(is_possible, name, value, f"{expected}, since a runner is given")
 

@@ -45,7 +45,7 @@ FIRST = {PREDICT: "compiling, computing the first windows"}
 """What goes on when such a phase begins for the first time."""
 TIMES = "times.json"
 BEAT_S = 1.0
-CACHED, WARM = "cached windows", "TensorFlow was loaded before"
+WARM = "TensorFlow was loaded before"
 LOST, MACHINES = "times of earlier parts are lost", "parts on several machines"
 PROC, KIB = Path("/proc"), 1 << 10
 
@@ -62,7 +62,7 @@ class Totals:
     """What a run has computed: the sum over its chunks, or over the records of Beam's workers.
 
     Fields that ``Result`` has too are explained there; ``prepare_s`` is the work of the
-    preprocessing, and ``is_cached`` tells whether windows of an earlier run were used.
+    preprocessing.
     """
 
     windows: int = 0
@@ -73,7 +73,6 @@ class Totals:
     truncated_pages: int = 0
     unread_blocks: int = 0
     prepare_s: float = 0.0
-    is_cached: bool = False
     devices: set[str] = field(default_factory=set)
     precisions: set[str] = field(default_factory=set)
     counters: Counters = field(default_factory=Counters)
@@ -101,7 +100,6 @@ class Measured:
 
     def __add__(self, later: Measured) -> Measured:
         moved = () if self.machine == later.machine else (MACHINES,)
-        others = (reason for reason in later.reasons if reason != CACHED)  # the first part's
         return Measured(
             self.started,
             {name: self.time.get(name, 0.0) + later.time[name] for name in later.time},
@@ -109,7 +107,7 @@ class Measured:
             max(self.peak_memory_bytes, later.peak_memory_bytes),
             self.machine,
             self.parts + later.parts,
-            tuple(dict.fromkeys((*self.reasons, *moved, *others))),
+            tuple(dict.fromkeys((*self.reasons, *moved, *later.reasons))),
         )
 
     def windows_per_s(self, totals: Totals) -> float:
@@ -252,7 +250,7 @@ class Clock:
             counters.warmup_windows if PIPELINE not in seconds else 0,
             max(self._memory_bytes, own_peak_bytes()),
             machine(),
-            reasons=(*([CACHED] if totals.is_cached else []), *self._reasons),
+            reasons=self._reasons,
         )
         return self._earlier + own if self._earlier else own
 

@@ -26,7 +26,7 @@ from nq.formats.input_files import shown
 from nq.records import SECOND_WINDOW, Columns, ExampleKey, FloatArray, IntArray
 from nq.runs.finished import read_run
 from nq.runs.job import Job
-from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS, write_metrics
+from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS, input_digests, write_metrics
 from nq.runs.score_store import ScoreStore
 
 F1 = ("micro_f1", "long-answer-f1", "short-answer-f1")
@@ -36,10 +36,9 @@ MICRO_F1 = "micro_f1"
 def check_other(job: Job, digests: Mapping[str, str] | None = None) -> None:
     """Checks, before anything is computed, that a job can be compared with the run in a folder.
 
-    A run under another profile is not checked, since it has the data of the job. The SHA-256 of
-    files that are not in ``digests`` is computed.
+    The SHA-256 of files that are not in ``digests`` is computed.
     """
-    if not isinstance(job.against, Path):
+    if job.against is None:
         return
     other = read_run(job.against, check_data=False)
     folder = other.folder
@@ -82,13 +81,11 @@ def write_parity(folder: Path, parity: Parity, sources: Iterable[str | Path]) ->
 
 
 def compare(
-    run: Path,
-    other: Path,
-    show_folder: bool = False,
-    gold: Gold | None = None,
-    max_loss: float | None = None,
+    run: Path, other: Path, gold: Gold | None = None, max_loss: float | None = None
 ) -> Parity:
     """Compares the folders of two finished runs; ``gold`` and ``max_loss`` are those of a gate."""
+    if input_digests(run) != input_digests(other):
+        raise Error("the input files have changed between the two runs: run both again")
     mine, theirs = (labels.read_predictions(folder / PREDICTIONS) for folder in (run, other))
     if mine.keys() != theirs.keys():
         raise ValueError(f"{run} and {other} did not answer the same questions")
@@ -99,9 +96,8 @@ def compare(
     if max_loss is not None:
         counts = (question_counts(gold or {}, predictions) for predictions in (mine, theirs))
         gate = relative_loss(*counts, max_loss=max_loss)
-    against = other_metrics["profile"] + (f" in {shown(str(other))}" if show_folder else "")
     return Parity(
-        against,
+        f"{other_metrics['profile']} in {shown(str(other))}",
         len(mine),
         sum(not labels.same_answers(mine[key], theirs[key]) for key in mine),
         float(drift.max()) if len(drift) else None,

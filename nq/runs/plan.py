@@ -88,11 +88,10 @@ def check_job(job: Job, has_files: bool = True) -> None:
         has_files: whether this process reads the input and computes; if not, a runner of Beam does.
     """
     rule = job.model.decision.rule
-    for profile in (job.profile, job.against):
-        if isinstance(profile, Profile):
-            check_rule(rule, profile.needs_margin)
-            if has_files:
-                profile.require()
+    if isinstance(job.profile, Profile):
+        check_rule(rule, job.profile.needs_margin)
+        if has_files:
+            job.profile.require()
     if has_files:
         inputs.check(job.files, job.limit, job.pages)
     if job.model.second is not None:

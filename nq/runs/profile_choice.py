@@ -1,17 +1,17 @@
 """The choice behind ``--profile auto``: the fastest profile that keeps the answers.
 
-1. Each candidate scores the first windows of the job. One whose drift from ``baseline`` is more
-   than a tolerance is rejected.
-2. The fastest of them score the windows again in rounds that alternate between them, so that a
-   change of the machine's speed affects all; the median of its rounds is the speed of a profile.
-3. If the job names no instances, one for each core scores the windows in such rounds too. They are
-   chosen if they are faster than one process, since each has a copy of the model in memory.
-4. The winner answers whole pages of the job, with and without ``prune``. Pruning is added if it is
-   faster and changes no answer.
+1. The first candidate, then ``baseline`` and the other candidates score the first windows of the
+   job. One whose logits differ from those of ``baseline`` by more than ``TOLERANCE`` is rejected,
+   the fastest of the others is chosen.
+2. It answers whole pages of the job, with and without ``prune``. Pruning is added if it is faster
+   and changes no answer.
 
-The choice is kept for this machine, model, versions and window shape, and the next run takes it
-without a trial; not if other programs kept the machine busy. ``int8`` is never tried: name it, with
-``--tolerance``, to see what it costs in answers.
+Trials take at most ``SHARE`` of the time that the job is expected to take under the fastest profile
+so far: the next one starts only if twice the time of the slowest so far is left. A job too short
+for any takes the choice of an earlier one, or ``default_choice``. A choice is kept for this
+machine, model, versions and window shape. One that was made while other programs used the machine
+is replaced by the next trial on a quiet one. ``int8`` is never tried: ``nq compare`` shows what it
+costs in answers.
 """
 
 from __future__ import annotations
@@ -23,21 +23,18 @@ import importlib.metadata
 import logging
 import os
 import platform
-import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import orjson
 
 from nq import __version__, processor, storage
 from nq.errors import DamagedError, Error
-from nq.inference.instances import InstancePool
 from nq.inference.load import ScorerSpec, load_predictor, load_scorer
 from nq.inference.profile import BASELINE, Profile
 from nq.inference.scorer import PART_BATCHES, score_examples
@@ -46,43 +43,39 @@ from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import check_rule, decide
 from nq.records import Columns, Example
 from nq.runs.job import Job
-from nq.runs.measure import Clock, available_memory_bytes, machine, tree_memory_bytes
+from nq.runs.measure import Clock, machine
 from nq.runs.parity import compared_logits
 from nq.runs.scoring import prepare_first_chunk, read_request
-from nq.text import format_bytes
-
-if TYPE_CHECKING:
-    from nq.inference.predictor import Predictor
 
 log = logging.getLogger(__name__)
 
 TOLERANCE = 0.5
-TRIAL_WINDOWS, FINALISTS, ROUNDS = 64, 3, 3
-WARM_UP_PAGES = 2
-PAGES = 20
-"""Whole pages that show what pruning costs in answers; of a smaller job, all pages do."""
-PRUNING_GAIN, INSTANCES_GAIN = 1.1, 1.05
-MEMORY_SHARE = 0.5
-"""Share of the free memory that instances may need at most to be tried."""
+SHARE = 0.2
+TRIAL_WINDOWS = 64
+MIN_WINDOWS = 20 * TRIAL_WINDOWS
+"""Of a smaller job, two candidates that score the first windows twice take more than ``SHARE``."""
+WARM_UP_PAGES, MIN_PAGES, MAX_PAGES = 2, 5, 20
+PRUNING_GAIN = 1.1
 BUSY_SHARE = 0.5
-"""Load of the machine for each of its cores, from which on a choice is not kept."""
+"""Load of the machine for each of its cores, from which on a choice is replaced by a later one."""
 CANDIDATES = {
     "CPU": (
-        "grappler+buckets",
+        "mixed+buckets+openvino",
+        "buckets+openvino",
+        "mixed+grappler+frozen+buckets",
         "grappler+frozen+buckets",
         "mixed+grappler+buckets",
-        "mixed+grappler+frozen+buckets",
-        "buckets+openvino",
-        "mixed+buckets+openvino",
+        "grappler+buckets",
     ),
     "GPU": (
-        "grappler+buckets",
-        "xla+grappler+buckets",
-        "mixed+grappler+buckets",
         "mixed+xla+grappler+buckets",
         "mixed+xla+grappler+frozen+buckets",
+        "mixed+grappler+buckets",
+        "xla+grappler+buckets",
+        "grappler+buckets",
     ),
 }
+"""By device, those that are mostly the fastest first."""
 DISTRIBUTIONS = (
     *("keras", "numpy", "tensorflow", "tensorflow-cpu"),
     *("openvino", "nncf", "onnx", "onnxruntime", "tf2onnx"),
@@ -92,33 +85,14 @@ DISTRIBUTIONS = (
 
 @dataclass(frozen=True)
 class Choice:
-    """A profile that trials have chosen; ``str`` gives it in words.
-
-    Args:
-        pages: on how many whole pages pruning was tried.
-        windows: digest of the windows of the job for which it was chosen.
-        instances: number of instances of one thread each, if these are faster than one process.
-    """
+    """A profile that trials have chosen, and whether the machine was quiet meanwhile."""
 
     profile: str
-    pages: int = 0
-    windows: str = ""
-    instances: int | None = None
-
-    def __str__(self) -> str:
-        by = "" if self.instances is None else f", {self.instances} instances of 1 thread"
-        return f"{self.profile}{by}"
-
-    def of(self, job: Job) -> Job:
-        """Returns a job with what was chosen."""
-        if self.instances is None:
-            return replace(job, profile=self.profile)
-        compute = replace(job.compute, instances=self.instances, threads=1)
-        return replace(job, profile=self.profile, compute=compute)
+    is_quiet: bool = True
 
 
-def choose_profile(job: Job, cache: bool = True) -> tuple[Choice, bool]:
-    """Returns the choice for ``job``, and whether profiles had to be tried, which is logged.
+def choose_profile(job: Job, cache: bool = True) -> tuple[str, bool]:
+    """Returns the profile for ``job``, and whether profiles had to be tried, which is logged.
 
     The profile of the job is ignored. With ``cache`` the choice of an earlier run is taken, and
     this one kept.
@@ -126,28 +100,40 @@ def choose_profile(job: Job, cache: bool = True) -> tuple[Choice, bool]:
     import_tensorflow(job.compute.threads)
     from nq.inference.engines.tensorflow import device
 
-    key, windows = choice_key(job, device()), job.requests()[0].key
-    earlier = read_choice(key, windows) if cache else None
-    if earlier:
-        where = f"kept in {cache_file()}; --no-cache tries again"
-        log.info("profile auto: %s, chosen by an earlier trial (%s)", earlier, where)
-        return earlier, False
+    key = choice_key(job, device())
+    earlier = read_choice(key) if cache else None
     load, n_cores = os.getloadavg()[0], os.cpu_count() or 1
-    log.info("profile auto: trying the first %d windows", TRIAL_WINDOWS)
+    is_quiet = load <= BUSY_SHARE * n_cores
+    where = f"chosen by an earlier trial (kept in {cache_file()}; --no-cache tries again)"
+    if earlier and (earlier.is_quiet or not is_quiet):
+        log.info("profile auto: %s, %s", earlier.profile, where)
+        return earlier.profile, False
     trials = Trials(job)
-    speeds = trials.candidates()
-    best = max(speeds, key=lambda name: speeds[name])
-    log.info("  the fastest is %s, with %.1f windows/s in rounds", best, speeds[best])
-    instances = trials.instances(best)
-    profile, pages = trials.pruning(best)
-    choice = Choice(profile, pages, windows, instances)
-    log.info("profile auto: %s", choice)
-    if cache and load > BUSY_SHARE * n_cores:
-        busy = f"the load is {load:.1f} on {n_cores} cores"
-        log.info("the choice is not kept for later runs: %s", busy)
-    elif cache and write_choice(key, choice):
-        log.info("the choice is kept for later runs in %s", cache_file())
-    return choice, True
+    if trials.windows < MIN_WINDOWS:
+        profile = earlier.profile if earlier else default_choice(device())
+        why = where if earlier else "the default for this machine"
+        log.info(
+            "profile auto: %s, %s: %d windows are too few for trials, which need %d",
+            *(profile, why, trials.windows, MIN_WINDOWS),
+        )
+        return profile, False
+    profile = trials.choose(earlier.profile if earlier else default_choice(device()))
+    log.info("profile auto: %s", profile)
+    if cache and write_choice(key, Choice(profile, is_quiet)):
+        until = "" if is_quiet else f", until one with a load below that of now, {load:.1f}"
+        log.info("the choice is kept for later runs in %s%s", cache_file(), until)
+    return profile, True
+
+
+def default_choice(device: str) -> str:
+    """Returns the profile for jobs too short for trials: the first candidate that is fast here.
+
+    On a CPU without bfloat16 that is one without ``mixed``.
+    """
+    has_mixed = device != "CPU" or bool(processor.flags() & processor.BFLOAT16)
+    named = map(Profile.parse, CANDIDATES[device])
+    usable = (one for one in named if not one.missing() and (has_mixed or not one.changes.mixed))
+    return str(next(usable))
 
 
 # --- choices of earlier runs --------------------------------------------------------------------
@@ -182,16 +168,12 @@ def versions() -> dict[str, str]:
     return {name: installed[name] for name in DISTRIBUTIONS if name in installed}
 
 
-def read_choice(key: str, windows: str) -> Choice | None:
-    """Returns the choice under a key; ``None`` if there is none, or the file is damaged.
-
-    One from few pages is for the same windows only.
-    """
+def read_choice(key: str) -> Choice | None:
+    """Returns the choice under a key; ``None`` if there is none, or the file is damaged."""
     try:
-        choice = Choice(**storage.read_json(cache_file())[key])
+        return Choice(**storage.read_json(cache_file())[key])
     except (OSError, DamagedError, LookupError, TypeError):
         return None
-    return choice if choice.pages >= PAGES or choice.windows == windows else None
 
 
 def write_choice(key: str, choice: Choice) -> bool:
@@ -213,133 +195,125 @@ def write_choice(key: str, choice: Choice) -> bool:
 # --- trials -------------------------------------------------------------------------------------
 
 
-def median_speeds(
-    passes: Mapping[str, Callable[[], int]], rounds: int = ROUNDS
-) -> dict[str, float]:
-    """Returns the windows per second of each pass, the median of rounds that alternate.
+@dataclass(frozen=True)
+class Trial:
+    """The logits and the speed of a profile on the first windows, with the time that it took."""
 
-    A pass computes windows and returns their number.
-    """
-    speeds: dict[str, list[float]] = {name: [] for name in passes}
-    for _ in range(rounds):
-        for name, compute in passes.items():
-            started = time.perf_counter()
-            n_windows = compute()
-            speeds[name].append(n_windows / (time.perf_counter() - started))
-    return {name: statistics.median(values) for name, values in speeds.items()}
+    columns: Columns
+    windows_per_s: float
+    cost_s: float
 
 
 class Trials:
-    """Tries profiles on a job; ``tolerance`` is the largest drift of the logits accepted."""
+    """Tries profiles on a job; ``windows`` are those that it is expected to have in all."""
 
-    def __init__(self, job: Job, tolerance: float = TOLERANCE) -> None:
-        self._job, self._tolerance = job, tolerance
+    def __init__(self, job: Job) -> None:
+        self._job = job
         self._chunks = prepare_first_chunk(job, Clock())
+        self.windows = self._chunks[0].windows * len(job.requests())
         compute = job.compute
         self._spec = ScorerSpec(job.model, Profile(), compute.batch_size, compute.threads)
         with self._chunks.open_windows(0) as reader:
-            self._rows = reader.some_rows(PART_BATCHES * job.compute.batch_size, TRIAL_WINDOWS)
+            self._rows = reader.some_rows(PART_BATCHES * compute.batch_size, TRIAL_WINDOWS)
+        self._trials: dict[str, Trial] = {}
+        self._started = time.perf_counter()
 
-    def candidates(self) -> dict[str, float]:
-        """Returns the windows per second of the fastest candidates that keep the logits."""
+    def choose(self, first: str) -> str:
+        """Returns the fastest profile that keeps the answers, of those that there is time to try.
+
+        Where there is time for no other, it is ``first``.
+        """
         from nq.inference.engines.tensorflow import device
 
-        first_speeds: dict[str, float] = {}
-        finalists: dict[str, Predictor] = {}
-        expected: Columns = {}
-        for name in (BASELINE, *CANDIDATES[device()]):
+        for name in dict.fromkeys((first, BASELINE, *CANDIDATES[device()])):
+            costs = [trial.cost_s for trial in self._trials.values()]
+            if costs and self._left_s() < 2 * max(costs):
+                log.info("  no time for %s and those after it", name)
+                break
             profile = Profile.parse(name)
             if missing := profile.missing():
                 log.info("  %s: %s not installed", name, " and ".join(missing))
                 continue
             try:
-                predictor = load_predictor(replace(self._spec, profile=profile))
-                columns = predictor.scores(self._rows)
-                speed = median_speeds({name: partial(self._score, predictor)}, rounds=1)[name]
+                trial = self._trials[name] = self._try(profile)
             except (Error, ArithmeticError) as error:
+                if name == BASELINE:
+                    raise
                 log.info("  %s: %s", name, error)
                 continue
-            expected = expected or columns
-            difference = np.abs(compared_logits(columns) - compared_logits(expected)).max()
-            if difference > self._tolerance:
-                log.info("  %s: drift %.2g, more than %s", name, difference, self._tolerance)
-                continue
-            log.info("  %s: %.1f windows/s, drift %.2g", name, speed, difference)
-            first_speeds[name], finalists[name] = speed, predictor
-            if len(finalists) > FINALISTS:  # more would need much memory
-                del finalists[min(finalists, key=lambda n: first_speeds[n])]
-                gc.collect()  # graphs and their layers reference each other, with frozen weights
-        speeds = median_speeds({n: partial(self._score, one) for n, one in finalists.items()})
-        finalists.clear()
-        gc.collect()
-        return speeds
+            log.info("  %s: %.1f windows/s", name, trial.windows_per_s)
+            if not costs:
+                expected_s = self._expected_s()
+                limit_s = SHARE * expected_s
+                log.info("  the job may take %.0f s, trials at most %.0f s", expected_s, limit_s)
+        best = max(self._exact_enough(), key=lambda name: self._trials[name].windows_per_s)
+        return self._with_pruning(best)
 
-    def instances(self, best: str) -> int | None:
-        """Returns how many instances are faster than one process; ``None`` if they are not."""
-        from nq.inference.engines.tensorflow import device
+    def _expected_s(self) -> float:
+        """Returns the time of the job under the fastest profile so far."""
+        return self.windows / max(trial.windows_per_s for trial in self._trials.values())
 
-        count, compute = len(processor.cores()), self._job.compute
-        is_given = compute.instances is not None or compute.threads is not None
-        if is_given or device() != "CPU" or count == 1:
-            return None
-        needed, free = count * tree_memory_bytes(os.getpid()), available_memory_bytes()
-        if needed > MEMORY_SHARE * free:
-            need = f"{format_bytes(needed)} of the {format_bytes(free)} of memory that are free"
-            log.info("  instances: %d instances may need %s: not tried", count, need)
-            return None
-        model = self._spec.model
-        alone = replace(model, decision=model.own_decision, second=None)
-        spec = replace(self._spec, model=alone, profile=Profile.parse(best))
-        predictor = load_predictor(spec)
+    def _left_s(self) -> float:
+        return SHARE * self._expected_s() - (time.perf_counter() - self._started)
+
+    def _try(self, profile: Profile) -> Trial:
+        """Scores the first windows twice: with compilation, then for the speed."""
+        started = time.perf_counter()
+        predictor = load_predictor(replace(self._spec, profile=profile))
+        columns = predictor.scores(self._rows)
+        compiled = time.perf_counter()
         predictor.scores(self._rows)
-        try:
-            with InstancePool(spec, count, 1) as pool:
+        ended = time.perf_counter()
+        del predictor
+        gc.collect()  # graphs and their layers reference each other, with frozen weights
+        n_windows = len(self._rows["window_ids"])
+        return Trial(columns, n_windows / (ended - compiled), ended - started)
 
-                def score_in_pool(times: int = 1) -> int:
-                    for future in [pool.submit(self._rows, ()) for _ in range(count * times)]:
-                        future.result()
-                    return count * times * len(self._rows["window_ids"])
+    def _exact_enough(self) -> list[str]:
+        """Returns the profiles that keep the logits; all where baseline was not tried."""
+        reference = self._trials.get(BASELINE) or next(iter(self._trials.values()))
+        expected, kept = compared_logits(reference.columns), []
+        for name, trial in self._trials.items():
+            difference = np.abs(compared_logits(trial.columns) - expected).max()
+            if difference <= TOLERANCE:
+                kept.append(name)
+            else:
+                log.info("  %s: drift %.2g, more than %s", name, difference, TOLERANCE)
+        return kept
 
-                score_in_pool(2)  # each instance compiles
-                passes: dict[str, Callable[[], int]] = {
-                    "one": partial(self._score, predictor),
-                    "several": score_in_pool,
-                }
-                one, several = median_speeds(passes).values()
-        except (Error, ArithmeticError) as error:
-            log.info("  instances: %s", error)
-            return None
-        speeds = f"{several:.1f} windows/s, one process: {one:.1f} windows/s"
-        log.info("  %s: %d instances of 1 thread: %s", best, count, speeds)
-        return count if several > INSTANCES_GAIN * one else None
+    def _with_pruning(self, best: str) -> str:
+        """Returns the profile, with pruning if that is faster on whole pages and changes no answer.
 
-    def pruning(self, best: str) -> tuple[str, int]:
-        """Returns a profile with pruning if that is better, and on how many pages it was tried."""
-        parts = [] if best == BASELINE else best.split("+")
-        pruned = str(Profile.parse("+".join([*parts, "prune"])))
+        It is tried only if there is time for ``MIN_PAGES``.
+        """
+        pruned = "prune" if best == BASELINE else str(Profile.parse(f"{best}+prune"))
+        trial = self._trials[best]
+        n_windows = (self._left_s() - 2 * trial.cost_s) * trial.windows_per_s / 2
         try:
             check_rule(self._job.model.decision.rule, needs_margin=("prune",))
-            pages = list(self._pages())
+            pages = list(islice(self._pages(n_windows), MAX_PAGES))
+            if len(pages) < MIN_PAGES:
+                return best
             without_s, expected = self._answer(best, pages)
             with_s, answers = self._answer(pruned, pages)
         except (Error, ArithmeticError) as error:
             log.info("  prune: %s", error)
-            return best, PAGES
+            return best
         changed = sum(a != b for a, b in zip(answers, expected, strict=True))
         times = f"{len(pages)} whole pages in {with_s:.1f} s, without prune in {without_s:.1f} s"
         log.info("  %s: %s; answers that it changes: %d", pruned, times, changed)
-        is_better = not changed and without_s > PRUNING_GAIN * with_s
-        return pruned if is_better else best, len(pages)
+        return pruned if not changed and without_s > PRUNING_GAIN * with_s else best
 
-    def _pages(self) -> Iterator[tuple[Example, Columns]]:
-        """Yields the first examples of the job with the rows of all their windows."""
-        request, chunk = self._job.requests()[0], self._chunks[0]
-        if not chunk.examples:
-            return
+    def _pages(self, n_windows: float) -> Iterator[tuple[Example, Columns]]:
+        """Yields the first examples of the job, with the rows of at most so many windows."""
         with self._chunks.open_windows(0) as reader:
-            keys = (((s.file_index, s.line), example) for s, example in read_request(request))
-            whole = ((example, reader.rows(key)) for key, example in keys if key in reader)
-            yield from islice(whole, PAGES)
+            for source, example in read_request(self._job.requests()[0]):
+                if (key := (source.file_index, source.line)) in reader:
+                    rows = reader.rows(key)
+                    n_windows -= len(rows["window_ids"])
+                    if n_windows < 0:
+                        return
+                    yield example, rows
 
     def _answer(
         self, profile: str, pages: Sequence[tuple[Example, Columns]]
@@ -352,8 +326,3 @@ class Trials:
         seconds = time.perf_counter() - started - (scorer.counters.compile_s - compiled_s)
         decided = (decide(example, s, self._job.model.decision).prediction for example, s in scored)
         return seconds, [(p.long, frozenset(p.shorts), p.yes_no) for p in decided]
-
-    def _score(self, predictor: Predictor) -> int:
-        """Computes the first windows; returns their number."""
-        predictor.scores(self._rows)
-        return len(self._rows["window_ids"])

@@ -145,8 +145,15 @@ def _metrics(result: Result) -> dict[str, float]:
         if name != "preprocess_s" and (seconds or name not in OPTIONAL_PHASES)
     }
     values = {
-        **{f"quality/{name}": scores[key] for name, key in quality.items() if key in scores},
-        **{f"time/{name}": seconds for name, seconds in shown_phases.items()},
+        **{
+            name if name == tracking.MICRO_F1 else f"quality/{name}": scores[key]
+            for name, key in quality.items()
+            if key in scores
+        },
+        **{
+            name if name == tracking.PREDICT_S else f"time/{name}": seconds
+            for name, seconds in shown_phases.items()
+        },
         tracking.WINDOWS_PER_S: result.windows_per_s,
         tracking.PEAK_MB: result.peak_memory_bytes / MIB,
         **({"resumed_windows": resumed} if result.resumed else {}),

@@ -11,7 +11,6 @@ from typing import Any
 import orjson
 
 from nq import storage, tracking
-from nq.errors import DamagedError
 from nq.evaluation.answers import PREDICTIONS, Answered, AnswerFiles, Row
 from nq.evaluation.gate import Parity
 from nq.formats import input_files, outputs
@@ -26,17 +25,6 @@ __all__ = ["JOB", "KEPT_SCORES", "METRICS", "PREDICTIONS", "Result", "Row"]
 DEAD_LETTERS, UNFINISHED_SCORES = "dead_letters.jsonl", "results"
 METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"
 REPORT = "report.html"
-
-
-def check_finished(folder: Path, with_scores: bool) -> None:
-    """Checks that a folder has a finished run whose files are as the run wrote them."""
-    description = storage.read_json(folder / JOB)
-    for name, digest in description["files"].items():
-        if input_files.sha256(folder / name) != digest:
-            raise DamagedError(f"{folder / name} is damaged: its SHA-256 is not that in {JOB}")
-    if with_scores:
-        (folder / KEPT_SCORES).stat()
-        ScoreStore(folder / KEPT_SCORES)
 
 
 def input_digests(folder: Path) -> list[str]:

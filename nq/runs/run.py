@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -11,11 +10,10 @@ from pathlib import Path
 
 from nq import storage, tracking
 from nq.config import AUTO, TrackingConfig
-from nq.errors import DamagedError, Error, check_argument
+from nq.errors import check_argument
 from nq.evaluation.answers import answer
 from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files
-from nq.inference.profile import Profile
 from nq.model.runtime import import_tensorflow
 from nq.runs import parity, record
 from nq.runs.beam_run import BeamRun
@@ -25,14 +23,10 @@ from nq.runs.plan import Plan, check_job
 from nq.runs.result import (
     DEAD_LETTERS,
     Result,
-    check_finished,
-    input_digests,
     write_answers,
     write_result,
 )
 from nq.runs.scoring import RunProgress, open_scoring
-
-log = logging.getLogger(__name__)
 
 
 def run(
@@ -93,9 +87,7 @@ def run(
             if track is not None and track.log_model:
                 result = replace(result, model_uri=record.log_model(tracked, job))
             if job.against is not None:
-                other = _other_folder(job, job.against, result, progress, track, on_phase)
-                is_folder = isinstance(job.against, Path)
-                difference = parity.compare(result.folder, other, is_folder, gold, job.max_loss)
+                difference = parity.compare(result.folder, job.against, gold, job.max_loss)
                 parity.write_parity(result.folder, difference, job.sources)
                 record.record_parity(tracked, difference, result.folder)
                 result = replace(result, parity=difference)
@@ -118,10 +110,10 @@ def _with_profile(job: Job, clock: Clock, cache: bool) -> Job:
         if job.output is not None:  # the windows are prepared in it
             stack.enter_context(storage.hold(job.output, storage.RUN, job.sources))
         stack.enter_context(clock(TRIALS))
-        choice, tried = choose_profile(job, cache=cache)
+        profile, tried = choose_profile(job, cache)
     if tried:
         clock.note("trials of profiles")
-    return choice.of(job)
+    return replace(job, profile=profile)
 
 
 def _run(
@@ -148,53 +140,3 @@ def _run(
         result = write_result(plan, clock, tracked, files, totals, store=scoring.store)
         prepared = [storage.size(c.folder, storage.WINDOWS) for c in scoring.chunks.ready]
     return replace(result, windows_bytes=sum(prepared)), files.evaluation.gold
-
-
-def _other_folder(
-    job: Job,
-    against: Profile | Path,
-    result: Result,
-    progress: RunProgress,
-    track: TrackingConfig | None,
-    on_phase: OnPhase,
-) -> Path:
-    """Returns the folder of the run that a run is compared with, which is run if there is none."""
-    if job.max_loss is not None and parity.MICRO_F1 not in result.metrics:
-        raise Error(f"{result.folder} has no micro-F1, since the data have no annotations")
-    folder = against
-    if not isinstance(folder, Path):
-        other = replace(
-            job,
-            profile=folder,
-            output=None,
-            root=job.output or job.root,
-            keep_scores=True,
-            formats=(),
-            against=None,
-            max_loss=None,
-        )
-        folder = run_once(other, progress, track and replace(track, log_model=False), on_phase)
-    if input_digests(result.folder) != input_digests(folder):
-        raise Error("the input files have changed between the two runs: run both again")
-    return folder
-
-
-def run_once(
-    job: Job,
-    progress: RunProgress = no_report,
-    track: TrackingConfig | None = None,
-    on_phase: OnPhase = no_report,
-) -> Path:
-    """Returns the folder of a run of ``job``, which is run only if there is none.
-
-    The job has no ``output``, so that its folder is named by all that its results depend on.
-    """
-    folder = Plan.of(job).folder
-    try:
-        check_finished(folder, with_scores=job.keep_scores)
-        return folder
-    except FileNotFoundError:
-        pass
-    except DamagedError as error:
-        log.warning("%s; the run is made again", error)
-    return run(job, track=track, progress=progress, on_phase=on_phase).folder

@@ -10,6 +10,7 @@ from typing import Any
 from nq import storage
 from nq.errors import Error
 from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.labels import same_answers
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats.input_files import shown
 from nq.postprocess.spans import pairs
@@ -17,6 +18,7 @@ from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import Example, ExampleId, ExampleKey, Source
+from nq.report.comparison import Row, row
 from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments
 from nq.report.page import PART, PART_MARK, Report, RunView, parts_folder, remove_parts, write_page
 from nq.report.questions import Question
@@ -79,6 +81,13 @@ def write_report(
     unknown = {Stage.WINDOWS: tokenizer is None, Stage.POSITIONS: run.scores is None}
     decision = run.job.model.decision
     thresholds = {"long": decision.long_threshold, "short": decision.short_threshold}
+    rows: tuple[Row, ...] = ()
+    if other:
+        answers = ((run.predictions[key], label) for key, label in other.predictions.items())
+        changed = sum(not same_answers(*pair) for pair in answers)
+        profile = str(other.job.profile)
+        own_row = row(run.metrics, name=str(folder), changed=changed, against=profile)
+        rows = own_row, row(other.metrics, name=str(other.folder))
     view = RunView(
         description=_description(run, other),
         metrics=run.metrics,
@@ -86,6 +95,7 @@ def write_report(
         problems=problems,
         thresholds=thresholds if decision.rule == "default" else {},
         other=other.metrics if other else None,
+        rows=rows,
         max_loss=run.metrics.get("parity", {}).get("gate", {}).get("max_loss"),
     )
     questions = _questions(run, other, has_data, tokenizer, progress)

@@ -166,7 +166,6 @@ class Scoring:
             truncated_pages=chunks.total("truncated_pages"),
             unread_blocks=chunks.total("unread_blocks"),
             prepare_s=sum(chunk.seconds for chunk in chunks.ready if not chunk.reused),
-            is_cached=any(chunk.reused for chunk in chunks.ready),
             devices={inner.device},
             precisions={inner.precision},
             counters=inner.counters,

@@ -156,7 +156,10 @@ def test_two_runs_are_compared(
     assert {row["b"] for row in rows} == {""}
     assert {outcome for row in rows for outcome in row["bo"]} <= {"missed", "null"}
     assert console(["report", str(run), "--against", str(run)]) == 0
-    assert f"\n0 of {EXAMPLES} answers changed\n" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "   changed\n" in shown and shown.count(" · ") >= 2 and "pare" in shown
+    page = (run / REPORT).read_text("utf-8")
+    assert '<th scope="col">changed from grappler</th>' in page and "cached" not in page
     for path in (run / "predictions.json", other / "job.json", data):
         before = path.read_bytes()
         options = ["--data", data, "--output", path, "--against", other]

@@ -10,16 +10,20 @@ import pytest
 from nq import tracking
 from nq.commands.main import console
 
+NOTE = "changed from grappler in a; speed not comparable: resumed; 1 thread"
 pytestmark = pytest.mark.slow  # importing MLflow takes seconds
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = f"sqlite:///{tmp_path_factory.mktemp('runs')}/mlflow.db"
-    for profile, total_s, micro_f1 in (("xla", 50.0, 0.25), ("mixed", 30.0, 0.125)):
+    for profile, speed, trials_s in (("xla", 20.0, 0.0), ("mixed", 30.0, 251.0)):
         with tracking.Run(uri, "speed", f"{profile} · dev", system_metrics=False) as run:
-            run.params({"profile": profile})
-            run.metrics({"time/total_s": total_s, "quality/micro_f1": micro_f1})
+            run.params({"profile": profile, "threads": 1})
+            times = {tracking.PREDICT_S: 8.0, "time/rescore_s": 2.0, "time/trials_s": trials_s}
+            run.metrics({**times, tracking.WINDOWS_PER_S: speed, tracking.MICRO_F1: 5 / speed})
+            run.metrics({tracking.CHANGED: 3})
+            run.tags({"parity.against": "grappler in a", "speed_comparable": "no: resumed"})
     return uri
 
 
@@ -29,10 +33,13 @@ def test_runs_are_sorted_and_a_page_is_written(
     page = tmp_path / "new" / "runs.html"
     arguments = ["--tracking-uri", store, "--experiment", "speed"]
     assert console(["runs", *arguments, "--html", str(page)]) == 0
-    head, *rows, _, written = capsys.readouterr().out.splitlines()
-    assert "total s" in head and written == f"written to {page}"
-    assert [row.split()[1] for row in rows] == ["mixed", "xla"]
-    assert page.read_text(encoding="utf-8").count("<circle") == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split()[-1] == "grappler" and lines[-1] == f"written to {page}"
+    rows = [line.split()[3:] for line in lines if "· dev" in line]
+    assert rows == [["24.0", "10.0", "251", "0.1667", "3"], ["16.0", "10.0", "0.2500", "3"]]
+    assert lines.count(f"  {NOTE}") == 2
+    text = page.read_text(encoding="utf-8")
+    assert text.count('<th scope="row">') == 2 and f"<small>{NOTE}</small>" in text
     assert console(["runs", *arguments, "--sort", "micro_f1", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert [run["profile"] for run in values["runs"]] == ["xla", "mixed"]
@@ -45,6 +52,22 @@ def test_a_file_of_others_is_kept(store: str, tmp_path: Path) -> None:
     page.write_text("<!DOCTYPE html><p>mine")
     assert console([*arguments, str(page)]) == 1
     assert page.read_text() == "<!DOCTYPE html><p>mine"
+
+
+def test_values_that_nq_does_not_write_do_not_hide_the_other_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, page = f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "runs.html"
+    for threads, figure in (("2", 0.5), ("1e400", 1e308), ("9" * 5000, -1e308)):
+        with tracking.Run(store, "odd", system_metrics=False) as run:
+            run.params({"profile": "<u>\x1b" * 1000, "threads": threads})
+            names = (tracking.WINDOWS_PER_S, tracking.MICRO_F1, tracking.CHANGED, tracking.PEAK_MB)
+            run.metrics(dict.fromkeys((*names, tracking.PREDICT_S), figure))
+    options = ["--tracking-uri", store, "--experiment", "odd", "--html", str(page)]
+    assert console(["runs", *options]) == 0
+    text = capsys.readouterr().out
+    assert "\x1b" not in text and text.count("2 threads") == 1
+    assert "<u>" not in page.read_text(encoding="utf-8").partition("json-rows")[0]
 
 
 @pytest.mark.parametrize(

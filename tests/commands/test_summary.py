@@ -66,8 +66,8 @@ def test_the_figures_of_a_plain_run() -> None:
             "resumed: an earlier run scored 6 windows; seconds are of all 3 parts",
         ),
         (
-            {"how_to_compare": "mlflow ui (then open http://127.0.0.1:5000/#/a)"},
-            "compare all runs: http://127.0.0.1:5000/#/a, or nq runs",
+            {"how_to_compare": "nq ui"},
+            "compare all runs: nq ui, or nq runs",
         ),
         (
             {"parity": Parity("baseline", 40, 1, 0.0123, 0.004, {"micro_f1": -0.01})},

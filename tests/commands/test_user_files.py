@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from experiments.peers.__main__ import main as peers
-from experiments.sweep import main as sweep
 from nq.bundle import bundled_model, bundled_sample
 from nq.commands.main import console
 from nq.storage import MARK, RUN, TRAINING, WINDOWS, Kind, hold
@@ -28,7 +27,7 @@ WRITERS: dict[str, Command] = {
     "preprocess": lambda out: console(["preprocess", "--data", SAMPLE, "--output", out]),
     "train": lambda out: console(["train", "--data", SAMPLE, "--init", MODEL, "--output", out]),
     "convert": lambda out: console(["convert", MODEL, out]),
-    "sweep": lambda out: sweep(["--data", SAMPLE, "--output", out]),
+    "compare": lambda out: console(["compare", "--data", SAMPLE, "--output", out]),
 }
 """Commands that own the folder they write to."""
 OTHERS: dict[str, Command] = {

@@ -1,67 +1,119 @@
-"""Tests the comparison of recorded runs: the order, the table and the page."""
+"""Tests the rows of a comparison: their order, the table, the advice, and the page in Chromium."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from nq.report import comparison
-from nq.report.comparison import History, RecordedRun
+from nq.report.comparison import Row
+from nq.report.page import comparison_page
+from tests.chromium import browser, needs_chromium
 
-RUN = RecordedRun(
-    name="baseline · dev.jsonl",
-    profile="baseline",
-    total_s=120.5,
-    windows_per_s=20.25,
-    micro_f1=0.5,
-    changed=None,
-    peak_mb=1500.4,
-    speed_comparable="yes",
-    machine="one, 2 cores",
-    status="FINISHED",
-    started=1.0,
-    run_id="a" * 32,
+BASE = Row("baseline", 20.0, 19.5, 20.5, 1.0, 34.0, 10.0, 1025.0, 0.5, 0)
+FAST = replace(BASE, profile="mixed+buckets+openvino", windows_per_s=60.0, low=59.0, high=61.0)
+FAST = replace(FAST, times_baseline=3.0, micro_f1=0.496, changed=2)
+ROUGH = replace(FAST, profile="openvino+int8", windows_per_s=90.0, low=89.0, high=91.0)
+ROUGH = replace(ROUGH, micro_f1=0.4, changed=9)
+FAILED = Row("onnx", error="ONNX is not installed: " + "do this " * 12)
+RUN = replace(BASE, low=None, high=None, times_baseline=None, prepare_s=3.0, trials_s=251.0)
+RUN = replace(RUN, name="baseline · a file with a long name.jsonl", against="grappler in runs/a")
+EVIL = replace(BASE, profile="</script><b>&", low=None)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [FAST, BASE, FAILED],
+        [replace(FAST, profile="mixed+grappler+frozen+buckets+prune", memory_mb=123456), BASE],
+        [RUN, replace(RUN, name="\x1b[31m", note="speed not comparable: " + "resumed, " * 20)],
+        [replace(RUN, against="mixed+grappler+frozen in runs/first", changed=12345, name="")],
+        [replace(RUN, name=""), RUN],
+    ],
 )
-FAST = replace(RUN, name="mine", profile="mixed", total_s=40.0, micro_f1=0.25, changed=3)
-UNSCORED = replace(RUN, profile="xla", micro_f1=None, total_s=60.0, windows_per_s=None)
-ALL = (RUN, FAST, UNSCORED)
+def test_the_table_has_a_row_for_each_and_at_most_80_columns(rows: list[Row]) -> None:
+    lines = comparison.table(rows).splitlines()
+    assert max(map(len, lines)) <= 80
+    for row in rows:
+        figure = "failed" if row.error else comparison.number(row.windows_per_s)
+        same = [text for text in lines if text.startswith(row.profile[:8]) and figure in text]
+        assert len(same) == [one.profile for one in rows].count(row.profile)
+    assert "\x1b" not in "".join(lines)
 
 
-def history(*runs: RecordedRun, others: int = 0) -> History:
-    return History("nq", runs, others, "mlflow ui")
-
-
-def test_the_best_run_comes_first_and_those_without_a_value_last() -> None:
-    unknown = replace(FAST, micro_f1=float("nan"))
-    assert comparison.ordered([unknown, *ALL], "micro_f1") == [RUN, FAST, unknown, UNSCORED]
-    assert comparison.ordered(ALL, "changed") == [FAST, RUN, UNSCORED]
-
-
-def test_the_table_has_a_line_for_each_run_and_tells_what_is_special() -> None:
-    killed = replace(
-        FAST, name="\x1b[31m", status="KILLED", speed_comparable="no: resumed", machine="two"
+def test_empty_columns_are_left_out_and_the_last_head_tells_from_what_answers_changed() -> None:
+    heads, [texts] = comparison.cells([BASE])
+    assert texts == ["baseline", "20.0 (19.5-20.5)", "1.00", "10.0", "1025", "0.5000", "0"]
+    assert heads[-1] == "changed from baseline"
+    assert "micro F1" not in comparison.cells([replace(BASE, micro_f1=None)])[0]
+    heads, _ = comparison.cells([RUN])
+    assert heads[-1] == "changed from grappler" and {"pre- pare s", "tri- als s"} < {*heads}
+    assert (
+        comparison.cells([RUN, replace(RUN, against="xla in runs/b")])[0][-1]
+        == "changed from others"
     )
-    several = replace(UNSCORED, instances=2, threads=1)
-    head, *lines, left_out, link = comparison.table(
-        history(RUN, killed, several, others=2)
-    ).splitlines()
-    assert head.split()[:4] == ["name", "profile", "total", "s"]
-    assert re.split("  +", lines[0]) == [
-        *("dev.jsonl", "baseline", "120.5", "20.2", "0.5000", "1500", "yes; on one, 2 cores"),
-    ]
-    assert lines[1].startswith("\\u001b[31m")
-    assert lines[1].endswith("no: resumed; the run is KILLED; on two")
-    assert "yes; 2 instances of 1 thread; on one" in lines[2]
-    assert left_out.endswith(": 2") and link == "in MLflow: mlflow ui"
-    assert "on one" not in comparison.table(history(*ALL))
-    assert "no run with times" in comparison.table(history())
 
 
-def test_the_page_has_a_mark_for_each_run_with_f1_and_a_row_for_each_run() -> None:
-    evil = replace(FAST, name="</title><script>alert(1)</script>", profile="<b>&")
-    page = comparison.page(history(*ALL, replace(evil, speed_comparable="no: resumed")))
-    assert (page.count("<circle"), page.count("<tr>")) == (3, 5)
-    assert not re.search(r"https?://|<script|<link|<img|<b>", page)
-    assert page.count('fill="none"') == 1  # the run that is not comparable
-    without = comparison.page(history(UNSCORED))
-    assert "<svg" not in without and "No run has an F1" in without
+def test_the_fastest_run_comes_first_and_those_without_a_value_last() -> None:
+    unknown = replace(BASE, windows_per_s=float("nan"))
+    assert comparison.ordered([unknown, BASE, FAST]) == [FAST, BASE, unknown]
+    assert comparison.ordered([FAST, BASE, FAILED], "changed") == [BASE, FAST, FAILED]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([FAST, BASE], "Take mixed+buckets+openvino: 3.00 times as fast as baseline, 2 changed"),
+        ([ROUGH, BASE], "Take baseline: no profile that keeps the answers is faster. The fastest"),
+        ([BASE, replace(FAST, micro_f1=None)], "Take mixed"),
+        ([replace(BASE, micro_f1=None), replace(FAST, micro_f1=None)], "Take baseline"),
+        (
+            [FAST, replace(FAST, profile="mixed", low=58.0, high=59.5, changed=1), BASE],
+            "Take mixed: 3.00 times as fast as baseline, 1 changed answer, micro-F1 -0.0040; as "
+            "fast within the rounds: mixed+buckets+openvino.",
+        ),
+        ([FAST, FAILED], "No profile can be named"),
+    ],
+)
+def test_the_profile_to_take_is_the_fastest_that_keeps_the_answers(
+    rows: list[Row], sentence: str
+) -> None:
+    if rows[1].micro_f1 is None and rows[0].micro_f1 is not None:
+        rows = [rows[0], replace(rows[1], changed=0)]
+    name, text = comparison.advice(rows)
+    assert text.startswith(sentence)
+    assert name in text
+
+
+def test_a_page_needs_no_other_file_and_escapes_its_texts() -> None:
+    change = {"question": EVIL.profile, "answers": {}}
+    page = comparison_page([EVIL], EVIL.profile, [EVIL.profile], [change]).decode()
+    assert EVIL.profile not in page
+    assert "default-src &#39;none&#39;" in page and "unsafe-eval" not in page
+    assert not re.search(r"<link|<img|<script src", page)
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_the_charts_are_drawn_without_overlap_in_every_width(tmp_path: Path) -> None:
+    rows = [FAST, ROUGH, FAILED, EVIL, *(replace(BASE, profile=f"profile{i}") for i in range(5))]
+    answer = {"s": "Ann <b>", "l": "by Ann", "t": [1, 2], "outcome": "right"}
+    answers = {"baseline": answer, "mixed": answer, "xla": {**answer, "s": "Bob"}}
+    changes = [{"question": "who?", "answers": answers}]
+    (tmp_path / "page.html").write_bytes(comparison_page(rows, "nine", ["Take it."], changes))
+    with browser(tmp_path / "profile") as tab:
+        for width in (1500, 800, 390):
+            tab.size(width)
+            tab.open((tmp_path / "page.html").as_uri())
+            assert tab.run("document.documentElement.scrollWidth") <= width
+            labels = "[...document.querySelectorAll('#changed .mark-text.role-mark text')]"
+            assert tab.run(f"{labels}.filter(t => t.getAttribute('opacity') !== '0').length") == 8
+            boxes = f"{labels}.map(t => t.getBoundingClientRect())"
+            hit = "b.x < a.right && a.x < b.right && b.y + 3 < a.bottom && a.y + 3 < b.bottom"
+            assert not tab.run(f"{boxes}.some((a, i, all) => all.some((b, j) => i < j && {hit}))")
+            assert tab.run("document.querySelectorAll('#predict_s .mark-rect path').length") == 16
+            assert tab.run("document.querySelectorAll('.change .answers > div').length") == 2
+        assert tab.messages == []

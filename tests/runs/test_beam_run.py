@@ -344,7 +344,6 @@ def test_a_folder_that_beam_cannot_write_to(
             {"compute": Compute(instances=2)},
             "instances is 2: expected None, since a runner is given",
         ),
-        ({"against": "xla"}, "expected the folder of a finished run, since a runner is given"),
     ],
 )
 def test_what_a_runner_cannot_do(options: dict[str, Any], problem: str, tiny_model: Path) -> None:

@@ -92,9 +92,10 @@ def test_a_run_is_described_compared_and_repeated_in_memory(
         *(tiny_model, tiny_mpnet, tmp_path / "run"),
         read_blocks=2,
         profile=profile,
-        against="baseline",
+        keep_scores=True,
     )
-    result = run(job)
+    other = replace(job, profile="baseline", output=tmp_path / "baseline")
+    result = run(replace(job, against=run(other).folder))
     assert result.parity is not None and result.parity.answers == QUESTIONS
     assert result.parity.max_drift is not None and result.parity.max_drift > 0
     description = json.loads((result.folder / JOB).read_text("utf-8"))["job"]

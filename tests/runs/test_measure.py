@@ -17,7 +17,6 @@ import pytest
 from nq import storage
 from nq.runs.job import Job
 from nq.runs.measure import (
-    CACHED,
     LOST,
     MACHINES,
     TIMES,
@@ -38,7 +37,7 @@ PART = Measured(
     warmup_windows=16,
     peak_memory_bytes=1000,
     machine="a",
-    reasons=(CACHED,),
+    reasons=(WARM,),
 )
 MIB = 1 << 20
 
@@ -86,14 +85,13 @@ def test_a_run_says_what_goes_on(tiny_model: Path, tmp_path: Path) -> None:
 
 
 def test_parts_add_up() -> None:
-    later = replace(PART, started=500.0, peak_memory_bytes=900, reasons=(CACHED, WARM))
+    later = replace(PART, started=500.0, peak_memory_bytes=900, reasons=(WARM, LOST))
     both = PART + later
     assert both.time == {"load_s": 2.0, "predict_s": 4.0, "total_s": 6.0, "preprocess_s": 1.0}
     assert (both.started, both.parts, both.warmup_windows) == (100.0, 2, 32)
     assert both.peak_memory_bytes == 1000
-    assert both.reasons == (CACHED, WARM)
+    assert both.reasons == (WARM, LOST)
     assert (PART + both).parts == 3
-    assert (replace(PART, reasons=()) + PART).reasons == ()  # only the first part's windows count
     assert MACHINES in (PART + replace(PART, machine="b")).reasons
 
 
@@ -166,6 +164,6 @@ def check_lost_times(job: Job) -> None:
 def check_second_run(job: Job) -> None:
     """Checks a run in a process that has run before, with windows that are prepared."""
     again = run(job)
-    assert again.not_comparable == (CACHED, WARM)
-    assert again.speed_comparable == f"no: {CACHED}, {WARM}"
+    assert again.not_comparable == (WARM,)
+    assert again.speed_comparable == f"no: {WARM}"
     assert not again.resumed and again.parts == 1

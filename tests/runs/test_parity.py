@@ -19,6 +19,7 @@ from nq.inference.profile import OPTIMIZATIONS, Optimization
 from nq.inference.scorer import Rows
 
 LIMIT = 6
+THRESHOLDS = ("--long-threshold", "-9", "--short-threshold", "-9")
 
 
 class BrokenEngine(tensorflow.Engine):
@@ -48,42 +49,24 @@ def broken_profile(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def run(folder: Path, model: Path, *options: object) -> int:
-    folders = ["--model", str(model), "--root", str(folder), "--limit", str(LIMIT)]
-    return console(["answer", *folders, "--no-track", "--json", *map(str, options)])
+    common = ["--model", str(model), "--output", str(folder), "--limit", str(LIMIT)]
+    common += ["--no-track", "--json", "--keep-scores", *THRESHOLDS]
+    return console(["answer", *common, *map(str, options)])
 
 
 @pytest.mark.slow
-def test_equal_runs_differ_in_nothing(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_profile_that_keeps_the_logits_changes_nothing_and_a_broken_one_is_seen(
+    broken_profile: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(tmp_path, tiny_model, "--profile", "grappler", "--tolerance", 0) == 0
+    first = tmp_path / "first"
+    assert run(first, tiny_model, "--profile", "baseline") == 0
+    capsys.readouterr()
+    assert run(tmp_path / "equal", tiny_model, "--profile", "grappler", "--against", first) == 0
     parity = json.loads(capsys.readouterr().out)["parity"]
-    assert parity["against"] == "baseline"
+    assert parity["against"] == f"baseline in {first}"
     assert (parity["answers"], parity["changed"], parity["changed_share"]) == (LIMIT, 0, 0)
     assert 0 <= parity["mean_drift"] <= parity["max_drift"] < 1e-4
     assert set(parity["f1"].values()) == {0.0}
-
-
-@pytest.mark.slow
-def test_a_broken_profile_is_beyond_the_tolerance(
-    broken_profile: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    thresholds = ("--long-threshold", "-9", "--short-threshold", "-9")
-    code = run(tmp_path, tiny_model, "--profile", broken_profile, "--tolerance", 0.1, *thresholds)
-    output = capsys.readouterr()
-    assert code == 1
-    assert json.loads(output.out)["parity"]["max_drift"] > 5
-    assert "nq: error: beyond the tolerance of 0.1: against baseline: " in output.err
-    assert "Traceback" not in output.err
-
-
-@pytest.mark.slow
-def test_the_other_run_is_computed_once(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(tmp_path, tiny_model, "--profile", "grappler", "--against", "baseline") == 0
-    (baseline,) = tmp_path.glob("baseline-*")
-    changed_ns = (baseline / "predictions.json").stat().st_mtime_ns
-    assert run(tmp_path, tiny_model, "--profile", "buckets", "--against", "baseline") == 0
-    assert (baseline / "predictions.json").stat().st_mtime_ns == changed_ns
-    assert len(list(tmp_path.glob("windows-*"))) == 1
+    assert run(tmp_path / "other", tiny_model, "--profile", broken_profile, "--against", first) == 0
+    parity = json.loads(capsys.readouterr().out)["parity"]
+    assert parity["changed"] > 0 and parity["max_drift"] > 5

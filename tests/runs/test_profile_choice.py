@@ -1,4 +1,4 @@
-"""Tests ``--profile auto``: which candidates are tried, rejected, chosen and stored."""
+"""Tests ``--profile auto``: what is tried within its share of the time, rejected, chosen, kept."""
 
 from __future__ import annotations
 
@@ -18,16 +18,26 @@ from nq.bundle import bundled_sample
 from nq.config import AUTO, Compute
 from nq.runs import profile_choice
 from nq.runs.job import Job
-from nq.runs.profile_choice import PAGES, Choice, Trials, choose_profile, read_choice, write_choice
+from nq.runs.profile_choice import (
+    Choice,
+    Trials,
+    choose_profile,
+    default_choice,
+    read_choice,
+    write_choice,
+)
 from nq.runs.run import run
 
 
 @pytest.fixture
 def job(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """A job that is large enough for all trials."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))  # others may use the machine
     monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", ("grappler+buckets", "mixed+buckets"))
-    monkeypatch.setattr(processor, "cores", lambda: (0,))  # no instances are tried
+    monkeypatch.setattr(profile_choice, "SHARE", math.inf)
+    monkeypatch.setattr(profile_choice, "MIN_WINDOWS", 1)
+    monkeypatch.setattr(profile_choice, "MIN_PAGES", 3)
     compute = Compute(batch_size=4)
     return Job([bundled_sample()], tiny_model, AUTO, root=tmp_path, limit=3, compute=compute)
 
@@ -40,82 +50,89 @@ def test_candidates_that_drift_or_are_not_installed_are_rejected(
     names = ("grappler+buckets", "mixed+buckets", "openvino")
     monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", names)
     monkeypatch.setitem(extras.EXTRAS, "openvino", ("no_such_package",))
-    speeds = Trials(job, tolerance=1e-4).candidates()
-    assert set(speeds) == {"baseline", "grappler+buckets"} and min(speeds.values()) > 0
-    assert re.search(r"  baseline: [\d.]+ windows/s, drift 0\n", caplog.text)
+    monkeypatch.setattr(profile_choice, "TOLERANCE", 1e-4)
+    chosen = Trials(job).choose("mixed+buckets")
+    assert chosen.removesuffix("+prune") in ("baseline", "prune", "grappler+buckets")
+    assert re.search(r"  baseline: [\d.]+ windows/s\n", caplog.text)
     assert re.search(r"  mixed\+buckets: drift [\d.]+, more than 0.0001\n", caplog.text)
     assert "  openvino: no_such_package not installed\n" in caplog.text
 
 
 @pytest.mark.slow
-def test_the_choice_is_kept_for_later_runs(
+def test_the_choice_is_kept_and_replaced_on_a_quiet_machine(
     job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
+    monkeypatch.setattr(os, "getloadavg", lambda: (1000.0, 0.0, 0.0))
     result = run(replace(job, output=tmp_path / "new"))  # its windows do not make it foreign
     assert result.time["trials_s"] > 0
     assert "trials of profiles" in result.not_comparable
-    (kept,) = storage.read_json(tmp_path / "cache" / "nq" / "profiles.json").values()
-    assert (kept["profile"], kept["pages"]) == (result.profile, 3)
-    assert choose_profile(job) == (Choice(**kept), False)
+    assert "until one with a load below that of now, 1000.0" in caplog.text
+    (kept,) = storage.read_json(profile_choice.cache_file()).values()
+    assert kept == {"profile": result.profile, "is_quiet": False}
+    assert choose_profile(job) == (result.profile, False)
     assert "trials of profiles" not in run(job).not_comparable
-    monkeypatch.setattr(os, "getloadavg", lambda: (1000.0, 0.0, 0.0))
-    before = profile_choice.cache_file().read_bytes()
-    monkeypatch.setattr(profile_choice, "CANDIDATES", {"CPU": ()})
-    assert choose_profile(replace(job, limit=2))[1]  # few pages are for the same windows only
-    assert "not kept for later runs: the load is 1000.0 on" in caplog.text
-    assert profile_choice.cache_file().read_bytes() == before
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    assert choose_profile(job)[1]
+    (kept,) = storage.read_json(profile_choice.cache_file()).values()
+    assert kept["is_quiet"] and choose_profile(job) == (kept["profile"], False)
 
 
-@pytest.mark.extended
-def test_instances_are_chosen_if_they_are_faster(
+@pytest.mark.slow
+def test_a_job_has_only_trials_for_which_there_is_time(
     job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(profile_choice, "CANDIDATES", {"CPU": ()})
-    monkeypatch.setattr(processor, "cores", lambda: (0, 0))
-    monkeypatch.setattr(profile_choice, "INSTANCES_GAIN", 0.0)
-    monkeypatch.setattr(profile_choice, "MEMORY_SHARE", math.inf)  # pytest may have grown large
     caplog.set_level(logging.INFO)
-    choice, tried = choose_profile(job)
-    assert tried and choice.instances == 2
-    assert re.search(r"2 instances of 1 thread: [\d.]+ windows/s, one process: ", caplog.text)
-    chosen = choice.of(job)
-    assert (str(chosen.profile), chosen.instances, chosen.compute.threads) == (choice.profile, 2, 1)
-    trials = Trials(job)
-    monkeypatch.setattr(profile_choice, "INSTANCES_GAIN", math.inf)
-    assert trials.instances("baseline") is None
-    monkeypatch.setattr(profile_choice, "MEMORY_SHARE", 0.0)
-    assert trials.instances("baseline") is None
-    assert "of memory that are free: not tried" in caplog.text
+    monkeypatch.setattr(profile_choice, "SHARE", 0.0)
+    assert choose_profile(job, cache=False) == ("grappler+buckets", True)
+    assert "trials at most 0 s" in caplog.text
+    assert "no time for baseline and those after it" in caplog.text
+    monkeypatch.setattr(profile_choice, "MIN_WINDOWS", 10**6)
+    assert choose_profile(job) == ("grappler+buckets", False)
+    assert "the default for this machine: " in caplog.text and "which need 1000000" in caplog.text
+    assert not profile_choice.cache_file().exists()
+    key = profile_choice.choice_key(job, "CPU")
+    write_choice(key, Choice("mixed", is_quiet=False))
+    assert choose_profile(job) == ("mixed", False)
+
+
+def test_the_default_choice_is_fast_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "flags", lambda: frozenset({"amx_bf16"}))
+    assert default_choice("CPU") == "mixed+buckets+openvino"
+    monkeypatch.setattr(processor, "flags", frozenset)
+    assert default_choice("CPU") == "buckets+openvino"
+    monkeypatch.setitem(extras.EXTRAS, "openvino", ("no_such_package",))
+    assert default_choice("CPU") == "grappler+frozen+buckets"
+    assert default_choice("GPU") == "mixed+xla+grappler+buckets"
 
 
 @pytest.mark.slow
 def test_pruning_is_chosen_if_it_is_faster_and_changes_no_answer(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trials = Trials(job)
+    monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", ())
     monkeypatch.setattr(profile_choice, "PRUNING_GAIN", 0.0)
-    assert trials.pruning("grappler+buckets") == ("grappler+buckets+prune", 3)
-    monkeypatch.setattr(profile_choice, "PRUNING_GAIN", math.inf)
-    assert trials.pruning("grappler+buckets") == ("grappler+buckets", 3)
+    assert Trials(job).choose("baseline") == "prune"
+    monkeypatch.setattr(profile_choice, "MIN_PAGES", 4)
+    assert Trials(job).choose("baseline") == "baseline"
+    monkeypatch.setattr(profile_choice, "MIN_PAGES", 3)
     answers = iter([(9.0, [("a",)]), (1.0, [("b",)])])
-    monkeypatch.setattr(profile_choice, "PRUNING_GAIN", 1.0)
     monkeypatch.setattr(Trials, "_answer", lambda *_: next(answers))
-    assert trials.pruning("baseline") == ("baseline", 3)
+    assert Trials(job).choose("baseline") == "baseline"
 
 
 def test_a_damaged_file_is_ignored_and_replaced(job: Job, tmp_path: Path) -> None:
-    choice, file = Choice("mixed", PAGES), profile_choice.cache_file()
+    choice, file = Choice("mixed"), profile_choice.cache_file()
     for damaged in ("[]", "{", '{"key": 3}', '{"key": {"name": 3}}', '{"key": "mixed"}'):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(damaged)
-        assert read_choice("key", "") is None
+        assert read_choice("key") is None
         assert write_choice("key", choice)
-        assert read_choice("key", "others") == choice
+        assert read_choice("key") == choice
     file.unlink()
     file.mkdir()
     assert not write_choice("key", choice)
-    assert read_choice("key", "") is None
+    assert read_choice("key") is None
 
 
 def test_what_a_choice_depends_on(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +153,7 @@ def test_what_a_choice_depends_on(job: Job, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_user_without_a_home_folder_keeps_no_choice() -> None:
     code = (
         "import os; from nq.runs.profile_choice import *; os.setuid(54321)\n"
-        "print(read_choice('key', ''), write_choice('key', Choice('baseline')))"
+        "print(read_choice('key'), write_choice('key', Choice('baseline')))"
     )
     environment = {k: v for k, v in os.environ.items() if k not in ("HOME", "XDG_CACHE_HOME")}
     process = subprocess.run(

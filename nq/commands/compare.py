@@ -1,0 +1,77 @@
+"""``nq compare``: measures profiles against each other on the same questions."""
+
+from __future__ import annotations
+
+import argparse
+import webbrowser
+from dataclasses import asdict
+from pathlib import Path
+
+from nq.bundle import bundled_sample
+from nq.commands import answer, arguments, terminal
+from nq.errors import Error
+from nq.text import counted, visible
+
+SETS = ("default", "thesis", "all")
+
+
+def parser() -> terminal.Parser:
+    """Returns the parser of the command."""
+    parser = terminal.Parser(
+        prog="nq compare",
+        description="Measures profiles in rounds that alternate between them, each in a process of "
+        "its own, and names the one to take. Further options are those of nq answer. Run the same "
+        "command again to resume.",
+        examples=(
+            "nq compare --data dev.jsonl.gz --limit 60 --open",
+            "nq compare --data dev.jsonl.gz --profiles mixed mixed+buckets+openvino --rounds 5",
+        ),
+        notes=arguments.PROFILES_HELP,
+        resumable=True,
+        pass_on=True,
+    )
+    text = "files, globs or folders; default: the bundled sample"
+    parser.add_argument("--data", nargs="+", metavar="FILE", help=text, default=[bundled_sample()])
+    parser.add_argument(
+        "--profiles",
+        nargs="+",
+        type=lambda text: text if text in SETS else arguments.profile(text),
+        default=["default"],
+        metavar="P",
+        help="profiles beside baseline; thesis: the eight of mixed, xla and grappler; all: more; "
+        "default: six of the thesis and the one that suits this machine best",
+    )
+    arguments.add_model(parser)
+    text = "rounds that count for the speed (default: 3)"
+    parser.add_argument("--rounds", type=arguments.positive, default=3, metavar="N", help=text)
+    folder, text = Path("runs/compare"), "folder of the comparison (default: runs/compare)"
+    parser.add_argument("--output", type=Path, default=folder, metavar="DIR", help=text)
+    parser.flag("open", "open the page compare.html in a browser")
+    arguments.add_tracking(parser)
+    arguments.add_common(parser)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    if unknown := answer.parser().parse_args(args.unknown).unknown:
+        raise terminal.UsageError(parser().unknown(unknown))
+    from nq.report.comparison import advice, table
+    from nq.runs.compare import PAGE, compare
+
+    with terminal.ProgressBar("compare", "runs") as bar:
+        settings = {"model": args.model, "rounds": args.rounds, "output": args.output}
+        settings["track"] = arguments.tracking_config(args)
+        reports = {"options": args.unknown, "progress": bar, "on_phase": bar.phase}
+        rows = compare(args.data, args.profiles, **settings, **reports)
+    (take, reason), page = advice(rows), args.output.absolute() / PAGE
+    if args.json:
+        values = {"take": take, "reason": reason, "rows": list(map(asdict, rows))}
+        terminal.print_json({"page": str(page), **values})
+    else:
+        print(f"{table(rows)}\n\n{reason}\n{visible(f'the page: {page}')}")
+    if args.open:
+        webbrowser.open(page.as_uri())
+    if failed := [row.profile for row in rows if row.error]:
+        raise Error(f"{counted(len(failed), 'profile')} failed: {', '.join(failed)}")
+    return 0

@@ -1,0 +1,80 @@
+"""``nq ui``: MLflow's pages of the recorded runs, with time and quality of all in sight."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import webbrowser
+
+from nq.commands import arguments, terminal
+from nq.errors import Error
+from nq.text import visible, without_password
+
+HOST, PAUSE_S = "127.0.0.1", 0.2
+
+
+def parser() -> terminal.Parser:
+    """Returns the parser of the command."""
+    parser = terminal.Parser(
+        prog="nq ui",
+        description="Starts MLflow's server on the store of the recorded runs and prints the "
+        "address of their table, whose first columns are micro-F1 and time. Ctrl-C ends it.",
+        examples=("nq ui --open", "nq ui --experiment profiles --port 5001"),
+    )
+    parser.add_argument("--open", action="store_true", help="open the address in a browser")
+    text = "of the server (default: 5000)"
+    parser.add_argument("--port", type=arguments.positive, default=5000, metavar="N", help=text)
+    arguments.add_tracking(parser, records=False)
+    arguments.add_verbose(parser)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    from nq import tracking
+
+    uri, page = tracking.experiment_page(args.tracking_uri, args.experiment)
+    if tracking.is_server(uri):
+        _show(without_password(uri).rstrip("/") + page, args.open)
+        return 0
+    address = f"http://{HOST}:{args.port}"
+    with contextlib.suppress(OSError), socket.create_connection((HOST, args.port), timeout=1):
+        raise Error(f"port {args.port} is in use: give another --port")
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
+    command += ["--host", HOST, "--port", str(args.port), "--workers", "1"]
+    output = None if args.verbose else subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=output, stderr=output) as server:
+        try:
+            while not _answers(address):
+                if server.poll() is not None:
+                    raise Error(
+                        f"MLflow's server has ended with exit code {server.returncode}: give "
+                        "--verbose to see why"
+                    )
+                time.sleep(PAUSE_S)
+            _show(address + page, args.open)
+            server.wait()
+        finally:
+            server.terminate()
+    return 0
+
+
+def _answers(address: str) -> bool:
+    """Returns whether a server answers at this address."""
+    try:
+        urllib.request.urlopen(address, timeout=1).close()
+    except OSError as error:
+        return isinstance(error, urllib.error.HTTPError)
+    return True
+
+
+def _show(address: str, in_browser: bool) -> None:
+    print(visible(address), flush=True)
+    if in_browser:
+        webbrowser.open(address)

@@ -1,0 +1,246 @@
+"""Measures profiles against each other, every run of ``nq answer`` in a process of its own.
+
+Round 0 gives the first start and the answers of each profile, and does not count for the speed. In
+each further round all profiles run in turn, so that a change of the machine's speed affects all.
+What is measured is kept at once in ``compare.json``; an equal comparison runs what is missing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from nq import storage, tracking
+from nq.config import TrackingConfig
+from nq.errors import Error, check_argument, is_count
+from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.labels import Label, read_predictions, same_answers
+from nq.evaluation.nq_eval import decisions_of_one
+from nq.formats import input_files
+from nq.inference.profile import BASELINE, THESIS, Profile, profiles
+from nq.model.folder import weights_digest
+from nq.model.spec import find_model
+from nq.records import ExampleId
+from nq.report.comparison import Row, advice, cells, ordered, row
+from nq.report.page import comparison_page
+from nq.report.questions import Question, entries, outcomes
+from nq.runs.finished import read_run
+from nq.runs.measure import OnPhase, machine, no_report
+from nq.runs.profile_choice import CANDIDATES
+from nq.runs.result import PREDICTIONS
+from nq.runs.scoring import RunProgress
+from nq.text import counted
+
+FILE, PAGE, ANSWERS = "compare.json", "compare.html", "answers"
+MAX_CHANGES, PR_SET_PDEATHSIG = 100, 1
+DEVICE = "GPU" if Path("/dev/nvidiactl").exists() else "CPU"
+BEST = {"GPU": "mixed+xla+grappler+buckets", "CPU": "mixed+buckets+openvino"}[DEVICE]
+if Profile.parse(BEST).missing():
+    BEST = "mixed+grappler+frozen+buckets"
+ALL = tuple(map(str, profiles(THESIS)))
+DEFAULT = ("xla", "grappler", "mixed", "mixed+xla", "mixed+xla+grappler", BEST)
+SETS = {"default": DEFAULT, "thesis": ALL, "all": (*ALL, *CANDIDATES[DEVICE])}
+"""Names of several profiles."""
+
+Answers = Mapping[str, Mapping[ExampleId, Label]]  # by profile
+
+
+def compare(
+    data: Iterable[str | Path],
+    profiles: Iterable[Profile | str] = ("default",),
+    *,
+    model: str | Path | None = None,
+    rounds: int = 3,
+    output: str | Path = "runs/compare",
+    options: Sequence[str] = (),
+    track: TrackingConfig | None = None,
+    progress: RunProgress = no_report,
+    on_phase: OnPhase = no_report,
+) -> list[Row]:
+    """Measures profiles against each other on the same questions, as ``nq compare`` does.
+
+    Args:
+        data: files, globs or folders of questions.
+        profiles: such as ``["mixed", "mixed+xla"]``; ``"default"``, ``"thesis"`` and ``"all"``
+            stand for several, and ``baseline`` is always measured.
+        model: folder or name of a model.
+        rounds: how many count for the speed.
+        output: folder of the comparison; one that was interrupted is continued.
+        options: of ``nq answer`` for all runs, such as ``["--limit", "60"]``.
+        track: where MLflow records a run for each profile; by default nowhere.
+        progress, on_phase: receive completed runs, and what is measured.
+
+    Returns:
+        A row for each profile, the fastest first; those that failed come last, with the reason.
+
+    Raises:
+        Error: the folder has another comparison or files of others, or baseline failed.
+        ValueError, OSError: a profile is unknown, or a file cannot be read or written.
+    """
+    check_argument(is_count(rounds), "rounds", rounds, "a whole number from 1 on")
+    wanted = [name for one in profiles for name in SETS.get(str(one), (one,))]
+    names = list(dict.fromkeys(str(Profile.of(name)) for name in (BASELINE, *wanted)))
+    spec, folder, started = find_model(model), Path(output), time.time()
+    common = [*options, *(() if model is None else ("--model", str(model)))]
+    with (
+        input_files.input_files(input_files.path_list("data", data)) as files,
+        storage.hold(folder, storage.COMPARISON, files),
+    ):
+        request = {
+            "data": list(map(input_files.sha256, files)),
+            "models": [spec.to_dict(), *(weights_digest(one.folder) for one in spec.models)],
+            "options": list(options),
+            "processors": machine(),
+        }
+        request, errors, file = json.loads(json.dumps(request)), dict[str, str](), folder / FILE
+        kept = storage.read_json(file) if file.is_file() else {"request": request, "runs": []}
+        if other := [name for name in request if request[name] != kept["request"][name]]:
+            raise Error(f"{folder} compares other {' and '.join(other)}: give another --output")
+        runs = list(kept["runs"])
+        done = {(run["round"], run["profile"]) for run in runs}
+        left = [(n, p) for n in range(rounds + 1) for p in names if (n, p) not in done]
+        for number, name in left:
+            if name not in errors:
+                on_phase(f"{name}, round {number} of {rounds}")
+                try:
+                    runs.append(_measured(folder, number, name, ["--data", *files, *common]))
+                    storage.write_json(file, {"request": request, "runs": runs})
+                except Error as error:
+                    if name == BASELINE:
+                        raise
+                    errors[name] = str(error)
+            progress(1, len(left))
+        measured = [name for name in names if name not in errors]
+        answers = {p: read_predictions(folder / ANSWERS / f"{p}.json") for p in measured}
+        rows = ordered([_row(name, runs, answers) for name in measured])
+        rows += [Row(name, error=text) for name, text in errors.items()]
+        last = next(run["name"] for run in runs[::-1] if run["profile"] == BASELINE)
+        title = f"{counted(len(rows), 'profile')} on {Path(input_files.shown(files[0])).name}"
+        scope = f"{counted(len(answers[BASELINE]), 'question')}; {machine()}."
+        changes = _changes(folder / last, files, answers)
+        with storage.atomic_write(folder / PAGE) as page:
+            page.write(comparison_page(rows, title, (advice(rows)[1], scope), changes))
+        if track is not None and (left or "recorded" not in kept):
+            _record(track, rows, runs, folder, files[0], started)
+            storage.write_json(file, {"request": request, "runs": runs, "recorded": True})
+    return rows
+
+
+def _record(
+    track: TrackingConfig,
+    rows: Sequence[Row],
+    runs: Sequence[Mapping[str, Any]],
+    folder: Path,
+    file: str,
+    started: float,
+) -> None:
+    """Records one run for each profile, in which each round is a step; all have the same tag.
+
+    The run of the profile to take has the table and the page, and tells why.
+    """
+    (take, reason), ended = advice(rows), time.time()
+    tag = f"{folder} {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(started))}"
+    about = {tracking.MACHINE: machine(), tracking.SPEED_COMPARABLE: "yes"}
+    for one in (one for one in rows if not one.error):
+        rounds = [run for run in runs if run["profile"] == one.profile and run["round"]]
+        with tracking.Run(
+            *(track.uri, track.experiment, one.profile),
+            profile=one.profile,
+            source="nq.compare",
+            system_metrics=False,
+        ) as recorded:
+            recorded.open(started=started)
+            recorded.end_at(ended)
+            recorded.params({tracking.PROFILE: one.profile, "rounds": len(rounds)})
+            recorded.tags({"comparison": tag, "parity.against": BASELINE, **about})
+            recorded.dataset(Path(file).name, input_files.shown(file), input_files.sha256(file))
+            for run in rounds:
+                speed = {tracking.WINDOWS_PER_S: run["windows_per_s"]}
+                recorded.metrics({tracking.PREDICT_S: run["predict_s"], **speed}, run["round"])
+            quality = {tracking.MICRO_F1: one.micro_f1, tracking.CHANGED: one.changed}
+            start = {tracking.PEAK_MB: one.memory_mb, "time/first_start_s": one.first_start_s}
+            recorded.metrics(quality | start)
+            if one.profile == take:
+                recorded.tags({"mlflow.note.content": reason})
+                heads, body = cells(rows)
+                columns = dict(zip(heads, zip(*body, strict=True), strict=True))
+                recorded.table(columns, "comparison.json")
+                recorded.artifacts([folder / PAGE, folder / FILE])
+
+
+def answer(profile: str, options: Sequence[str]) -> dict[str, Any]:
+    """Runs ``nq answer`` in a process of its own, which ends with this one.
+
+    Returns its JSON result, with the seconds of the whole process as ``wall_s``. An ``Error`` has
+    the error line of a run that failed.
+    """
+    command = [sys.executable, "-m", "nq.answer", *options, "--no-track", "--json", "--profile"]
+    ends = partial(ctypes.CDLL(None).prctl, PR_SET_PDEATHSIG, signal.SIGKILL)
+    started = time.perf_counter()
+    process = subprocess.run(
+        [*command, profile], capture_output=True, text=True, check=False, preexec_fn=ends
+    )
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
+        (*_, error) = [line for line in lines if line.startswith("nq: error: ")] or lines
+        raise Error(error.removeprefix("nq: error: "))
+    result: dict[str, Any] = json.loads(process.stdout)
+    if result["parts"] > 1:  # it continued a run that was killed
+        return answer(profile, options)
+    return {**result, "wall_s": time.perf_counter() - started}
+
+
+def _measured(folder: Path, number: int, profile: str, options: Sequence[str]) -> dict[str, Any]:
+    """Returns what is kept of a run of a round; of round 0 the answers are kept in the folder."""
+    result = answer(profile, [*options, "--root", str(folder)])
+    name = Path(result["output"]).name
+    if number == 0:
+        (folder / ANSWERS).mkdir(exist_ok=True)
+        with storage.atomic_write(folder / ANSWERS / f"{profile}.json") as file:
+            file.write((folder / name / PREDICTIONS).read_bytes())
+    own, around_s = row(result, name=name), result["wall_s"] - result["time"]["total_s"]
+    return asdict(own) | {"round": number, "first_start_s": (own.first_start_s or 0) + around_s}
+
+
+def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> Row:
+    """Returns the row of a profile; all rounds but the first count for the speed."""
+
+    def column(field: str, profile: str = name) -> list[float]:
+        return [run[field] for run in runs if run["profile"] == profile and run["round"]]
+
+    speeds, baseline = column("windows_per_s"), answers[BASELINE]
+    first = next(run for run in runs if run["profile"] == name and not run["round"])
+    medians = {field: median(column(field)) for field in ("predict_s", "memory_mb")}
+    return Row(
+        name,
+        *(median(speeds), min(speeds), max(speeds)),
+        median(speeds) / median(column("windows_per_s", BASELINE)),
+        **medians | {field: first[field] for field in ("first_start_s", "micro_f1")},
+        changed=sum(not same_answers(label, baseline[key]) for key, label in answers[name].items()),
+    )
+
+
+def _changes(folder: Path, files: list[str], answers: Answers) -> list[dict[str, Any]]:
+    """Returns the first questions with several answers, from the folder of a run on the files."""
+    changes = list[dict[str, Any]]()
+    for source, example in read_run(folder, files, check_data=False).sources():
+        labels = {name: predictions[example.example_id] for name, predictions in answers.items()}
+        if all(same_answers(label, labels[BASELINE]) for label in labels.values()):
+            continue
+        gold, given = gold_labels(example), {}
+        for name, label in labels.items():
+            question = Question(example.example_id, label, example=example, source=source)
+            outcome, *_ = outcomes(decisions_of_one(gold, label) if gold else None)
+            given[name] = entries(question, None, [], 0)[1]["given"] | {"outcome": outcome}
+        changes.append({"question": example.question, "answers": given})
+    return changes[:MAX_CHANGES]

@@ -1,0 +1,163 @@
+"""Tests ``nq compare`` by real comparisons with a tiny model, killed and continued."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nq
+from nq import tracking
+from nq.commands.main import console
+from nq.runs import compare
+from nq.storage import COMPARISON, own_paths
+from tests import nq_records
+from tests.terminal_output import without_progress
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+QUESTIONS, TIMEOUT_S = 3, 300.0
+BLOCK = "import sys\nsys.modules['openvino'] = None\n"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    records = [nq_records.simplified(i, words=4 + 5 * i) for i in range(1, QUESTIONS + 1)]
+    return nq_records.write_lines(tmp_path_factory.mktemp("data") / "questions.jsonl", records)
+
+
+def kept(folder: Path) -> list[tuple[int, str]]:
+    """Returns round and profile of each run that a comparison has kept."""
+    try:
+        runs: list[dict[str, Any]] = json.loads((folder / compare.FILE).read_bytes())["runs"]
+    except FileNotFoundError:
+        return []
+    return [(run["round"], run["profile"]) for run in runs]
+
+
+def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
+    data: Path, tiny_model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """OpenVINO cannot be imported in it."""
+    (tmp_path / "sitecustomize.py").write_text(BLOCK, encoding="utf-8")
+    folder, path = tmp_path / "out", os.pathsep.join([str(tmp_path), str(ROOT)])
+    profiles = ["grappler", "mixed+buckets+openvino"]
+    command = [sys.executable, "-m", "nq", "compare", "--data", data, "--model", tiny_model]
+    command += ["--profiles", *profiles, "--rounds", "1", "--output", folder]
+    store = f"sqlite:///{tmp_path}/mlflow.db"
+    command += ["--tracking-uri", store]
+
+    def start(*options: str) -> subprocess.Popen[str]:
+        arguments = [*map(str, command), *options]
+        environment = {**os.environ, "PYTHONPATH": path}
+        pipe = subprocess.PIPE
+        return subprocess.Popen(arguments, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+    killed, deadline = start(), time.monotonic() + TIMEOUT_S
+    while len(kept(folder)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1)  # so that a run goes on
+    children = Path(f"/proc/{killed.pid}/task/{killed.pid}/children").read_text().split()
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate(timeout=TIMEOUT_S)
+    while any(Path("/proc", child).exists() for child in children):
+        assert time.monotonic() < deadline, "a run goes on after its comparison was killed"
+        time.sleep(0.05)
+    before = kept(folder)
+    assert before[:2] == [(0, "baseline"), (0, "grappler")]
+
+    out, err = start("--json").communicate(timeout=TIMEOUT_S)
+    result = json.loads(out)
+    assert without_progress(err) == "nq: error: 1 profile failed: mixed+buckets+openvino\n"
+    after = kept(folder)
+    assert after[: len(before)] == before
+    assert sorted(after) == [(n, p) for n in (0, 1) for p in ("baseline", "grappler")]
+    *rows, failed = result["rows"]
+    assert {row["profile"] for row in rows} == {"baseline", "grappler"} >= {result["take"]}
+    assert "run pip install 'nq-pipeline[openvino]'" in failed["error"]
+    for row in rows:
+        assert row["low"] == row["windows_per_s"] == row["high"] > 0
+        assert row["first_start_s"] > 0 and row["memory_mb"] > 100 and row["changed"] == 0
+        assert row["micro_f1"] is not None
+    page = Path(result["page"]).read_text("utf-8")
+    assert page.count('<th scope="row">') == 3 and "not installed" in page
+    _, recorded, _ = tracking.search_runs(store)
+    assert len({run.data.tags["comparison"] for run in recorded}) == 1
+    assert {run.info.run_name for run in recorded} == {"baseline", "grappler"}
+    client = tracking.connect(store)
+    for run in recorded:
+        (point,) = client.get_metric_history(run.info.run_id, tracking.PREDICT_S)
+        assert point.step == 1 and run.data.metrics[tracking.MICRO_F1] is not None
+        files = {file.path for file in client.list_artifacts(run.info.run_id)}
+        is_taken = run.info.run_name == result["take"]
+        assert files == ({"comparison.json", "compare.html", "compare.json"} if is_taken else set())
+        assert run.data.tags.get("mlflow.note.content") == (result["reason"] if is_taken else None)
+    assert {path.name for path in own_paths(folder, COMPARISON)} == {
+        *("compare.json", "compare.html", "answers", "baseline.json", "grappler.json")
+    }
+
+    common = ["compare", "--model", str(tiny_model), "--output", str(folder), "--data"]
+    other = nq_records.write_lines(tmp_path / "other.jsonl", [nq_records.simplified(9)])
+    for options, differing in (([str(data), "--limit", "2"], "options"), ([str(other)], "data")):
+        assert console([*common, *options]) == 1
+        (line,) = capfd.readouterr().err.splitlines()
+        assert f"out compares other {differing}: give another --output" in line
+    rows = nq.compare([data], ["grappler"], model=tiny_model, rounds=1, output=folder)
+    assert [row.profile for row in rows] == [row["profile"] for row in result["rows"][:2]]
+    assert kept(folder) == after
+
+
+def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
+    data: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runs are real; those of the other profile have thresholds that let no answer pass."""
+    records = map(json.loads, data.read_text("utf-8").splitlines())
+    bare = [{key: value for key, value in one.items() if key != "annotations"} for one in records]
+    file, real = nq_records.write_lines(tmp_path / "bare.jsonl", bare), compare.answer
+
+    def answer(profile: str, options: Any) -> dict[str, Any]:
+        threshold = "-9" if profile == "baseline" else "9"
+        return real(profile, [*options, "--long-threshold", threshold])
+
+    monkeypatch.setattr(compare, "answer", answer)
+    base, other = compare.compare(
+        *([file], ["grappler"]), model=tiny_model, rounds=1, output=tmp_path / "out"
+    )
+    if base.profile != "baseline":
+        base, other = other, base
+    assert (base.changed, other.changed, other.micro_f1) == (0, QUESTIONS, None)
+    page = (tmp_path / "out" / compare.PAGE).read_text("utf-8")
+    assert page.count('"question":') == QUESTIONS and "micro F1" not in page
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--output", "mine"], "mine holds other files (a.txt); give an empty or a new folder"),
+        (["--data", "none.jsonl"], "no file matches none.jsonl"),
+        (["--model", "none"], "no model 'none'"),
+        (["--max-seq-length", "12"], "max_seq_length 12"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a.txt").touch()
+    assert console(["compare", *options]) == 1
+    output = capsys.readouterr()
+    assert not output.out
+    (line,) = without_progress(output.err).splitlines()
+    assert line.startswith("nq: error: ") and message in line

@@ -1,0 +1,63 @@
+"""Tests ``nq ui`` with MLflow's own server."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from nq import tracking
+from nq.commands.main import console
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    uri = f"sqlite:///{tmp_path_factory.mktemp('ui')}/mlflow.db"
+    with tracking.Run(uri, name="baseline", system_metrics=False) as run:
+        run.metrics({tracking.MICRO_F1: 0.5})
+    return uri
+
+
+def test_the_printed_address_has_a_table_with_the_saved_view(store: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "nq", "ui", "--tracking-uri", store, "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        address = urllib.parse.urlsplit(process.stdout.readline().strip())
+        page = urllib.parse.urlsplit(address.fragment)
+        query = urllib.parse.parse_qs(page.query)
+        assert query["workflowType"] == ["machine_learning"]
+        experiment_id = page.path.split("/")[2]
+        api = f"http://{address.netloc}/ajax-api/2.0/mlflow/experiments/get"
+        with urllib.request.urlopen(f"{api}?experiment_id={experiment_id}") as answer:
+            tags = {tag["key"]: tag["value"] for tag in json.load(answer)["experiment"]["tags"]}
+        state = json.loads(tags[f"mlflow.sharedViewState.{query['viewStateShareKey'][0]}"])
+        assert "metrics.`micro_f1`" in state["selectedColumns"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(f"http://{address.netloc}", timeout=5)
+
+
+def test_what_cannot_be_opened_is_one_line(
+    store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert console(["ui", "--tracking-uri", store, "--port", port]) == 1
+    assert console(["ui", "--tracking-uri", store, "--experiment", "none"]) == 1
+    assert console(["ui", "--tracking-uri", "sqlite:///nowhere.db"]) == 1
+    in_use, none, nowhere = capsys.readouterr().err.splitlines()
+    assert "is in use: give another --port" in in_use
+    assert "no experiment 'none'" in none and "there is no database" in nowhere
