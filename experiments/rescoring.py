@@ -34,6 +34,7 @@ from nq.inference.rescore import CLOSE, compute_type, exact_profile
 from nq.postprocess.ranking import decision_margin, rank
 from nq.records import Example, ExampleId, ExampleKey
 from nq.runs.finished import FinishedRun, read_run
+from nq.runs.result import JOB
 
 PROFILES = (
     "mixed+grappler+buckets",
@@ -108,7 +109,8 @@ def _answer(profile: str, file: str, args: argparse.Namespace) -> FinishedRun:
     folder = args.output / Path(file).name.partition(".")[0] / profile
     command = [sys.executable, "-m", "nq.answer", "--data", file, "--profile", profile]
     command += ["--output", str(folder), "--keep-scores", "--no-track", "--json", *args.unknown]
-    if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode:
+    is_done = (folder / JOB).is_file()
+    if not is_done and subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode:
         raise Error(f"profile {profile} failed on {file}: its message is above")
     return read_run(folder)
 

