@@ -36,7 +36,7 @@ from nq.report.page import comparison_page
 from nq.report.questions import Question, entries, outcomes
 from nq.runs.finished import read_run
 from nq.runs.measure import OnPhase, machine, no_report
-from nq.runs.profile_choice import CANDIDATES
+from nq.runs.profile_choice import CANDIDATES, default_choice
 from nq.runs.result import PREDICTIONS
 from nq.runs.scoring import RunProgress
 from nq.text import counted
@@ -44,11 +44,8 @@ from nq.text import counted
 FILE, PAGE, ANSWERS = "compare.json", "compare.html", "answers"
 MAX_CHANGES, PR_SET_PDEATHSIG = 100, 1
 DEVICE = "GPU" if Path("/dev/nvidiactl").exists() else "CPU"
-BEST = {"GPU": "mixed+xla+grappler+buckets", "CPU": "mixed+buckets+openvino"}[DEVICE]
-if Profile.parse(BEST).missing():
-    BEST = "mixed+grappler+frozen+buckets"
 ALL = tuple(map(str, profiles(THESIS)))
-DEFAULT = ("xla", "grappler", "mixed", "mixed+xla", "mixed+xla+grappler", BEST)
+DEFAULT = ("xla", "grappler", "mixed", "mixed+xla", "mixed+xla+grappler", default_choice(DEVICE))
 SETS = {"default": DEFAULT, "thesis": ALL, "all": (*ALL, *CANDIDATES[DEVICE])}
 """Names of several profiles."""
 

@@ -128,9 +128,9 @@ def choose_profile(job: Job, cache: bool = True) -> tuple[str, bool]:
 def default_choice(device: str) -> str:
     """Returns the profile for jobs too short for trials: the first candidate that is fast here.
 
-    On a CPU without bfloat16 that is one without ``mixed``.
+    On a CPU without fast bfloat16 that is one without ``mixed``.
     """
-    has_mixed = device != "CPU" or bool(processor.flags() & processor.BFLOAT16)
+    has_mixed = device != "CPU" or processor.has_fast_bfloat16()
     named = map(Profile.parse, CANDIDATES[device])
     usable = (one for one in named if not one.missing() and (has_mixed or not one.changes.mixed))
     return str(next(usable))

@@ -97,10 +97,15 @@ def test_a_job_has_only_trials_for_which_there_is_time(
 
 
 def test_the_default_choice_is_fast_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "flags", lambda: frozenset({"amx_bf16"}))
-    assert default_choice("CPU") == "mixed+buckets+openvino"
-    monkeypatch.setattr(processor, "flags", frozenset)
-    assert default_choice("CPU") == "buckets+openvino"
+    for vendor, flags, expected in (
+        ("GenuineIntel", "avx512_bf16 amx_bf16", "mixed+buckets+openvino"),
+        ("AuthenticAMD", "avx512_bf16", "mixed+buckets+openvino"),
+        ("GenuineIntel", "avx512_bf16", "buckets+openvino"),
+        ("AuthenticAMD", "avx2", "buckets+openvino"),
+    ):
+        text = f"vendor_id\t: {vendor}\nflags\t\t: fpu {flags}\n"
+        monkeypatch.setattr(processor, "_description", lambda text=text: text)
+        assert default_choice("CPU") == expected
     monkeypatch.setitem(extras.EXTRAS, "openvino", ("no_such_package",))
     assert default_choice("CPU") == "grappler+frozen+buckets"
     assert default_choice("GPU") == "mixed+xla+grappler+buckets"
