@@ -155,29 +155,6 @@ def compare(result: ResultFile) -> str:
     return f"{markdown([head.replace('- ', '') for head in heads], *named)}\n{result['reason']}\n"
 
 
-def sweep(result: ResultFile) -> str:
-    """Returns the table of ``experiments.sweep``, a study that ``nq compare`` has replaced."""
-    head = (
-        *("profile", "cold s", "warm s", "change", "windows/s", "micro-F1"),
-        *("answers changed", "largest drift", "memory MB"),
-    )
-    rows = (
-        (
-            row["profile"],
-            f"{row['cold_s']:.1f}",
-            f"{row['warm_s']:.1f}",
-            f"{row['change']:+.0%}",
-            f"{row['windows_per_s']:.1f}",
-            f"{row['micro_f1']:.4f}",
-            f"{row['changed_share']:.1%}",
-            f"{row['max_drift']:.2g}",
-            f"{row['memory_mb']:.0f}",
-        )
-        for row in result["rows"]
-    )
-    return markdown(head, *rows)
-
-
 def concurrency(result: ResultFile) -> str:
     """Returns the summary of ``python -m experiments.concurrency --json``."""
     from experiments.concurrency_report import summary
@@ -211,22 +188,6 @@ def cluster(result: ResultFile) -> str:
     from experiments.cluster_scaling import table
 
     return table(result)
-
-
-def changes(result: ResultFile) -> str:
-    """Returns the table of a sweep without its times, for runs on a machine that was in use."""
-    baseline = result["rows"][0]
-    rows = [
-        (
-            f"`{row['profile']}`",
-            f"{row['changed_share']:.1%}",
-            f"{row['micro_f1']:.4f}",
-            f"{row['micro_f1'] - baseline['micro_f1']:+.4f}",
-            f"{row['max_drift']:.2g}",
-        )
-        for row in result["rows"]
-    ]
-    return markdown(("profile", "answers changed", "micro-F1", "change", "largest drift"), *rows)
 
 
 def decisions(result: ResultFile) -> str:
@@ -337,8 +298,6 @@ SOURCES: dict[str, Callable[[Path], str]] = {
 }
 KINDS: dict[str, Callable[[ResultFile], str]] = {
     "compare": compare,
-    "sweep": sweep,
-    "changes": changes,
     "concurrency": concurrency,
     "scaling": scaling,
     "compression": compression,

@@ -32,7 +32,6 @@ from nq.commands import arguments, terminal
 from nq.errors import Error
 
 ROOT = Path(__file__).parents[1]
-SWEEPS, REPLACED = ("sweep", "changes"), ", by a study that `nq compare` has replaced.\n"
 BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -108,13 +107,11 @@ def table(name: str, root: Path) -> str:
     if name in SOURCES:
         return SOURCES[name](root)
     data = read_result(name, root)
-    kind = kind_of(name)
     installed = ", ".join(f"{package} {version}" for package, version in data["versions"].items())
-    command = f":\n\n```\n{data['command']}\n```\n"
     return (
-        f"{KINDS[kind](data['result'])}\n"
-        f"Measured on {data['date']} with {data['machine']} ({installed})"
-        f"{REPLACED if kind in SWEEPS else command}"
+        f"{KINDS[kind_of(name)](data['result'])}\n"
+        f"Measured on {data['date']} with {data['machine']} ({installed}):\n\n"
+        f"```\n{data['command']}\n```\n"
     )
 
 

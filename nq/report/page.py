@@ -19,13 +19,12 @@ from urllib.parse import quote
 import orjson
 
 from nq.evaluation.gate import Counts, Gate, question_counts, relative_loss
-from nq.evaluation.nq_eval import decisions_of_one
+from nq.evaluation.nq_eval import Decision, best, decisions_of_one, sweep
 from nq.report.analysis import NOT_STATED, Analysis, analyse
-from nq.report.charts import HEIGHT, UNIT, axis_of, curve, format_seconds, phases
 from nq.report.comparison import Row, cells
 from nq.report.judgments import KINDS, MEANING, Case, Stage
 from nq.report.questions import Question, entries
-from nq.report.tables import COUNTS, loss, notes, number
+from nq.report.tables import COUNTS, format_seconds, loss, notes, number, phases
 from nq.report.traits import TRAITS
 from nq.storage import atomic_write
 from nq.text import format_bytes
@@ -36,9 +35,11 @@ PART_BYTES = 3 << 20
 MAX_MORE_CHARS, MIN_MORE_CHARS = 8000, 1500
 """Characters of a question's page that are shown besides the blocks with answers."""
 PART, PART_MARK = re.compile(r"\d{5}\.js"), b"nqPart("
-COMPARISON_CODE = ("vendor/vega.js", "vendor/vega-interpreter.js", "compare.js")
+CHART_CODE = ("vendor/vega.js", "vendor/vega-interpreter.js", "charts.js")
+MAX_POINTS = 160
+"""Points of a curve, evenly spaced, the first and the last among them."""
 FUNCTIONS: dict[str, Any] = {"number": number, "loss": loss, "notes": notes, "phases": phases}
-FUNCTIONS |= {"seconds": format_seconds, "size": format_bytes, "unit": UNIT, "y": HEIGHT}
+FUNCTIONS |= {"seconds": format_seconds, "size": format_bytes}
 _ESCAPES = {
     character.encode(): f"\\u{ord(character):04x}".encode() for character in "<>&\u2028\u2029"
 }
@@ -156,10 +157,18 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         "details": b"[" + b",\n".join(details) + b"]",
     }
     curves = {kind: curve([case.judgments[kind] for case in cases]) for kind in KINDS}
+    charts = {
+        kind: {
+            **(curves[kind] or {"points": []}),
+            "threshold": run.thresholds.get(kind),
+            "bins": analysis and analysis.kinds[kind].reliability,
+        }
+        for kind in KINDS
+    }
     html = _render(
         "report.html",
-        ["report.js"],
-        scripts,
+        [*CHART_CODE, "report.js"],
+        scripts | {"charts": script_json(charts)},
         " 'self' file:" * bool(parts),
         run=run,
         analysis=analysis,
@@ -169,7 +178,6 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         problems=problems,
         comparison=(*cells(run.rows), [row.note for row in run.rows]) if run.rows else None,
         curves=curves,
-        x=axis_of(curves.values()),
         kinds=KINDS,
         counts=COUNTS,
         meanings=MEANING,
@@ -182,6 +190,21 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
     paths = (path, folder) if parts else (path,)
     n_changed = changed if compared else None
     return Report(paths, len(rows), analysis, n_changed, gate, tuple(problems), run.rows)
+
+
+def curve(decisions: Sequence[Decision]) -> dict[str, Any] | None:
+    """Returns precision, recall and F1 of answers of one kind over the threshold of their scores.
+
+    Only answers that were given have a threshold; ``None`` if there are none. ``best`` has the
+    highest F1; ``given`` is the point of all answers that were given.
+    """
+    given = {d.score for d in decisions if d.predicted}
+    points = [point for point in sweep(decisions) if point.threshold in given][::-1]
+    if not points:
+        return None
+    step = max(1, (len(points) - 1) / (MAX_POINTS - 1))
+    kept = [points[round(i * step)] for i in range(min(len(points), MAX_POINTS))]
+    return {"points": kept, "best": best(points), "given": points[0]}
 
 
 def _write_part(path: Path, details: list[bytes], parts: list[int]) -> int:
@@ -229,7 +252,9 @@ def comparison_page(
     json = {"rows": script_json(values), "changes": script_json(changes)}
     comparison = *cells(rows), [row.error or row.note for row in rows]
     view = {"title": title, "sentences": sentences, "comparison": comparison}
-    return _render("compare.html", COMPARISON_CODE, json, "", **view).encode("utf-8", "replace")
+    return _render("compare.html", [*CHART_CODE, "compare.js"], json, "", **view).encode(
+        "utf-8", "replace"
+    )
 
 
 def _render(

@@ -125,3 +125,29 @@ def _calibration(part: KindReport, kind: str) -> list[str]:
     lines = grid([f"{kind} probability", "answers", "mean", "right"], rows)
     error = f"expected calibration error {part.expected_calibration_error:.3f}"
     return [*lines, error, GIVEN_ONLY]
+
+
+def phases(time: Mapping[str, float]) -> tuple[dict[str, float], float]:
+    """Returns the seconds of the phases of a run that have a duration, and the seconds of all.
+
+    >>> phases({"load_s": 1.0, "predict_s": 3.0, "preprocess_s": 9.0, "total_s": 4.0})
+    ({'load': 1.0, 'predict': 3.0}, 4.0)
+    """
+    seconds = {
+        name.removesuffix("_s").replace("_", " "): value
+        for name, value in time.items()
+        if value > 0 and name not in ("total_s", "preprocess_s")  # beside the phases
+    }
+    return seconds, max(time.get("total_s", 0.0), sum(seconds.values()))
+
+
+def format_seconds(seconds: float) -> str:
+    """Returns a duration.
+
+    >>> format_seconds(0.25), format_seconds(83.2), format_seconds(754), format_seconds(7500)
+    ('0.2 s', '83.2 s', '12 min 34 s', '2 h 5 min')
+    """
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

@@ -14,7 +14,7 @@ def test_tables_of_the_repository_are_up_to_date() -> None:
 def test_check_succeeds_and_record_needs_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert tables.main(["--check"]) == 0
     assert capsys.readouterr().out == "all tables are up to date\n"
-    assert tables.main(["--record", "sweep_60"]) == 2
+    assert tables.main(["--record", "compare_60"]) == 2
     assert "the COMMAND to run" in capsys.readouterr().err
     assert tables.main(["--record", "speed", "--", "true"]) == 1
     assert "unknown table 'speed'; known are" in capsys.readouterr().err

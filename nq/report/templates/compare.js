@@ -1,6 +1,5 @@
 "use strict";
-// Draws the charts of a comparison with Vega, and lists the questions whose answers differ. The
-// interpreter of Vega's expressions needs no eval, which the policy of the page forbids.
+// Draws the charts of a comparison, and lists the questions whose answers differ.
 
 const json = name => JSON.parse(document.getElementById(`json-${name}`).textContent);
 const rows = json("rows").filter(row => row.windows_per_s);
@@ -8,20 +7,6 @@ const SIDES = ["right", "left", "top", "bottom", "top-right", "bottom-right", "t
 const DISTANCES = [7, 16, 28, 42, 58, 76];
 
 const cut = (text, length) => text.length <= length ? text : `${text.slice(0, length - 1)}…`;
-const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-function config() {
-  const [ink, quiet, line] = ["--ink", "--quiet", "--line"].map(css);
-  const text = { labelColor: quiet, titleColor: quiet, labelFontSize: 12, titleFontSize: 12, titleFontWeight: 400 };
-  return {
-    background: null,
-    font: "system-ui, sans-serif",
-    axis: { ...text, gridColor: line, domainColor: line, tickColor: line },
-    legend: text,
-    text: { fill: ink, fontSize: 12 },
-  };
-}
-
 function padded(values, share, least) {
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const margin = Math.max((high - low) * share, least);
@@ -135,12 +120,10 @@ const CHARTS = [
 function drawAll() {
   const charts = CHARTS.map(([field, spec]) => [document.getElementById(field), rows.filter(row => row[field] !== null), spec]);
   for (const [box, points] of charts) {
-    box.replaceChildren();
     box.parentElement.hidden = !points.length; // of all before the first is drawn, since they share a line
   }
-  for (const [box, points, spec] of charts.filter(([, points]) => points.length)) {
-    const runtime = vega.parse(spec(box.clientWidth, points), config(), { ast: true });
-    new vega.View(runtime, { expr: vega.expressionInterpreter, renderer: "svg", container: box }).run();
+  for (const [box, points, spec] of charts) {
+    if (points.length) draw(box, spec(box.clientWidth, points));
   }
 }
 
@@ -176,10 +159,4 @@ function listChanges() {
 }
 
 listChanges();
-drawAll();
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
-let width = innerWidth;
-addEventListener("resize", () => {
-  if (innerWidth !== width) drawAll();
-  width = innerWidth;
-});
+keepDrawn(drawAll);

@@ -467,29 +467,79 @@
     document.documentElement.dataset.ready = "true";
   }
 
-  /* --- the curves --------------------------------------------------------------------------- */
-  for (const svg of document.querySelectorAll("svg.curve")) {
-    const [low, high, left, width] = JSON.parse(svg.dataset.area);
-    const points = svg.dataset.points.split(",").filter(Boolean)
-      .map((point) => point.split(" ").map(Number));
-    const out = svg.closest("figure").querySelector(".readout");
-    const cursor = svg.querySelector(".cursor");
-    const reset = () => { out.textContent = out.dataset.default; cursor.style.opacity = 0; };
-    svg.addEventListener("pointermove", (event) => {
-      const box = svg.getBoundingClientRect();
-      const x = ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
-      const value = low + ((x - left) / width) * (high - low);
-      const nearer = (a, b) => (Math.abs(b[0] - value) < Math.abs(a[0] - value) ? b : a);
-      const [t, ...measures] = points.reduce(nearer);
-      const [f1, precision, recall] = measures.map((share) => share.toFixed(3));
-      out.textContent = `at ${t}: F1 ${f1}, precision ${precision}, recall ${recall}`;
-      const at = left + (width * (t - low)) / (high - low || 1);
-      cursor.setAttribute("x1", at);
-      cursor.setAttribute("x2", at);
-      cursor.style.opacity = 0.5;
-    });
-    svg.addEventListener("pointerleave", reset);
-    reset();
+  /* --- the charts --------------------------------------------------------------------------- */
+  const COLORS = { precision: "--p1", recall: "--p3", f1: "--accent" };
+  const charts = json("charts");
+  const thresholds = Object.values(charts).flatMap((one) => one.points.map((p) => p.threshold));
+  const isShare = thresholds.every((t) => t >= 0 && t <= 1);
+  const span = isShare ? [0, 1] : [Math.min(...thresholds), Math.max(...thresholds)];
+
+  function chart(width, domain, title, data, marks) {
+    return {
+      width, height: 230, padding: 4, autosize: { type: "fit", contains: "padding" }, data,
+      scales: [
+        { name: "x", domain, range: "width", zero: false },
+        { name: "y", domain: [0, 1], range: "height" },
+      ],
+      axes: [
+        { scale: "x", orient: "bottom", title, tickCount: 5 },
+        { scale: "y", orient: "left", grid: true, tickCount: 5 },
+      ],
+      marks,
+    };
   }
+  const at = (x, y) => ({ x: { scale: "x", field: x }, y: { scale: "y", field: y } });
+
+  function thresholdChart(width, { points, best, threshold }) {
+    const lines = Object.entries(COLORS).flatMap(([measure, color]) =>
+      points.map((p) => ({ measure, color: css(color), threshold: p.threshold, share: p[measure] })));
+    const inUse = threshold >= span[0] && threshold <= span[1] ? [{ threshold }] : [];
+    const data = [{ name: "points", values: points }, { name: "best", values: [best] },
+      { name: "lines", values: lines }, { name: "inUse", values: inUse }];
+    return chart(width, span, "threshold of the score", data, [
+      { type: "rule", from: { data: "inUse" }, encode: { update: {
+        x: { scale: "x", field: "threshold" }, y: { value: 0 }, y2: { signal: "height" },
+        stroke: { value: css("--quiet") }, strokeDash: { value: [2, 3] } } } },
+      { type: "group", from: { facet: { name: "line", data: "lines", groupby: "measure" } }, marks: [
+        { type: "line", from: { data: "line" }, encode: { update: {
+          ...at("threshold", "share"), stroke: { field: "color" },
+          strokeWidth: { signal: "datum.measure === 'f1' ? 2.6 : 1.4" } } } }] },
+      { type: "symbol", from: { data: "best" }, encode: { update: {
+        ...at("threshold", "f1"), fill: { value: css("--accent") } } } },
+      { type: "rule", from: { data: "points" }, encode: { update: {
+        x: { scale: "x", field: "threshold" }, y: { value: 0 }, y2: { signal: "height" },
+        stroke: { value: css("--ink") }, strokeWidth: { value: 6 }, opacity: { value: 0 },
+        tooltip: { signal: "'at ' + format(datum.threshold, '.4~g') + ': F1 ' + format(datum.f1, '.3f')"
+          + " + ', precision ' + format(datum.precision, '.3f') + ', recall ' + format(datum.recall, '.3f')" } },
+        hover: { opacity: { value: 0.3 } } } },
+    ]);
+  }
+
+  function reliabilityChart(width, { bins }) {
+    const data = [{ name: "bins", values: bins.filter((bin) => bin.count) }];
+    const tooltip = { signal: "format(datum.low, '.1f') + ' to ' + format(datum.high, '.1f') + ': ' + datum.count"
+      + " + ' answers, ' + format(datum.right, '.3f') + ' right, mean probability ' + format(datum.mean, '.3f')" };
+    return chart(width, [0, 1], "probability", data, [
+      { type: "rect", from: { data: "bins" }, encode: { update: {
+        x: { scale: "x", field: "low", offset: 1.5 }, x2: { scale: "x", field: "high", offset: -1.5 },
+        y: { scale: "y", field: "right" }, y2: { scale: "y", value: 0 },
+        fill: { value: css("--p0") }, opacity: { value: 0.5 }, tooltip } } },
+      { type: "rule", encode: { update: {
+        x: { value: 0 }, y: { signal: "height" }, x2: { signal: "width" }, y2: { value: 0 },
+        stroke: { value: css("--quiet") }, strokeDash: { value: [4, 3] } } } },
+      { type: "symbol", from: { data: "bins" }, encode: { update: {
+        ...at("mean", "right"), size: { value: 45 }, fill: { value: css("--ink") }, tooltip } } },
+      { type: "text", from: { data: "bins" }, encode: { update: {
+        x: { scale: "x", signal: "(datum.low + datum.high) / 2" }, y: { scale: "y", value: 0, offset: -4 },
+        align: { value: "center" }, fill: { value: css("--ink") }, text: { field: "count" } } } },
+    ]);
+  }
+
+  const SPECS = { curve: thresholdChart, reliability: reliabilityChart };
+  keepDrawn(() => {
+    for (const box of document.querySelectorAll("[data-chart]")) {
+      draw(box, SPECS[box.dataset.chart](box.clientWidth, charts[box.dataset.kind]));
+    }
+  });
   start();
 })();
