@@ -24,7 +24,7 @@ def parser() -> terminal.Parser:
         "command again to resume.",
         examples=(
             "nq compare --data dev.jsonl.gz --limit 60 --open",
-            "nq compare --data dev.jsonl.gz --profiles mixed mixed+buckets+openvino --rounds 5",
+            "nq compare --data dev.jsonl --profiles mixed mixed+buckets+openvino --rounds 5",
         ),
         notes=arguments.PROFILES_HELP,
         resumable=True,

@@ -28,8 +28,7 @@ def parser() -> terminal.Parser:
             "nq convert my_model my_mlflow_model --to mlflow",
             "nq convert my_model my_model_8_bits --store int8 --shard-mb 50",
             "nq convert my_model pruned --prune heads=9,ffn=1152 --data train.jsonl.gz",
-            "nq convert e5-small-v2 ranker --dual-encoder --question-prefix 'query: ' "
-            "--block-prefix 'passage: '",
+            "nq convert all-MiniLM-L6-v2 ranker --dual-encoder",
         ),
     )
     parser.add_argument(

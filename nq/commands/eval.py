@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 
+from nq.commands.terminal import HelpFormatter
 from nq.evaluation.labels import read_gold, read_predictions
 from nq.evaluation.nq_eval import Gold, Inputs, decisions, score, table
 from nq.formats.input_files import matching_files
@@ -27,6 +28,7 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="nq eval",
         allow_abbrev=False,
+        formatter_class=HelpFormatter,
         description="Scores predictions against gold of Natural Questions, or in another format.",
     )
     add = parser.add_argument

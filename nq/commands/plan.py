@@ -24,8 +24,8 @@ def parser() -> terminal.Parser:
         "to all, or split over them as a pipeline, within its layers, or both. Ranks the "
         "possibilities.",
         examples=(
-            "nq plan --model bert-large --batch 32 --length 512 --devices v100 v100:8 "
-            "--type float16 --questions 7830",
+            "nq plan --model bert-large --batch 32 --length 512 --devices v100 v100:8",
+            "nq plan --batch 32 --length 512 --devices h100 --type float16 --questions 7830",
             "nq plan --batch 16 --length 256 --devices here",
         ),
     )

@@ -26,7 +26,7 @@ def parser() -> terminal.Parser:
         "passed to Apache Beam, such as --runner=DirectRunner.",
         examples=(
             "nq preprocess --data dev.jsonl.gz --output windows",
-            "nq preprocess --data train.jsonl.gz --output windows --training --negatives 0.1",
+            "nq preprocess --data train.jsonl --output windows --training --negatives 0.1",
             "nq preprocess --data 'dev/*.jsonl.gz' --output windows --runner=DirectRunner",
         ),
     )

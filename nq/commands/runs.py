@@ -31,7 +31,8 @@ def parser() -> terminal.Parser:
         "--sort",
         choices=SORTS,
         default="windows_per_s",
-        help="the figure to sort by (default: windows_per_s, the speed of prediction)",
+        metavar="FIGURE",
+        help=f"the figure to sort by: {', '.join(SORTS)}; default: windows_per_s",
     )
     parser.add_argument(
         "--html",

@@ -14,6 +14,8 @@ import io
 import json
 import logging
 import os
+import re
+import shutil
 import sys
 import textwrap
 import threading
@@ -40,12 +42,37 @@ class UsageError(ValueError):
     """Arguments that do not fit together; the command exits with code 2."""
 
 
+class HelpFormatter(argparse.HelpFormatter):
+    """Fits help into ``HELP_WIDTH`` columns, or into a narrower terminal, and breaks no word.
+
+    The usage names required arguments only. Each line of a longer text is wrapped on its own, and
+    continues below the second column of a table.
+    """
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=min(HELP_WIDTH, shutil.get_terminal_size().columns))
+
+    def _format_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any) -> str:
+        required = [action for action in actions if action.required or not action.option_strings]
+        text = super()._format_usage(usage, required, groups, prefix)
+        return text if usage else f"{text.rstrip()} [options]\n\n"
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        start = re.match(r" +\S+ {2,}| *", text)
+        indent = " " * len(start[0]) if start else ""
+        return textwrap.wrap(
+            text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join("\n".join(self._split_lines(line, width)) for line in text.splitlines())
+
+
 class Parser(argparse.ArgumentParser):
     """A parser with ``--version``, suggestions for unknown options, and examples in its help.
 
     Args:
-        description: wrapped to the width of a terminal.
-        notes: text below the options, kept as it is.
+        notes: text below the options.
         resumable: whether the same command continues after an interruption.
         intermixed: whether options may stand between positional arguments.
         pass_on: keep options that the parser does not know as ``args.unknown``.
@@ -65,9 +92,9 @@ class Parser(argparse.ArgumentParser):
         lines = "".join(f"\n  {example}" for example in examples)
         super().__init__(
             prog=prog,
-            description=textwrap.fill(description, HELP_WIDTH),
+            description=description,
             epilog="\n\n".join(filter(None, (notes, lines and f"examples:{lines}"))),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=HelpFormatter,
             **options,
         )
         self.examples, self.resumable = tuple(examples), resumable

@@ -22,7 +22,7 @@ def parser() -> terminal.Parser:
         "The same command resumes an interrupted training.",
         examples=(
             "nq train --data train.jsonl.gz --init bert_encoder --output my_model",
-            "nq train --data train.jsonl.gz --init small --output student --teacher my_model",
+            "nq train --data train.jsonl --init small --output student --teacher my_model",
         ),
         notes=arguments.PROFILES_HELP,
         resumable=True,

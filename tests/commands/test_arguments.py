@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import shlex
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -70,6 +73,37 @@ def test_help_is_printed_with_valid_examples(
         own = words[words.index("nq") :]
         assert own[1] == command
         parser.parse_known_args(own[2 : own.index(">")] if ">" in own else own[2:])
+
+
+@pytest.mark.parametrize("columns", ["", "40", "80", "200"])
+def test_help_fits_80_columns_and_breaks_no_word(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def helps() -> list[str]:
+        for command in COMMANDS:
+            with contextlib.suppress(SystemExit):
+                console([command, "--help"])
+        assert console(["--help"]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    monkeypatch.setenv("COLUMNS", columns)
+    lines = helps()
+    assert max(map(len, lines)) <= 80
+    monkeypatch.setattr(terminal, "HELP_WIDTH", 10_000)
+    monkeypatch.setenv("COLUMNS", "10000")
+    whole = helps()
+    assert max(map(len, whole)) > 100
+    assert " ".join(lines).split() == " ".join(whole).split()
+
+
+def test_help_of_the_module_is_that_of_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    module = [sys.executable, "-m", "nq.answer", "--help"]
+    done = subprocess.run(module, capture_output=True, text=True, check=True)
+    assert console(["answer", "--help"]) == 0
+    assert done.stdout == capsys.readouterr().out
 
 
 def test_the_console_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
