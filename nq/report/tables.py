@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nq.evaluation.nq_eval import Outcome
-from nq.report.analysis import Analysis, KindReport, Tally
+from nq.report.analysis import Analysis, KindReport
 from nq.report.judgments import KINDS, MEANING, Stage
 from nq.text import grid
 
@@ -27,21 +27,15 @@ NEEDED = {
     "the best positions: answer with --keep-scores.",
 }
 """What is needed to tell a loss at a stage."""
-NO_PROBABILITIES = "The scores are not probabilities, so that they have no calibration."
-GIVEN_ONLY = "Only answers that were given: those below their threshold are not in the file."
 
 
 def text(analysis: Analysis) -> str:
-    """Returns the tables of an analysis."""
+    """Returns outcomes and losses as tables; the page has all figures of the analysis."""
     more = f"; {analysis.without_gold} more have no annotations" if analysis.without_gold else ""
     lines = [f"{analysis.examples} annotated examples{more}", "", *_overall(analysis)]
     for kind in KINDS:
         lines += ["", *_bounds(analysis.kinds[kind], kind, analysis.stages)]
     lines += [line for note in notes(analysis) for line in ("", note)]
-    for trait, values in analysis.splits.items():
-        lines += ["", *_split(trait, values)]
-    for kind in KINDS:
-        lines += ["", *_calibration(analysis.kinds[kind], kind)]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -71,15 +65,11 @@ def notes(analysis: Analysis) -> list[str]:
     return [note for stage, note in NEEDED.items() if stage not in analysis.stages]
 
 
-def _counts(tally: Tally) -> list[str]:
-    return [str(getattr(tally, name)) for name in COUNTS]
-
-
 def _overall(analysis: Analysis) -> list[str]:
     rows = []
     for kind, part in analysis.kinds.items():
         measures = map(number, (part.precision, part.recall, part.f1))
-        rows.append([kind, *_counts(part), *measures])
+        rows.append([kind, *(getattr(part, name) for name in COUNTS), *measures])
     meanings = "; ".join(f"{outcome}: {meaning}" for outcome, meaning in MEANING.items())
     return [*grid(["answers", *COUNTS, "precision", "recall", "F1"], rows), meanings]
 
@@ -95,36 +85,6 @@ def _bounds(part: KindReport, kind: str, stages: Sequence[Stage]) -> list[str]:
     meanings = ["", *(f"  {loss(kind, stage, stages)}" for stage in (*part.bounds, Stage.DECISION))]
     lines = [line + meaning for line, meaning in zip(lines, meanings, strict=True)]
     return [*lines, f"of the last, {another} to another answer and {none} to none"]
-
-
-def _split(trait: str, values: Mapping[str, Mapping[str, Tally]]) -> list[str]:
-    rows = [
-        [
-            value,
-            tallies["long"].n,
-            *(cell for t in tallies.values() for cell in (*_counts(t)[:4], number(t.f1))),
-        ]
-        for value, tallies in values.items()
-    ]
-    width = max(len(trait), *map(len, values))
-    head = [trait, "examples", *(f"{name:>6}" for name in (*COUNTS[:4], "F1") * 2)]
-    return [f"{'':<{width}}  {'':>8}  {'long':<38}  short", *grid(head, rows)]
-
-
-def _calibration(part: KindReport, kind: str) -> list[str]:
-    if part.reliability is None:
-        return [f"{kind} answers: {NO_PROBABILITIES}"]
-    rows = [
-        [
-            f"{b.low:.1f} to {b.high:.1f}",
-            b.count,
-            *(number(share if b.count else None) for share in (b.mean, b.right)),
-        ]
-        for b in part.reliability
-    ]
-    lines = grid([f"{kind} probability", "answers", "mean", "right"], rows)
-    error = f"expected calibration error {part.expected_calibration_error:.3f}"
-    return [*lines, error, GIVEN_ONLY]
 
 
 def phases(time: Mapping[str, float]) -> tuple[dict[str, float], float]:

@@ -130,7 +130,7 @@ def test_tables_on_stdout_and_what_was_not_kept(
 ) -> None:
     assert console(["report", str(run)]) == 0
     out = capsys.readouterr().out
-    for title in ("answers", "long answers lost at", "positions", "gold block", "source"):
+    for title in ("answers", "long answers lost at", "positions"):
         assert f"\n{title}" in out, title
     assert out.endswith(f"\nwritten to {run / REPORT}\n")
     assert len(embedded(run / REPORT, "details")[0]["nbest"]) > 1  # decided from the scores
