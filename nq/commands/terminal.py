@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import io
 import json
 import logging
@@ -182,6 +183,8 @@ def _report(error: BaseException, parser: argparse.ArgumentParser) -> int:
         return FAILED
     if not isinstance(error, _USER_ERRORS):
         raise error
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+        error.filename = "standard output"  # writes to files name them
     if logging.getLogger("nq").isEnabledFor(logging.DEBUG):
         traceback.print_exception(error)
     print(f"nq: error: {explain(error)}", file=sys.stderr)

@@ -39,7 +39,7 @@ def unread_line(truncated_pages: int, unread_blocks: int) -> str:
     """Returns in one line how many blocks were not read.
 
     >>> unread_line(1, 3)
-    '3 blocks of 1 page are beyond --max-contexts and were not read'
+    'not read, since beyond --max-contexts: 3 blocks of 1 page'
     """
     blocks, pages = counted(unread_blocks, "block"), counted(truncated_pages, "page")
-    return f"{blocks} of {pages} are beyond --max-contexts and were not read"
+    return f"not read, since beyond --max-contexts: {blocks} of {pages}"

@@ -45,7 +45,7 @@ def run_raising(error: BaseException, *argv: str) -> int:
             FileNotFoundError(2, "No such file or directory", "a b"),
             "a b: No such file or directory",
         ),
-        (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
+        (OSError(28, "No space left on device"), "standard output: No space left on device"),
         (OSError(28, "No space left", "a", None, "b"), "a -> b: No space left"),
         (ImportError("x.so: failed to map segment from shared object"), "out of memory: end other"),
         (ValueError("two\n  lines"), "two lines"),
@@ -67,18 +67,28 @@ def test_errors_that_a_user_can_cause_are_one_line(
     assert "Traceback (most recent call last)" in verbose and verbose.endswith(stderr)
 
 
+PRINTS = (
+    "import sys; from tests.commands.test_terminal import *\n"
+    "def command(args): print('x' * 10**6); return 0\n"
+    "sys.exit(terminal.run(command, parser(), []))"
+)
+
+
 def test_a_closed_pipe_ends_the_command_quietly() -> None:
-    code = (
-        "import sys; from tests.commands.test_terminal import *\n"
-        "def command(args): print('x' * 10**6); return 0\n"
-        "sys.exit(terminal.run(command, parser(), []))"
-    )
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-c", PRINTS]
     with os.fdopen(write) as closed:
         done = subprocess.run(command, cwd=ROOT, stdout=closed, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_full_output_is_named() -> None:
+    command = [sys.executable, "-c", PRINTS]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, check=False)
+    expected = b"nq: error: standard output: No space left on device\n"
+    assert (done.returncode, done.stderr.splitlines(True)[0]) == (1, expected)
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
