@@ -15,7 +15,7 @@ from .formats.documents import page_from_html, page_from_text
 from .formats.inputs import read_examples, read_page
 from .inference.profile import Profile
 from .model.spec import find_model
-from .reader import Reader, load
+from .reader import Reader, load, pipeline
 from .records import (
     Alternative,
     Annotation,
@@ -63,6 +63,7 @@ __all__ = [
     "load",
     "page_from_html",
     "page_from_text",
+    "pipeline",
     "read_examples",
     "read_page",
     "run",

@@ -6,13 +6,15 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast, overload
 
 import orjson
 
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument, is_count
+from nq.formats.documents import page_of
+from nq.formats.inputs import read_page
 from nq.formats.natural_questions import decode_simplified
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import DEFAULT_PROFILE, Profile
@@ -23,10 +25,14 @@ from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import Alternative, Answer, Columns, Example, Page, Prediction, YesNo
+from nq.question_answering import MAX_ANSWER_LEN, Asked, examples_of, span_answers
+from nq.records import Alternative, Answer, Columns, Example, Page, Prediction, Scores, YesNo
 
 log = logging.getLogger(__name__)
 
+Source = Page | str | Path
+"""A page, its text or HTML, or its file."""
+TASK = "question-answering"
 BATCH_SIZE = 8
 SLOW_WINDOWS = 200
 """A page with more windows takes so long that the log mentions it."""
@@ -59,24 +65,86 @@ class Reader:
         """
         return self._open_scorer().network.model
 
-    def ask(self, question: str, page: Page, top: int = 3) -> Answer:
-        """Returns the answer to a question about a page.
+    @overload
+    def ask(self, question: str, page: Source, top: int = 3) -> Answer: ...
+    @overload
+    def ask(self, question: list[str], page: Source, top: int = 3) -> list[Answer]: ...
+    @overload
+    def ask(self, question: Sequence[tuple[str, Source]], *, top: int = 3) -> list[Answer]: ...
+    def ask(self, question: Any, page: Source | None = None, top: int = 3) -> Answer | list[Answer]:
+        """Returns the answer to a question about a page, or those to several ones in order.
+
+        The windows of several questions share batches.
 
         Args:
-            question: a question in the model's language.
-            page: from ``nq.read_page``, ``nq.page_from_text`` or ``nq.page_from_html``.
+            question: a question in the model's language, a list of questions about the page, or
+                without a page a list of pairs ``(question, page)``.
+            page: a page from ``nq.read_page`` and the like, a ``pathlib.Path`` of a file that
+                ``nq.read_page`` reads, or a ``str`` with the text or HTML itself.
             top: number of alternatives.
 
         Raises:
-            ValueError: the question is empty, or an argument has the wrong type.
+            OSError: a file cannot be read.
+            ValueError: a question is empty, or an argument has the wrong type.
         """
-        is_text = isinstance(question, str) and bool(question.strip())
-        check_argument(is_text, "question", question, "a text that is not empty")
-        _check_page(page)
         check_argument(is_count(top, 0), "top", top, "a whole number from 0 on")
-        (decision,) = self._decisions([page.with_question(question)])
-        n_best = decision.alternatives(top + 1) or ()
-        return make_answer(question, page, decision.prediction, n_best, top)
+        questions = question if isinstance(question, list) else [question]
+        if isinstance(question, list) and page is None:
+            for pair in question:
+                is_pair = isinstance(pair, tuple) and len(pair) == 2
+                check_argument(is_pair, "an element of the list", pair, "a pair (question, page)")
+            questions, sources = [q for q, _ in question], [source for _, source in question]
+        for text in questions:
+            is_text = isinstance(text, str) and bool(text.strip())
+            check_argument(is_text, "question", text, "a text that is not empty")
+        if isinstance(question, list) and page is None:
+            pages = [_page(source) for source in sources]
+        else:
+            pages = [_page(page)] * len(questions)
+        pairs = list(zip(questions, pages, strict=True))
+        decisions = self._decisions([page.with_question(text) for text, page in pairs])
+        answers = [
+            make_answer(*pair, decision.prediction, decision.alternatives(top + 1) or (), top)
+            for pair, decision in zip(pairs, decisions, strict=True)
+        ]
+        return answers if isinstance(question, list) else answers[0]
+
+    def __call__(
+        self,
+        question: Asked,
+        context: str | list[str] | None = None,
+        *,
+        top_k: int = 1,
+        handle_impossible_answer: bool = False,
+        max_answer_len: int = MAX_ANSWER_LEN,
+    ) -> Any:
+        """Returns short answers as the question-answering pipeline of transformers 4 did.
+
+        Args:
+            question: a question, a dict with ``question`` and ``context``, or a list of either.
+            context: plain text; a list with one for each question, or one for all of them.
+            top_k: number of answers to a question.
+            handle_impossible_answer: whether an answer may be empty; otherwise the best short
+                answer is given even if the reader's decision is "no answer".
+            max_answer_len: pieces of a short answer at most.
+
+        Returns:
+            A dict with ``score``, ``start``, ``end`` and ``answer``, which is
+            ``context[start:end]``. With ``top_k`` above 1 it is a list of them, best first; for a
+            list of questions it is a list with a result for each.
+
+        Raises:
+            ValueError: a question or context is empty, or an argument has the wrong type.
+        """
+        check_argument(is_count(top_k), "top_k", top_k, "a whole number from 1 on")
+        expected = "a whole number from 1 on"
+        check_argument(is_count(max_answer_len), "max_answer_len", max_answer_len, expected)
+        scored = self._scores(examples_of(question, context))
+        answers = span_answers(
+            scored, self.decision, top_k, handle_impossible_answer, max_answer_len
+        )
+        results = [several if top_k > 1 else several[0] for several in answers]
+        return results if isinstance(question, list) else results[0]
 
     def predict(self, examples: Iterable[Example]) -> Iterator[Prediction]:
         """Returns an iterator over one prediction per example, in order.
@@ -96,7 +164,8 @@ class Reader:
 
     def unread_blocks(self, page: Page) -> int:
         """Returns how many blocks of a page are beyond ``windows.max_contexts``."""
-        _check_page(page)
+        expected = "one from nq.read_page(FILE), nq.page_from_text(TEXT) or nq.page_from_html(HTML)"
+        check_argument(isinstance(page, Page), "page", page, expected)
         return unread_blocks(page.example, self.windows)
 
     def close(self) -> None:
@@ -116,6 +185,10 @@ class Reader:
         return self._scorer
 
     def _decisions(self, examples: Iterable[Example]) -> Iterator[RankedPrediction]:
+        for example, scores in self._scores(examples):
+            yield decide(example, scores, self.decision)
+
+    def _scores(self, examples: Iterable[Example]) -> Iterator[tuple[Example, Scores]]:
         scored = score_examples(self._open_scorer(), self._windows(examples))
         while True:
             with self._lock:
@@ -123,7 +196,7 @@ class Reader:
                 item = next(scored, None)
             if item is None:
                 return
-            yield decide(*item, self.decision)
+            yield item
 
     def _windows(self, examples: Iterable[Example]) -> Iterator[tuple[Example, Columns]]:
         for example in examples:
@@ -171,9 +244,26 @@ def make_answer(
     )
 
 
-def _check_page(page: Page) -> None:
-    expected = "one from nq.read_page(FILE), nq.page_from_text(TEXT) or nq.page_from_html(HTML)"
-    check_argument(isinstance(page, Page), "page", page, expected)
+def _page(source: Source | None) -> Page:
+    """Returns the page of a text, of HTML or of a file."""
+    if isinstance(source, str):
+        return page_of(source, "the page")
+    if isinstance(source, Path):
+        return read_page(source)
+    expected = "a page from nq.read_page(FILE), a pathlib.Path, or a str with text or HTML"
+    check_argument(isinstance(source, Page), "page", source, expected)
+    return cast(Page, source)
+
+
+def pipeline(task: str, model: str | Path | None = None) -> Reader:
+    """Loads a model whose reader is called as a pipeline of transformers 4 was.
+
+    >>> pipeline("summarization")
+    Traceback (most recent call last):
+    ValueError: task is 'summarization': expected 'question-answering'
+    """
+    check_argument(task == TASK, "task", task, repr(TASK))
+    return load(model)
 
 
 def load(

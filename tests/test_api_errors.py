@@ -31,7 +31,12 @@ def tiny_reader(tiny_model: Path) -> Iterator[nq.Reader]:
     [
         (lambda r, p: r.ask(None, p), "question is None: expected a text"),
         (lambda r, p: r.ask(" \n", p), "expected a text that is not empty"),
-        (lambda r, p: r.ask("who", HTML), "page is '<!doctype .*: expected one from nq.read_page"),
+        (lambda r, p: r.ask("who", 5), "page is 5: expected a page from nq.read_page"),
+        (lambda r, p: r.ask("who"), "page is None: expected a page from nq.read_page"),
+        (lambda r, p: r.ask(["who"]), "an element of the list is 'who': expected a pair"),
+        (lambda r, p: r("who"), "context is None: expected a text"),
+        (lambda r, p: r(["who"], ["it", "it"]), "context is .*: expected one, or 1 in a list"),
+        (lambda r, p: r("who", "it", top_k=0), "top_k is 0: expected a whole number"),
         (lambda r, p: r.ask("who", p, -1), "top is -1: expected a whole number from 0 on"),
         (lambda r, p: r.predict(None), "examples is None: expected .*nq.read_examples"),
         (lambda r, p: list(r.predict([p])), "an element of examples is .*: expected an nq.Example"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -78,3 +79,79 @@ def test_examples_are_read_as_predictions_are_taken(reader: nq.Reader) -> None:
     assert 0 < taken < 40
     assert len(list(predictions)) == 39
     assert taken == 40
+
+
+def test_questions_and_pages_in_a_list_are_answered_in_order(
+    reader: nq.Reader, tmp_path: Path
+) -> None:
+    text, html = "the lake is deep\n\nold lakes", "<p>is the lake old</p><p>a b c</p>"
+    file = tmp_path / "page.html"
+    file.write_text(html, encoding="utf-8")
+    pages = {text: nq.page_from_text(text), html: nq.page_from_html(html)}
+    questions = ["is the lake deep", "old lakes"]
+    sources: list[str | Path] = [text, html, file]
+    for source in sources:
+        page = pages.get(str(source), pages[html])
+        single = [reader.ask(question, page, 1) for question in questions]
+        pairs = [(question, source) for question in questions]
+        for answers in (reader.ask(questions, source, 1), reader.ask(pairs, top=1)):
+            for answer, expected in zip(answers, single, strict=True):
+                assert answer.question == expected.question
+                assert (answer.text, answer.long) == (expected.text, expected.long)
+                assert answer.short_probability == pytest.approx(expected.short_probability)
+    assert reader.ask([], text) == []
+
+
+CONTEXTS = ["  the lake,\tis deep.\n\nold   lakes", "is the lake old?"]
+
+
+@pytest.mark.parametrize("max_answer_len", [1, 3, 15])
+@pytest.mark.parametrize("impossible", [False, True])
+def test_a_call_returns_what_the_pipeline_of_transformers_did(
+    reader: nq.Reader, max_answer_len: int, impossible: bool
+) -> None:
+    question, (context, _) = "is the lake deep", CONTEXTS
+    options: dict[str, Any] = {
+        "max_answer_len": max_answer_len,
+        "handle_impossible_answer": impossible,
+    }
+    several = reader(question=question, context=context, top_k=5, **options)
+    assert 1 < len(several) <= 5
+    for answer in several:
+        assert list(answer) == ["score", "start", "end", "answer"]
+        assert context[answer["start"] : answer["end"]] == answer["answer"]
+        assert 0 <= answer["score"] <= 1
+    words = [answer for answer in several if answer["answer"]]
+    assert words == sorted(words, key=lambda answer: -answer["score"])
+    assert len(several) - len(words) == impossible
+    assert len({(answer["start"], answer["end"]) for answer in words}) == len(words)
+    for single in (
+        reader(question=question, context=context, **options),
+        reader({"question": question, "context": context}, **options),
+    ):
+        assert single == several[0]
+
+
+def test_a_call_with_lists_returns_lists(reader: nq.Reader) -> None:
+    questions = ["is the lake deep", "old lakes"]
+    pairs = [
+        {"question": question, "context": context}
+        for question, context in zip(questions, CONTEXTS, strict=True)
+    ]
+    answers = reader(question=questions, context=CONTEXTS)
+    assert answers == reader(pairs)
+    assert [answer["answer"] for answer in answers] == [reader(pair)["answer"] for pair in pairs]
+    about_one = reader(questions, CONTEXTS[1])
+    assert len(about_one) == 2 and about_one[1]["answer"] == answers[1]["answer"]
+    assert len(reader(questions[:1], CONTEXTS[0])) == 1
+    with pytest.raises(TypeError, match="doc_stride"):
+        reader(questions, CONTEXTS, doc_stride=8)  # type: ignore[call-arg]
+
+
+def test_the_best_answer_is_given_unless_none_is_possible(tiny_model: Path) -> None:
+    decision = nq.DecisionConfig(short_threshold=1.0, long_threshold=1.0)
+    with nq.load(tiny_model, profile="baseline", decision=decision) as reader:
+        assert reader.ask("old lakes", CONTEXTS[0]).text is None
+        assert reader("old lakes", CONTEXTS[0])["answer"]
+        empty = reader("old lakes", CONTEXTS[0], handle_impossible_answer=True)
+        assert (empty["start"], empty["end"], empty["answer"]) == (0, 0, "")

@@ -117,6 +117,21 @@ class Ranking:
             calibrated(short, *weights.short_calibration(kind.yes_no is not YesNo.NONE)),
         )
 
+    def short_spans(self, limit: int) -> list[tuple[Span, float]]:
+        """Returns the most probable short answers in all blocks, best first, calibrated."""
+        weights = self.config.weights
+        spans: list[tuple[Span, float]] = []
+        for row, probability in enumerate(self.probabilities.tolist()):
+            options = self.evidence.options(row)
+            likely = probability * options.probabilities(weights)
+            (short,) = np.nonzero(options.types == AnswerType.SHORT)
+            for i in short[np.argsort(-likely[short], kind="stable")[:limit]].tolist():
+                start, end = options.spans[i].tolist()
+                spans.append((Span(start, end + 1), float(likely[i])))
+        spans.sort(key=lambda item: -item[1])
+        scale, shift = weights.short_calibration(is_yes_no=False)
+        return [(span, calibrated(short, scale, shift)) for span, short in spans[:limit]]
+
 
 def rank(
     example: Example, scores: Scores, config: DecisionConfig, blocks: Blocks | None = None
