@@ -43,6 +43,7 @@ def test_all_names_are_those_of_the_stub() -> None:
     assigned = next(node.value for node in tree.body if isinstance(node, ast.Assign))
     assert sorted(imported) == ast.literal_eval(assigned) == sorted(nq.__all__)
     assert set(nq.__all__) <= set(dir(nq))
+    assert len(nq.__all__) < 25
 
 
 @pytest.mark.parametrize("name", nq.__all__)
@@ -90,6 +91,13 @@ def test_the_bundled_model_has_its_known_quality(tmp_path: Path) -> None:
     assert result.examples == result.metrics["long-answer-n"] == 40
     for name, expected in SAMPLE_METRICS.items():
         assert result.metrics[name] == pytest.approx(expected, abs=0.005)
+
+
+def test_a_run_takes_a_file_and_the_settings_of_a_job(tiny_model: Path, tmp_path: Path) -> None:
+    result = nq.run(
+        nq.bundled_sample(), model=tiny_model, profile="baseline", limit=1, root=tmp_path
+    )
+    assert result.examples == 1 and result.folder.is_relative_to(tmp_path)
 
 
 # --- threads and life cycle ---------------------------------------------------------------

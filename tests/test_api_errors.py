@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import nq
+from nq.config import TrainConfig
 from tests.test_api import HTML
 
 SAMPLE = [nq.bundled_sample()]
@@ -67,7 +68,9 @@ def test_bad_arguments_of_a_reader(
         (lambda nq: nq.Compute(batch_size="8"), "batch_size is '8': expected a value of type int"),
         (lambda nq: nq.Job(SAMPLE, limit=0), "limit must be at least 1, got 0"),
         (lambda nq: nq.Job(SAMPLE, formats=["xml"]), "unknown format xml; known are official, "),
-        (lambda nq: nq.run("dev.jsonl"), "job is 'dev.jsonl': expected nq.Job"),
+        (lambda nq: nq.run(5), "files is 5: expected a list of files"),
+        (lambda nq: nq.run("dev.jsonl", limit=0), "limit must be at least 1, got 0"),
+        (lambda nq: nq.run(nq.Job(SAMPLE), limit=0), "limit must be at least 1, got 0"),
         (lambda nq: nq.evaluate(None, "x"), "gold is None: expected a list of files"),
         (lambda nq: nq.read_page(SAMPLE[0], "none"), "none of the 40 records .* has number or id"),
         (lambda nq: nq.page_from_text(None), "text is None: expected a str"),
@@ -75,7 +78,7 @@ def test_bad_arguments_of_a_reader(
         (lambda nq: nq.read_examples(None), "found None instead of a path"),
         (lambda nq: nq.WindowConfig(doc_stride=0), "doc_stride must be at least 1, got 0"),
         (lambda nq: nq.DecisionConfig(rule="best"), "unknown rule 'best'; known are default"),
-        (lambda nq: nq.TrainConfig(epochs="2"), "epochs is '2': expected a value of type float"),
+        (lambda _: TrainConfig.from_dict({"epochs": "2"}), "epochs is .2.: expected a value"),
         (lambda nq: nq.WindowConfig(max_contexts=True), "max_contexts is True: expected a value"),
     ],
 )

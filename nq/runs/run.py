@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from nq import storage, tracking
 from nq.config import AUTO, TrackingConfig
-from nq.errors import check_argument
 from nq.evaluation.answers import answer
 from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files
@@ -30,13 +30,14 @@ from nq.runs.scoring import RunProgress, open_scoring
 
 
 def run(
-    job: Job,
+    job: Job | str | Path | Iterable[str | Path],
     *,
     track: TrackingConfig | None = None,
     progress: RunProgress = no_report,
     table_rows: int = 0,
     cache: bool = True,
     on_phase: OnPhase = no_report,
+    **settings: Any,
 ) -> Result:
     """Answers all questions of a job and writes the answers, their scores and the metrics.
 
@@ -44,12 +45,13 @@ def run(
     the same predictions. One of a runner of Beam begins again.
 
     Args:
-        job: what to answer and how.
+        job: what to answer and how, or files of questions.
         track: where MLflow records the run; ``None`` to record nothing.
         progress: receives completed windows.
         table_rows: how many rows of the table of answers the result has.
         cache: whether the profile ``auto`` may take the choice of an earlier run, and keep its own.
         on_phase: receives what goes on, in words, such as "loading the model".
+        settings: fields of ``nq.Job``, such as ``profile``; they replace those of a job.
 
     Returns:
         The folder of the run, its metrics and times.
@@ -60,7 +62,10 @@ def run(
         Error: another run writes to the folder, or it holds files of others or an input; a package
             is missing; or profile and decision rule do not fit together.
     """
-    check_argument(isinstance(job, Job), "job", job, "nq.Job(files=[…])")
+    if not isinstance(job, Job):
+        job = Job([job] if isinstance(job, str | Path) else job, **settings)
+    elif settings:
+        job = replace(job, **settings)
     with Clock(on_phase) as clock, contextlib.ExitStack() as stack:
         compute: Callable[[Clock, tracking.Run, RunProgress, int], tuple[Result, Gold]]
         if job.beam is None:
@@ -74,10 +79,10 @@ def run(
         else:
             beam_run = BeamRun.of(job, job.beam)
             job, compute = beam_run.job, beam_run.run
-        settings = track or TrackingConfig()
+        tracking_config = track or TrackingConfig()
         with tracking.Run(  # which is opened later, or when there is something to record
-            uri=settings.uri,
-            experiment=settings.experiment,
+            uri=tracking_config.uri,
+            experiment=tracking_config.experiment,
             name=f"{job.profile} · {Path(input_files.shown(job.files[0])).name}",
             profile=str(job.profile),
             enabled=track is not None,

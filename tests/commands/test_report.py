@@ -17,7 +17,7 @@ import nq
 from nq import storage
 from nq.commands.main import console
 from nq.config import DecisionConfig
-from nq.runs.result import REPORT
+from nq.runs.result import REPORT, Result
 from nq.tracking import import_mlflow
 from tests.terminal_output import without_progress
 
@@ -48,7 +48,7 @@ def write(path: Path, records: list[dict[str, Any]]) -> Path:
     return path
 
 
-def answer(model: Path, folder: Path, records: list[dict[str, Any]], **job: Any) -> nq.Result:
+def answer(model: Path, folder: Path, records: list[dict[str, Any]], **job: Any) -> Result:
     """Answers every question, so that there are errors."""
     data = write(folder / "data.jsonl", records)
     decision = DecisionConfig(long_threshold=-1e9, short_threshold=-1e9)

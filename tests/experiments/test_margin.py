@@ -15,6 +15,7 @@ from experiments.margin import main
 from nq.config import RankingWeights
 from nq.inference.prune import NEAR
 from nq.model.folder import load_settings, save_settings
+from nq.runs.result import Result
 
 pytestmark = pytest.mark.extended
 
@@ -51,7 +52,7 @@ def compare(capsys: pytest.CaptureFixture[str], *options: object) -> dict[str, A
     return result
 
 
-def predictions(run: nq.Result) -> list[dict[str, Any]]:
+def predictions(run: Result) -> list[dict[str, Any]]:
     result: list[dict[str, Any]] = json.loads((run.folder / "predictions.json").read_text())[
         "predictions"
     ]

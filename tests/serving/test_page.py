@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-import nq
+from nq.bundle import bundled_model
 from tests.chromium import Browser, browser, needs_chromium
 from tests.serving.servers import TOKEN, RunningServer, ask_body
 
@@ -35,7 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server with the bundled model: the tiny one answers nothing in words."""
     options = ["--batch-size", "1", "--max-windows", "60"]
     folder = tmp_path_factory.mktemp("server")
-    with RunningServer(folder, nq.bundled_model(), *options) as running:
+    with RunningServer(folder, bundled_model(), *options) as running:
         yield running.wait()
 
 
