@@ -8,8 +8,9 @@ tokens, ``pos`` an index into one window's row of pieces. Spans are half-open.
 from __future__ import annotations
 
 import enum
+import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -224,6 +225,23 @@ class Page:
         """Returns the readable text of a span, as ``readable_text`` does."""
         return readable_text(self.spelling[span.start : span.end])
 
+    def __repr__(self) -> str:
+        words = len(self.example.is_html) - sum(self.example.is_html)
+        return f"Page({words} words, {_shortened(readable_text(self.spelling))!r})"
+
+    def __eq__(self, other: object) -> bool:
+        """Returns whether two pages have the same tokens, blocks and text."""
+        return isinstance(other, Page) and self._value() == other._value()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.spelling))
+
+    def _value(self) -> tuple[Any, ...]:
+        original = self.example.original
+        chars = original and (original.plain, original.chars.tolist())
+        tokens, candidates = list(self.example.tokens), list(self.example.candidates)
+        return tokens, candidates, list(self.spelling), chars
+
     def with_question(self, question: str) -> Example:
         """Returns the page's example with ``question``, without annotations."""
         return replace(self.example, question=question, annotations=None, answers=None)
@@ -235,7 +253,16 @@ def readable_text(spelling: Sequence[str]) -> str:
     return "\n".join(line for line in lines if line)
 
 
-@dataclass(frozen=True, slots=True)
+def _shortened(text: str) -> str:
+    """Returns the beginning of a text in one line.
+
+    >>> _shortened("It\\nrains.")
+    'It rains.'
+    """
+    return textwrap.shorten(text, 60, placeholder="…")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Answer:
     """The answer to a question about a page, or one of its alternatives.
 
@@ -245,13 +272,13 @@ class Answer:
     """
 
     question: str
-    page: Page = field(repr=False)
+    page: Page
     long_span: Span | None = None
     short_spans: tuple[Span, ...] = ()
     yes_no: YesNo = YesNo.NONE
     long_probability: float | None = None
     short_probability: float | None = None
-    alternatives: tuple[Answer, ...] = field(default=(), repr=False)
+    alternatives: tuple[Answer, ...] = ()
 
     @property
     def short(self) -> str | None:
@@ -273,6 +300,11 @@ class Answer:
     def answered(self) -> bool:
         """Whether there is a long, a short or a yes/no answer."""
         return self.long_span is not None or self.text is not None
+
+    def __repr__(self) -> str:
+        probability = self.short_probability
+        shown = "" if probability is None else f", probability={probability:.2g}"
+        return f"Answer({self.text!r}{shown}, long={self.long and _shortened(self.long)!r})"
 
     def __str__(self) -> str:
         return self.text or self.long or "no answer"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -155,3 +156,13 @@ def test_the_best_answer_is_given_unless_none_is_possible(tiny_model: Path) -> N
         assert reader("old lakes", CONTEXTS[0])["answer"]
         empty = reader("old lakes", CONTEXTS[0], handle_impossible_answer=True)
         assert (empty["start"], empty["end"], empty["answer"]) == (0, 0, "")
+
+
+@pytest.mark.parametrize("source", ["the lake\n is deep\n\nold lakes", "<p>the lake</p><p>old</p>"])
+def test_answers_are_values_that_pickle(reader: nq.Reader, source: str) -> None:
+    answer = reader.ask("is the lake deep", source)
+    copy = pickle.loads(pickle.dumps(answer))
+    assert copy == answer and hash(copy) == hash(answer) and repr(copy) == repr(answer)
+    assert repr(answer.text) in repr(answer) and "\n" not in repr(answer)
+    assert repr(answer.page).startswith("Page(") and " words, 'the lake" in repr(answer.page)
+    assert answer.page != nq.page_from_text("another page")
