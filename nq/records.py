@@ -8,6 +8,7 @@ tokens, ``pos`` an index into one window's row of pieces. Spans are half-open.
 from __future__ import annotations
 
 import enum
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -242,6 +243,15 @@ class Page:
         tokens, candidates = list(self.example.tokens), list(self.example.candidates)
         return tokens, candidates, list(self.spelling), chars
 
+    def located(
+        self, block: Span, shorts: Sequence[Span]
+    ) -> tuple[str, list[tuple[int, int] | None]]:
+        """Returns the text of a block, and where the short answers inside it are in the text."""
+        inside = [
+            Span(s.start - block.start, s.end - block.start) for s in shorts if block.contains(s)
+        ]
+        return located(self.spelling[block.start : block.end], inside)
+
     def with_question(self, question: str) -> Example:
         """Returns the page's example with ``question``, without annotations."""
         return replace(self.example, question=question, annotations=None, answers=None)
@@ -251,6 +261,65 @@ def readable_text(spelling: Sequence[str]) -> str:
     """Returns words as text: one line per paragraph, item and row, ``|`` between cells."""
     lines = (" ".join(line.split()).strip(" |") for line in "".join(spelling).split("\n"))
     return "\n".join(line for line in lines if line)
+
+
+PRIVATE_USE = range(0xF0000, 0xFFFFE)
+"""Code points without a character of their own, more than a page's text of one block has."""
+
+
+def located(
+    spelling: Sequence[str], answers: Sequence[Span]
+) -> tuple[str, list[tuple[int, int] | None]]:
+    """Returns the readable text of words, and the characters of each answer in it.
+
+    A character that the text does not have is put before the first and behind the last word of
+    each answer, because ``readable_text`` moves all that follows. ``answers`` are ranges of the
+    words; an answer without text has no characters.
+
+    >>> located(["\\n", "a ", "b  ", "c ", "| "], [Span(1, 3), Span(4, 5)])
+    ('a b c', [(0, 3), None])
+    """
+    whole, spelled = "".join(spelling), list(spelling)
+    border = next(c for c in map(chr, PRIVATE_USE) if c not in whole)
+    words = [[i for i in range(a.start, a.end) if spelling[i].strip(" |\n")] for a in answers]
+    starts, ends = {w[0] for w in words if w}, {w[-1] for w in words if w}
+    for i in starts | ends:
+        word = spelling[i].rstrip()
+        after = border * (i in ends) + spelling[i][len(word) :]
+        spelled[i] = border * (i in starts) + word + after
+    text = readable_text(spelled)
+    places = (match.start() - n for n, match in enumerate(re.finditer(border, text)))
+    tokens = sorted([*((i, 0) for i in starts), *((i, 1) for i in ends)])
+    place = dict(zip(tokens, places, strict=True))
+    return text.replace(border, ""), [
+        (place[w[0], 0], place[w[-1], 1]) if w else None for w in words
+    ]
+
+
+def char_span(span: Span | None, original: Original | None) -> dict[str, int]:
+    """Returns where a span is in the user's text, -1 if it is ``None`` or its place not known.
+
+    Without the user's text the result is empty.
+    """
+    if original is None:
+        return {}
+    start, end = (span and original.place(span)) or (-1, -1)
+    return {"start_char": start, "end_char": end}
+
+
+def _span(page: Page, span: Span) -> dict[str, Any]:
+    tokens = {"start_token": span.start, "end_token": span.end}
+    return {"text": page.text(span), **tokens, **char_span(span, page.example.original)}
+
+
+def _place(answer: Answer, short: Span) -> dict[str, int]:
+    """Returns where a short answer is in the text of the long one, -1 if it is not in it."""
+    start, end = -1, -1
+    if answer.long_span:
+        text, places = answer.page.located(answer.long_span, [short])
+        if places and places[0] and text == answer.page.text(answer.long_span):
+            start, end = places[0]
+    return {"start_in_long": start, "end_in_long": end}
 
 
 def _shortened(text: str) -> str:
@@ -305,6 +374,34 @@ class Answer:
         probability = self.short_probability
         shown = "" if probability is None else f", probability={probability:.2g}"
         return f"Answer({self.text!r}{shown}, long={self.long and _shortened(self.long)!r})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the answer as JSON values.
+
+        Spans are half-open ranges of the page's tokens and, where the page is the user's own text,
+        of the characters in it. Short answers have their characters in the text of the long answer
+        too (``start_in_long``, ``end_in_long``), -1 where they are not in it.
+        """
+        return {
+            "question": self.question,
+            "answer": self.text,
+            "yes_no_answer": str(self.yes_no),
+            "short_answers": [
+                {**_span(self.page, span), **_place(self, span)} for span in self.short_spans
+            ],
+            "short_probability": self.short_probability,
+            "long_answer": _span(self.page, self.long_span) if self.long_span else None,
+            "long_probability": self.long_probability,
+            "runners_up": [
+                {
+                    "answer": other.text,
+                    "short_probability": other.short_probability,
+                    "long_answer": _span(self.page, other.long_span) if other.long_span else None,
+                    "long_probability": other.long_probability,
+                }
+                for other in self.alternatives
+            ],
+        }
 
     def __str__(self) -> str:
         return self.text or self.long or "no answer"

@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
         *("beam", "evaluation", "formats", "inference", "model"),
         *("postprocess", "preprocess", "report"),
     },
-    "serving": {"formats", "inference", "model", "postprocess", "preprocess", "report"},
+    "serving": {"formats", "inference", "model", "postprocess", "preprocess"},
     "training": {
         *("beam", "evaluation", "formats", "inference", "model", "postprocess", "preprocess"),
     },

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     page = _read_page(path, args.record)
     from nq.model.spec import mention_decision
     from nq.reader import BATCH_SIZE, Reader, checked_scorer
-    from nq.report.answer import MARKS, render, to_dict
+    from nq.report.answer import MARKS, render
 
     model = arguments.find_model(args)
     spec = checked_scorer(model, args.profile, BATCH_SIZE)
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         for text in _questions() if question is None else [question]:
             answer = reader.ask(text, page, args.top)
             if args.json:
-                terminal.print_json(to_dict(answer))
+                terminal.print_json(answer.to_dict())
             else:
                 if args.interactive and not sys.stdin.isatty():
                     print(f"> {visible(text)}\n")

@@ -41,7 +41,7 @@ from typing import Any
 
 import orjson
 
-from nq.records import Alternative, Example, IntArray, Original, Prediction, Span, YesNo
+from nq.records import Alternative, Example, IntArray, Original, Prediction, Span, YesNo, char_span
 from nq.storage import atomic_write
 
 OFFICIAL = "official"
@@ -82,17 +82,6 @@ def encode_prediction(
         "short_answers_score": prediction.short_score,
         "yes_no_answer": str(prediction.yes_no),
     }
-
-
-def char_span(span: Span | None, original: Original | None) -> dict[str, int]:
-    """Returns where a span is in the user's text, -1 if it is ``None`` or its place not known.
-
-    Without the user's text the result is empty.
-    """
-    if original is None:
-        return {}
-    start, end = (span and original.place(span)) or (-1, -1)
-    return {"start_char": start, "end_char": end}
 
 
 def byte_span(span: Span, token_bytes: IntArray | None) -> tuple[int, int]:

@@ -1,15 +1,12 @@
-"""An answer as text for a terminal, and as JSON."""
+"""An answer as text for a terminal."""
 
 from __future__ import annotations
 
 import shutil
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
-from nq.formats.outputs import char_span
-from nq.records import Answer, Page, Span
-from nq.report.passages import located
+from nq.records import Answer, Span
 from nq.text import truncate, visible
 
 MARKS = ("»", "«")
@@ -38,35 +35,6 @@ def render(answer: Answer, marks: Sequence[str] = MARKS) -> str:
     return "\n\n".join(parts)
 
 
-def to_dict(answer: Answer) -> dict[str, Any]:
-    """Returns the answer as JSON values.
-
-    Spans are half-open ranges of the page's tokens and, where the page is the user's own text, of
-    the characters in it. Short answers have their characters in the text of the long answer too
-    (``start_in_long``, ``end_in_long``), -1 where they are not in it.
-    """
-    return {
-        "question": answer.question,
-        "answer": answer.text,
-        "yes_no_answer": str(answer.yes_no),
-        "short_answers": [
-            {**_span(answer.page, span), **_place(answer, span)} for span in answer.short_spans
-        ],
-        "short_probability": answer.short_probability,
-        "long_answer": _span(answer.page, answer.long_span) if answer.long_span else None,
-        "long_probability": answer.long_probability,
-        "runners_up": [
-            {
-                "answer": other.text,
-                "short_probability": other.short_probability,
-                "long_answer": _span(answer.page, other.long_span) if other.long_span else None,
-                "long_probability": other.long_probability,
-            }
-            for other in answer.alternatives
-        ],
-    }
-
-
 def _percent(probability: float | None) -> str:
     """Returns a probability in percent that is never 0 or 100.
 
@@ -80,29 +48,6 @@ def _percent(probability: float | None) -> str:
     return ">99%" if probability > 0.99 else f"{probability:.0%}"
 
 
-def _span(page: Page, span: Span) -> dict[str, Any]:
-    tokens = {"start_token": span.start, "end_token": span.end}
-    return {"text": page.text(span), **tokens, **char_span(span, page.example.original)}
-
-
-def _located(
-    page: Page, block: Span, shorts: Sequence[Span]
-) -> tuple[str, list[tuple[int, int] | None]]:
-    """Returns the text of a block, and where the short answers inside it are in the text."""
-    inside = [Span(s.start - block.start, s.end - block.start) for s in shorts if block.contains(s)]
-    return located(page.spelling[block.start : block.end], inside)
-
-
-def _place(answer: Answer, short: Span) -> dict[str, int]:
-    """Returns where a short answer is in the text of the long one, -1 if it is not in it."""
-    start, end = -1, -1
-    if answer.long_span:
-        text, places = _located(answer.page, answer.long_span, [short])
-        if places and places[0] and text == answer.page.text(answer.long_span):
-            start, end = places[0]
-    return {"start_in_long": start, "end_in_long": end}
-
-
 def _row(other: Answer) -> str:
     start = f"{_percent(other.short_probability):>6}  "
     start += f"{truncate(visible(other.text or '(no short answer)'), 40)} · "
@@ -112,7 +57,7 @@ def _row(other: Answer) -> str:
 
 def _block(answer: Answer, block: Span, marks: Sequence[str]) -> str:
     """Returns a block with marks in lines of the terminal; of many those around the answer."""
-    text, places = _located(answer.page, block, answer.short_spans)
+    text, places = answer.page.located(block, answer.short_spans)
     pieces, end = "", 0
     for place in sorted(place for place in places if place):
         answer_text = visible(text[place[0] : place[1]], lines=True)

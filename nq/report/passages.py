@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from nq.formats.documents import record_spelling
-from nq.records import Example, Span, readable_text
+from nq.records import Example, Span, located, readable_text
 
 MAX_CHARS = 6000
 """Characters of a block that are shown."""
@@ -16,42 +15,11 @@ AROUND_CHARS = 1500
 """Characters before the first mark of a block that is too long."""
 AROUND_TOKENS = 40
 """Tokens around an answer that is in no block."""
-PRIVATE_USE = range(0xF0000, 0xFFFFE)
-"""Code points without a character of their own, more than a page's text of one block has."""
 
 Segment = str | list[str]
 """A piece of text; with marks, the text and the letters of its marks."""
 Marks = Mapping[str, Sequence[Span]]
 """The spans of each mark, which is a letter."""
-
-
-def located(
-    spelling: Sequence[str], answers: Sequence[Span]
-) -> tuple[str, list[tuple[int, int] | None]]:
-    """Returns the readable text of words, and the characters of each answer in it.
-
-    A character that the text does not have is put before the first and behind the last word of
-    each answer, because ``readable_text`` moves all that follows. ``answers`` are ranges of the
-    words; an answer without text has no characters.
-
-    >>> located(["\\n", "a ", "b  ", "c ", "| "], [Span(1, 3), Span(4, 5)])
-    ('a b c', [(0, 3), None])
-    """
-    whole, spelled = "".join(spelling), list(spelling)
-    border = next(c for c in map(chr, PRIVATE_USE) if c not in whole)
-    words = [[i for i in range(a.start, a.end) if spelling[i].strip(" |\n")] for a in answers]
-    starts, ends = {w[0] for w in words if w}, {w[-1] for w in words if w}
-    for i in starts | ends:
-        word = spelling[i].rstrip()
-        after = border * (i in ends) + spelling[i][len(word) :]
-        spelled[i] = border * (i in starts) + word + after
-    text = readable_text(spelled)
-    places = (match.start() - n for n, match in enumerate(re.finditer(border, text)))
-    tokens = sorted([*((i, 0) for i in starts), *((i, 1) for i in ends)])
-    place = dict(zip(tokens, places, strict=True))
-    return text.replace(border, ""), [
-        (place[w[0], 0], place[w[-1], 1]) if w else None for w in words
-    ]
 
 
 def span_text(example: Example, span: Span, max_chars: int) -> str:

@@ -27,7 +27,6 @@ from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.reader import make_answer
 from nq.records import Columns, Example, Page
-from nq.report.answer import to_dict
 from nq.serving.batcher import Batcher, ScoringError
 from nq.serving.gate import GONE
 from nq.serving.metrics import Metrics
@@ -125,7 +124,7 @@ class Answering:
             n_best = decision.alternatives(top + 1) or ()
             prediction = decision.prediction
             return orjson.dumps(
-                to_dict(make_answer(example.question, page, prediction, n_best, top))
+                make_answer(example.question, page, prediction, n_best, top).to_dict()
             )
 
         page, example, rows, top = await self._in_thread(read)

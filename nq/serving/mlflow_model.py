@@ -67,7 +67,6 @@ class AnswerModel(PythonModel):
     def _answer(self, number: int, row: Mapping[Any, Any]) -> dict[str, Any]:
         """Returns the answer to one row, whose number begins with 1."""
         from nq.formats.documents import page_of
-        from nq.report.answer import to_dict
 
         for name in COLUMNS:
             if not isinstance(row[name], str):
@@ -77,7 +76,8 @@ class AnswerModel(PythonModel):
             answer = self.reader.ask(row["question"], page_of(row["page"], "the page"), **options)
         except ValueError as error:
             raise _invalid(f"row {number}: {error}") from error
-        return to_dict(answer)
+        values: dict[str, Any] = answer.to_dict()
+        return values
 
 
 def _options(value: Any, number: int) -> dict[str, int]:

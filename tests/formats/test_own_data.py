@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from nq.config import WindowConfig
 from nq.formats import inputs
 from nq.formats.fields import LIMITS, RecordError
-from nq.formats.outputs import char_span
 from nq.formats.questions import PageFolder, list_pages
 from nq.preprocess.request import Request
-from nq.records import Example, Original, Span, YesNo
+from nq.records import Example, Original, Span, YesNo, char_span
 from tests.formats import own_data
 from tests.formats.own_data import CONTEXT, placed
 from tests.formats.reading import ids, items, reasons, records

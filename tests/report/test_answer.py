@@ -11,7 +11,7 @@ import pytest
 from nq.formats.documents import page_from_text
 from nq.reader import make_answer
 from nq.records import Alternative, Answer, Page, Prediction, Span, YesNo
-from nq.report.answer import MAX_LINES, render, to_dict
+from nq.report.answer import MAX_LINES, render
 
 PAGE = page_from_text(
     "Ada Brenn (1840) designed the tower.\n\nTom Hale was its keeper.\n\nIt's old."
@@ -99,15 +99,15 @@ def test_the_place_of_a_short_answer_in_the_text_of_the_long_one(text: str) -> N
     page = page_from_text(text)
     tokens, (block,) = page.example.tokens, page.example.candidates
     short = Span(tokens.index("Ada"), tokens.index("Brenn") + 1)
-    (answer,) = to_dict(make(Prediction(0, block.span, 0.9, (short,), 0.8), page=page))[
+    (answer,) = make(Prediction(0, block.span, 0.9, (short,), 0.8), page=page).to_dict()[
         "short_answers"
     ]
-    long = to_dict(make(Prediction(0, block.span, 0.9, (short,), 0.8), page=page))["long_answer"]
+    long = make(Prediction(0, block.span, 0.9, (short,), 0.8), page=page).to_dict()["long_answer"]
     assert long["text"][answer["start_in_long"] : answer["end_in_long"]] == "Ada Brenn"
 
 
 def test_json() -> None:
-    values = json.loads(json.dumps(to_dict(make(BOTH, top=1))))
+    values = json.loads(json.dumps(make(BOTH, top=1).to_dict()))
     assert values["question"] == "who"
     assert (values["answer"], values["short_probability"]) == ("Ada Brenn", 0.834)
     assert values["short_answers"] == [
@@ -118,7 +118,7 @@ def test_json() -> None:
     ]
     assert values["long_answer"]["text"] == "Ada Brenn (1840) designed the tower."
     assert [other["answer"] for other in values["runners_up"]] == ["Tom Hale"]
-    (outside,) = to_dict(make(Prediction(0, SECOND, 0.9, (ADA,), 0.8)))["short_answers"]
+    (outside,) = make(Prediction(0, SECOND, 0.9, (ADA,), 0.8)).to_dict()["short_answers"]
     assert (outside["start_in_long"], outside["end_in_long"]) == (-1, -1)
-    nothing = to_dict(make(Prediction(0), (), 1))
+    nothing = make(Prediction(0), (), 1).to_dict()
     assert (nothing["answer"], nothing["long_answer"], nothing["runners_up"]) == (None, None, [])

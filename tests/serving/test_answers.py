@@ -17,7 +17,6 @@ from nq.inference.load import load_scorer
 from nq.inference.profile import Profile
 from nq.model.spec import find_model
 from nq.reader import checked_scorer
-from nq.report.answer import to_dict
 from nq.serving.schemas import AskAnswer
 from tests import nq_records
 from tests.serving.servers import LINES, PAGE, InProcess, ask_body, record
@@ -108,7 +107,7 @@ def test_many_clients_at_once_get_the_answers_of_one(tiny_model: Path, tiny_mpne
     ]
     models: dict[str, Any] = {"second_model": tiny_mpnet, "read_blocks": 2}
     with nq.load(tiny_model, profile=profile, batch_size=32, **models) as reader:
-        expected = [to_dict(reader.ask("who", nq.page_from_text(page))) for page in pages]
+        expected = [reader.ask("who", nq.page_from_text(page)).to_dict() for page in pages]
     model = find_model(tiny_model, **models)
     scorer = load_scorer(checked_scorer(model, profile, 32))
     with InProcess(model, scorer, batch_size=32) as server:

@@ -19,7 +19,6 @@ import nq
 from nq.commands.main import console
 from nq.formats.documents import page_of
 from nq.model.spec import find_model
-from nq.report.answer import to_dict
 from nq.runs.record import _copy_models
 from nq.tracking import ENVIRONMENT, import_mlflow
 from tests.nq_records import simplified, write_lines
@@ -57,7 +56,7 @@ def expected(model: Path) -> list[dict[str, Any]]:
     """Returns the answers of the Python API."""
     with nq.load(model) as reader:
         return [
-            to_dict(reader.ask(row["question"], page_of(row["page"], "it"), row.get("top", 3)))
+            reader.ask(row["question"], page_of(row["page"], "it"), row.get("top", 3)).to_dict()
             for row in ROWS
         ]
 
@@ -187,7 +186,7 @@ def test_a_run_has_the_model_with_its_settings(
     assert (str(reader.profile), reader.windows.doc_stride) == ("baseline", 5)
     with nq.load(tiny_model, profile="baseline", windows=reader.windows) as same:
         page = page_of(ROWS[0]["page"], "it")
-        assert model.predict(ROWS[:1]) == [to_dict(same.ask(ROWS[0]["question"], page, 0))]
+        assert model.predict(ROWS[:1]) == [same.ask(ROWS[0]["question"], page, 0).to_dict()]
 
 
 @pytest.mark.usefixtures("store")
