@@ -88,24 +88,23 @@ class Reader:
             ValueError: a question is empty, or an argument has the wrong type.
         """
         check_argument(is_count(top, 0), "top", top, "a whole number from 0 on")
-        questions = question if isinstance(question, list) else [question]
-        if isinstance(question, list) and page is None:
-            for pair in question:
-                is_pair = isinstance(pair, tuple) and len(pair) == 2
-                check_argument(is_pair, "an element of the list", pair, "a pair (question, page)")
-            questions, sources = [q for q, _ in question], [source for _, source in question]
-        for text in questions:
+        pairs: list[tuple[Any, Any]] = (
+            question if page is None and isinstance(question, list) else []
+        )
+        for pair in pairs:
+            is_pair = isinstance(pair, tuple) and len(pair) == 2
+            check_argument(is_pair, "an element of the list", pair, "a pair (question, page)")
+        if not pairs:
+            source = _page(page)
+            pairs = [(q, source) for q in (question if isinstance(question, list) else [question])]
+        for text, _ in pairs:
             is_text = isinstance(text, str) and bool(text.strip())
             check_argument(is_text, "question", text, "a text that is not empty")
-        if isinstance(question, list) and page is None:
-            pages = [_page(source) for source in sources]
-        else:
-            pages = [_page(page)] * len(questions)
-        pairs = list(zip(questions, pages, strict=True))
+        pairs = [(text, _page(source)) for text, source in pairs]
         decisions = self._decisions([page.with_question(text) for text, page in pairs])
         answers = [
-            make_answer(*pair, decision.prediction, decision.alternatives(top + 1) or (), top)
-            for pair, decision in zip(pairs, decisions, strict=True)
+            make_answer(text, page, decision.prediction, decision.alternatives(top + 1) or (), top)
+            for (text, page), decision in zip(pairs, decisions, strict=True)
         ]
         return answers if isinstance(question, list) else answers[0]
 

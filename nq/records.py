@@ -8,6 +8,7 @@ tokens, ``pos`` an index into one window's row of pieces. Spans are half-open.
 from __future__ import annotations
 
 import enum
+import html
 import re
 import textwrap
 from collections.abc import Sequence
@@ -374,6 +375,17 @@ class Answer:
         probability = self.short_probability
         shown = "" if probability is None else f", probability={probability:.2g}"
         return f"Answer({self.text!r}{shown}, long={self.long and _shortened(self.long)!r})"
+
+    def _repr_html_(self) -> str:
+        """Returns the block with the short answers marked, as notebooks show it."""
+        text, places = (
+            self.page.located(self.long_span, self.short_spans) if self.long_span else ("", [])
+        )
+        result, end = f"<p><b>{html.escape(str(self))}</b></p><p>", 0
+        for first, last in sorted(place for place in places if place):
+            result += html.escape(text[end:first]) + f"<mark>{html.escape(text[first:last])}</mark>"
+            end = last
+        return f"{result}{html.escape(text[end:])}</p>"
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the answer as JSON values.

@@ -12,6 +12,7 @@ import pytest
 
 import nq
 from nq.formats.outputs import encode_prediction
+from nq.records import Span
 from nq.runs.result import PREDICTIONS
 
 
@@ -165,4 +166,12 @@ def test_answers_are_values_that_pickle(reader: nq.Reader, source: str) -> None:
     assert copy == answer and hash(copy) == hash(answer) and repr(copy) == repr(answer)
     assert repr(answer.text) in repr(answer) and "\n" not in repr(answer)
     assert repr(answer.page).startswith("Page(") and " words, 'the lake" in repr(answer.page)
+
+
+def test_a_notebook_shows_the_block_with_the_answer_marked() -> None:
+    page = nq.page_from_text("The mass is <b> 3 & 4 kg.")
+    (four,) = (i for i, token in enumerate(page.example.tokens) if token == "4")
+    answer = nq.Answer("", page, Span(0, len(page.example.tokens)), (Span(four, four + 1),))
+    expected = "<p><b>4</b></p><p>The mass is &lt;b&gt; 3 &amp; <mark>4</mark> kg.</p>"
+    assert answer._repr_html_() == expected
     assert answer.page != nq.page_from_text("another page")
