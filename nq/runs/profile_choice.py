@@ -9,8 +9,8 @@
 Trials take at most ``SHARE`` of the time that the job is expected to take under the fastest profile
 so far: the next one starts only if twice the time of the slowest so far is left. A job too short
 for any takes the choice of an earlier one, or ``default_choice``. A choice is kept for this
-machine, model, versions and window shape. One that was made while other programs used the machine
-is replaced by the next trial on a quiet one. ``int8`` is never tried: ``nq compare`` shows what it
+machine, model, versions and window shape, for whole pages and for shorter texts. One that was made
+while other programs used the machine is replaced by the next trial on a quiet one. ``int8`` is never tried: ``nq compare`` shows what it
 costs in answers.
 """
 
@@ -40,7 +40,7 @@ from nq.inference.profile import BASELINE, Profile
 from nq.inference.scorer import PART_BATCHES, score_examples
 from nq.model.folder import weights_digest
 from nq.model.runtime import import_tensorflow
-from nq.postprocess.decision import check_rule, decide
+from nq.postprocess.decision import RULES, check_rule, decide
 from nq.records import Columns, Example
 from nq.runs.job import Job
 from nq.runs.measure import Clock, machine
@@ -54,6 +54,8 @@ SHARE = 0.2
 TRIAL_WINDOWS = 64
 MIN_WINDOWS = 20 * TRIAL_WINDOWS
 """Of a smaller job, two candidates that score the first windows twice take more than ``SHARE``."""
+PAGE_WINDOWS = 20
+"""Mean number of windows for each question, from which on a job is one of whole pages."""
 WARM_UP_PAGES, MIN_PAGES, MAX_PAGES = 2, 5, 20
 PRUNING_GAIN = 1.1
 BUSY_SHARE = 0.5
@@ -91,7 +93,7 @@ class Choice:
     is_quiet: bool = True
 
 
-def choose_profile(job: Job, cache: bool = True) -> tuple[str, bool]:
+def choose_profile(job: Job, clock: Clock, cache: bool = True) -> tuple[str, bool]:
     """Returns the profile for ``job``, and whether profiles had to be tried, which is logged.
 
     The profile of the job is ignored. With ``cache`` the choice of an earlier run is taken, and
@@ -100,7 +102,8 @@ def choose_profile(job: Job, cache: bool = True) -> tuple[str, bool]:
     import_tensorflow(job.compute.threads)
     from nq.inference.engines.tensorflow import device
 
-    key = choice_key(job, device())
+    trials = Trials(job, clock)
+    key = choice_key(job, device(), trials.has_pages)
     earlier = read_choice(key) if cache else None
     load, n_cores = os.getloadavg()[0], os.cpu_count() or 1
     is_quiet = load <= BUSY_SHARE * n_cores
@@ -108,16 +111,15 @@ def choose_profile(job: Job, cache: bool = True) -> tuple[str, bool]:
     if earlier and (earlier.is_quiet or not is_quiet):
         log.info("profile auto: %s, %s", earlier.profile, where)
         return earlier.profile, False
-    trials = Trials(job)
+    first = earlier.profile if earlier else default_choice(device(), trials.may_prune)
     if trials.windows < MIN_WINDOWS:
-        profile = earlier.profile if earlier else default_choice(device())
         why = where if earlier else "the default for this machine"
         log.info(
             "profile auto: %s, %s: %d windows are too few for trials, which need %d",
-            *(profile, why, trials.windows, MIN_WINDOWS),
+            *(first, why, trials.windows, MIN_WINDOWS),
         )
-        return profile, False
-    profile = trials.choose(earlier.profile if earlier else default_choice(device()))
+        return first, False
+    profile = trials.choose(str(Profile(Profile.parse(first).names - {"prune"})))
     log.info("profile auto: %s", profile)
     if cache and write_choice(key, Choice(profile, is_quiet)):
         until = "" if is_quiet else f", until one with a load below that of now, {load:.1f}"
@@ -125,15 +127,19 @@ def choose_profile(job: Job, cache: bool = True) -> tuple[str, bool]:
     return profile, True
 
 
-def default_choice(device: str) -> str:
+def default_choice(device: str, prune: bool = False) -> str:
     """Returns the profile for jobs too short for trials: the first candidate that is fast here.
 
-    On a CPU without fast bfloat16 that is one without ``mixed``.
+    On a CPU without fast bfloat16 that is one without ``mixed``. ``prune`` is added on request.
     """
     has_mixed = device != "CPU" or processor.has_fast_bfloat16()
     named = map(Profile.parse, CANDIDATES[device])
     usable = (one for one in named if not one.missing() and (has_mixed or not one.changes.mixed))
-    return str(next(usable))
+    return str(_pruned(next(usable)) if prune else next(usable))
+
+
+def _pruned(profile: Profile) -> Profile:
+    return Profile(profile.names | {"prune"})
 
 
 # --- choices of earlier runs --------------------------------------------------------------------
@@ -147,8 +153,8 @@ def cache_file() -> Path:
     return Path(home) / "nq" / "profiles.json"
 
 
-def choice_key(job: Job, device: str) -> str:
-    """Returns a digest of everything that a choice depends on, the job's data excepted."""
+def choice_key(job: Job, device: str, has_pages: bool) -> str:
+    """Returns a digest of everything that a choice depends on; of the data, if it is pages."""
     depends = [
         __version__,
         versions(),
@@ -158,6 +164,7 @@ def choice_key(job: Job, device: str) -> str:
         job.compute.batch_size,
         job.model.decision.rule,
         [job.instances, job.compute.threads],
+        has_pages,
     ]
     return hashlib.sha256(orjson.dumps(depends, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
@@ -205,12 +212,21 @@ class Trial:
 
 
 class Trials:
-    """Tries profiles on a job; ``windows`` are those that it is expected to have in all."""
+    """Tries profiles on a job.
 
-    def __init__(self, job: Job) -> None:
+    Args:
+        windows: those that the job is expected to have in all.
+        has_pages: whether its questions are about whole pages.
+        may_prune: whether they are, and its decision has the margin that ``prune`` needs.
+    """
+
+    def __init__(self, job: Job, clock: Clock) -> None:
         self._job = job
-        self._chunks = prepare_first_chunk(job, Clock())
-        self.windows = self._chunks[0].windows * len(job.requests())
+        self._chunks = prepare_first_chunk(job, clock)
+        chunk = self._chunks[0]
+        self.windows = chunk.windows * len(job.requests())
+        self.has_pages = chunk.windows >= PAGE_WINDOWS * max(1, chunk.examples)
+        self.may_prune = self.has_pages and RULES[job.model.decision.rule].ranks
         compute = job.compute
         self._spec = ScorerSpec(job.model, Profile(), compute.batch_size, compute.threads)
         with self._chunks.open_windows(0) as reader:
@@ -286,7 +302,7 @@ class Trials:
 
         It is tried only if there is time for ``MIN_PAGES``.
         """
-        pruned = "prune" if best == BASELINE else str(Profile.parse(f"{best}+prune"))
+        pruned = str(_pruned(Profile.parse(best)))
         trial = self._trials[best]
         n_windows = (self._left_s() - 2 * trial.cost_s) * trial.windows_per_s / 2
         try:

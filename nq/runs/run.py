@@ -115,7 +115,7 @@ def _with_profile(job: Job, clock: Clock, cache: bool) -> Job:
         if job.output is not None:  # the windows are prepared in it
             stack.enter_context(storage.hold(job.output, storage.RUN, job.sources))
         stack.enter_context(clock(TRIALS))
-        profile, tried = choose_profile(job, cache)
+        profile, tried = choose_profile(job, clock, cache)
     if tried:
         clock.note("trials of profiles")
     return replace(job, profile=profile)
