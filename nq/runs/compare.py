@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from nq.report.page import comparison_page
 from nq.report.questions import Question, entries, outcomes
 from nq.runs.finished import read_run
 from nq.runs.measure import OnPhase, machine, no_report
-from nq.runs.profile_choice import CANDIDATES, default_choice
+from nq.runs.profile_choice import CANDIDATES, default_choice, may_prune
 from nq.runs.result import PREDICTIONS
 from nq.runs.scoring import RunProgress
 from nq.text import counted
@@ -69,7 +69,8 @@ def compare(
     Args:
         data: files, globs or folders of questions.
         profiles: such as ``["mixed", "mixed+xla"]``; ``"default"``, ``"thesis"`` and ``"all"``
-            stand for several, and ``baseline`` is always measured.
+            stand for several, and ``baseline`` is always measured. On whole pages ``"default"`` has
+            one with ``prune`` too.
         model: folder or name of a model.
         rounds: how many count for the speed.
         output: folder of the comparison; one that was interrupted is continued.
@@ -85,8 +86,8 @@ def compare(
         ValueError, OSError: a profile is unknown, or a file cannot be read or written.
     """
     check_argument(is_count(rounds), "rounds", rounds, "a whole number from 1 on")
-    wanted = [name for one in profiles for name in SETS.get(str(one), (one,))]
-    names = list(dict.fromkeys(str(Profile.of(name)) for name in (BASELINE, *wanted)))
+    wanted = list(profiles)
+    _names(wanted, ())
     spec, folder, started = find_model(model), Path(output), time.time()
     common = [*options, *(() if model is None else ("--model", str(model)))]
     with (
@@ -104,19 +105,18 @@ def compare(
         if other := [name for name in request if request[name] != kept["request"][name]]:
             raise Error(f"{folder} compares other {' and '.join(other)}: give another --output")
         runs = list(kept["runs"])
-        done = {(run["round"], run["profile"]) for run in runs}
-        left = [(n, p) for n in range(rounds + 1) for p in names if (n, p) not in done]
-        for number, name in left:
-            if name not in errors:
-                on_phase(f"{name}, round {number} of {rounds}")
-                try:
-                    runs.append(_measured(folder, number, name, ["--data", *files, *common]))
-                    storage.write_json(file, {"request": request, "runs": runs})
-                except Error as error:
-                    if name == BASELINE:
-                        raise
-                    errors[name] = str(error)
-            progress(1, len(left))
+        n_before = len(runs)
+        while left := _left(names := _names(wanted, runs), rounds, runs, errors):
+            number, name = left[0]
+            on_phase(f"{name}, round {number} of {rounds}")
+            try:
+                runs.append(_measured(folder, number, name, ["--data", *files, *common]))
+                storage.write_json(file, {"request": request, "runs": runs})
+            except Error as error:
+                if name == BASELINE:
+                    raise
+                errors[name] = str(error)
+            progress(1, len(runs) - n_before + len(left) - 1)
         measured = [name for name in names if name not in errors]
         answers = {p: read_predictions(folder / ANSWERS / f"{p}.json") for p in measured}
         rows = ordered([_row(name, runs, answers) for name in measured])
@@ -127,10 +127,27 @@ def compare(
         changes = _changes(folder / last, files, answers)
         with storage.atomic_write(folder / PAGE) as page:
             page.write(comparison_page(rows, title, (advice(rows)[1], scope), changes))
-        if track is not None and (left or "recorded" not in kept):
+        if track is not None and (len(runs) > n_before or "recorded" not in kept):
             _record(track, rows, runs, folder, files[0], started)
             storage.write_json(file, {"request": request, "runs": runs, "recorded": True})
     return rows
+
+
+def _names(wanted: Iterable[Profile | str], runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the profiles to measure, one of them for what the first run has found."""
+    several = [BASELINE, *(name for one in wanted for name in SETS.get(str(one), (one,)))]
+    if "default" in wanted and any(run["may_prune"] for run in runs):
+        several.append(default_choice(DEVICE, prune=True))
+    return list(dict.fromkeys(str(Profile.of(name)) for name in several))
+
+
+def _left(
+    names: Sequence[str], rounds: int, runs: Sequence[Mapping[str, Any]], failed: Container[str]
+) -> list[tuple[int, str]]:
+    """Returns the rounds and profiles that are still to be measured, in order."""
+    done = {(run["round"], run["profile"]) for run in runs}
+    every = ((number, name) for number in range(rounds + 1) for name in names)
+    return [one for one in every if one not in done and one[1] not in failed]
 
 
 def _record(
@@ -205,8 +222,13 @@ def _measured(folder: Path, number: int, profile: str, options: Sequence[str]) -
         (folder / ANSWERS).mkdir(exist_ok=True)
         with storage.atomic_write(folder / ANSWERS / f"{profile}.json") as file:
             file.write((folder / name / PREDICTIONS).read_bytes())
+    decision = read_run(folder / name, check_data=False).job.model.decision
     own, around_s = row(result, name=name), result["wall_s"] - result["time"]["total_s"]
-    return asdict(own) | {"round": number, "first_start_s": (own.first_start_s or 0) + around_s}
+    return asdict(own) | {
+        "round": number,
+        "first_start_s": (own.first_start_s or 0) + around_s,
+        "may_prune": may_prune(result["windows"], result["examples"], decision.rule),
+    }
 
 
 def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> Row:

@@ -10,8 +10,8 @@ Trials take at most ``SHARE`` of the time that the job is expected to take under
 so far: the next one starts only if twice the time of the slowest so far is left. A job too short
 for any takes the choice of an earlier one, or ``default_choice``. A choice is kept for this
 machine, model, versions and window shape, for whole pages and for shorter texts. One that was made
-while other programs used the machine is replaced by the next trial on a quiet one. ``int8`` is never tried: ``nq compare`` shows what it
-costs in answers.
+while other programs used the machine is replaced by the next trial on a quiet one. ``int8`` is
+never tried: ``nq compare`` shows what it costs in answers.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def choose_profile(job: Job, clock: Clock, cache: bool = True) -> tuple[str, boo
     from nq.inference.engines.tensorflow import device
 
     trials = Trials(job, clock)
-    key = choice_key(job, device(), trials.has_pages)
+    key = choice_key(job, device(), trials.may_prune)
     earlier = read_choice(key) if cache else None
     load, n_cores = os.getloadavg()[0], os.cpu_count() or 1
     is_quiet = load <= BUSY_SHARE * n_cores
@@ -138,6 +138,11 @@ def default_choice(device: str, prune: bool = False) -> str:
     return str(_pruned(next(usable)) if prune else next(usable))
 
 
+def may_prune(windows: int, questions: int, rule: str) -> bool:
+    """Returns whether ``prune`` suits a job: its pages are long, its decision has a margin."""
+    return windows >= PAGE_WINDOWS * max(1, questions) and RULES[rule].ranks
+
+
 def _pruned(profile: Profile) -> Profile:
     return Profile(profile.names | {"prune"})
 
@@ -153,8 +158,8 @@ def cache_file() -> Path:
     return Path(home) / "nq" / "profiles.json"
 
 
-def choice_key(job: Job, device: str, has_pages: bool) -> str:
-    """Returns a digest of everything that a choice depends on; of the data, if it is pages."""
+def choice_key(job: Job, device: str, may_prune: bool) -> str:
+    """Returns a digest of everything that a choice depends on, most of the data excepted."""
     depends = [
         __version__,
         versions(),
@@ -164,7 +169,7 @@ def choice_key(job: Job, device: str, has_pages: bool) -> str:
         job.compute.batch_size,
         job.model.decision.rule,
         [job.instances, job.compute.threads],
-        has_pages,
+        may_prune,
     ]
     return hashlib.sha256(orjson.dumps(depends, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
@@ -216,8 +221,7 @@ class Trials:
 
     Args:
         windows: those that the job is expected to have in all.
-        has_pages: whether its questions are about whole pages.
-        may_prune: whether they are, and its decision has the margin that ``prune`` needs.
+        may_prune: whether ``prune`` suits its pages and its decision; see ``may_prune``.
     """
 
     def __init__(self, job: Job, clock: Clock) -> None:
@@ -225,8 +229,7 @@ class Trials:
         self._chunks = prepare_first_chunk(job, clock)
         chunk = self._chunks[0]
         self.windows = chunk.windows * len(job.requests())
-        self.has_pages = chunk.windows >= PAGE_WINDOWS * max(1, chunk.examples)
-        self.may_prune = self.has_pages and RULES[job.model.decision.rule].ranks
+        self.may_prune = may_prune(chunk.windows, chunk.examples, job.model.decision.rule)
         compute = job.compute
         self._spec = ScorerSpec(job.model, Profile(), compute.batch_size, compute.threads)
         with self._chunks.open_windows(0) as reader:

@@ -267,6 +267,6 @@ def calibration_rows(examples: Iterator[Example], model: ModelSpec, batch_size: 
 def prepare_first_chunk(job: Job, clock: Clock) -> Chunks:
     """Returns the first chunk of a job's windows, prepared now if necessary."""
     first = job.requests()[0]
-    folder = windows_folder(job, first)
-    prepared = iter([prepare(first, folder, job.compute.workers)])
-    return Chunks(prepared, [(first, folder)], job.compute.workers, clock)
+    work, workers = [(first, windows_folder(job, first))], job.compute.workers
+    prepared = (prepare(request, folder, workers) for request, folder in work)
+    return Chunks(prepared, work, workers, clock)

@@ -17,6 +17,7 @@ import nq
 from nq import tracking
 from nq.commands.main import console
 from nq.runs import compare
+from nq.runs.profile_choice import default_choice
 from nq.storage import COMPARISON, own_paths
 from tests import nq_records
 from tests.terminal_output import without_progress
@@ -112,6 +113,14 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
     rows = nq.compare([data], ["grappler"], model=tiny_model, rounds=1, output=folder)
     assert [row.profile for row in rows] == [row["profile"] for row in result["rows"][:2]]
     assert kept(folder) == after
+
+
+def test_whole_pages_are_compared_with_prune() -> None:
+    profiles = ["baseline", *compare.DEFAULT]
+    assert compare._names(["default"], [{"may_prune": False}]) == profiles
+    pruned = default_choice(compare.DEVICE, prune=True)
+    assert compare._names(["default"], [{"may_prune": True}]) == [*profiles, pruned]
+    assert compare._names(["grappler"], [{"may_prune": True}]) == ["baseline", "grappler"]
 
 
 def test_changed_answers_are_told_and_data_without_gold_have_no_f1(

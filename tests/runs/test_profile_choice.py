@@ -93,7 +93,7 @@ def test_a_job_has_only_trials_for_which_there_is_time(
     assert choose_profile(job, Clock()) == ("grappler+buckets", False)
     assert "the default for this machine: " in caplog.text and "which need 1000000" in caplog.text
     assert not profile_choice.cache_file().exists()
-    key = profile_choice.choice_key(job, "CPU", has_pages=False)
+    key = profile_choice.choice_key(job, "CPU", may_prune=False)
     write_choice(key, Choice("mixed", is_quiet=False))
     assert choose_profile(job, Clock()) == ("mixed", False)
 
@@ -106,7 +106,7 @@ def test_a_short_job_of_whole_pages_is_pruned_without_trials(
     assert choose_profile(job, Clock()) == ("grappler+buckets+prune", False)
     no_margin = replace(job.model, decision=DecisionConfig(rule="bert-joint"))
     assert choose_profile(replace(job, model=no_margin), Clock()) == ("grappler+buckets", False)
-    key = profile_choice.choice_key(job, "CPU", has_pages=False)
+    key = profile_choice.choice_key(job, "CPU", may_prune=False)
     write_choice(key, Choice("mixed"))
     assert choose_profile(job, Clock()) == ("grappler+buckets+prune", False)
 
@@ -160,13 +160,13 @@ def test_what_a_choice_depends_on(job: Job, monkeypatch: pytest.MonkeyPatch) -> 
     computes = Compute(batch_size=5), Compute(instances=2, threads=1), Compute(threads=1)
     others = [replace(job, compute=compute) for compute in computes]
     others.append(replace(job, model=replace(job.model, windows=windows)))
-    keys = {profile_choice.choice_key(one, "CPU", has_pages=False) for one in (job, *others)}
-    keys.add(profile_choice.choice_key(job, "GPU", has_pages=False))
-    keys.add(profile_choice.choice_key(job, "CPU", has_pages=True))
+    keys = {profile_choice.choice_key(one, "CPU", may_prune=False) for one in (job, *others)}
+    keys.add(profile_choice.choice_key(job, "GPU", may_prune=False))
+    keys.add(profile_choice.choice_key(job, "CPU", may_prune=True))
     installed = profile_choice.versions()
     assert {"keras", "numpy"} <= installed.keys()
     monkeypatch.setattr(profile_choice, "versions", lambda: installed | {"keras": "0.1"})
-    keys.add(profile_choice.choice_key(job, "CPU", has_pages=False))
+    keys.add(profile_choice.choice_key(job, "CPU", may_prune=False))
     assert len(keys) == 8
 
 
