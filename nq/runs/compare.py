@@ -96,7 +96,10 @@ def compare(
     ):
         request = {
             "data": list(map(input_files.sha256, files)),
-            "models": [spec.to_dict(), *(weights_digest(one.folder) for one in spec.models)],
+            "models": [
+                {name: value for name, value in spec.to_dict().items() if "model" not in name},
+                *(weights_digest(one.folder) for one in spec.models),
+            ],
             "options": list(options),
             "processors": machine(),
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -110,7 +111,8 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
         assert console([*common, *options]) == 1
         (line,) = capfd.readouterr().err.splitlines()
         assert f"out compares other {differing}: give another --output" in line
-    rows = nq.compare([data], ["grappler"], model=tiny_model, rounds=1, output=folder)
+    moved = Path(shutil.copytree(tiny_model, tmp_path / "moved"))
+    rows = nq.compare([data], ["grappler"], model=moved, rounds=1, output=folder)
     assert [row.profile for row in rows] == [row["profile"] for row in result["rows"][:2]]
     assert kept(folder) == after
 
