@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from nq.records import IntArray
 
 LENGTH_STEP = 64
 LENGTHS = 4
+FITTED_STEP = 32
 MIN_PIECES = 4096
 """Pieces in a batch at least; smaller ones leave much of a CPU's speed in bfloat16 unused."""
 
@@ -62,6 +63,34 @@ def by_length(n_pieces: IntArray, shape: Shape) -> list[Batch]:
         result.append(Batch(rows, Shape(size, length, full)))
         first += size
     return result
+
+
+def fitted(n_pieces: IntArray, shape: Shape) -> list[Batch]:
+    """Returns the batches of ``by_length`` in shapes of just their windows.
+
+    That is for an engine that computes any shape. Lengths are multiples of ``FITTED_STEP``.
+
+    >>> [(b.rows.tolist(), b.shape) for b in fitted(np.array([70, 40]), Shape(8, 512))]
+    [([0, 1], Shape(batch_size=2, length=96, full=False))]
+    """
+    result = by_length(n_pieces, shape)
+    for i, batch in enumerate(result):
+        longest = -(-int(n_pieces[batch.rows[0]]) // FITTED_STEP) * FITTED_STEP
+        result[i] = Batch(batch.rows, Shape(len(batch.rows), min(longest, shape.length)))
+    return result
+
+
+def without_empty_rows(plan: list[Batch]) -> list[Batch]:
+    """Returns batches with as few rows as a power of two allows, so that there are few shapes.
+
+    >>> [b.shape.batch_size for b in without_empty_rows(in_order(11, Shape(8, 512)))]
+    [8, 4]
+    """
+    sizes = [min(b.shape.batch_size, 1 << (len(b.rows) - 1).bit_length()) for b in plan]
+    return [
+        replace(batch, shape=replace(batch.shape, batch_size=size))
+        for batch, size in zip(plan, sizes, strict=True)
+    ]
 
 
 def rounded_up(length: int, longest: int) -> int:

@@ -10,13 +10,12 @@ Trials take at most ``SHARE`` of the time that the job is expected to take under
 so far: the next one starts only if twice the time of the slowest so far is left. A job too short
 for any takes the choice of an earlier one, or ``default_choice``. A choice is kept for this
 machine, model, versions and window shape, for whole pages and for shorter texts. One that was made
-while other programs used the machine is replaced by the next trial on a quiet one. ``int8`` is never tried: ``nq compare`` shows what it
-costs in answers.
+while other programs used the machine is replaced by the next trial on a quiet one. ``int8`` is
+never tried: ``nq compare`` shows what it costs in answers.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import hashlib
 import importlib.metadata
@@ -147,10 +146,7 @@ def _pruned(profile: Profile) -> Profile:
 
 def cache_file() -> Path:
     """Returns the file that has the choices of this user's earlier runs."""
-    home: str | Path = os.devnull  # keeps nothing of a user without a home folder
-    with contextlib.suppress(RuntimeError):
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "nq" / "profiles.json"
+    return storage.cache_folder() / "profiles.json"
 
 
 def choice_key(job: Job, device: str, has_pages: bool) -> str:

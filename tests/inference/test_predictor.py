@@ -210,13 +210,14 @@ class SmallEngine:
     def __init__(self, engine: Engine, max_windows: int) -> None:
         self.engine, self.max_windows = engine, max_windows
         self.precision, self.device = engine.precision, engine.device
+        self.any_shape, self.options = engine.any_shape, engine.options
 
     def compiled(self, shape: Shape) -> Step:
         step = self.engine.compiled(shape)
 
         def limited(rows: Rows) -> Sequence[Any]:
             if shape.batch_size > self.max_windows:
-                raise tf.errors.ResourceExhaustedError(None, None, "too large")
+                raise MemoryError("too large")
             return step(rows)
 
         return limited
