@@ -283,7 +283,7 @@ def load(
             ``onnx`` and ``grappler`` that is installed first, on a GPU ``grappler``.
         windows: how pages become windows; by default the settings of the folder.
         decision: how scores become answers; by default the settings of the folder.
-        batch_size: windows in a batch at most.
+        batch_size: windows in a batch at most; of short ones as many as have the same pieces.
         second_model: folder or name of a model that reads the blocks that ``model`` ranks best; the
             decision is then one of both.
         read_blocks: blocks that the second model reads; by default as many as the decision names.

@@ -43,10 +43,10 @@ def in_order(n_windows: int, shape: Shape) -> list[Batch]:
     ]
 
 
-def by_length(n_pieces: IntArray, shape: Shape) -> list[Batch]:
+def by_length(n_pieces: IntArray, shape: Shape, least: int = MIN_PIECES) -> list[Batch]:
     """Returns batches of windows of similar length, the longest first.
 
-    Each has about as many pieces as ``shape``, the longest one, or ``MIN_PIECES``, and one of a few
+    Each has about as many pieces as ``shape``, the longest one, or ``least``, and one of a few
     lengths; ``n_pieces`` ``[N]`` counts the pieces of each window without padding.
 
     >>> [(b.rows.tolist(), b.shape.length, b.shape.full) for b in
@@ -57,7 +57,7 @@ def by_length(n_pieces: IntArray, shape: Shape) -> list[Batch]:
     result, first = list[Batch](), 0
     while first < len(order):
         length = rounded_up(int(n_pieces[order[first]]), shape.length)
-        size = max(shape.batch_size * shape.length, MIN_PIECES) // length
+        size = max(shape.batch_size * shape.length, least) // length
         rows = order[first : first + size]
         full = bool(n_pieces[rows[-1]] == length)
         result.append(Batch(rows, Shape(size, length, full)))
@@ -73,11 +73,12 @@ def fitted(n_pieces: IntArray, shape: Shape) -> list[Batch]:
     >>> [(b.rows.tolist(), b.shape) for b in fitted(np.array([70, 40]), Shape(8, 512))]
     [([0, 1], Shape(batch_size=2, length=96, full=False))]
     """
-    result = by_length(n_pieces, shape)
-    for i, batch in enumerate(result):
-        longest = -(-int(n_pieces[batch.rows[0]]) // FITTED_STEP) * FITTED_STEP
-        result[i] = Batch(batch.rows, Shape(len(batch.rows), min(longest, shape.length)))
-    return result
+    plan = by_length(n_pieces, shape, least=0)
+    steps = [max(1, -(-int(n_pieces[batch.rows[0]]) // FITTED_STEP)) for batch in plan]
+    return [
+        Batch(batch.rows, Shape(len(batch.rows), min(n * FITTED_STEP, shape.length)))
+        for batch, n in zip(plan, steps, strict=True)
+    ]
 
 
 def without_empty_rows(plan: list[Batch]) -> list[Batch]:

@@ -21,7 +21,6 @@ from typing import TypeVar
 
 from nq import __version__, storage
 from nq.errors import DamagedError, Error
-from nq.formats.input_files import sha256
 from nq.inference.engine import FolderNetwork, Network
 from nq.model.folder import weights_digest
 
@@ -93,8 +92,13 @@ def _installed(name: str) -> str:
 def _check(folder: Path) -> None:
     """Checks the SHA-256 of each file of a graph."""
     for name, digest in storage.read_json(folder / DIGESTS).items():
-        if sha256(folder / name) != digest:
+        if _sha256(folder / name) != digest:
             raise DamagedError(f"{folder / name} is damaged: its SHA-256 does not match")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _kept(folder: Path, write: Callable[[Path], object], read: Callable[[Path], T]) -> T:
@@ -104,7 +108,7 @@ def _kept(folder: Path, write: Callable[[Path], object], read: Callable[[Path], 
         graph = part / storage.GRAPH
         graph.mkdir()
         write(graph)
-        storage.write_json(graph / DIGESTS, {path.name: sha256(path) for path in graph.iterdir()})
+        storage.write_json(graph / DIGESTS, {path.name: _sha256(path) for path in graph.iterdir()})
         result = read(graph)
         with contextlib.suppress(OSError):  # another process was faster
             graph.rename(folder)

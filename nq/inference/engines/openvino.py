@@ -78,7 +78,10 @@ class Engine:
 
         def write(folder: Path) -> None:
             model = split_products(converted(network.model))
-            openvino.save_model(model, folder / MODEL, compress_to_fp16=False)
+            try:
+                openvino.save_model(model, folder / MODEL, compress_to_fp16=False)
+            except RuntimeError as error:  # such as for a full disk
+                raise OSError(f"{folder / MODEL} cannot be written: {error}") from error
 
         return load_graph(
             network, ["openvino"], write, lambda folder: self._core.read_model(folder / MODEL)
@@ -166,7 +169,8 @@ def converted(model: Any) -> Any:
 
     specs = {node.name: tf.TensorSpec(node.shape, node.dtype, node.name) for node in model.inputs}
     step = tf.function(lambda rows: model(rows, training=False), [specs], autograph=False)
-    result = openvino.convert_model(step.get_concrete_function())
+    with contextlib.redirect_stdout(io.StringIO()):  # it reports its arguments
+        result = openvino.convert_model(step.get_concrete_function())
     for node in result.inputs:
         node.get_tensor().set_names({node.any_name.removesuffix(":0")})
     gc.collect()  # the trace and the model reference each other
