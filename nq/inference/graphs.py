@@ -4,6 +4,7 @@ A conversion needs TensorFlow and takes seconds; a process that finds the graph 
 TensorFlow nor Keras. The folder of a graph is named by a digest of all that it depends on: the
 weights, their configuration, this code, and the versions of nq, Keras and the engine. In it is a
 folder for each version of TensorFlow, with the SHA-256 of the files. A damaged graph is made again.
+The newest ``KEPT`` graphs stay.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from nq.model.folder import weights_digest
 
 log = logging.getLogger(__name__)
 
-DIGESTS = "digests.json"
-CODE = tuple(Path(__file__).parents[1] / package for package in ("inference", "model"))
+DIGESTS, KEPT = "digests.json", 8
+CODE = tuple(Path(__file__).parents[1] / name for name in ("inference/engines", "model"))
 
 T = TypeVar("T")
 
@@ -113,4 +114,7 @@ def _kept(folder: Path, write: Callable[[Path], object], read: Callable[[Path], 
         with contextlib.suppress(OSError):  # another process was faster
             graph.rename(folder)
             log.info("the converted model is kept in %s", folder)
+            kept = folder.parents[1].glob("*/tensorflow*")
+            for old in sorted(kept, key=lambda path: path.stat().st_mtime)[:-KEPT]:
+                shutil.rmtree(old)
         return result

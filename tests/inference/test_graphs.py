@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 import nq
 from nq.inference import graphs
 from nq.inference.engine import FolderNetwork
-from nq.inference.graphs import DIGESTS, graph_folder, load_graph
+from nq.inference.graphs import DIGESTS, KEPT, graph_folder, load_graph
 from nq.model.spec import find_model
 from nq.storage import cache_folder
 from tests.test_missing_packages import run_without
@@ -148,6 +149,18 @@ def test_two_that_write_at_once_leave_one_graph(cache: Path, tiny_model: Path) -
     assert {path.name for path in folder.iterdir()} == {"model", DIGESTS}
     assert list(cache.iterdir()) == [folder.parent] and list(folder.parent.iterdir()) == [folder]
     assert load(0) == b"graph"  # the barrier would break
+
+
+def test_the_newest_graphs_stay(
+    cache: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, folders = network(tiny_model), list[Path]()
+    for number in range(KEPT + 2):
+        monkeypatch.setattr(graphs, "__version__", f"0.0.{number}")
+        folders.append(graph_folder(given, []))
+        load_graph(given, [], lambda folder: (folder / "model").touch(), lambda folder: None)
+        os.utime(folders[-1], (number, number))
+    assert [folder.exists() for folder in folders] == [False] * 2 + [True] * KEPT
 
 
 def test_each_model_and_version_has_a_graph_of_its_own(
