@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.metadata
 import json
 import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TypeVar
 
@@ -85,8 +85,8 @@ def graph_folder(network: FolderNetwork, packages: Sequence[str]) -> Path:
 def _installed(name: str) -> str:
     """Returns name and version of a distribution; empty if it is not installed."""
     try:
-        return f"{name}-{version(name)}"
-    except PackageNotFoundError:
+        return f"{name}-{importlib.metadata.version(name)}"
+    except importlib.metadata.PackageNotFoundError:
         return ""
 
 

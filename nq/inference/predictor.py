@@ -51,6 +51,8 @@ class Predictor:
         self._make_float32 = float32
         self._float32: Predictor | None = None
         self._max_batch_size = sys.maxsize
+        if self._is_adaptive and self._engine.any_shape:
+            self._compile(shape)  # for all shapes, so that no question waits for it
 
     def scores(
         self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import shutil
@@ -77,9 +78,9 @@ def damage_bytes(folder: Path) -> None:
 
 DAMAGES: list[Callable[[Path], object]] = [
     damage_bytes,
-    lambda folder: (folder / "model.xml").unlink(),
+    lambda folder: (folder / "model.xml").rename(folder / "other.xml"),
     lambda folder: (folder / DIGESTS).write_text("{"),
-    lambda folder: [path.unlink() for path in folder.iterdir()],
+    lambda folder: list(map(Path.unlink, folder.iterdir())),
 ]
 
 
@@ -166,15 +167,16 @@ def test_the_newest_graphs_stay(
 def test_each_model_and_version_has_a_graph_of_its_own(
     tiny_model: Path, tiny_mpnet: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packages, installed = ["openvino"], graphs.version
+    packages, installed = ["openvino"], importlib.metadata.version
     folders = [graph_folder(network(tiny_model), packages)]
     assert folders == [graph_folder(network(tiny_model), packages)]
     folders.append(graph_folder(network(tiny_mpnet), packages))
     folders.append(graph_folder(network(tiny_model), ["onnx"]))
     for other in ("openvino", "keras", "tensorflow-cpu"):
         with monkeypatch.context() as patch:
+            others = {other: "0.0.1"}
             patch.setattr(
-                graphs, "version", lambda n, other=other: installed(n) + "1" * (n == other)
+                importlib.metadata, "version", lambda n, o=others: o.get(n) or installed(n)
             )
             folders.append(graph_folder(network(tiny_model), packages))
     monkeypatch.setattr(graphs, "__version__", "0.0.1")
