@@ -17,7 +17,7 @@ from nq.formats.documents import page_of
 from nq.formats.inputs import read_page
 from nq.formats.natural_questions import decode_simplified
 from nq.inference.load import ScorerSpec, load_scorer
-from nq.inference.profile import DEFAULT_PROFILE, Profile
+from nq.inference.profile import Profile, reader_profile
 from nq.inference.scorer import Scorer, concatenate, feature_rows, score_examples
 from nq.model.spec import ModelSpec, find_model, mention_decision
 from nq.postprocess.decision import RankedPrediction, check_cascade_rule, check_rule, decide
@@ -268,7 +268,7 @@ def pipeline(task: str, model: str | Path | None = None) -> Reader:
 def load(
     model: str | Path | None = None,
     *,
-    profile: Profile | str = DEFAULT_PROFILE,
+    profile: Profile | str | None = None,
     windows: WindowConfig | None = None,
     decision: DecisionConfig | None = None,
     batch_size: int = BATCH_SIZE,
@@ -279,10 +279,11 @@ def load(
 
     Args:
         model: model folder, or name of a model; by default the bundled model, ``small``.
-        profile: optimizations, such as ``"mixed+grappler"``.
+        profile: optimizations, such as ``"mixed+grappler"``; by default the one of ``openvino``,
+            ``onnx`` and ``grappler`` that is installed first, on a GPU ``grappler``.
         windows: how pages become windows; by default the settings of the folder.
         decision: how scores become answers; by default the settings of the folder.
-        batch_size: windows in a batch; a single short page fills a small one.
+        batch_size: windows in a batch at most; of short ones as many as have the same pieces.
         second_model: folder or name of a model that reads the blocks that ``model`` ranks best; the
             decision is then one of both.
         read_blocks: blocks that the second model reads; by default as many as the decision names.
@@ -293,7 +294,7 @@ def load(
         Error: a package or the model is not installed, or the profile does not fit the decision
             rule.
     """
-    profile = Profile.of(profile)
+    profile = reader_profile() if profile is None else Profile.of(profile)
     check_argument(is_count(batch_size), "batch_size", batch_size, "a whole number from 1 on")
     spec = find_model(model, windows, decision, second_model, read_blocks)
     reader = Reader(checked_scorer(spec, profile, batch_size))
@@ -314,7 +315,7 @@ def checked_scorer(model: ModelSpec, profile: Profile, batch_size: int) -> Score
     calibration = {}
     if profile.changes.int8:
         calibration = {one.folder: _sample_windows(one) for one in model.models}
-    return ScorerSpec(model, profile, batch_size, calibration=calibration)
+    return ScorerSpec(model, profile, batch_size, calibration=calibration, adaptive=True)
 
 
 def _sample_windows(model: ModelSpec) -> Columns:

@@ -41,6 +41,8 @@ MARK, LOCK, UNFINISHED = ".nq-folder.json", ".nq-folder.lock", ".unfinished-"
 PAGE_MARK = b'<meta name="generator" content="nq">'
 """Is in the first 4 KiB of every HTML page that a command writes."""
 SHA256 = "sha256"
+GRAPH = "graph"
+"""Folder of a converted model in an unfinished job."""
 LOCK_ATTEMPTS = 1000
 MAX_NAMES_SHOWN = 3
 FULL = {os.strerror(number): number for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)}
@@ -168,6 +170,14 @@ def _digest_archive(archive: zipfile.ZipFile) -> bytes:
     return hashlib.sha256(json.dumps(members).encode()).digest()
 
 
+def cache_folder() -> Path:
+    """Returns the folder of what is kept for this user between runs; it need not exist."""
+    home: str | Path = os.devnull  # keeps nothing of a user without a home folder
+    with contextlib.suppress(RuntimeError):
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "nq"
+
+
 # --- kinds of folders ---------------------------------------------------------------------------
 
 _SHARD = r"windows(?:-\d+)?-\d{5}-of-\d{5}\.tfrecord"
@@ -231,9 +241,9 @@ PART = Kind(
     name="job",
     what="files of an unfinished job",
     files=rf"{_PREPARED}|windows(?:-\d+)?-\d{{5}}|model-[0-9a-f]{{64}}\.tar"
-    r"|workers\.log|progress/[0-9a-f]{32}"
+    rf"|workers\.log|progress/[0-9a-f]{{32}}|{GRAPH}/[\w.-]+"
     r"|(?:beam-temp-[\w-]+/[\w-]+\.)?(?:results|dead_letters)(?:-\d{5}-of-\d{5})?",
-    folders=r"progress|beam-temp-[\w-]+",
+    folders=rf"progress|beam-temp-[\w-]+|{GRAPH}",
 )
 _COMPARED = r"compare\.(?:json|html)|answers/[a-z0-9+]+\.json"
 COMPARISON = Kind("comparison", "a comparison of nq compare", _COMPARED, folders="answers")

@@ -19,6 +19,8 @@ from tests import tiny_models
 # since both bring an LLVM of their own. Without it torch works as well on a CPU.
 sys.modules["triton"] = None  # type: ignore[assignment]
 
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+
 # No test is timed; continuous integration draws the same examples each time.
 hypothesis.settings.register_profile(
     "nq", deadline=None, derandomize="CI" in os.environ, print_blob=True, max_examples=25
@@ -52,6 +54,13 @@ def logging_as_before() -> Iterator[None]:
     reset()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Gives all processes of the pytest run one cache of their own."""
+    base = tmp_path_factory.getbasetemp()
+    os.environ["XDG_CACHE_HOME"] = str((base.parent if IS_WORKER else base) / "cache")
+
+
 OncePerRun = Callable[[str, Callable[[Path], None]], Path]
 
 
@@ -62,7 +71,7 @@ def once_per_run(tmp_path_factory: pytest.TempPathFactory) -> OncePerRun:
     It takes a name and what fills the new folder; tests read the folder, or copy it.
     """
     base = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if IS_WORKER:
         base = base.parent
 
     def folder(name: str, fill: Callable[[Path], None]) -> Path:

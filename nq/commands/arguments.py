@@ -20,7 +20,7 @@ from nq.config import (
     WindowConfig,
     is_within,
 )
-from nq.inference.profile import DEFAULT_PROFILE, Profile, describe
+from nq.inference.profile import DEFAULT_PROFILE, Profile, describe, reader_profile
 from nq.tracking import DEFAULT_EXPERIMENT
 
 if TYPE_CHECKING:
@@ -193,15 +193,19 @@ def add_workers(parser: argparse.ArgumentParser, note: str = "") -> None:
     parser.add_argument("--workers", type=positive, metavar="N", help=text)
 
 
-def add_profile(parser: argparse.ArgumentParser, auto: bool = False) -> None:
-    """Adds ``--profile``, with ``auto`` as the word; the epilog should be ``PROFILES_HELP``."""
+def add_profile(parser: argparse.ArgumentParser, auto: bool = False, reader: bool = False) -> None:
+    """Adds ``--profile``, with ``auto`` as the word; the epilog should be ``PROFILES_HELP``.
+
+    A command that answers questions in memory has the default of a ``reader``.
+    """
+    default = "openvino, onnx or grappler, as installed" if reader else DEFAULT_PROFILE
     also = f", or {AUTO}: the fastest here that keeps the answers" if auto else ""
     parser.add_argument(
         "--profile",
         type=lambda text: text if auto and text == AUTO else profile(text),
-        default=Profile.parse(DEFAULT_PROFILE),
+        default=reader_profile() if reader else Profile.parse(DEFAULT_PROFILE),
         metavar="P",
-        help=f"optimizations to run under (default: {DEFAULT_PROFILE}){also}; see below",
+        help=f"optimizations to run under (default: {default}){also}; see below",
     )
 
 

@@ -51,7 +51,7 @@ def parser() -> terminal.Parser:
     )
     top = "runners-up to show (default: 3)"
     parser.add_argument("--top", type=arguments.count, default=3, metavar="N", help=top)
-    arguments.add_profile(parser)
+    arguments.add_profile(parser, reader=True)
     arguments.add_model(parser)
     arguments.add_second_model(parser)
     arguments.add_windows(parser)

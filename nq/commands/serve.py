@@ -38,7 +38,7 @@ def parser() -> terminal.Parser:
     )
     arguments.add_model(parser)
     arguments.add_second_model(parser)
-    arguments.add_profile(parser)
+    arguments.add_profile(parser, reader=True)
     arguments.add_settings(parser, ServeConfig)
     arguments.add_windows(parser)
     arguments.add_common(parser)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from nq.records import IntArray
 
 LENGTH_STEP = 64
 LENGTHS = 4
+FITTED_STEP = 32
 MIN_PIECES = 4096
 """Pieces in a batch at least; smaller ones leave much of a CPU's speed in bfloat16 unused."""
 
@@ -42,10 +43,10 @@ def in_order(n_windows: int, shape: Shape) -> list[Batch]:
     ]
 
 
-def by_length(n_pieces: IntArray, shape: Shape) -> list[Batch]:
+def by_length(n_pieces: IntArray, shape: Shape, least: int = MIN_PIECES) -> list[Batch]:
     """Returns batches of windows of similar length, the longest first.
 
-    Each has about as many pieces as ``shape``, the longest one, or ``MIN_PIECES``, and one of a few
+    Each has about as many pieces as ``shape``, the longest one, or ``least``, and one of a few
     lengths; ``n_pieces`` ``[N]`` counts the pieces of each window without padding.
 
     >>> [(b.rows.tolist(), b.shape.length, b.shape.full) for b in
@@ -56,12 +57,41 @@ def by_length(n_pieces: IntArray, shape: Shape) -> list[Batch]:
     result, first = list[Batch](), 0
     while first < len(order):
         length = rounded_up(int(n_pieces[order[first]]), shape.length)
-        size = max(shape.batch_size * shape.length, MIN_PIECES) // length
+        size = max(shape.batch_size * shape.length, least) // length
         rows = order[first : first + size]
         full = bool(n_pieces[rows[-1]] == length)
         result.append(Batch(rows, Shape(size, length, full)))
         first += size
     return result
+
+
+def fitted(n_pieces: IntArray, shape: Shape) -> list[Batch]:
+    """Returns the batches of ``by_length`` in shapes of just their windows.
+
+    That is for an engine that computes any shape. Lengths are multiples of ``FITTED_STEP``.
+
+    >>> [(b.rows.tolist(), b.shape) for b in fitted(np.array([70, 40]), Shape(8, 512))]
+    [([0, 1], Shape(batch_size=2, length=96, full=False))]
+    """
+    plan = by_length(n_pieces, shape, least=0)
+    steps = [max(1, -(-int(n_pieces[batch.rows[0]]) // FITTED_STEP)) for batch in plan]
+    return [
+        Batch(batch.rows, Shape(len(batch.rows), min(n * FITTED_STEP, shape.length)))
+        for batch, n in zip(plan, steps, strict=True)
+    ]
+
+
+def without_empty_rows(plan: list[Batch]) -> list[Batch]:
+    """Returns batches with as few rows as a power of two allows, so that there are few shapes.
+
+    >>> [b.shape.batch_size for b in without_empty_rows(in_order(11, Shape(8, 512)))]
+    [8, 4]
+    """
+    sizes = [min(b.shape.batch_size, 1 << (len(b.rows) - 1).bit_length()) for b in plan]
+    return [
+        replace(batch, shape=replace(batch.shape, batch_size=size))
+        for batch, size in zip(plan, sizes, strict=True)
+    ]
 
 
 def rounded_up(length: int, longest: int) -> int:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
-
-import keras
-import tensorflow as tf
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nq.config import ModelConfig
 from nq.inference.batches import Shape
 from nq.inference.profile import Profile
 from nq.inference.reduction import Reduction
 from nq.inference.scorer import Rows
-from nq.model import joint
+from nq.model.checkpoint import with_room_for
 from nq.model.folder import load_config
+from nq.model.runtime import import_tensorflow
 from nq.model.shapes import check_length
 from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.load import load_tokenizer
+
+if TYPE_CHECKING:
+    import keras
+
+    from nq.model.joint import LoadedModel
 
 log = logging.getLogger(__name__)
 
@@ -30,39 +33,64 @@ Step = Callable[[Rows], Sequence[Any]]
 """Maps rows of one static shape to the columns of the reduction as arrays."""
 
 
-@dataclass(frozen=True, eq=False)
 class Network:
     """A Keras model, made by ``joint.build``, with its configuration."""
 
     config: ModelConfig
     model: keras.Model
 
+    def __init__(self, config: ModelConfig, model: keras.Model) -> None:
+        self.config, self.model = config, model
+
     @cached_property
     def unmasked(self) -> keras.Model:
         """The same layers without an attention mask, for batches of full windows."""
+        from nq.model import joint
+
         return joint.for_full_windows(self.model, self.config)
 
 
-def load_network(model: ModelSpec, policy: str) -> Network:
-    """Loads the weights of a model folder under a Keras dtype policy.
+class FolderNetwork(Network):
+    """The network of a model folder, under a Keras dtype policy.
 
-    The tokenizer of the folder may have more ids than there are embeddings.
+    Its weights are loaded, and TensorFlow and Keras imported, when the model is first needed. The
+    tokenizer of the folder may have more ids than there are embeddings.
     """
-    check_length(load_config(model.folder), model.windows.max_seq_length)
-    tokenizer = load_tokenizer(model.folder, model.windows.compat)
-    loaded = joint.load(model.folder, tokenizer, policy)
-    if warning := loaded.report.warning():
-        log.warning("%s", warning)
-    if loaded.report.unexpected:
-        log.info("unused tensors of the checkpoint: %s", ", ".join(loaded.report.unexpected))
-    return Network(loaded.config, loaded.model)
+
+    def __init__(self, model: ModelSpec, policy: str) -> None:
+        self.folder, self._policy = model.folder, policy
+        config = load_config(self.folder)
+        check_length(config, model.windows.max_seq_length)
+        self.config = with_room_for(config, load_tokenizer(self.folder, model.windows.compat))
+
+    @cached_property
+    def _loaded(self) -> LoadedModel:
+        import_tensorflow()
+        from nq.model import joint
+
+        loaded = joint.load(self.folder, dtype=self._policy, config=self.config)
+        if warning := loaded.report.warning():
+            log.warning("%s", warning)
+        if loaded.report.unexpected:
+            log.info("unused tensors of the checkpoint: %s", ", ".join(loaded.report.unexpected))
+        return loaded
+
+    @property
+    def model(self) -> keras.Model:
+        """The Keras model."""
+        return self._loaded.model
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the folder has all weights of the model."""
+        return not self._loaded.report.warning()
 
 
 @dataclass(frozen=True, eq=False)
 class Computation:
     """What an engine computes: a network under the dtype policy of a profile, and a reduction.
 
-    For ``calibration`` and ``threads`` see ``ScorerSpec``.
+    For ``calibration``, ``threads`` and ``adaptive`` see ``ScorerSpec``.
     """
 
     network: Network
@@ -70,6 +98,7 @@ class Computation:
     reduction: Reduction
     calibration: Rows = field(default_factory=dict)
     threads: int | None = None
+    adaptive: bool = False
 
 
 class Engine(Protocol):
@@ -79,6 +108,11 @@ class Engine(Protocol):
     """Compute type of the matrix products."""
     device: str
     """``CPU`` or ``GPU``."""
+    any_shape: bool
+    """Whether a new shape costs nothing where the computation is ``adaptive``."""
+
+    def options(self) -> contextlib.AbstractContextManager[object]:
+        """Returns the settings of the process under which steps are compiled and run."""
 
     def compiled(self, shape: Shape) -> Step:
         """Returns a step for rows of exactly this shape, which is what the profile requires."""
@@ -92,22 +126,9 @@ def make_engine(computation: Computation) -> Engine:
     return engine
 
 
-def with_reduction(
-    compute: Callable[[Rows], Mapping[str, Any]], reduction: Reduction, shape: Shape
-) -> Step:
-    """Returns a step that computes logits outside of TensorFlow and reduces them in it."""
-    lengths = {"start_logits": [shape.length], "end_logits": [shape.length], "type_logits": [5]}
-    signature = (
-        {name: tf.TensorSpec((shape.batch_size, *size)) for name, size in lengths.items()},
-        tf.TensorSpec((shape.batch_size, shape.length), tf.int32),
-    )
-    reduce = tf.function(reduction, signature).get_concrete_function()
-
-    def step(rows: Rows) -> list[Any]:
-        logits = {name: tf.constant(x) for name, x in compute(rows).items()}
-        return [column.numpy() for column in reduce(logits, tf.constant(rows["token_map"]))]
-
-    return step
+def with_reduction(compute: Callable[[Rows], dict[str, Any]], reduction: Reduction) -> Step:
+    """Returns a step that reduces the logits, which an engine computes as arrays."""
+    return lambda rows: reduction(compute(rows), rows["token_map"])
 
 
 @contextlib.contextmanager

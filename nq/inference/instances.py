@@ -33,6 +33,7 @@ from nq import processor
 from nq.child import python_path
 from nq.errors import Error
 from nq.inference.load import ScorerSpec, load_scorer
+from nq.inference.profile import TENSORFLOW
 from nq.inference.scorer import Counters, Progress, Rows, no_progress
 from nq.model.runtime import import_tensorflow, thread_environment
 from nq.records import Columns, Example
@@ -306,7 +307,8 @@ def _answer_all(connection: Connection[Any, Any]) -> None:
     ours.propagate = False
     ours.addHandler(QueueHandler(SimpleNamespace(put_nowait=send)))
     try:
-        import_tensorflow(spec.threads)
+        if spec.profile.changes.engine == TENSORFLOW:
+            import_tensorflow(spec.threads)
         scorer = load_scorer(spec)
     except Exception as error:
         send(portable(error))

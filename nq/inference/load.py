@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nq.inference import cascade, prune
 from nq.inference.cascade import CascadeScorer
-from nq.inference.profile import Profile
+from nq.inference.profile import TENSORFLOW, Profile
 from nq.inference.prune import PruningScorer
 from nq.inference.rescore import RescoringScorer, close_margin, exact_profile
 from nq.inference.scorer import PART_BATCHES, Rows, Scorer
@@ -30,7 +30,8 @@ class ScorerSpec:
 
     A second model has the same profile. ``threads`` compute one operation, by default as many as
     the engine chooses. ``calibration`` has windows of real data for each model folder, where the
-    profile has ``int8``.
+    profile has ``int8``. An ``adaptive`` scorer computes as many rows as a call has windows, at
+    most ``batch_size`` at once; others fill up batches of one shape, which suits many windows.
     """
 
     model: ModelSpec
@@ -38,6 +39,7 @@ class ScorerSpec:
     batch_size: int
     threads: int | None = None
     calibration: Mapping[Path, Rows] = field(default_factory=dict, repr=False)
+    adaptive: bool = False
 
     @property
     def part_windows(self) -> int:
@@ -60,12 +62,9 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
 
     With a second model, pruning is for the first model alone, and rescoring for both.
     """
-    import_tensorflow()
-    from nq.inference.engines.tensorflow import device
-
     profile, model = spec.profile, spec.model
     check_rule(model.decision.rule, profile.needs_margin)
-    margin = close_margin(profile, device()) if profile.changes.rescore else None
+    margin = close_margin(profile, _device(profile)) if profile.changes.rescore else None
     scorer: Scorer = load_predictor(spec)
     if profile.changes.prune:
         scorer = PruningScorer(scorer, model.own_decision)
@@ -87,24 +86,33 @@ def load_predictor(spec: ScorerSpec, reduction: Reduction | None = None) -> Pred
 
     The reduction is by default the one that the decision needs.
     """
-    import_tensorflow()
     from nq.inference.batches import Shape
-    from nq.inference.engine import Computation, load_network
-    from nq.inference.engines.tensorflow import device
+    from nq.inference.engine import Computation, FolderNetwork
     from nq.inference.predictor import Predictor
     from nq.inference.reduction import TopK
 
     model, profile = spec.model, spec.profile
     rule, plain = RULES[model.own_decision.rule], replace(spec, profile=Profile())
     computation = Computation(
-        load_network(model, profile.policy(device())),
+        FolderNetwork(model, profile.policy(_device(profile))),
         profile,
         reduction or TopK(rule.k, rule.text_only),
         spec.calibration.get(model.folder, {}),
         spec.threads,
+        spec.adaptive,
     )
     return Predictor(
         computation,
         Shape(spec.batch_size, model.windows.max_seq_length),
         None if profile == plain.profile else lambda: load_predictor(plain, reduction),
     )
+
+
+def _device(profile: Profile) -> str:
+    """Returns the device of a profile's engine; TensorFlow is imported only if it is that."""
+    if profile.changes.engine != TENSORFLOW:
+        return "CPU"
+    import_tensorflow()
+    from nq.inference.engines.tensorflow import device
+
+    return device()

@@ -15,13 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from nq.errors import Error
 from nq.inference import batches
 from nq.inference.batches import Batch, Shape
 from nq.inference.engine import Computation, Step, make_engine
-from nq.inference.engines.tensorflow import grappler_options
 from nq.inference.scorer import COLUMNS, PART_BATCHES, Counters, Progress, Rows, no_progress
 from nq.records import Columns, Example, IntArray
 from nq.text import truncate
@@ -43,7 +41,7 @@ class Predictor:
     def __init__(
         self, computation: Computation, shape: Shape, float32: Callable[[], Predictor] | None = None
     ) -> None:
-        self._engine = make_engine(computation)
+        self._engine, self._is_adaptive = make_engine(computation), computation.adaptive
         self.precision, self.device = self._engine.precision, self._engine.device
         self.profile, self.network, self.shape = computation.profile, computation.network, shape
         self.batch_size, self.counters = shape.batch_size, Counters()
@@ -53,17 +51,16 @@ class Predictor:
         self._make_float32 = float32
         self._float32: Predictor | None = None
         self._max_batch_size = sys.maxsize
+        if self._is_adaptive and self._engine.any_shape:
+            self._compile(shape)  # for all shapes, so that no question waits for it
 
     def scores(
         self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
     ) -> Columns:
         """See ``Scorer.scores``; the examples are not used."""
         computed: list[tuple[IntArray, Sequence[Any]]] = []
-        plan = batches.in_order(len(rows["input_mask"]), self.shape)
-        if self.profile.changes.buckets:
-            plan = batches.by_length(rows["input_mask"].sum(axis=1), self.shape)
-        with grappler_options(self.profile.changes.grappler):
-            for batch in plan:
+        with self._engine.options():
+            for batch in self._plan(rows["input_mask"].sum(axis=1)):
                 computed.append((batch.rows, self._checked(batch, rows)))
                 progress(len(batch.rows))
         order = np.argsort(np.concatenate([numbers for numbers, _ in computed]))
@@ -72,6 +69,14 @@ class Predictor:
             name: np.concatenate(column)[order]
             for name, column in zip(self._columns, columns, strict=True)
         }
+
+    def _plan(self, n_pieces: IntArray) -> Sequence[Batch]:
+        if self._is_adaptive and self._engine.any_shape:
+            return batches.fitted(n_pieces, self.shape)
+        plan = batches.in_order(len(n_pieces), self.shape)
+        if self.profile.changes.buckets:
+            plan = batches.by_length(n_pieces, self.shape)
+        return batches.without_empty_rows(plan) if self._is_adaptive else plan
 
     def _checked(self, batch: Batch, rows: Rows) -> Sequence[Any]:
         """Returns the scores of a batch, computed again in float32 if a logit is not finite."""
@@ -114,7 +119,7 @@ class Predictor:
                 self.counters.compile_s += time.perf_counter() - started
             started = time.perf_counter()
             columns = self._steps[shape]({n: _padded(rows[n][batch.rows], shape) for n in COLUMNS})
-        except tf.errors.ResourceExhaustedError as error:
+        except MemoryError as error:
             if shape.batch_size == 1:
                 raise Error("the device has too little memory for a single window") from error
             self._max_batch_size = shape.batch_size // 2
@@ -137,7 +142,7 @@ class Predictor:
             if self.profile.changes.jit_compile:  # XLA compiles at the first call
                 empty = (shape.batch_size, shape.length)
                 step({name: np.zeros(empty, np.int32) for name in COLUMNS})
-        except (Error, MemoryError, tf.errors.ResourceExhaustedError):
+        except (Error, MemoryError):
             raise
         except Exception as error:  # every engine has exceptions of its own
             reason = truncate(" ".join(str(error).split()), MAX_REASON_CHARS)

@@ -14,6 +14,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 from nq import extras
@@ -237,6 +238,16 @@ def profiles(names: Sequence[str] = tuple(OPTIMIZATIONS)) -> list[Profile]:
     """Returns all possible profiles of these optimizations, the smallest first."""
     some = (frozenset(s) for n in range(len(names) + 1) for s in combinations(names, n))
     return [Profile(names) for names in some if not _impossible(names)]
+
+
+def reader_profile() -> Profile:
+    """Returns the default for questions in memory: float32, without TensorFlow where possible.
+
+    On a machine with a GPU that TensorFlow can use, TensorFlow computes.
+    """
+    on_gpu = Path("/dev/nvidiactl").exists() and extras.tensorflow_extra() == "gpu"
+    engines = map(Profile.parse, () if on_gpu else ENGINE_EXTRAS)
+    return next((one for one in engines if not one.missing()), Profile.parse(DEFAULT_PROFILE))
 
 
 def describe() -> str:

@@ -1,4 +1,7 @@
-"""What of the logits of a batch leaves the device: the top k positions, or all logits."""
+"""What of the logits of a batch leaves the device: the top k positions, or all logits.
+
+Reductions take tensors, in the graph of TensorFlow, and the arrays of other engines.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from keras import ops
 
 from nq.records import SCORE_COLUMNS
 
@@ -22,7 +24,7 @@ class AllLogits:
 
     def __call__(self, logits: dict[str, Any], token_map: Any) -> tuple[Any, ...]:
         """Returns the columns, in order, for one batch; see ``TopK``."""
-        missing = [[0, 0], [0, self.length - token_map.shape[1]]]
+        ops, missing = _ops(token_map), [[0, 0], [0, self.length - token_map.shape[1]]]
         start, end = (ops.pad(logits[name], missing) for name in LOGITS[:2])
         return start, end, logits["type_logits"]
 
@@ -44,7 +46,7 @@ class TopK:
         The logits are ``start_logits`` and ``end_logits`` ``[B, L]``, ``type_logits`` ``[B, 5]``;
         ``token_map`` is int ``[B, L]``, the document token of each position, -1 for none.
         """
-        start, end = logits["start_logits"], logits["end_logits"]
+        ops, start, end = _ops(token_map), logits["start_logits"], logits["end_logits"]
         length = token_map.shape[1]
         allowed = token_map >= 0 if self.text_only else ops.arange(length) > 0
         k = min(self.k, length)
@@ -66,7 +68,22 @@ def top_positions(logits: Any, allowed: Any, token_map: Any, k: int) -> tuple[An
     position comes first. Logits and tokens are ``[B, L]``, ``allowed`` ``[L]`` or ``[B, L]``, the
     three results ``[B, k]``; k is at most ``L``.
     """
-    lowest = float(np.finfo(np.float32).min)
-    value, pos = ops.top_k(ops.where(allowed, logits, lowest), k)
+    ops, lowest = _ops(token_map), float(np.finfo(np.float32).min)
+    candidates = ops.where(allowed, logits, lowest)
+    if ops is np:
+        descending = np.where(np.isnan(candidates), -np.inf, -candidates)  # NaN is seen later
+        pos = np.argsort(descending, axis=1, kind="stable")[:, :k]
+        value = np.take_along_axis(candidates, pos, axis=1)
+    else:
+        value, pos = ops.top_k(candidates, k)
     doc = ops.take_along_axis(token_map, pos, axis=1)
     return ops.where(value > lowest, doc, -1), pos, value
+
+
+def _ops(array: Any) -> Any:
+    """Returns the module that computes with an array: NumPy, or that of Keras for a tensor."""
+    if isinstance(array, np.ndarray):
+        return np
+    from keras import ops
+
+    return ops

@@ -71,6 +71,10 @@ def clean(
     if caches and cache_file().is_file():
         folder = cache_file().parent
         items.append(Item(folder, "choices of --profile auto", (cache_file(), folder)))
+    graphs = storage.cache_folder() / "graphs"
+    if caches and graphs.is_dir():
+        paths = sorted(graphs.glob("[!.]*/**/*"), reverse=True)
+        items.append(Item(graphs, "converted models", (*paths, *graphs.glob("[!.]*"), graphs)))
     for item in items:
         changed = list[float]()
         for path in (*item.paths, item.folder / MARK):

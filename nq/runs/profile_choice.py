@@ -16,7 +16,6 @@ never tried: ``nq compare`` shows what it costs in answers.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import hashlib
 import importlib.metadata
@@ -152,10 +151,7 @@ def _pruned(profile: Profile) -> Profile:
 
 def cache_file() -> Path:
     """Returns the file that has the choices of this user's earlier runs."""
-    home: str | Path = os.devnull  # keeps nothing of a user without a home folder
-    with contextlib.suppress(RuntimeError):
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "nq" / "profiles.json"
+    return storage.cache_folder() / "profiles.json"
 
 
 def choice_key(job: Job, device: str, may_prune: bool) -> str:

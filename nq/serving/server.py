@@ -26,7 +26,7 @@ from nq.errors import Error
 from nq.formats.documents import page_from_text
 from nq.inference.instances import InstancePool
 from nq.inference.load import ScorerSpec
-from nq.inference.scorer import feature_rows
+from nq.inference.scorer import concatenate, feature_rows
 from nq.interruption import REPEAT_S, SIGNALS
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -114,7 +114,7 @@ def _listen(config: ServeConfig) -> socket.socket:
 
 
 def _open_pool(spec: ScorerSpec, tokenizer: Tokenizer, workers: int) -> Future[InstancePool]:
-    """Starts the processes of a model and has each score a window, so that all is compiled.
+    """Starts the processes of a model and has each score windows, so that all is compiled.
 
     A daemon thread does it, because the server may end before the model is loaded.
     """
@@ -126,9 +126,12 @@ def _open_pool(spec: ScorerSpec, tokenizer: Tokenizer, workers: int) -> Future[I
             pool = InstancePool(spec, workers, max(1, len(processor.cores()) // workers))
             example = page_from_text("It rains.").with_question("does it rain")
             rows = feature_rows(features(example, tokenizer, spec.model.windows))
+            sizes = [1 << n for n in range((pool.batch_size - 1).bit_length())]
             try:
-                for scores in [pool.submit(rows, [example]) for _ in range(workers)]:
-                    scores.result()
+                for size in (*sizes, pool.batch_size):
+                    several = concatenate([rows] * size), [example] * size
+                    for scores in [pool.submit(*several) for _ in range(workers)]:
+                        scores.result()
             except BaseException:
                 pool.close()
                 raise

@@ -11,7 +11,7 @@ import pytest
 
 from nq.commands.main import console
 from nq.runs.profile_choice import cache_file
-from nq.storage import RUN, WINDOWS, hold
+from nq.storage import RUN, WINDOWS, cache_folder, hold
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +28,8 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "grappler-1" / "job.json").write_text("{}")
     cache_file().parent.mkdir(parents=True)
     cache_file().write_text("{}")
+    (cache_folder() / "graphs" / "0123" / "tensorflow-2").mkdir(parents=True)
+    (cache_folder() / "graphs" / "0123" / "tensorflow-2" / "model.bin").write_bytes(bytes(1 << 20))
     return folder
 
 
@@ -43,7 +45,8 @@ def test_the_table_has_sizes_ages_and_reasons(
             "removes it)",
             f"{verb:<13}     3.0 MiB   0 minutes  runs/windows-0123456789ab: prepared windows",
             f"{verb:<13}     2 bytes   0 minutes  {cache_file().parent}: choices of --profile auto",
-            f"{verb} 3.0 MiB in 2 of 3 places",
+            f"{verb:<13}     1.0 MiB   0 minutes  {cache_folder() / 'graphs'}: converted models",
+            f"{verb} 4.0 MiB in 3 of 4 places",
         ]
         assert runs.joinpath("windows-0123456789ab").exists() == bool(dry_run)
         assert cache_file().parent.exists() == bool(dry_run)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.inference.batches import LENGTHS, MIN_PIECES, Batch, Shape, by_length, in_order, rounded_up
+from nq.inference.batches import (
+    FITTED_STEP,
+    LENGTHS,
+    MIN_PIECES,
+    Batch,
+    Shape,
+    by_length,
+    fitted,
+    in_order,
+    rounded_up,
+    without_empty_rows,
+)
 from nq.records import IntArray
 
 SHAPES = st.builds(Shape, st.integers(1, 40), st.integers(1, 600))
@@ -47,6 +60,31 @@ def test_batches_by_length_are_full_of_similar_size_and_fit_their_windows(
         assert most - batch.shape.length < batch.shape.batch_size * batch.shape.length <= most
     lengths = [batch.shape.length for batch in batches]
     assert lengths == sorted(lengths, reverse=True)
+
+
+@given(windows())
+def test_fitted_batches_hold_little_more_than_their_windows(some: tuple[IntArray, Shape]) -> None:
+    n_pieces, shape = some
+    batches = fitted(n_pieces, shape)
+    assert sorted(numbers(batches)) == list(range(len(n_pieces)))
+    for batch in batches:
+        longest, length = n_pieces[batch.rows].max(), batch.shape.length
+        assert longest <= length <= min(shape.length, max(1, longest) + FITTED_STEP - 1)
+        assert len(batch.rows) == batch.shape.batch_size and not batch.shape.full
+        assert batch.shape.batch_size * length <= shape.batch_size * shape.length
+
+
+@given(windows())
+def test_batches_without_empty_rows_have_less_than_twice_their_windows(
+    some: tuple[IntArray, Shape],
+) -> None:
+    for plan in (in_order(len(some[0]), some[1]), by_length(*some)):
+        for before, after in zip(plan, without_empty_rows(plan), strict=True):
+            assert after.rows is before.rows
+            assert len(after.rows) <= after.shape.batch_size < 2 * len(after.rows)
+            size = after.shape.batch_size
+            assert size.bit_count() == 1 or size == before.shape.batch_size
+            assert replace(after.shape, batch_size=before.shape.batch_size) == before.shape
 
 
 @given(st.integers(1, 1200))

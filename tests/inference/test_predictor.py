@@ -155,6 +155,25 @@ def test_every_profile_has_the_scores_of_baseline(name: str, shape: ModelConfig)
     assert BATCH <= counters.warmup_windows <= N_WINDOWS
 
 
+# --- batches of just the windows that there are
+
+
+@pytest.mark.parametrize(
+    ("profile", "sizes"),
+    [
+        ("grappler", [{4, 2}, {1}, {4}]),
+        *(pytest.param(name, [{4, 2}, {1}, {3}], marks=slow) for name in ("openvino", "onnx")),
+    ],
+)
+def test_adaptive_batches_are_as_large_as_needed(profile: str, sizes: list[set[int]]) -> None:
+    adaptive, fixed = new_predictor(profile, adaptive=True), new_predictor()
+    for n_windows, expected in zip((6, 1, 3), sizes, strict=True):
+        rows = item_rows(items(n_windows))
+        computed = {shape.batch_size for shape in adaptive._steps}
+        assert_close(adaptive.scores(rows), fixed.scores(rows), atol=1e-5)
+        assert {shape.batch_size for shape in adaptive._steps} == computed | expected
+
+
 # --- logits that are not finite
 
 WINDOW = "window 2 of the example in line 2 of input file 3"
@@ -210,13 +229,14 @@ class SmallEngine:
     def __init__(self, engine: Engine, max_windows: int) -> None:
         self.engine, self.max_windows = engine, max_windows
         self.precision, self.device = engine.precision, engine.device
+        self.any_shape, self.options = engine.any_shape, engine.options
 
     def compiled(self, shape: Shape) -> Step:
         step = self.engine.compiled(shape)
 
         def limited(rows: Rows) -> Sequence[Any]:
             if shape.batch_size > self.max_windows:
-                raise tf.errors.ResourceExhaustedError(None, None, "too large")
+                raise MemoryError("too large")
             return step(rows)
 
         return limited

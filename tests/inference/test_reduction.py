@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,21 +36,22 @@ def tables(draw: st.DrawFn) -> tuple[Any, Any, Any]:
 
 
 SIGNATURE = [tf.TensorSpec((3, 12), kind) for kind in (tf.float32, tf.bool, tf.int32)]
-COMPILED = {
-    jit: tf.function(
+COMPUTED: dict[str, Callable[..., Any]] = {"numpy": partial(top_positions, k=K)}
+COMPUTED |= {
+    name: tf.function(
         lambda logits, allowed, doc: top_positions(logits, allowed, doc, K),
         input_signature=SIGNATURE,
         jit_compile=jit,
     )
-    for jit in (False, True)
+    for name, jit in (("graph", False), ("xla", True))
 }
 
 
-@pytest.mark.parametrize("jit", [False, True], ids=["graph", "xla"])
+@pytest.mark.parametrize("how", COMPUTED)
 @given(tables())
-def test_top_positions_are_those_of_a_stable_sort(jit: bool, table: tuple[Any, Any, Any]) -> None:
+def test_top_positions_are_those_of_a_stable_sort(how: str, table: tuple[Any, Any, Any]) -> None:
     logits, allowed, token_map = table
-    doc, pos, value = (np.asarray(column) for column in COMPILED[jit](*table))
+    doc, pos, value = (np.asarray(column) for column in COMPUTED[how](*table))
     for row in range(3):
         order = np.argsort(-logits[row], kind="stable")
         top = order[allowed[row][order]][:K]
@@ -57,6 +60,13 @@ def test_top_positions_are_those_of_a_stable_sort(jit: bool, table: tuple[Any, A
         np.testing.assert_array_equal(value[row, :n], logits[row, top])
         assert doc[row].tolist() == token_map[row, top].tolist() + [-1] * (K - n)
         assert np.isfinite(value[row]).all()
+
+
+def test_a_logit_that_is_not_a_number_is_kept() -> None:
+    logits = np.array([[9, 1, np.nan, 8, 7]], np.float32)
+    token_map = np.arange(5, dtype=np.int32)[None]
+    doc, _, value = top_positions(logits, token_map > 0, token_map, 2)
+    assert doc.tolist() == [[-1, 3]] and np.isnan(value[0, 0]) and value.dtype == np.float32
 
 
 LENGTH = 256

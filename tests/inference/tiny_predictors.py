@@ -31,12 +31,14 @@ def new_predictor(
     calibration: Rows | None = None,
     float32: Callable[[], Predictor] | None = None,
     shape: ModelConfig = tiny_models.SHAPE,
+    adaptive: bool = False,
 ) -> Predictor:
     """Returns a predictor of a tiny model; ``dtype`` replaces the policy of the profile."""
     parsed = Profile.parse(profile)
     model = tiny_models.model(dtype=dtype or parsed.policy("CPU"), shape=shape)
     network = Network(shape, model)
-    computation = Computation(network, parsed, TopK(k, text_only), calibration or {})
+    reduction = TopK(k, text_only)
+    computation = Computation(network, parsed, reduction, calibration or {}, adaptive=adaptive)
     return Predictor(computation, Shape(BATCH, LENGTH), float32)
 
 

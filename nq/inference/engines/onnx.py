@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from nq import processor
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Step, quiet, with_reduction
+from nq.inference.graphs import load_graph
 from nq.inference.profile import ONNX, ProfileNotInForceError
 from nq.inference.scorer import Rows
 from nq.model.convert import export
 
+MODEL = "model.onnx"
 IN_8_BITS = ("MatMulInteger", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")
 ERRORS_ONLY = 3
 
@@ -20,17 +24,14 @@ ERRORS_ONLY = 3
 class Engine:
     """Runs all shapes in one session; full windows have a mask too."""
 
-    device = "CPU"
+    device, any_shape, options = "CPU", True, contextlib.nullcontext
 
     def __init__(self, computation: Computation) -> None:
         self.computation = computation
         self.precision = "int8" if computation.profile.changes.int8 else "float32"
-        self._session: Any = None
 
     def compiled(self, shape: Shape) -> Step:
         """See ``nq.inference.engine.Engine.compiled``."""
-        if self._session is None:
-            self._session = self._load()
         session = self._session
         names = [node.name for node in session.get_inputs()]
         outputs = [node.name for node in session.get_outputs()]
@@ -39,9 +40,24 @@ class Engine:
             values = session.run(outputs, {name: rows[name] for name in names})
             return dict(zip(outputs, values, strict=True))
 
-        return with_reduction(logits, self.computation.reduction, shape)
+        return with_reduction(logits, self.computation.reduction)
 
-    def _load(self) -> Any:
+    @cached_property
+    def _session(self) -> Any:
+        network = self.computation.network
+
+        def write(folder: Path) -> None:
+            export(network.model, folder / MODEL, ONNX)
+
+        if self.precision != "int8":
+            return load_graph(
+                network, ["onnx", "tf2onnx"], write, lambda folder: self._opened(folder / MODEL)
+            )
+        with tempfile.TemporaryDirectory() as folder:
+            write(Path(folder))
+            return self._opened(self._quantize(Path(folder) / MODEL))
+
+    def _opened(self, path: Path) -> Any:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -49,14 +65,7 @@ class Engine:
         if self.computation.threads is not None:
             options.intra_op_num_threads = self.computation.threads
             options.inter_op_num_threads = 1
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model.onnx"
-            export(self.computation.network.model, path, ONNX)
-            if self.precision == "int8":
-                path = self._quantize(path)
-            return onnxruntime.InferenceSession(
-                str(path), options, providers=["CPUExecutionProvider"]
-            )
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
     def _quantize(self, path: Path) -> Path:
         """Quantizes the weights; activations are scaled for every batch at run time."""

@@ -6,15 +6,17 @@ import contextlib
 import gc
 import io
 import logging
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from nq import processor
 from nq.errors import Error
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Step, quiet, with_reduction
+from nq.inference.graphs import load_graph
 from nq.inference.profile import ProfileNotInForceError
 from nq.inference.scorer import Rows
 
@@ -25,16 +27,17 @@ HINTS = {"float32": "f32", "bfloat16": "bf16"}
 RUNTIME = {"float32": {"f32"}, "bfloat16": {"bf16"}, "int8": {"i8", "u8"}}
 PRODUCTS = ("FullyConnected", "MatMul")
 NOT_IN_8_BITS = r".*/(layer_\d+_output|span_output|pooler|type_output)(_\d+)?/MatMul"
+MODEL = "model.xml"
 OUTPUTS = ("start_logits", "end_logits", "type_logits")
 
 
 class Engine:
-    """Compiles the converted network once for each shape.
+    """Compiles the converted network once for each shape, or once for all where it is adaptive.
 
-    For full windows the mask is a constant, which OpenVINO folds away.
+    For full windows of a known shape the mask is a constant, which OpenVINO folds away.
     """
 
-    device = "CPU"
+    device, any_shape, options = "CPU", True, contextlib.nullcontext
 
     def __init__(self, computation: Computation) -> None:
         import openvino
@@ -48,20 +51,44 @@ class Engine:
                 f"profile {profile}: this processor ({processor.name()}) has no bfloat16, "
                 "which OpenVINO needs: leave out mixed"
             )
-        self._converted: Any = None
         self._has_warned = False
 
     def compiled(self, shape: Shape) -> Step:
         """See ``nq.inference.engine.Engine.compiled``."""
-        if self._converted is None:
-            model = converted(self.computation.network.model)
-            split_products(model)
-            self._converted = self.quantized(model) if self.precision == "int8" else model
+        if self.computation.adaptive:
+            return self._any_shape
         model = self._converted.clone()
         if shape.full:
             set_input(model, "input_mask", np.ones((shape.batch_size, shape.length), np.int32))
         names = [node.any_name for node in model.inputs]
         model.reshape({name: [shape.batch_size, shape.length] for name in names})
+        return self._compiled(model)
+
+    @cached_property
+    def _any_shape(self) -> Step:
+        return self._compiled(self._converted)
+
+    @cached_property
+    def _converted(self) -> Any:
+        """The model for any shape."""
+        network = self.computation.network
+        if self.precision == "int8":
+            return self.quantized(split_products(converted(network.model)))
+        import openvino
+
+        def write(folder: Path) -> None:
+            model = split_products(converted(network.model))
+            try:
+                openvino.save_model(model, folder / MODEL, compress_to_fp16=False)
+            except RuntimeError as error:  # such as for a full disk
+                raise OSError(f"{folder / MODEL} cannot be written: {error}") from error
+
+        return load_graph(
+            network, ["openvino"], write, lambda folder: self._core.read_model(folder / MODEL)
+        )
+
+    def _compiled(self, model: Any) -> Step:
+        names = [node.any_name for node in model.inputs]
         options = {
             "INFERENCE_PRECISION_HINT": self._hint,
             "PERFORMANCE_HINT": "LATENCY",
@@ -80,7 +107,7 @@ class Engine:
             values = compiled({name: rows[name] for name in names}, share_inputs=True)
             return {name: values[output] for name, output in outputs.items()}
 
-        return with_reduction(logits, self.computation.reduction, shape)
+        return with_reduction(logits, self.computation.reduction)
 
     def quantized(self, model: Any) -> Any:
         """Quantizes a model after training, calibrated on real windows without their padding.
@@ -138,10 +165,12 @@ def thread_options(threads: int | None) -> dict[str, Any]:
 def converted(model: Any) -> Any:
     """Returns a Keras model for any batch size and length as an OpenVINO model."""
     import openvino
+    import tensorflow as tf
 
     specs = {node.name: tf.TensorSpec(node.shape, node.dtype, node.name) for node in model.inputs}
     step = tf.function(lambda rows: model(rows, training=False), [specs], autograph=False)
-    result = openvino.convert_model(step.get_concrete_function())
+    with contextlib.redirect_stdout(io.StringIO()):  # it reports its arguments
+        result = openvino.convert_model(step.get_concrete_function())
     for node in result.inputs:
         node.get_tensor().set_names({node.any_name.removesuffix(":0")})
     gc.collect()  # the trace and the model reference each other
@@ -157,8 +186,8 @@ def set_input(model: Any, name: str, value: Any) -> None:
     model.remove_parameter(parameter)
 
 
-def split_products(model: Any) -> None:
-    """Replaces each product whose result is split by one product per part, in place.
+def split_products(model: Any) -> Any:
+    """Replaces each product whose result is split by one product per part, in place; returns it.
 
     Query, key and value are one product (``nq.model.encoder``), whose parts OpenVINO would copy:
     2 % of the time of a BERT-base.
@@ -190,3 +219,4 @@ def split_products(model: Any) -> None:
             for target in output.get_target_inputs():
                 target.replace_source_output(product.output(0))
     model.validate_nodes_and_infer_types()
+    return model

@@ -41,27 +41,45 @@ def grappler_options(options: Mapping[str, bool]) -> Iterator[None]:
             optimizer.set_experimental_options({name: before.get(name) for name in options})
 
 
+@contextlib.contextmanager
+def memory_error() -> Iterator[None]:
+    """Raises TensorFlow's error for too little memory of a device as a ``MemoryError``."""
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        raise MemoryError(str(error)) from error
+
+
 def device() -> str:
     """Returns the device that TensorFlow uses, ``GPU`` or ``CPU``."""
     return "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
 
 
 class Engine:
-    """Traces the network once for each shape; the caller sets ``grappler_options``."""
+    """Traces the network once for each shape; the caller sets the ``options``."""
+
+    any_shape = False
 
     def __init__(self, computation: Computation) -> None:
         self.computation = computation
         self.device = device()
         self.precision = computation.profile.precision(self.device)
 
+    def options(self) -> contextlib.AbstractContextManager[None]:
+        """See ``nq.inference.engine.Engine.options``."""
+        return grappler_options(self.computation.profile.changes.grappler)
+
     def compiled(self, shape: Shape) -> Step:
         """See ``nq.inference.engine.Engine.compiled``."""
         columns = [name for name in COLUMNS if not (shape.full and name == "input_mask")]
-        traced = self._traced(shape, columns)
+        with memory_error():
+            traced = self._traced(shape, columns)
         check_in_force(self.computation.profile, traced, self.precision)
 
         def step(rows: Rows) -> list[Any]:
-            return [column.numpy() for column in traced(*(tf.constant(rows[n]) for n in columns))]
+            with memory_error():
+                results = traced(*(tf.constant(rows[n]) for n in columns))
+                return [column.numpy() for column in results]
 
         return step
 

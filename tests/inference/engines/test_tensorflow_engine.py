@@ -12,7 +12,12 @@ import tensorflow as tf
 
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Network
-from nq.inference.engines.tensorflow import Engine, check_in_force, grappler_options
+from nq.inference.engines.tensorflow import (
+    Engine,
+    check_in_force,
+    grappler_options,
+    memory_error,
+)
 from nq.inference.profile import (
     GRAPPLER_OFF,
     GRAPPLER_ON,
@@ -108,3 +113,8 @@ def test_another_thread_waits_until_the_block_ends() -> None:
         assert OPTIONS.get_experimental_options()["disable_meta_optimizer"] is False
     assert inside.wait(10)
     thread.join()
+
+
+def test_too_little_memory_of_a_device_is_a_memory_error() -> None:
+    with pytest.raises(MemoryError, match="too large"), memory_error():
+        raise tf.errors.ResourceExhaustedError(None, None, "too large")

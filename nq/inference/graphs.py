@@ -1,0 +1,120 @@
+"""Graphs for engines other than TensorFlow, converted once and kept in the user's cache.
+
+A conversion needs TensorFlow and takes seconds; a process that finds the graph imports neither
+TensorFlow nor Keras. The folder of a graph is named by a digest of all that it depends on: the
+weights, their configuration, this code, and the versions of nq, Keras and the engine. In it is a
+folder for each version of TensorFlow, with the SHA-256 of the files. A damaged graph is made again.
+The newest ``KEPT`` graphs stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from nq import __version__, storage
+from nq.errors import DamagedError, Error
+from nq.inference.engine import FolderNetwork, Network
+from nq.model.folder import weights_digest
+
+log = logging.getLogger(__name__)
+
+DIGESTS, KEPT = "digests.json", 8
+CODE = tuple(Path(__file__).parents[1] / name for name in ("inference/engines", "model"))
+
+T = TypeVar("T")
+
+
+def load_graph(
+    network: Network,
+    packages: Sequence[str],
+    write: Callable[[Path], object],
+    read: Callable[[Path], T],
+) -> T:
+    """Returns what ``read`` makes of a folder with the files of ``write``, which may be older.
+
+    Nothing is kept where the cache cannot be written, of a network that is not from a folder, and
+    of one that lacks weights, which its loading must report each time.
+
+    Args:
+        packages: distributions of the engine, with whose versions the graph may change.
+    """
+    if isinstance(network, FolderNetwork):
+        folder = graph_folder(network, packages)
+        try:
+            if folder.exists():
+                _check(folder)
+                return read(folder)
+        except (OSError, DamagedError) as error:
+            log.warning("the converted model is made again: %s", error)
+            shutil.rmtree(folder, ignore_errors=True)
+        if network.is_complete:
+            try:
+                return _kept(folder, write, read)
+            except (OSError, Error) as error:
+                log.debug("the converted model cannot be kept: %s", error)
+    with tempfile.TemporaryDirectory(prefix="nq-graph-") as temporary:
+        write(Path(temporary))
+        return read(Path(temporary))
+
+
+def graph_folder(network: FolderNetwork, packages: Sequence[str]) -> Path:
+    """Returns the folder of a graph; without TensorFlow, one that any of its versions made."""
+    code = hashlib.sha256()
+    for path in sorted(path for folder in CODE for path in folder.rglob("*.py")):
+        code.update(path.read_bytes())
+    depends = [
+        *(weights_digest(network.folder), network.config.to_dict(), code.hexdigest()),
+        *(__version__, [_installed(name) for name in ("keras", *packages)]),
+    ]
+    key = hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:32]
+    folder = storage.cache_folder() / "graphs" / key
+    earlier = sorted(path.name for path in folder.glob("tensorflow*"))
+    name = _installed("tensorflow-cpu") or _installed("tensorflow") or [*earlier, "none"][0]
+    return folder / name
+
+
+def _installed(name: str) -> str:
+    """Returns name and version of a distribution; empty if it is not installed."""
+    try:
+        return f"{name}-{importlib.metadata.version(name)}"
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _check(folder: Path) -> None:
+    """Checks the SHA-256 of each file of a graph."""
+    for name, digest in storage.read_json(folder / DIGESTS).items():
+        if _sha256(folder / name) != digest:
+            raise DamagedError(f"{folder / name} is damaged: its SHA-256 does not match")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _kept(folder: Path, write: Callable[[Path], object], read: Callable[[Path], T]) -> T:
+    """Writes and reads a graph, which gets its name in the cache when it is complete."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with storage.unfinished(folder.parent) as part:
+        graph = part / storage.GRAPH
+        graph.mkdir()
+        write(graph)
+        storage.write_json(graph / DIGESTS, {path.name: _sha256(path) for path in graph.iterdir()})
+        result = read(graph)
+        with contextlib.suppress(OSError):  # another process was faster
+            graph.rename(folder)
+            log.info("the converted model is kept in %s", folder)
+            kept = folder.parents[1].glob("*/tensorflow*")
+            for old in sorted(kept, key=lambda path: path.stat().st_mtime)[:-KEPT]:
+                shutil.rmtree(old)
+        return result

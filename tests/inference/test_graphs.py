@@ -1,0 +1,184 @@
+"""Tests of the converted graphs in the user's cache, with real engines and a tiny model."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import nq
+from nq.inference import graphs
+from nq.inference.engine import FolderNetwork
+from nq.inference.graphs import DIGESTS, KEPT, graph_folder, load_graph
+from nq.model.spec import find_model
+from nq.storage import cache_folder
+from tests.test_missing_packages import run_without
+
+QUESTION, PAGE = "who made the lake", "the lake is deep\n\nthe river is long\n\nthe lake was old"
+ASK = """
+import json, sys, nq
+answer = nq.load(sys.argv[1], profile=sys.argv[2]).ask(sys.argv[3], sys.argv[4])
+print(json.dumps(answer.to_dict()))
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return cache_folder() / "graphs"
+
+
+def network(folder: Path) -> FolderNetwork:
+    return FolderNetwork(find_model(folder), "float32")
+
+
+def kept(cache: Path) -> dict[str, bytes]:
+    """Returns the files in the cache, those of unfinished conversions too."""
+    files = [path for path in cache.rglob("*") if path.is_file()]
+    return {path.relative_to(cache).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["openvino", "onnx"])
+def test_the_second_process_needs_neither_tensorflow_nor_keras(
+    profile: str, cache: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    expected = nq.load(tiny_model, profile="grappler").ask(QUESTION, PAGE).to_dict()
+    nq.load(tiny_model, profile=profile).ask(QUESTION, PAGE)
+    before = kept(cache)
+    done = run_without("tensorflow keras", ASK, tmp_path, tiny_model, profile, QUESTION, PAGE)
+    assert done.returncode == 0, done.stderr
+    assert as_numbers(json.loads(done.stdout)) == pytest.approx(as_numbers(expected), abs=1e-4)
+    assert kept(cache) == before
+
+
+def as_numbers(answer: object) -> dict[str, object]:
+    """Returns the leaves of JSON by their paths."""
+    if isinstance(answer, dict | list):
+        pairs = answer.items() if isinstance(answer, dict) else enumerate(answer)
+        return {f"{key}/{path}": x for key, one in pairs for path, x in as_numbers(one).items()}
+    return {"": answer}
+
+
+def damage_bytes(folder: Path) -> None:
+    path = folder / "model.bin"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGES: list[Callable[[Path], object]] = [
+    damage_bytes,
+    lambda folder: (folder / "model.xml").rename(folder / "other.xml"),
+    lambda folder: (folder / DIGESTS).write_text("{"),
+    lambda folder: list(map(Path.unlink, folder.iterdir())),
+]
+
+
+@pytest.mark.slow
+def test_a_damaged_graph_is_made_again(
+    cache: Path, tiny_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = nq.load(tiny_model, profile="openvino").ask(QUESTION, PAGE)
+    before = kept(cache)
+    assert {Path(name).name for name in before} == {"model.xml", "model.bin", DIGESTS}
+    folder = graph_folder(network(tiny_model), ["openvino"])
+    for damage in DAMAGES:
+        damage(folder)
+        caplog.clear()
+        assert nq.load(tiny_model, profile="openvino").ask(QUESTION, PAGE) == expected
+        assert caplog.text.count("the converted model is made again") == 1
+        assert kept(cache).keys() == before.keys()
+        caplog.clear()
+        nq.load(tiny_model, profile="openvino").ask(QUESTION, PAGE)
+        assert caplog.text == ""
+
+
+@pytest.mark.slow
+def test_a_cache_that_cannot_be_written_costs_only_time(
+    cache: Path, tiny_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = nq.load(tiny_model, profile="openvino").ask(QUESTION, PAGE)
+    shutil.rmtree(cache)
+    cache.write_text("a file")
+    assert nq.load(tiny_model, profile="openvino").ask(QUESTION, PAGE) == expected
+    assert caplog.text == ""
+
+
+@pytest.mark.slow
+def test_a_model_that_lacks_weights_says_so_each_time(
+    cache: Path, tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "encoder"
+    shutil.copytree(tiny_model, folder)
+    weights = load_file(folder / "model.safetensors")
+    encoder = {name: x for name, x in weights.items() if "outputs" not in name}
+    assert len(encoder) == len(weights) - 4
+    save_file(encoder, folder / "model.safetensors")
+    settings = json.loads((folder / "nq.json").read_text())
+    (folder / "nq.json").write_text(json.dumps({**settings, "weights": {}}))
+    for _ in range(2):
+        caplog.clear()
+        nq.load(folder, profile="openvino").ask(QUESTION, PAGE)
+        assert caplog.text.count("left random: span_output") == 1
+    assert kept(cache) == {}
+
+
+def test_two_that_write_at_once_leave_one_graph(cache: Path, tiny_model: Path) -> None:
+    together, given = Barrier(2), network(tiny_model)
+    assert given.is_complete
+
+    def write(folder: Path) -> None:
+        together.wait(60)  # neither is finished
+        (folder / "model").write_bytes(b"graph")
+
+    def load(_: int) -> bytes:
+        return load_graph(given, [], write, lambda folder: (folder / "model").read_bytes())
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(load, range(2))) == [b"graph"] * 2
+    folder = graph_folder(given, [])
+    assert {path.name for path in folder.iterdir()} == {"model", DIGESTS}
+    assert list(cache.iterdir()) == [folder.parent] and list(folder.parent.iterdir()) == [folder]
+    assert load(0) == b"graph"  # the barrier would break
+
+
+def test_the_newest_graphs_stay(
+    cache: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, folders = network(tiny_model), list[Path]()
+    for number in range(KEPT + 2):
+        monkeypatch.setattr(graphs, "__version__", f"0.0.{number}")
+        folders.append(graph_folder(given, []))
+        load_graph(given, [], lambda folder: (folder / "model").touch(), lambda folder: None)
+        os.utime(folders[-1], (number, number))
+    assert [folder.exists() for folder in folders] == [False] * 2 + [True] * KEPT
+
+
+def test_each_model_and_version_has_a_graph_of_its_own(
+    tiny_model: Path, tiny_mpnet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages, installed = ["openvino"], importlib.metadata.version
+    folders = [graph_folder(network(tiny_model), packages)]
+    assert folders == [graph_folder(network(tiny_model), packages)]
+    folders.append(graph_folder(network(tiny_mpnet), packages))
+    folders.append(graph_folder(network(tiny_model), ["onnx"]))
+    for other in ("openvino", "keras", "tensorflow-cpu"):
+        with monkeypatch.context() as patch:
+            others = {other: "0.0.1"}
+            patch.setattr(
+                importlib.metadata, "version", lambda n, o=others: o.get(n) or installed(n)
+            )
+            folders.append(graph_folder(network(tiny_model), packages))
+    monkeypatch.setattr(graphs, "__version__", "0.0.1")
+    folders.append(graph_folder(network(tiny_model), packages))
+    assert len(set(folders)) == len(folders) == 7
