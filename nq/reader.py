@@ -11,6 +11,7 @@ from typing import Any, Self, cast, overload
 import orjson
 
 from nq.bundle import bundled_sample
+from nq.collection import select
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument, is_count
 from nq.formats.documents import page_of
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 
 Source = Page | str | Path
 """A page, its text or HTML, or its file."""
+Sources = Source | list[Source] | list[Page] | list[str] | list[Path]
+"""A page, or the documents of which the best blocks are read."""
 TASK = "question-answering"
 BATCH_SIZE = 8
 SLOW_WINDOWS = 200
@@ -66,12 +69,14 @@ class Reader:
         return self._open_scorer().network.model
 
     @overload
-    def ask(self, question: str, page: Source, top: int = 3) -> Answer: ...
+    def ask(self, question: str, page: Sources, top: int = 3) -> Answer: ...
     @overload
-    def ask(self, question: list[str], page: Source, top: int = 3) -> list[Answer]: ...
+    def ask(self, question: list[str], page: Sources, top: int = 3) -> list[Answer]: ...
     @overload
-    def ask(self, question: Sequence[tuple[str, Source]], *, top: int = 3) -> list[Answer]: ...
-    def ask(self, question: Any, page: Source | None = None, top: int = 3) -> Answer | list[Answer]:
+    def ask(self, question: Sequence[tuple[str, Sources]], *, top: int = 3) -> list[Answer]: ...
+    def ask(
+        self, question: Any, page: Sources | None = None, top: int = 3
+    ) -> Answer | list[Answer]:
         """Returns the answer to a question about a page, or those to several ones in order.
 
         The windows of several questions share batches.
@@ -80,7 +85,9 @@ class Reader:
             question: a question in the model's language, a list of questions about the page, or
                 without a page a list of pairs ``(question, page)``.
             page: a page from ``nq.read_page`` and the like, a ``pathlib.Path`` of a file that
-                ``nq.read_page`` reads, or a ``str`` with the text or HTML itself.
+                ``nq.read_page`` reads, or a ``str`` with the text or HTML itself. Of a list of
+                several the best blocks are read (``nq.collection``), and the answers are ranked
+                over all of them.
             top: number of alternatives.
 
         Raises:
@@ -95,15 +102,27 @@ class Reader:
             is_pair = isinstance(pair, tuple) and len(pair) == 2
             check_argument(is_pair, "an element of the list", pair, "a pair (question, page)")
         if not pairs:
-            source = _page(page)
+            source = page if isinstance(page, list) else _page(page)
             pairs = [(q, source) for q in (question if isinstance(question, list) else [question])]
         for text, _ in pairs:
             is_text = isinstance(text, str) and bool(text.strip())
             check_argument(is_text, "question", text, "a text that is not empty")
-        pairs = [(text, _page(source)) for text, source in pairs]
+        pairs = [(text, self._page_for(text, source)) for text, source in pairs]
+        for text, _ in pairs:
+            n_pieces = sum(map(len, self._tokenizer.encode(text.split())))
+            if n_pieces >= self.windows.max_query_length:
+                log.warning(
+                    "the question has %d pieces, and only the last are read: at most %d "
+                    "(max_query_length)",
+                    n_pieces,
+                    self.windows.max_query_length - 1,
+                )
         decisions = self._decisions([page.with_question(text) for text, page in pairs])
         answers = [
-            make_answer(text, page, decision.prediction, decision.alternatives(top + 1) or (), top)
+            make_answer(
+                *(text, page, decision.prediction, decision.alternatives(top + 1) or ()),
+                *(top, self.unread_blocks(page)),
+            )
             for (text, page), decision in zip(pairs, decisions, strict=True)
         ]
         return answers if isinstance(question, list) else answers[0]
@@ -183,6 +202,13 @@ class Reader:
             raise Error("the reader is closed: make another one with nq.load()")
         return self._scorer
 
+    def _page_for(self, question: str, source: Any) -> Page:
+        """Returns a page; of several documents one with the best blocks for a question."""
+        if not isinstance(source, list):
+            return _page(source)
+        check_argument(bool(source), "page", source, "a list with at least one page")
+        return select(question, source, _page, self.windows)
+
     def _decisions(self, examples: Iterable[Example]) -> Iterator[RankedPrediction]:
         for example, scores in self._scores(examples):
             yield decide(example, scores, self.decision)
@@ -209,12 +235,18 @@ class Reader:
 
 
 def make_answer(
-    question: str, page: Page, prediction: Prediction, n_best: Sequence[Alternative], top: int
+    question: str,
+    page: Page,
+    prediction: Prediction,
+    n_best: Sequence[Alternative],
+    top: int,
+    unread_blocks: int = 0,
 ) -> Answer:
     """Returns a prediction in words, with at most ``top`` alternatives.
 
     The n-best list has the most probable blocks and answers, best first, that of the prediction
-    included; it is empty for a decision rule without probabilities.
+    included; it is empty for a decision rule without probabilities. Blocks that were not selected
+    count as unread too.
     """
     given = next(
         (
@@ -228,18 +260,20 @@ def make_answer(
     others = [other for other in n_best if other is not given][:top]
     others.sort(key=lambda other: -other.short_probability)
     alternatives = tuple(
-        Answer(question, page, o.long, o.shorts, o.yes_no, o.long_probability, o.short_probability)
+        Answer(
+            *(question, *page.origin(o.long, o.shorts)),
+            *(o.yes_no, o.long_probability, o.short_probability),
+        )
         for o in others
     )
+    selection = page.selection
     return Answer(
-        question,
-        page,
-        prediction.long,
-        prediction.shorts,
-        prediction.yes_no,
+        *(question, *page.origin(prediction.long, prediction.shorts), prediction.yes_no),
         given.long_probability if given else None,
         given.short_probability if given else None,
         alternatives,
+        unread_blocks + (selection.unread_blocks if selection else 0),
+        selection.skipped if selection else (),
     )
 
 
@@ -280,7 +314,8 @@ def load(
     Args:
         model: model folder, or name of a model; by default the bundled model, ``small``.
         profile: optimizations, such as ``"mixed+grappler"``.
-        windows: how pages become windows; by default the settings of the folder.
+        windows: how pages become windows; by default the settings of the folder, but without a
+            limit of blocks.
         decision: how scores become answers; by default the settings of the folder.
         batch_size: windows in a batch; a single short page fills a small one.
         second_model: folder or name of a model that reads the blocks that ``model`` ranks best; the
@@ -296,6 +331,8 @@ def load(
     profile = Profile.of(profile)
     check_argument(is_count(batch_size), "batch_size", batch_size, "a whole number from 1 on")
     spec = find_model(model, windows, decision, second_model, read_blocks)
+    if windows is None:
+        spec = spec.reading_whole_pages()
     reader = Reader(checked_scorer(spec, profile, batch_size))
     mention_decision(spec)
     return reader

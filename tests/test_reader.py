@@ -58,10 +58,14 @@ def test_alternatives_are_other_blocks_of_the_page_best_first(reader: nq.Reader)
             assert long and all(long.contains(short) for short in alternative.short_spans)
 
 
-def test_blocks_beyond_the_last_context_are_counted(reader: nq.Reader) -> None:
-    assert reader.unread_blocks(nq.page_from_text("one\n\ntwo")) == 0
+def test_all_blocks_are_read_unless_a_limit_is_given(reader: nq.Reader, tiny_model: Path) -> None:
     many = nq.page_from_text("\n\n".join(["the lake"] * 60))
-    assert reader.unread_blocks(many) == 60 - (reader.windows.max_contexts - 1)
+    assert reader.unread_blocks(many) == reader.ask("is the lake deep", many).unread_blocks == 0
+    windows = nq.find_model(tiny_model).windows
+    with nq.load(tiny_model, profile="baseline", windows=windows) as limited:
+        assert limited.unread_blocks(many) == 60 - windows.max_blocks > 0
+        answer = limited.ask("is the lake deep", many)
+        assert answer.unread_blocks == answer.to_dict()["unread_blocks"] == 60 - windows.max_blocks
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from typing import TypeVar
 import orjson
 from starlette.requests import ClientDisconnect
 
+from nq.collection import select
 from nq.config import ServeConfig
 from nq.formats import documents, inputs, questions
 from nq.formats.documents import page_of
@@ -23,6 +24,7 @@ from nq.formats.outputs import encode_prediction
 from nq.inference.scorer import example_scores, feature_rows
 from nq.model.spec import ModelSpec
 from nq.postprocess.decision import RULES, decide
+from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.reader import make_answer
@@ -30,7 +32,7 @@ from nq.records import Columns, Example, Page
 from nq.serving.batcher import Batcher, ScoringError
 from nq.serving.gate import GONE
 from nq.serving.metrics import Metrics
-from nq.serving.schemas import parse_request
+from nq.serving.schemas import AskRequest, parse_request
 from nq.text import one_line
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,17 @@ READ_PAGE: dict[str, Callable[[str], Page]] = {
 }
 
 T = TypeVar("T")
+
+
+def _pages(request: AskRequest) -> list[Page]:
+    """Returns the pages of a request, with their names."""
+    read = READ_PAGE[request.format]
+    if request.page is not None:
+        return [read(request.page)]
+    named = [
+        ("", one) if isinstance(one, str) else (one.name, one.page) for one in request.pages or ()
+    ]
+    return [replace(read(page), name=name) for name, page in named]
 
 
 class Answering:
@@ -115,17 +128,17 @@ class Answering:
 
         def read() -> tuple[Page, Example, Columns, int]:
             request = parse_request(body)
-            page = READ_PAGE[request.format](request.page)
-            example = page.with_question(one_line(request.question))
+            question, pages = one_line(request.question), _pages(request)
+            page = select(question, pages, lambda page: page, self._model.windows)
+            example = page.with_question(question)
             return page, example, self._rows(example), request.top
 
         def answer() -> bytes:
             decision = decide(example, example_scores(columns), self._model.decision)
             n_best = decision.alternatives(top + 1) or ()
-            prediction = decision.prediction
-            return orjson.dumps(
-                make_answer(example.question, page, prediction, n_best, top).to_dict()
-            )
+            unread = unread_blocks(example, self._model.windows)
+            answer = make_answer(example.question, page, decision.prediction, n_best, top, unread)
+            return orjson.dumps(answer.to_dict())
 
         page, example, rows, top = await self._in_thread(read)
         columns = await self.batcher.scores(example, rows)

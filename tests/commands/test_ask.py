@@ -135,7 +135,7 @@ def test_pages_of_standard_input(
     ("name", "data", "message"),
     [
         ("missing.txt", None, "missing.txt: No such file or directory"),
-        ("page.pdf", b"%PDF-1.7\n\x00\x01", "page.pdf is a PDF document"),
+        ("page.pdf", b"%PDF-1.7\n\x00\x01", "page.pdf is a PDF document that cannot be read"),
         ("bad.jsonl", b"{\n", "bad.jsonl, line 1: not JSON"),
     ],
 )
@@ -161,8 +161,10 @@ def test_bad_pages_are_one_line(
     [
         ([], "expected a question in quotes and a page, found 0"),
         ([" \t ", "PAGE"], "the question is empty"),
-        (["--interactive", "-"], "give it a page in a file"),
-        (["--interactive", "who", "PAGE"], "give it a page in a file"),
+        (["--interactive", "-"], "give it pages in files"),
+        (["PAGE", "who"], "is a file: give the question first, in quotes"),
+        (["who", "PAGE", "-"], "standard input is one page: give it alone, or only files"),
+        (["who", "PAGE", ".", "--record", "2"], "--record is for a single jsonl file"),
         (["who", "--record", "2"], "--record is for a jsonl file"),
         (["who", "PAGE", "--top", "-1"], "must be at least 0"),
         (["who", "PAGE", "--doc-stride", "0"], "doc_stride must be at least 1"),

@@ -84,9 +84,17 @@ def test_answers_are_those_of_nq_ask(
     assert console(["ask", question, str(path), *options]) == 0
     expected = json.loads(capsys.readouterr().out)
     for kind in ("auto", {".txt": "text", ".html": "html"}[suffix]):
-        response = server.post("/v1/ask", json=ask_body(question, page, top=top, format=kind))
+        body = ask_body(question, page, top=top, format=kind)
+        unnamed = server.post("/v1/ask", json=body).json()
+        assert unnamed["document"] is None
+        body["pages"] = [{"name": str(path), "page": body.pop("page")}]
+        response = server.post("/v1/ask", json=body)
         assert response.status_code == 200, response.text
         check_equal(response.json(), expected)
+        assert (unnamed["answer"], unnamed["short_answers"]) == (
+            response.json()["answer"],
+            response.json()["short_answers"],
+        )
         AskAnswer.model_validate(response.json())
 
 
