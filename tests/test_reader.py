@@ -108,6 +108,35 @@ def test_questions_and_pages_in_a_list_are_answered_in_order(
     assert reader.ask([], text) == []
 
 
+def test_answers_about_several_documents_name_theirs(reader: nq.Reader, tmp_path: Path) -> None:
+    texts = ["the lake is deep\n\nold lakes", "is the lake old\n\na b c", "no lake is here"]
+    (tmp_path / "old.txt").write_text(texts[1], encoding="utf-8")
+    documents: list[Any] = [texts[0], tmp_path / "old.txt", nq.page_from_text(texts[2])]
+    sources = dict(zip(["document 1", str(tmp_path / "old.txt"), "document 3"], texts, strict=True))
+    answer = reader.ask("is the lake deep", documents, top=4)
+    values = answer.to_dict()
+    assert len(answer.alternatives) == 4 and values["unread_blocks"] == 0
+    for one in (values, *values["runners_up"]):
+        block = one["long_answer"]
+        source = sources[one["document"]]
+        assert source[block["start_char"] : block["end_char"]] == block["text"]
+        assert source.split("\n\n")[block["block"] - 1] == block["text"]
+    assert {other.document for other in (answer, *answer.alternatives)} == set(sources)
+    (again,) = reader.ask([("is the lake deep", documents)], top=4)
+    (same,) = reader.ask(["is the lake deep"], documents, top=4)
+    assert repr(again) == repr(same) == repr(answer)
+    assert reader.ask("is the lake deep", texts[:1]) == reader.ask("is the lake deep", texts[0])
+    with pytest.raises(ValueError, match="expected a list with at least one page"):
+        reader.ask("is the lake deep", [])
+
+
+def test_a_question_that_is_too_long_is_cut_and_mentioned(
+    reader: nq.Reader, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert reader.ask("the lake " * 5000, "the lake is deep").answered is not None
+    assert "the question has 10000 pieces, and only the last are read" in caplog.text
+
+
 CONTEXTS = ["  the lake,\tis deep.\n\nold   lakes", "is the lake old?"]
 
 

@@ -10,7 +10,7 @@ from markdown_it.token import Token
 
 from nq.formats.fields import LIMITS
 from nq.formats.html import PageBuilder
-from nq.formats.markup import UNKNOWN
+from nq.formats.markup import UNKNOWN, WINDOW
 from nq.records import Page
 
 SUFFIXES = (".md", ".markdown")
@@ -51,7 +51,8 @@ def _add_inline(builder: PageBuilder, token: Token, text: str, place: int) -> in
             builder.data(" ")
         elif child.type in ("text", "text_special", "code_inline"):
             source = child.markup if child.type == "text_special" else child.content
-            start = text.find(source, place)
-            builder.data(child.content, start if start >= 0 else UNKNOWN)
+            start = text.find(source, place, place + len(source) + WINDOW)
+            escape = source.startswith("\\") and child.type == "text_special"
+            builder.data(child.content, start + escape if start >= 0 else UNKNOWN)
             place = start + len(source) if start >= 0 else place
     return place

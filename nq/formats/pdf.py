@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import re
+from itertools import pairwise
 
 from nq.extras import require
 from nq.text import counted
@@ -65,7 +66,7 @@ def paragraphs(page: str) -> str:
     """
     lines = [line.strip() for line in page.replace("\f", "\n").splitlines()]
     full, result = SHORT_LINE * max(map(len, lines), default=0), ""
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for line, following in pairwise([*lines, ""]):
         ends = line.endswith((".", "?", "!", ":")) and len(line) <= full
         result += line + ("\n\n" if ends or _ITEM.match(following) else "\n")
     return _HYPHEN.sub("", result)
