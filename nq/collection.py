@@ -11,16 +11,17 @@ Retrieval), since a good document names its subject once and not in each paragra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
 
 from nq.config import ALL_CONTEXTS, WindowConfig
 from nq.errors import Error
-from nq.postprocess.blocks import BM25, block_of_token, lower_words
+from nq.postprocess.blocks import Blocks, bm25, lower_words
 from nq.records import Candidate, Example, FloatArray, IntArray, Page, Selection, Span
 
 T = TypeVar("T")
@@ -50,57 +51,45 @@ def select(
     """
     if len(sources) == 1:
         return read(sources[0])
-    bm25, blocks = BM25(question), list[tuple[int, int]]()
-    sizes, skipped = dict[int, int](), list[str]()
-    for number, source in enumerate(sources):
-        try:
-            example = read(source).example
-            sizes[number] = len(example.tokens)
-            for candidate in _candidates(example):
-                bm25.add(lower_words(example, example.candidates[candidate].span))
-                blocks.append((number, candidate))
-        except (OSError, ValueError, Error) as error:
-            if not skip_bad:
-                raise
-            name = getattr(error, "filename", None)
-            text = (
-                f"{name}: {error.strerror}" if isinstance(error, OSError) and name else f"{error}"
-            )
-            skipped.append(" ".join(text.split()))
-        progress(1, len(sources))
+    blocks, sizes, skipped = list[tuple[int, Span]](), dict[int, int](), list[str]()
+
+    def words() -> Iterator[list[str]]:
+        for number, source in enumerate(sources):
+            try:
+                example = read(source).example
+                spans = [example.candidates[i].span for i in Blocks.of(example).candidates]
+            except (OSError, ValueError, Error) as error:
+                if not skip_bad:
+                    raise
+                reason = f"{source}: {error.strerror}" if isinstance(error, OSError) else str(error)
+                skipped.append(" ".join(reason.split()))
+            else:
+                sizes[number] = len(example.tokens)
+                blocks.extend((number, span) for span in spans)
+                yield from (lower_words(example, span) for span in spans)
+            progress(1, len(sources))
+
+    scores = bm25(question, words())
     if not blocks:
         first = f"; the first: {skipped[0]}" if skipped else ""
         raise Error(f"none of the {len(sources)} documents has a text that can be read{first}")
-    best = _best(bm25.scores(), np.array([number for number, _ in blocks]), _limit(windows))
+    limit = (WindowConfig() if windows.max_contexts == ALL_CONTEXTS else windows).max_blocks
+    best = sorted(_ranking(scores, np.array([number for number, _ in blocks]))[:limit])
     parts = list[tuple[Page, Span]]()
-    for number, group in groupby((blocks[row] for row in best), key=lambda block: block[0]):
+    for number, group in groupby((blocks[row] for row in best), key=itemgetter(0)):
         page = read(sources[number])
         page = replace(page, name=page.name or f"document {number + 1}")
         if len(page.example.tokens) != sizes[number]:
             raise Error(f"{page.name} has changed while it was read: ask again")
-        parts += [(page, page.example.candidates[candidate].span) for _, candidate in group]
+        parts += [(page, span) for _, span in group]
     return _joined(parts, len(blocks) - len(parts), tuple(skipped))
 
 
-def _limit(windows: WindowConfig) -> int:
-    whole = windows.max_contexts == ALL_CONTEXTS
-    return WindowConfig().max_blocks if whole else windows.max_blocks
-
-
-def _candidates(example: Example) -> list[int]:
-    """Returns the indices of the blocks with words, as the decision has them."""
-    of_token = block_of_token(example)
-    with_words = of_token[(of_token >= 0) & ~np.array(example.is_html, np.bool_)]
-    return [int(candidate) for candidate in np.unique(with_words)]
-
-
-def _best(scores: FloatArray, documents: IntArray, limit: int) -> list[int]:
-    """Returns the rows of the best blocks, in ascending order."""
-    _, document = np.unique(documents, return_inverse=True)
-    of_document = np.zeros(document.max() + 1)
-    np.maximum.at(of_document, document, scores)
-    order = np.argsort(-(scores + of_document[document]), kind="stable")
-    return sorted(order[:limit].tolist())
+def _ranking(scores: FloatArray, documents: IntArray) -> list[int]:
+    """Returns the rows of all blocks, the best first."""
+    of_document = np.zeros(documents.max() + 1)
+    np.maximum.at(of_document, documents, scores)
+    return np.argsort(-(scores + of_document[documents]), kind="stable").tolist()  # type: ignore[no-any-return]
 
 
 def _joined(
@@ -113,14 +102,9 @@ def _joined(
     def joined(column: Callable[[Page], Sequence[T]]) -> list[T]:
         return [item for page, s in parts for item in column(page)[s.start : s.end]]
 
-    example = Example(
-        0,
-        "",
-        joined(lambda page: page.example.tokens),
-        joined(lambda page: page.example.is_html),
-        [Candidate(Span(a, a + n), True) for a, n in zip(starts, lengths, strict=True)],
-        is_excerpt=True,
-    )
+    tokens, is_html = joined(lambda page: page.example.tokens), joined(lambda p: p.example.is_html)
+    blocks = [Candidate(Span(a, a + n), True) for a, n in zip(starts, lengths, strict=True)]
+    example = Example(0, "", tokens, is_html, blocks, is_excerpt=True)
     sources = [(page, span.start) for page, span in parts]
     selection = Selection(starts, sources, unread_blocks, skipped)
     return Page(example, joined(lambda page: page.spelling), selection=selection)

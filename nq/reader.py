@@ -27,7 +27,17 @@ from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.question_answering import MAX_ANSWER_LEN, Asked, examples_of, span_answers
-from nq.records import Alternative, Answer, Columns, Example, Page, Prediction, Scores, YesNo
+from nq.records import (
+    Alternative,
+    Answer,
+    Columns,
+    Example,
+    Page,
+    Prediction,
+    Scores,
+    Selection,
+    YesNo,
+)
 
 log = logging.getLogger(__name__)
 
@@ -109,19 +119,17 @@ class Reader:
             check_argument(is_text, "question", text, "a text that is not empty")
         pairs = [(text, self._page_for(text, source)) for text, source in pairs]
         for text, _ in pairs:
-            n_pieces = sum(map(len, self._tokenizer.encode(text.split())))
-            if n_pieces >= self.windows.max_query_length:
-                log.warning(
-                    "the question has %d pieces, and only the last are read: at most %d "
-                    "(max_query_length)",
-                    n_pieces,
-                    self.windows.max_query_length - 1,
-                )
+            n, limit = (
+                sum(map(len, self._tokenizer.encode(text.split()))),
+                self.windows.max_query_length,
+            )
+            if n >= limit:
+                log.warning("the question has %d pieces; the last %d are read", n, limit - 1)
         decisions = self._decisions([page.with_question(text) for text, page in pairs])
         answers = [
             make_answer(
                 *(text, page, decision.prediction, decision.alternatives(top + 1) or ()),
-                *(top, self.unread_blocks(page)),
+                *(top, self.windows),
             )
             for (text, page), decision in zip(pairs, decisions, strict=True)
         ]
@@ -180,12 +188,6 @@ class Reader:
         check_argument(several, "examples", examples, "examples, as from nq.read_examples(FILE)")
         return (decision.prediction for decision in self._decisions(examples))
 
-    def unread_blocks(self, page: Page) -> int:
-        """Returns how many blocks of a page are beyond ``windows.max_contexts``."""
-        expected = "one from nq.read_page(FILE), nq.page_from_text(TEXT) or nq.page_from_html(HTML)"
-        check_argument(isinstance(page, Page), "page", page, expected)
-        return unread_blocks(page.example, self.windows)
-
     def close(self) -> None:
         """Frees the model; later calls of other methods raise ``nq.Error``."""
         with self._lock:
@@ -240,13 +242,12 @@ def make_answer(
     prediction: Prediction,
     n_best: Sequence[Alternative],
     top: int,
-    unread_blocks: int = 0,
+    windows: WindowConfig,
 ) -> Answer:
     """Returns a prediction in words, with at most ``top`` alternatives.
 
     The n-best list has the most probable blocks and answers, best first, that of the prediction
-    included; it is empty for a decision rule without probabilities. Blocks that were not selected
-    count as unread too.
+    included; it is empty for a decision rule without probabilities.
     """
     given = next(
         (
@@ -266,14 +267,12 @@ def make_answer(
         )
         for o in others
     )
-    selection = page.selection
+    left_out = page.selection or Selection(unread_blocks=unread_blocks(page.example, windows))
     return Answer(
         *(question, *page.origin(prediction.long, prediction.shorts), prediction.yes_no),
         given.long_probability if given else None,
         given.short_probability if given else None,
-        alternatives,
-        unread_blocks + (selection.unread_blocks if selection else 0),
-        selection.skipped if selection else (),
+        *(alternatives, left_out.unread_blocks, left_out.skipped),
     )
 
 

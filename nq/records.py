@@ -224,8 +224,8 @@ class Selection:
         skipped: for each document that cannot be read its name and the reason.
     """
 
-    starts: Sequence[int]
-    sources: Sequence[tuple[Page, int]]
+    starts: Sequence[int] = ()
+    sources: Sequence[tuple[Page, int]] = ()
     unread_blocks: int = 0
     skipped: tuple[str, ...] = ()
 

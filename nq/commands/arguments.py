@@ -245,7 +245,7 @@ def add_storage(
 
 def add_windows(parser: argparse.ArgumentParser, whole_pages: bool = False) -> None:
     """Adds the options of ``WindowConfig``, whose defaults are the model's."""
-    also = ", and no limit of --max-contexts" if whole_pages else ""
+    also = ", and all blocks of a page" if whole_pages else ""
     group = parser.add_argument_group(f"windows; default: the settings of the model folder{also}")
     add_settings(group, WindowConfig, show_default=False)
 

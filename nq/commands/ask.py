@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import itertools
 import logging
 import os
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.formats import documents, inputs
+from nq.formats.fields import LIMITS
 from nq.formats.input_files import SHARD_SUFFIXES
 from nq.formats.questions import files_in
 from nq.records import Answer, Page
@@ -74,10 +77,9 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
-    question, paths = _question_and_paths(args)
-    files = _files(paths)
+    question, files = _question_and_files(args)
     page = _read_page(files[0], args.record) if len(files) == 1 else None
-    if len(files) > 1 and args.record is not None:
+    if page is None and args.record is not None:
         raise terminal.UsageError("--record is for a single jsonl file")
     from nq.collection import select
     from nq.model.spec import mention_decision
@@ -89,12 +91,11 @@ def run(args: argparse.Namespace) -> int:
     with Reader(spec) as reader:
         mention_decision(model)
         for text in _questions() if question is None else [question]:
-            if page:
-                answer = reader.ask(text, page, args.top)
-            else:
+            best = page
+            if best is None:
                 with terminal.ProgressBar("reading documents", "documents") as bar:
                     best = select(text, files, inputs.read_page, model.windows, True, bar)
-                answer = reader.ask(text, best, args.top)
+            answer = reader.ask(text, best, args.top)
             _mention_unread(answer, len(files))
             if args.json:
                 terminal.print_json(answer.to_dict())
@@ -107,83 +108,67 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _question_and_paths(args: argparse.Namespace) -> tuple[str | None, list[str]]:
-    """Returns the question, ``None`` with ``--interactive``, and files and folders as given."""
+def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]]:
+    """Returns the question, ``None`` with ``--interactive``, and the documents, each once."""
     words: list[str] = args.words
-    if args.interactive and (not words or STDIN in words):
-        raise terminal.UsageError(
-            "--interactive reads questions from standard input, so give it pages in files and "
-            "nothing else"
-        )
-    if not words:
-        raise terminal.UsageError("expected a question in quotes and a page, found 0 arguments")
-    question = None if args.interactive else one_line(words[0])
+    question = None if args.interactive else one_line(words[0]) if words else ""
     paths = words if args.interactive else words[1:] or [STDIN]
-    if question == "":
-        raise terminal.UsageError("the question is empty")
-    if question and Path(words[0]).exists() and not any(Path(path).exists() for path in paths):
-        raise terminal.UsageError(f"{question} is a file: give the question first, in quotes")
-    if STDIN in paths and len(paths) > 1:
-        raise terminal.UsageError("standard input is one page: give it alone, or only files")
-    if sys.stdin is None and (question is None or paths == [STDIN]):
-        raise terminal.UsageError("standard input is closed; give a question and a file")
-    return question, paths
+    problem = ""
+    if args.interactive and (not words or STDIN in words):
+        problem = "--interactive reads questions from standard input, so give it pages in files"
+    elif not words:
+        problem = "expected a question in quotes and a page, found 0 arguments"
+    elif question == "":
+        problem = "the question is empty"
+    elif question and Path(words[0]).exists() and not any(Path(path).exists() for path in paths):
+        problem = f"{question} is a file: give the question first, in quotes"
+    elif STDIN in paths and len(paths) > 1:
+        problem = "standard input is one page: give it alone, or only files"
+    elif sys.stdin is None and (question is None or paths == [STDIN]):
+        problem = "standard input is closed; give a question and a file"
+    if problem:
+        raise terminal.UsageError(problem)
+    files = [[path] if path == STDIN else _files_of(Path(path)) for path in paths]
+    return question, list(dict.fromkeys(itertools.chain.from_iterable(files)))
 
 
-def _files(paths: Sequence[str]) -> list[str]:
-    """Returns the documents in files and folders, each once; all must exist."""
-    files = list[str]()
-    for path in paths:
-        if path != STDIN:
-            Path(path).stat()  # raises an error with its name
-        files += files_in(path) if Path(path).is_dir() else [path]
-    return list(dict.fromkeys(files))
+def _files_of(path: Path) -> Sequence[str]:
+    """Returns a file, or the documents in a folder; ``OSError`` if it does not exist."""
+    return files_in(str(path)) if stat.S_ISDIR(path.stat().st_mode) else [str(path)]
 
 
 def _mention_unread(answer: Answer, n_files: int) -> None:
     """Logs what of the documents was not read."""
-    if answer.skipped:
-        shown = "; ".join(answer.skipped[:MAX_SKIPPED])
-        more = len(answer.skipped) - MAX_SKIPPED
-        also = f"; and {more} more, which --json names" if more > 0 else ""
-        log.warning(
-            "%d of %d documents cannot be read: %s%s", len(answer.skipped), n_files, shown, also
-        )
+    if skipped := answer.skipped:
+        more = len(skipped) - MAX_SKIPPED
+        shown = [*skipped[:MAX_SKIPPED], *[f"and {more} more, which --json names"] * (more > 0)]
+        text = "; ".join(shown)
+        log.warning("%d of %d documents cannot be read: %s", len(skipped), n_files, text)
     if answer.unread_blocks:
-        log.warning(
-            "%d blocks were not read, %s; a higher --max-contexts reads more",
-            answer.unread_blocks,
-            "those that rank lowest for the question" if n_files > 1 else "the last of the page",
-        )
+        which = "those that rank lowest for the question" if n_files > 1 else "the last of the page"
+        text = "%d blocks were not read, %s; a higher --max-contexts reads more"
+        log.warning(text, answer.unread_blocks, which)
 
 
 def _has_colours() -> bool:
     """Returns whether standard output is a terminal that shows colours (https://no-color.org)."""
-    return (
-        sys.stdout.isatty()
-        and not os.environ.get("NO_COLOR")
-        and os.environ.get("TERM") not in (None, "", "dumb")
-    )
+    is_wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+    return is_wanted and sys.stdout.isatty()
 
 
 def _read_page(path: str, record: str | None) -> Page:
     if path != STDIN:
         page = inputs.read_page(path, record)
-        if record is None and path.endswith(SHARD_SUFFIXES):
-            number = inputs.count_records(path)
-            if number > 1:
-                log.info(
-                    "%s has %d records, and the page of the first is read: --record N takes "
-                    "another, nq answer --data answers all questions",
-                    path,
-                    number,
-                )
+        n = inputs.count_records(path) if not record and path.endswith(SHARD_SUFFIXES) else 1
+        if n > 1:
+            advice = "--record N takes another, nq answer --data answers all questions"
+            log.info("%s has %d records, and the page of the first is read: %s", path, n, advice)
         return page
     if record is not None:
         raise terminal.UsageError("--record is for a jsonl file, not for standard input")
     if sys.stdin.isatty():
         log.info("reading the page from standard input; Ctrl-D ends it")
-    return documents.decode_page(documents.read_bytes(sys.stdin.buffer), "standard input")
+    return documents.decode_page(sys.stdin.buffer.read(LIMITS.document_bytes + 1), "standard input")
 
 
 def _questions() -> Iterator[str]:

@@ -7,14 +7,17 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, BinaryIO
+from typing import Any
+
+import numpy as np
 
 from nq.errors import check_argument
 from nq.formats import markdown
-from nq.formats.docx import docx_page, is_docx
+from nq.formats.docx import docx_html, is_docx
 from nq.formats.fields import LIMITS, RecordError
 from nq.formats.html import PageBuilder, parse_html
 from nq.formats.lines import binary_kind
+from nq.formats.markup import UNKNOWN
 from nq.formats.pdf import pdf_text
 from nq.formats.words import spellings
 from nq.records import Example, Page, Span
@@ -46,34 +49,35 @@ _LOOKS_LIKE_HTML = re.compile(
 def read_document(path: str) -> Page:
     """Returns the page of a file, with the file's name; errors are those of ``decode_page``."""
     with open(path, "rb") as file:
-        return replace(decode_page(read_bytes(file), path), name=path)
-
-
-def read_bytes(file: BinaryIO) -> bytes:
-    """Returns the bytes of a document, of one that is too large more than it may have."""
-    data = file.read(LIMITS.bytes + 1)
-    if data.startswith(_PACKED):
-        data += file.read(LIMITS.document_bytes + 1 - len(data))
-    return data
+        return replace(decode_page(file.read(LIMITS.document_bytes + 1), path), name=path)
 
 
 def decode_page(data: bytes, name: str) -> Page:
-    """Returns the page in the bytes of a document: of text, HTML, Markdown, PDF or Word.
+    """Returns the page of a document of text, HTML, Markdown, PDF or Word.
 
     Raises:
-        ValueError: the document, which the error calls ``name``, is too large, of another kind,
-            damaged or without text.
+        ValueError: the document, which the error calls ``name``, is too large, damaged, without
+            text or of another kind.
         Error: the package that reads it is not installed.
     """
     limit = LIMITS.document_bytes if data.startswith(_PACKED) else LIMITS.bytes
     if len(data) > limit:
-        size = format_bytes(limit)
-        raise ValueError(f"{name} is larger than {size}: divide it into several files")
+        raise ValueError(
+            f"{name} is larger than {format_bytes(limit)}: divide it into several files"
+        )
     if data.startswith(PDF):
         return page_from_text(pdf_text(data, name), name)
     if is_docx(data):
-        return _checked(lambda data: docx_page(data, name), data, name)
+        return _without_places(page_from_html(docx_html(data, name), name))
     return page_of(decode_text(data, name), name)
+
+
+def _without_places(page: Page) -> Page:
+    """Returns a page whose HTML is not the user's text, so that no characters are known."""
+    original = page.example.original
+    if original is not None:
+        original = replace(original, chars=np.where(original.chars == -1, -1, UNKNOWN))
+    return replace(page, example=replace(page.example, original=original))
 
 
 def page_of(text: str, name: str) -> Page:

@@ -10,8 +10,6 @@ from itertools import pairwise
 from nq.extras import require
 from nq.text import counted
 
-log = logging.getLogger(__name__)
-
 SHORT_LINE = 0.8
 """The last line of a paragraph is at most so long, relative to the longest line of its page."""
 _ITEM = re.compile(r"[•▪◦‣●○■\u2013*]\s|\(?\w{1,3}[.)]\s")
@@ -19,10 +17,10 @@ _HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[^\W\d_A-Z])")
 
 
 def pdf_text(data: bytes, name: str) -> str:
-    """Returns the text of a PDF document; ``page_from_text`` cuts it where this puts blank lines.
+    """Returns the text of a PDF document, in which blank lines separate paragraphs.
 
     Raises:
-        Error: pypdf is not installed.
+        Error: the package that reads it is not installed.
         ValueError: the document, which the error calls ``name``, has a password or no text, or is
             damaged.
     """
@@ -35,25 +33,15 @@ def pdf_text(data: bytes, name: str) -> str:
         locked = reader.is_encrypted and not reader.decrypt("")
         pages = [] if locked else [page.extract_text() for page in reader.pages]
     except Exception as error:  # pypdf raises many kinds for damaged documents
-        raise ValueError(
-            f"{name} is a PDF document that cannot be read ({error}): save it again, or export "
-            "its text"
-        ) from error
-    if locked:
-        raise ValueError(
-            f"{name} is a PDF document with a password: save it without one, for example with "
-            "qpdf --decrypt"
-        )
-    total = counted(len(pages), "page")
-    if not "".join(pages).strip():
-        raise ValueError(
-            f"{name} is a PDF document without text ({total}, perhaps scanned): "
-            "recognize the text first, for example with ocrmypdf"
-        )
-    without = sum(not page.strip() for page in pages)
-    if without:
-        log.info("%s: %d of %s without text", name, without, total)
-    return "\f".join(map(paragraphs, pages))
+        problem = f"that cannot be read ({error}): save it again, or export its text"
+        raise ValueError(f"{name} is a PDF document {problem}") from error
+    problem = "with a password: save it without one, for example with qpdf --decrypt"
+    if not locked and not "".join(pages).strip():
+        problem = f"without text ({counted(len(pages), 'page')}, perhaps scanned): recognize the "
+        problem += "text first, for example with ocrmypdf"
+    elif not locked:
+        return "\f".join(map(paragraphs, pages))
+    raise ValueError(f"{name} is a PDF document {problem}")
 
 
 def paragraphs(page: str) -> str:

@@ -75,41 +75,28 @@ def lower_words(example: Example, span: Span) -> list[str]:
     return [example.tokens[t].lower() for t in inside if not example.is_html[t]]
 
 
-class BM25:
-    """The BM25 scores of blocks for a question, of which only counts are kept."""
-
-    def __init__(self, question: str) -> None:
-        self._counts = {w: Counter[int]() for w in sorted(set(WORD.findall(question.lower())))}
-        self._lengths: list[int] = []
-
-    def add(self, words: Sequence[str]) -> None:
-        """Adds a block of lower-case words."""
-        for word in words:
-            if word in self._counts:
-                self._counts[word][len(self._lengths)] += 1
-        self._lengths.append(len(words))
-
-    def scores(self) -> FloatArray:
-        """Returns the score of each block, in the order in which they were added."""
-        lengths, total = np.array(self._lengths, np.float64), np.zeros(len(self._lengths))
-        norm = K * (1 - B + B * lengths / max(lengths.mean(), 1.0)) if len(lengths) else lengths
-        for count in self._counts.values():
-            idf = np.log1p((len(total) - len(count) + 0.5) / (len(count) + 0.5))
-            rows, tf = np.array(list(count), np.int64), np.array(list(count.values()), np.float64)
-            total[rows] += idf * tf * (K + 1) / (tf + norm[rows])
-        return total
-
-
 def bm25(question: str, blocks: Iterable[Sequence[str]]) -> FloatArray:
     """Returns the BM25 score of each block of lower-case words; 0 without a common word.
+
+    Of the blocks, which are read once, only the counts of the question's words are kept.
 
     >>> bm25("Who wrote it?", [["she", "wrote", "it"], ["it", "rains"]]).round(2).tolist()
     [0.81, 0.2]
     """
-    result = BM25(question)
-    for words in blocks:
-        result.add(words)
-    return result.scores()
+    wanted, sizes = set(WORD.findall(question.lower())), list[int]()
+    counts: dict[str, Counter[int]] = {word: Counter() for word in sorted(wanted)}
+    for number, words in enumerate(blocks):
+        sizes.append(len(words))
+        for word in words:
+            if word in wanted:
+                counts[word][number] += 1
+    lengths, total = np.array(sizes, np.float64), np.zeros(len(sizes))
+    norm = K * (1 - B + B * lengths / max(lengths.mean(), 1.0)) if sizes else lengths
+    for count in counts.values():
+        idf = np.log1p((len(sizes) - len(count) + 0.5) / (len(count) + 0.5))
+        rows, tf = np.array(list(count), np.int64), np.array(list(count.values()), np.float64)
+        total[rows] += idf * tf * (K + 1) / (tf + norm[rows])
+    return total
 
 
 def position_features(types: Sequence[str], min_blocks: int = MIN_BLOCKS) -> FloatArray:

@@ -24,7 +24,6 @@ from nq.formats.outputs import encode_prediction
 from nq.inference.scorer import example_scores, feature_rows
 from nq.model.spec import ModelSpec
 from nq.postprocess.decision import RULES, decide
-from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.reader import make_answer
@@ -55,10 +54,7 @@ def _pages(request: AskRequest) -> list[Page]:
     read = READ_PAGE[request.format]
     if request.page is not None:
         return [read(request.page)]
-    named = [
-        ("", one) if isinstance(one, str) else (one.name, one.page) for one in request.pages or ()
-    ]
-    return [replace(read(page), name=name) for name, page in named]
+    return [replace(read(one.page), name=one.name) for one in request.pages]
 
 
 class Answering:
@@ -136,8 +132,8 @@ class Answering:
         def answer() -> bytes:
             decision = decide(example, example_scores(columns), self._model.decision)
             n_best = decision.alternatives(top + 1) or ()
-            unread = unread_blocks(example, self._model.windows)
-            answer = make_answer(example.question, page, decision.prediction, n_best, top, unread)
+            windows, prediction = self._model.windows, decision.prediction
+            answer = make_answer(example.question, page, prediction, n_best, top, windows)
             return orjson.dumps(answer.to_dict())
 
         page, example, rows, top = await self._in_thread(read)

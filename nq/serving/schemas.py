@@ -18,7 +18,7 @@ class NamedPage(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    name: Annotated[str, Field(description="what the answer calls it")]
+    name: Annotated[str, Field(description="what the answer calls it")] = ""
     page: Annotated[str, Field(description="plain text with blank lines, or HTML")]
 
 
@@ -39,9 +39,8 @@ class AskRequest(BaseModel):
     question: Annotated[str, Field(description="a question in the model's language")]
     page: Annotated[str | None, Field(description="plain text with blank lines, or HTML")] = None
     pages: Annotated[
-        list[str | NamedPage] | None,
-        Field(description="in place of page: several, whose best blocks are read"),
-    ] = None
+        list[NamedPage], Field(description="in place of page: several, whose best blocks are read")
+    ] = []
     format: Annotated[
         Literal["auto", "text", "html"],
         Field(description="what each page is; auto decides it by the page's content"),

@@ -104,7 +104,10 @@ def test_several_pages_are_answered_as_the_python_api_does(
     pages = [PAGE, "The old lake is deep.\n\nTom was there."]
     with nq.load(tiny_model, profile="baseline") as reader:
         expected = reader.ask("who was there", list(pages)).to_dict()
-    for sent in (pages, [{"name": f"document {n}", "page": p} for n, p in enumerate(pages, 1)]):
+    for sent in (
+        [{"page": p} for p in pages],
+        [{"name": f"document {n}", "page": p} for n, p in enumerate(pages, 1)],
+    ):
         response = server.post("/v1/ask", json={"question": "who was there", "pages": sent})
         assert response.status_code == 200, response.text
         check_equal(response.json(), orjson.loads(orjson.dumps(expected)))
