@@ -96,8 +96,7 @@ class Reader:
                 without a page a list of pairs ``(question, page)``.
             page: a page from ``nq.read_page`` and the like, a ``pathlib.Path`` of a file that
                 ``nq.read_page`` reads, or a ``str`` with the text or HTML itself. Of a list of
-                several the best blocks are read (``nq.collection``), and the answers are ranked
-                over all of them.
+                several the best blocks are read, and the answers ranked over all of them.
             top: number of alternatives.
 
         Raises:
@@ -118,13 +117,11 @@ class Reader:
             is_text = isinstance(text, str) and bool(text.strip())
             check_argument(is_text, "question", text, "a text that is not empty")
         pairs = [(text, self._page_for(text, source)) for text, source in pairs]
+        read = self.windows.max_query_length - 1
         for text, _ in pairs:
-            n, limit = (
-                sum(map(len, self._tokenizer.encode(text.split()))),
-                self.windows.max_query_length,
-            )
-            if n >= limit:
-                log.warning("the question has %d pieces; the last %d are read", n, limit - 1)
+            n_pieces = sum(map(len, self._tokenizer.encode(text.split())))
+            if n_pieces > read:
+                log.warning("the question has %d pieces; the last %d are read", n_pieces, read)
         decisions = self._decisions([page.with_question(text) for text, page in pairs])
         answers = [
             make_answer(

@@ -120,7 +120,7 @@ def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]
         problem = "expected a question in quotes and a page, found 0 arguments"
     elif question == "":
         problem = "the question is empty"
-    elif question and Path(words[0]).exists() and not any(Path(path).exists() for path in paths):
+    elif question and _exists(words[0]) and not any(map(_exists, paths)):
         problem = f"{question} is a file: give the question first, in quotes"
     elif STDIN in paths and len(paths) > 1:
         problem = "standard input is one page: give it alone, or only files"
@@ -130,6 +130,12 @@ def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]
         raise terminal.UsageError(problem)
     files = [[path] if path == STDIN else _files_of(Path(path)) for path in paths]
     return question, list(dict.fromkeys(itertools.chain.from_iterable(files)))
+
+
+def _exists(path: str) -> bool:
+    with contextlib.suppress(OSError):  # a question may be too long for a name
+        return Path(path).exists()
+    return False
 
 
 def _files_of(path: Path) -> Sequence[str]:
@@ -147,7 +153,7 @@ def _mention_unread(answer: Answer, n_files: int) -> None:
     if answer.unread_blocks:
         which = "those that rank lowest for the question" if n_files > 1 else "the last of the page"
         text = "%d blocks were not read, %s; a higher --max-contexts reads more"
-        log.warning(text, answer.unread_blocks, which)
+        log.log(logging.INFO if n_files > 1 else logging.WARNING, text, answer.unread_blocks, which)
 
 
 def _has_colours() -> bool:

@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from nq.formats.fields import LIMITS
-from nq.formats.html import PageBuilder
+from nq.formats.html import SOFT_BREAKS, PageBuilder
 from nq.formats.markup import UNKNOWN, WINDOW
 from nq.records import Page
 
@@ -47,7 +47,8 @@ def parse_markdown(text: str) -> Page:
 def _add_inline(builder: PageBuilder, token: Token, text: str, place: int) -> int:
     """Adds the text of a paragraph, a heading or a cell, and returns where it ends."""
     for child in token.children or ():
-        if child.type in ("softbreak", "hardbreak"):
+        is_break = child.type == "html_inline" and child.content[:3].lower() == "<br"
+        if child.tag in SOFT_BREAKS or is_break:
             builder.data(" ")
         elif child.type in ("text", "text_special", "code_inline"):
             source = child.markup if child.type == "text_special" else child.content

@@ -1,4 +1,4 @@
-"""PDF documents: their text by pypdf, with paragraphs, and form feeds between the pages."""
+"""PDF documents: their text by pypdf, with paragraphs, and a form feed behind each page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def pdf_text(data: bytes, name: str) -> str:
         problem = f"without text ({counted(len(pages), 'page')}, perhaps scanned): recognize the "
         problem += "text first, for example with ocrmypdf"
     elif not locked:
-        return "\f".join(map(paragraphs, pages))
+        return "".join(f"{paragraphs(page)}\f" for page in pages)
     raise ValueError(f"{name} is a PDF document {problem}")
 
 

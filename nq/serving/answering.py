@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import TypeVar
 
 import orjson
@@ -19,7 +18,6 @@ from starlette.requests import ClientDisconnect
 from nq.collection import select
 from nq.config import ServeConfig
 from nq.formats import documents, inputs, questions
-from nq.formats.documents import page_of
 from nq.formats.outputs import encode_prediction
 from nq.inference.scorer import example_scores, feature_rows
 from nq.model.spec import ModelSpec
@@ -40,8 +38,8 @@ PROBE, PROBE_S = b'{"question": "does it rain", "page": "It rains."}', 10.0
 """A question that shows whether the model answers, if no other one did so many seconds ago."""
 THREADS = 2
 """Threads that parse and decide; more would only compete for Python's lock."""
-READ_PAGE: dict[str, Callable[[str], Page]] = {
-    "auto": partial(page_of, name="the page"),
+READ_PAGE: dict[str, Callable[[str, str], Page]] = {
+    "auto": documents.page_of,
     "text": documents.page_from_text,
     "html": documents.page_from_html,
 }
@@ -53,8 +51,10 @@ def _pages(request: AskRequest) -> list[Page]:
     """Returns the pages of a request, with their names."""
     read = READ_PAGE[request.format]
     if request.page is not None:
-        return [read(request.page)]
-    return [replace(read(one.page), name=one.name) for one in request.pages]
+        return [read(request.page, "the page")]
+    names = [one.name or f"document {n}" for n, one in enumerate(request.pages, 1)]
+    pages = zip(request.pages, names, strict=True)
+    return [replace(read(one.page, name), name=name) for one, name in pages]
 
 
 class Answering:

@@ -216,6 +216,8 @@ def test_a_folder_is_read_and_what_is_left_out_is_told(
     assert out.startswith("Jim Dale (")
     assert "found in docs/school.pdf, page 2 (" in out
     assert "4 blocks were not read, those that rank lowest for the question; a higher" in err
+    assert console(["ask", "who " * 10_000, "page.html", "--top", "0"]) == 0
+    assert "the question has 10000 pieces; the last 63 are read" in capsys.readouterr().err
     assert console(["ask", "who", "docs", "--record", "2"]) == 2
     assert "--record is for a single jsonl file" in capsys.readouterr().err
 

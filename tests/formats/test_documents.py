@@ -19,7 +19,7 @@ from tests import document_files
 MARKDOWN = """# The *old* lake
 
 The **lake** is [deep](http://example.org/a_b) &amp; old;\r
-it has `no_name`, see <b>below</b>.
+it has `no_name`, see<br><b>below</b>.
 
 - first item
 - second item
@@ -94,7 +94,9 @@ def test_a_pdf_document_has_paragraphs_and_page_numbers() -> None:
     ]
     cited = [page.citation(c.span) for c in page.example.candidates]
     assert [(one["block"], one["page_number"]) for one in cited] == [(1, 1), (2, 1), (3, 3)]
-    assert blocks(decode_page(document_files.pdf(["Open."], password=""), "a.pdf")) == ["Open."]
+    single = decode_page(document_files.pdf(["Open."], password=""), "a.pdf")
+    assert blocks(single) == ["Open."]
+    assert single.citation(single.example.candidates[0].span) == {"block": 1, "page_number": 1}
     text = decode_page(b"One.\n\nTwo.", "a.txt")
     assert text.citation(text.example.candidates[1].span) == {"block": 2, "page_number": None}
 
