@@ -74,7 +74,7 @@ def select(
         first = f"; the first: {skipped[0]}" if skipped else ""
         raise Error(f"none of the {len(sources)} documents has a text that can be read{first}")
     limit = (WindowConfig() if windows.max_contexts == ALL_CONTEXTS else windows).max_blocks
-    best = sorted(_ranking(scores, np.array([number for number, _ in blocks]))[:limit])
+    best = sorted(ranking(scores, np.array([number for number, _ in blocks]))[:limit])
     parts = list[tuple[Page, Span]]()
     for number, group in groupby((blocks[row] for row in best), key=itemgetter(0)):
         page = read(sources[number])
@@ -85,7 +85,7 @@ def select(
     return _joined(parts, len(blocks) - len(parts), tuple(skipped))
 
 
-def _ranking(scores: FloatArray, documents: IntArray) -> list[int]:
+def ranking(scores: FloatArray, documents: IntArray) -> list[int]:
     """Returns the rows of all blocks, the best first."""
     of_document = np.zeros(documents.max() + 1)
     np.maximum.at(of_document, documents, scores)
