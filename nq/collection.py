@@ -39,15 +39,11 @@ def select(
 
     Args:
         question: what the blocks should answer.
-        sources: the documents.
-        read: returns the page of a source; it is called again for the best ones.
+        sources: the documents, of which ``read`` returns the page; that of the best ones twice.
         windows: whose ``max_contexts`` limits the blocks, to 47 where it is ``ALL_CONTEXTS``.
-        skip_bad: whether documents that cannot be read are left out, and named in the selection.
+        skip_bad: whether documents that cannot be read are left out, and named in the selection;
+            otherwise, and if none can be read, they are an error.
         progress: is called with 1 and their number after each document.
-
-    Raises:
-        Error: none can be read, or one has changed between the passes.
-        OSError, ValueError: one cannot be read, without ``skip_bad``.
     """
     if len(sources) == 1:
         return read(sources[0])

@@ -288,17 +288,17 @@ class Page:
         moved = tuple(Span(span.start + shift, span.end + shift) for span in shorts)
         return page, long and Span(long.start + shift, long.end + shift), moved
 
-    def citation(self, block: Span) -> dict[str, int | None]:
-        """Returns the number of a block, and of its page where form feeds divide the text.
+    def citation(self, span: Span) -> dict[str, int | None]:
+        """Returns the numbers of the block and of the page of a span, from 1.
 
-        Both count from 1; ``page_number`` is ``None`` where the text has no form feed.
+        ``page_number`` is ``None`` where no form feed divides the text.
         """
-        before = (c for c in self.example.candidates if c.top_level and c.span.start < block.start)
         original, number = self.example.original, None
         if original and original.plain and "\f" in original.plain:
-            start, _ = original.place(block) or (0, 0)
+            start, _ = original.place(span) or (0, 0)
             number = 1 + original.plain.count("\f", 0, start)
-        return {"block": 1 + sum(1 for _ in before), "page_number": number}
+        starts = (c.span.start for c in self.example.candidates if c.top_level)
+        return {"block": sum(start <= span.start for start in starts), "page_number": number}
 
     def with_question(self, question: str) -> Example:
         """Returns the page's example with ``question``, without annotations."""
@@ -361,13 +361,8 @@ def char_span(span: Span | None, original: Original | None) -> dict[str, int]:
 
 def _span(page: Page, span: Span) -> dict[str, Any]:
     tokens = {"start_token": span.start, "end_token": span.end}
-    return {"text": page.text(span), **tokens, **char_span(span, page.example.original)}
-
-
-def _block(answer: Answer) -> dict[str, Any] | None:
-    if answer.long_span is None:
-        return None
-    return {**_span(answer.page, answer.long_span), **answer.page.citation(answer.long_span)}
+    chars = char_span(span, page.example.original)
+    return {"text": page.text(span), **tokens, **chars, **page.citation(span)}
 
 
 def _place(answer: Answer, short: Span) -> dict[str, int]:
@@ -469,14 +464,14 @@ class Answer:
                 {**_span(self.page, span), **_place(self, span)} for span in self.short_spans
             ],
             "short_probability": self.short_probability,
-            "long_answer": _block(self),
+            "long_answer": _span(self.page, self.long_span) if self.long_span else None,
             "long_probability": self.long_probability,
             "runners_up": [
                 {
                     "answer": other.text,
                     "document": other.document,
                     "short_probability": other.short_probability,
-                    "long_answer": _block(other),
+                    "long_answer": _span(other.page, other.long_span) if other.long_span else None,
                     "long_probability": other.long_probability,
                 }
                 for other in self.alternatives

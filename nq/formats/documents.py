@@ -9,15 +9,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from nq.errors import check_argument
 from nq.formats import markdown
 from nq.formats.docx import docx_html, is_docx
 from nq.formats.fields import LIMITS, RecordError
 from nq.formats.html import PageBuilder, parse_html
 from nq.formats.lines import binary_kind
-from nq.formats.markup import UNKNOWN
 from nq.formats.pdf import pdf_text
 from nq.formats.words import spellings
 from nq.records import Example, Page, Span
@@ -68,16 +65,9 @@ def decode_page(data: bytes, name: str) -> Page:
     if data.startswith(PDF):
         return page_from_text(pdf_text(data, name), name)
     if is_docx(data):
-        return _without_places(page_from_html(docx_html(data, name), name))
+        page = page_from_html(docx_html(data, name), name)
+        return replace(page, example=replace(page.example, original=None))  # HTML is not the file
     return page_of(decode_text(data, name), name)
-
-
-def _without_places(page: Page) -> Page:
-    """Returns a page whose HTML is not the user's text, so that no characters are known."""
-    original = page.example.original
-    if original is not None:
-        original = replace(original, chars=np.where(original.chars == -1, -1, UNKNOWN))
-    return replace(page, example=replace(page.example, original=original))
 
 
 def page_of(text: str, name: str) -> Page:
@@ -140,7 +130,7 @@ def _checked(read: Callable[[Any], Page], source: Any, name: str) -> Page:
         page = read(source)
         LIMITS.check(**LIMITS.counts(page.example))
     except RecordError as error:
-        raise ValueError(f"{name} is {error}") from error
+        raise ValueError(f"{name} is {error}; give it in several parts") from error
     if all(page.example.is_html):
         raise ValueError(
             f"{name} has no text: found {len(page.example.tokens)} tags and no words; give a page "

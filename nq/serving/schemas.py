@@ -49,7 +49,10 @@ class AskRequest(BaseModel):
 
 
 class TextSpan(BaseModel):
-    """A part of the page: its text, its tokens, and its characters in the page that was sent."""
+    """A part of the page: its text, its tokens, and its characters in the page that was sent.
+
+    Blocks count from 1, and so do the pages of a text that form feeds divide.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -58,11 +61,6 @@ class TextSpan(BaseModel):
     end_token: int
     start_char: int
     end_char: int
-
-
-class Block(TextSpan):
-    """A block, with its number, and that of its page where form feeds divide the text, from 1."""
-
     block: int
     page_number: int | None
 
@@ -82,7 +80,7 @@ class RunnerUp(BaseModel):
     answer: str | None
     document: str | None
     short_probability: float | None
-    long_answer: Block | None
+    long_answer: TextSpan | None
     long_probability: float | None
 
 
@@ -97,7 +95,7 @@ class AskAnswer(BaseModel):
     yes_no_answer: Literal["YES", "NO", "NONE"]
     short_answers: list[ShortSpan]
     short_probability: float | None
-    long_answer: Block | None
+    long_answer: TextSpan | None
     long_probability: float | None
     runners_up: list[RunnerUp]
     unread_blocks: Annotated[int, Field(description="blocks that a limit left out")]

@@ -114,7 +114,8 @@ def test_json() -> None:
     assert values["short_answers"] == [
         {
             **{"text": "Ada Brenn", "start_token": 1, "end_token": 3},
-            **{"start_char": 0, "end_char": 9, "start_in_long": 0, "end_in_long": 9},
+            **{"start_char": 0, "end_char": 9, "block": 1, "page_number": None},
+            **{"start_in_long": 0, "end_in_long": 9},
         }
     ]
     assert values["long_answer"]["text"] == "Ada Brenn (1840) designed the tower."
