@@ -133,7 +133,7 @@ def test_a_question_that_is_too_long_is_cut_and_mentioned(
     reader: nq.Reader, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert reader.ask("the lake " * 5000, "the lake is deep").answered is not None
-    assert "the question has 10000 pieces; the last 63 are read" in caplog.text
+    assert "the question has 10000 pieces; the last 7 are read" in caplog.text
 
 
 CONTEXTS = ["  the lake,\tis deep.\n\nold   lakes", "is the lake old?"]
