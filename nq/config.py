@@ -17,6 +17,8 @@ DECISION_RULES = ("default", "bert-joint", "kisialiou", "kisialiou-2020-04")
 STORES = ("float32", "float16", "compact", "int8")
 AUTO = "auto"
 PAGE, BLOCK = "page", "block"
+ALL_CONTEXTS = 1 << 30
+"""A ``max_contexts`` beyond the blocks of every page."""
 WINDOW_SCOPES = (PAGE, BLOCK)
 
 

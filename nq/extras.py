@@ -11,6 +11,8 @@ EXTRAS = {
     "beam": ("apache_beam",),
     "mlflow": ("mlflow",),
     "openvino": ("openvino", "nncf"),
+    "docx": ("mammoth",),
+    "pdf": ("pypdf",),
     "onnx": ("onnx", "onnxruntime", "tf2onnx"),
     "plots": ("matplotlib",),
     "serve": ("fastapi", "fastapi_offline", "prometheus_client", "uvicorn"),

@@ -11,6 +11,7 @@ from typing import Any, Self, cast, overload
 import orjson
 
 from nq.bundle import bundled_sample
+from nq.collection import select
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument, is_count
 from nq.formats.documents import page_of
@@ -26,12 +27,24 @@ from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.question_answering import MAX_ANSWER_LEN, Asked, examples_of, span_answers
-from nq.records import Alternative, Answer, Columns, Example, Page, Prediction, Scores, YesNo
+from nq.records import (
+    Alternative,
+    Answer,
+    Columns,
+    Example,
+    Page,
+    Prediction,
+    Scores,
+    Selection,
+    YesNo,
+)
 
 log = logging.getLogger(__name__)
 
 Source = Page | str | Path
 """A page, its text or HTML, or its file."""
+Sources = Source | list[Source] | list[Page] | list[str] | list[Path]
+"""A page, or the documents of which the best blocks are read."""
 TASK = "question-answering"
 BATCH_SIZE = 8
 SLOW_WINDOWS = 200
@@ -66,12 +79,14 @@ class Reader:
         return self._open_scorer().network.model
 
     @overload
-    def ask(self, question: str, page: Source, top: int = 3) -> Answer: ...
+    def ask(self, question: str, page: Sources, top: int = 3) -> Answer: ...
     @overload
-    def ask(self, question: list[str], page: Source, top: int = 3) -> list[Answer]: ...
+    def ask(self, question: list[str], page: Sources, top: int = 3) -> list[Answer]: ...
     @overload
-    def ask(self, question: Sequence[tuple[str, Source]], *, top: int = 3) -> list[Answer]: ...
-    def ask(self, question: Any, page: Source | None = None, top: int = 3) -> Answer | list[Answer]:
+    def ask(self, question: Sequence[tuple[str, Sources]], *, top: int = 3) -> list[Answer]: ...
+    def ask(
+        self, question: Any, page: Sources | None = None, top: int = 3
+    ) -> Answer | list[Answer]:
         """Returns the answer to a question about a page, or those to several ones in order.
 
         The windows of several questions share batches.
@@ -80,7 +95,8 @@ class Reader:
             question: a question in the model's language, a list of questions about the page, or
                 without a page a list of pairs ``(question, page)``.
             page: a page from ``nq.read_page`` and the like, a ``pathlib.Path`` of a file that
-                ``nq.read_page`` reads, or a ``str`` with the text or HTML itself.
+                ``nq.read_page`` reads, or a ``str`` with the text or HTML itself. Of a list of
+                several the best blocks are read, and the answers ranked over all of them.
             top: number of alternatives.
 
         Raises:
@@ -95,15 +111,23 @@ class Reader:
             is_pair = isinstance(pair, tuple) and len(pair) == 2
             check_argument(is_pair, "an element of the list", pair, "a pair (question, page)")
         if not pairs:
-            source = _page(page)
+            source = page if isinstance(page, list) else _page(page)
             pairs = [(q, source) for q in (question if isinstance(question, list) else [question])]
         for text, _ in pairs:
             is_text = isinstance(text, str) and bool(text.strip())
             check_argument(is_text, "question", text, "a text that is not empty")
-        pairs = [(text, _page(source)) for text, source in pairs]
+        pairs = [(text, self._page_for(text, source)) for text, source in pairs]
+        read = self.windows.max_query_length - 1
+        for text, _ in pairs:
+            n_pieces = sum(map(len, self._tokenizer.encode(text.split())))
+            if n_pieces > read:
+                log.warning("the question has %d pieces; the last %d are read", n_pieces, read)
         decisions = self._decisions([page.with_question(text) for text, page in pairs])
         answers = [
-            make_answer(text, page, decision.prediction, decision.alternatives(top + 1) or (), top)
+            make_answer(
+                *(text, page, decision.prediction, decision.alternatives(top + 1) or ()),
+                *(top, self.windows),
+            )
             for (text, page), decision in zip(pairs, decisions, strict=True)
         ]
         return answers if isinstance(question, list) else answers[0]
@@ -161,12 +185,6 @@ class Reader:
         check_argument(several, "examples", examples, "examples, as from nq.read_examples(FILE)")
         return (decision.prediction for decision in self._decisions(examples))
 
-    def unread_blocks(self, page: Page) -> int:
-        """Returns how many blocks of a page are beyond ``windows.max_contexts``."""
-        expected = "one from nq.read_page(FILE), nq.page_from_text(TEXT) or nq.page_from_html(HTML)"
-        check_argument(isinstance(page, Page), "page", page, expected)
-        return unread_blocks(page.example, self.windows)
-
     def close(self) -> None:
         """Frees the model; later calls of other methods raise ``nq.Error``."""
         with self._lock:
@@ -182,6 +200,13 @@ class Reader:
         if self._scorer is None:
             raise Error("the reader is closed: make another one with nq.load()")
         return self._scorer
+
+    def _page_for(self, question: str, source: Any) -> Page:
+        """Returns a page; of several documents one with the best blocks for a question."""
+        if not isinstance(source, list):
+            return _page(source)
+        check_argument(bool(source), "page", source, "a list with at least one page")
+        return select(question, source, _page, self.windows)
 
     def _decisions(self, examples: Iterable[Example]) -> Iterator[RankedPrediction]:
         for example, scores in self._scores(examples):
@@ -209,7 +234,12 @@ class Reader:
 
 
 def make_answer(
-    question: str, page: Page, prediction: Prediction, n_best: Sequence[Alternative], top: int
+    question: str,
+    page: Page,
+    prediction: Prediction,
+    n_best: Sequence[Alternative],
+    top: int,
+    windows: WindowConfig,
 ) -> Answer:
     """Returns a prediction in words, with at most ``top`` alternatives.
 
@@ -228,18 +258,18 @@ def make_answer(
     others = [other for other in n_best if other is not given][:top]
     others.sort(key=lambda other: -other.short_probability)
     alternatives = tuple(
-        Answer(question, page, o.long, o.shorts, o.yes_no, o.long_probability, o.short_probability)
+        Answer(
+            *(question, *page.origin(o.long, o.shorts)),
+            *(o.yes_no, o.long_probability, o.short_probability),
+        )
         for o in others
     )
+    left_out = page.selection or Selection(unread_blocks=unread_blocks(page.example, windows))
     return Answer(
-        question,
-        page,
-        prediction.long,
-        prediction.shorts,
-        prediction.yes_no,
+        *(question, *page.origin(prediction.long, prediction.shorts), prediction.yes_no),
         given.long_probability if given else None,
         given.short_probability if given else None,
-        alternatives,
+        *(alternatives, left_out.unread_blocks, left_out.skipped),
     )
 
 
@@ -281,7 +311,8 @@ def load(
         model: model folder, or name of a model; by default the bundled model, ``small``.
         profile: optimizations, such as ``"mixed+grappler"``; by default the one of ``openvino``,
             ``onnx`` and ``grappler`` that is installed first, on a GPU ``grappler``.
-        windows: how pages become windows; by default the settings of the folder.
+        windows: how pages become windows; by default the settings of the folder, but without a
+            limit of blocks.
         decision: how scores become answers; by default the settings of the folder.
         batch_size: windows in a batch at most; of short ones as many as have the same pieces.
         second_model: folder or name of a model that reads the blocks that ``model`` ranks best; the
@@ -297,6 +328,8 @@ def load(
     profile = reader_profile() if profile is None else Profile.of(profile)
     check_argument(is_count(batch_size), "batch_size", batch_size, "a whole number from 1 on")
     spec = find_model(model, windows, decision, second_model, read_blocks)
+    if windows is None:
+        spec = spec.reading_whole_pages()
     reader = Reader(checked_scorer(spec, profile, batch_size))
     mention_decision(spec)
     return reader

@@ -11,6 +11,7 @@ import enum
 import html
 import re
 import textwrap
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -166,6 +167,7 @@ class Example:
         original: the user's text, where the file has one that nq itself cut into tokens.
         answers: the gold answers as text, empty if there is none in the page; ``None`` where the
             file has no gold, or gold that is not text.
+        is_excerpt: whether it has some blocks only, which say nothing by their positions.
     """
 
     example_id: ExampleId
@@ -178,6 +180,7 @@ class Example:
     title: str = ""
     original: Original | None = None
     answers: tuple[str, ...] | None = None
+    is_excerpt: bool = False
 
     def text(self, span: Span) -> str:
         """Returns the words of ``span`` without the tags, joined by blanks.
@@ -211,6 +214,23 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """Where the blocks of a page come from that was selected from several documents.
+
+    Args:
+        starts: first token of each block in the page, ascending.
+        sources: for each block its document, and its first token there.
+        unread_blocks: blocks of the documents that are not in the page.
+        skipped: for each document that cannot be read its name and the reason.
+    """
+
+    starts: Sequence[int] = ()
+    sources: Sequence[tuple[Page, int]] = ()
+    unread_blocks: int = 0
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Page:
     """A page with its readable text; ``nq.read_page`` makes one.
 
@@ -218,10 +238,14 @@ class Page:
         example: tokens and candidates of the page; its question may be empty.
         spelling: the readable text of each token. That of a word ends in a blank where the
             page has one; that of a tag is a line end, a mark between cells, or empty.
+        name: of its file, or one that the user gave; else empty.
+        selection: where its blocks come from, if it was selected from several documents.
     """
 
     example: Example
     spelling: Sequence[str]
+    name: str = ""
+    selection: Selection | None = None
 
     def text(self, span: Span) -> str:
         """Returns the readable text of a span, as ``readable_text`` does."""
@@ -253,9 +277,36 @@ class Page:
         ]
         return located(self.spelling[block.start : block.end], inside)
 
+    def origin(self, long: Span | None, shorts: Sequence[Span]) -> Place:
+        """Returns the document of an answer, and its spans there."""
+        first = long or next(iter(shorts), None)
+        if self.selection is None or first is None:
+            return self, long, tuple(shorts)
+        block = bisect_right(self.selection.starts, first.start) - 1
+        page, start = self.selection.sources[block]
+        shift = start - self.selection.starts[block]
+        moved = tuple(Span(span.start + shift, span.end + shift) for span in shorts)
+        return page, long and Span(long.start + shift, long.end + shift), moved
+
+    def citation(self, span: Span) -> dict[str, int | None]:
+        """Returns the numbers of the block and of the page of a span, from 1.
+
+        ``page_number`` is ``None`` where no form feed divides the text.
+        """
+        original, number = self.example.original, None
+        if original and original.plain and "\f" in original.plain:
+            start, _ = original.place(span) or (0, 0)
+            number = 1 + original.plain.count("\f", 0, start)
+        starts = (c.span.start for c in self.example.candidates if c.top_level)
+        return {"block": sum(start <= span.start for start in starts), "page_number": number}
+
     def with_question(self, question: str) -> Example:
         """Returns the page's example with ``question``, without annotations."""
         return replace(self.example, question=question, annotations=None, answers=None)
+
+
+Place = tuple[Page, Span | None, tuple[Span, ...]]
+"""A document, and the spans of a long answer and of short answers there."""
 
 
 def readable_text(spelling: Sequence[str]) -> str:
@@ -310,7 +361,8 @@ def char_span(span: Span | None, original: Original | None) -> dict[str, int]:
 
 def _span(page: Page, span: Span) -> dict[str, Any]:
     tokens = {"start_token": span.start, "end_token": span.end}
-    return {"text": page.text(span), **tokens, **char_span(span, page.example.original)}
+    chars = char_span(span, page.example.original)
+    return {"text": page.text(span), **tokens, **chars, **page.citation(span)}
 
 
 def _place(answer: Answer, short: Span) -> dict[str, int]:
@@ -338,7 +390,9 @@ class Answer:
 
     Spans are document tokens. The probabilities, that the block and that the short answer is right,
     are ``None`` where nothing is answered. ``alternatives`` are the most probable other blocks and
-    their short answers, the most probable short answer first.
+    their short answers, the most probable short answer first. ``page`` is the document of the
+    answer, ``unread_blocks`` the number of blocks that a limit left out, and ``skipped`` has name
+    and reason of each document that could not be read.
     """
 
     question: str
@@ -349,6 +403,13 @@ class Answer:
     long_probability: float | None = None
     short_probability: float | None = None
     alternatives: tuple[Answer, ...] = ()
+    unread_blocks: int = 0
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def document(self) -> str | None:
+        """Name of the document of the answer; ``None`` for no name, and where there is none."""
+        return self.page.name or None
 
     @property
     def short(self) -> str | None:
@@ -397,6 +458,7 @@ class Answer:
         return {
             "question": self.question,
             "answer": self.text,
+            "document": self.document,
             "yes_no_answer": str(self.yes_no),
             "short_answers": [
                 {**_span(self.page, span), **_place(self, span)} for span in self.short_spans
@@ -407,12 +469,15 @@ class Answer:
             "runners_up": [
                 {
                     "answer": other.text,
+                    "document": other.document,
                     "short_probability": other.short_probability,
-                    "long_answer": _span(self.page, other.long_span) if other.long_span else None,
+                    "long_answer": _span(other.page, other.long_span) if other.long_span else None,
                     "long_probability": other.long_probability,
                 }
                 for other in self.alternatives
             ],
+            "unread_blocks": self.unread_blocks,
+            "skipped_documents": list(self.skipped),
         }
 
     def __str__(self) -> str:

@@ -647,9 +647,10 @@ def save_model(
     # not a number, since pandas turns a column of integers with a missing one into floats
     inputs.append(ColSpec(AnyType(), "top", False))
     fields = (
-        (DataType.string, ("question", "answer", "yes_no_answer")),
+        (DataType.string, ("question", "answer", "document", "yes_no_answer")),
         (DataType.double, ("short_probability", "long_probability")),
-        (AnyType(), ("short_answers", "long_answer", "runners_up")),
+        (DataType.long, ("unread_blocks",)),
+        (AnyType(), ("short_answers", "long_answer", "runners_up", "skipped_documents")),
     )
     outputs = [ColSpec(kind, name, name == "question") for kind, names in fields for name in names]
     about = {}

@@ -58,10 +58,13 @@ def test_alternatives_are_other_blocks_of_the_page_best_first(reader: nq.Reader)
             assert long and all(long.contains(short) for short in alternative.short_spans)
 
 
-def test_blocks_beyond_the_last_context_are_counted(reader: nq.Reader) -> None:
-    assert reader.unread_blocks(nq.page_from_text("one\n\ntwo")) == 0
+def test_all_blocks_are_read_unless_a_limit_is_given(reader: nq.Reader, tiny_model: Path) -> None:
     many = nq.page_from_text("\n\n".join(["the lake"] * 60))
-    assert reader.unread_blocks(many) == 60 - (reader.windows.max_contexts - 1)
+    assert reader.ask("is the lake deep", many).unread_blocks == 0
+    windows = nq.find_model(tiny_model).windows
+    with nq.load(tiny_model, profile="baseline", windows=windows) as limited:
+        answer = limited.ask("is the lake deep", many)
+        assert answer.unread_blocks == answer.to_dict()["unread_blocks"] == 60 - windows.max_blocks
 
 
 @pytest.mark.slow
@@ -102,6 +105,35 @@ def test_questions_and_pages_in_a_list_are_answered_in_order(
                 assert (answer.text, answer.long) == (expected.text, expected.long)
                 assert answer.short_probability == pytest.approx(expected.short_probability)
     assert reader.ask([], text) == []
+
+
+def test_answers_about_several_documents_name_theirs(reader: nq.Reader, tmp_path: Path) -> None:
+    texts = ["the lake is deep\n\nold lakes", "is the lake old\n\na b c", "no lake is here"]
+    (tmp_path / "old.txt").write_text(texts[1], encoding="utf-8")
+    documents: list[Any] = [texts[0], tmp_path / "old.txt", nq.page_from_text(texts[2])]
+    sources = dict(zip(["document 1", str(tmp_path / "old.txt"), "document 3"], texts, strict=True))
+    answer = reader.ask("is the lake deep", documents, top=4)
+    values = answer.to_dict()
+    assert len(answer.alternatives) == 4 and values["unread_blocks"] == 0
+    for one in (values, *values["runners_up"]):
+        block = one["long_answer"]
+        source = sources[one["document"]]
+        assert source[block["start_char"] : block["end_char"]] == block["text"]
+        assert source.split("\n\n")[block["block"] - 1] == block["text"]
+    assert {other.document for other in (answer, *answer.alternatives)} == set(sources)
+    (again,) = reader.ask([("is the lake deep", documents)], top=4)
+    (same,) = reader.ask(["is the lake deep"], documents, top=4)
+    assert repr(again) == repr(same) == repr(answer)
+    assert reader.ask("is the lake deep", texts[:1]) == reader.ask("is the lake deep", texts[0])
+    with pytest.raises(ValueError, match="expected a list with at least one page"):
+        reader.ask("is the lake deep", [])
+
+
+def test_a_question_that_is_too_long_is_cut_and_mentioned(
+    reader: nq.Reader, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert reader.ask("the lake " * 5000, "the lake is deep").answered is not None
+    assert "the question has 10000 pieces; the last 7 are read" in caplog.text
 
 
 CONTEXTS = ["  the lake,\tis deep.\n\nold   lakes", "is the lake old?"]

@@ -93,12 +93,16 @@ def window_settings(args: argparse.Namespace, folder: Path | None) -> WindowConf
     return settings(load_settings(folder).windows, args)
 
 
-def find_model(args: argparse.Namespace) -> ModelSpec:
-    """Returns the models that ``args`` name, with the windows that ``args`` give the first one."""
+def find_model(args: argparse.Namespace, whole_pages: bool = False) -> ModelSpec:
+    """Returns the models that ``args`` name, with the windows that ``args`` give the first one.
+
+    With ``whole_pages`` all blocks are read unless ``args`` limit them.
+    """
     from nq.model import spec
 
     model = spec.find_model(args.model, None, None, args.second_model, args.read_blocks)
-    return replace(model, windows=window_settings(args, model.folder))
+    model = replace(model, windows=window_settings(args, model.folder))
+    return model.reading_whole_pages() if whole_pages and args.max_contexts is None else model
 
 
 def positive(text: str, minimum: int = 1) -> int:
@@ -243,9 +247,10 @@ def add_storage(
     parser.add_argument("--compact", action="store_const", dest="store", const="compact", help=text)
 
 
-def add_windows(parser: argparse.ArgumentParser) -> None:
+def add_windows(parser: argparse.ArgumentParser, whole_pages: bool = False) -> None:
     """Adds the options of ``WindowConfig``, whose defaults are the model's."""
-    group = parser.add_argument_group("windows; default: the settings of the model folder")
+    also = ", and all blocks of a page" if whole_pages else ""
+    group = parser.add_argument_group(f"windows; default: the settings of the model folder{also}")
     add_settings(group, WindowConfig, show_default=False)
 
 

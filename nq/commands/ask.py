@@ -1,24 +1,33 @@
-"""``nq ask``: answers questions about one page."""
+"""``nq ask``: answers questions about a page, or about the pages of several documents."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import io
+import itertools
 import logging
+import os
+import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.formats import documents, inputs
 from nq.formats.fields import LIMITS
-from nq.records import Page
+from nq.formats.input_files import SHARD_SUFFIXES
+from nq.formats.questions import files_in
+from nq.records import Answer, Page
 from nq.text import one_line, visible
 
 log = logging.getLogger(__name__)
 
 STDIN = "-"
-BOLD = ("\033[1m", "\033[0m")
+COLOUR = ("\033[1;32m", "\033[0m")
+"""Bold and green."""
+MAX_SKIPPED = 3
+"""Documents whose reason for being skipped is logged."""
 PROMPT, HINT = "question: ", "type a question; Ctrl-D ends"
 
 
@@ -27,18 +36,23 @@ def parser() -> terminal.Parser:
     parser = terminal.Parser(
         prog="nq ask",
         intermixed=True,
-        usage="nq ask QUESTION [PAGE] [options]\n       nq ask --interactive PAGE [options]",
-        description="Answers a question from one page. PAGE is a text or HTML file, a jsonl file "
-        "of NQ records, or - (the default) for text or HTML from standard input.",
+        usage="nq ask QUESTION [FILE…] [options]\n       nq ask --interactive FILE… [options]",
+        description="Answers a question from a document: a file of text, HTML, Markdown, PDF or "
+        "Word (docx), a jsonl file of NQ records, or - (the default) for standard input. Of "
+        "several documents, and of those in a folder, the best blocks are read.",
         examples=(
             "nq ask 'when was it automated' lighthouse.txt",
             "curl -s https://example.org/page.html | nq ask 'who wrote it' --json",
             "nq ask --interactive lighthouse.html --top 5",
+            "nq ask 'when was it automated' reports/ notes.md",
         ),
         notes=arguments.PROFILES_HELP,
     )
     parser.add_argument(
-        "words", nargs="*", metavar="QUESTION, PAGE", help="the question in quotes, and a file or -"
+        "words",
+        nargs="*",
+        metavar="QUESTION, FILE",
+        help="the question in quotes, and files, folders or -",
     )
     parser.flag(
         "interactive",
@@ -54,7 +68,7 @@ def parser() -> terminal.Parser:
     arguments.add_profile(parser, reader=True)
     arguments.add_model(parser)
     arguments.add_second_model(parser)
-    arguments.add_windows(parser)
+    arguments.add_windows(parser, whole_pages=True)
     arguments.add_common(parser)
     return parser
 
@@ -63,59 +77,104 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
-    count = len(args.words)
-    if args.interactive and (count != 1 or args.words[0] == STDIN):
-        raise terminal.UsageError(
-            "--interactive reads questions from standard input, so give it a page in a file "
-            "and nothing else"
-        )
-    if not 1 <= count <= 2:
-        raise terminal.UsageError(
-            f"expected a question in quotes and a page, found {count} arguments"
-        )
-    question = None if args.interactive else one_line(args.words[0])
-    if question == "":
-        raise terminal.UsageError("the question is empty")
-    path = args.words[-1] if args.interactive or count == 2 else STDIN
-    if sys.stdin is None and (question is None or path == STDIN):
-        raise terminal.UsageError("standard input is closed; give a question and a file")
-    page = _read_page(path, args.record)
+    question, files = _question_and_files(args)
+    page = _read_page(files[0], args.record) if len(files) == 1 else None
+    if page is None and args.record is not None:
+        raise terminal.UsageError("--record is for a single jsonl file")
+    from nq.collection import select
     from nq.model.spec import mention_decision
     from nq.reader import BATCH_SIZE, Reader, checked_scorer
     from nq.report.answer import MARKS, render
 
-    model = arguments.find_model(args)
+    model = arguments.find_model(args, whole_pages=True)
     spec = checked_scorer(model, args.profile, BATCH_SIZE)
     with Reader(spec) as reader:
         mention_decision(model)
-        unread = reader.unread_blocks(page)
-        if unread:
-            log.warning(
-                "the last %d blocks of the page are not read; a higher --max-contexts than %d "
-                "reads more",
-                unread,
-                model.windows.max_blocks + 1,
-            )
         for text in _questions() if question is None else [question]:
-            answer = reader.ask(text, page, args.top)
+            best = page
+            if best is None:
+                with terminal.ProgressBar("reading documents", "documents") as bar:
+                    best = select(text, files, inputs.read_page, model.windows, True, bar)
+            answer = reader.ask(text, best, args.top)
+            _mention_unread(answer, len(files))
             if args.json:
                 terminal.print_json(answer.to_dict())
             else:
                 if args.interactive and not sys.stdin.isatty():
                     print(f"> {visible(text)}\n")
-                print(render(answer, BOLD if sys.stdout.isatty() else MARKS), end="\n\n")
+                marks = COLOUR if _has_colours() else MARKS
+                print(render(answer, marks, cite=len(files) > 1), end="\n\n")
             sys.stdout.flush()
     return 0
 
 
+def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]]:
+    """Returns the question, ``None`` with ``--interactive``, and the documents, each once."""
+    words: list[str] = args.words
+    question = None if args.interactive else one_line(words[0]) if words else ""
+    paths = words if args.interactive else words[1:] or [STDIN]
+    problem = ""
+    if args.interactive and (not words or STDIN in words):
+        problem = "--interactive reads questions from standard input, so give it pages in files"
+    elif not words:
+        problem = "expected a question in quotes and a page, found 0 arguments"
+    elif question == "":
+        problem = "the question is empty"
+    elif question and _exists(words[0]) and not any(map(_exists, paths)):
+        problem = f"{question} is a file: give the question first, in quotes"
+    elif STDIN in paths and len(paths) > 1:
+        problem = "standard input is one page: give it alone, or only files"
+    elif sys.stdin is None and (question is None or paths == [STDIN]):
+        problem = "standard input is closed; give a question and a file"
+    if problem:
+        raise terminal.UsageError(problem)
+    files = [[path] if path == STDIN else _files_of(Path(path)) for path in paths]
+    return question, list(dict.fromkeys(itertools.chain.from_iterable(files)))
+
+
+def _exists(path: str) -> bool:
+    with contextlib.suppress(OSError):  # a question may be too long for a name
+        return Path(path).exists()
+    return False
+
+
+def _files_of(path: Path) -> Sequence[str]:
+    """Returns a file, or the documents in a folder; ``OSError`` if it does not exist."""
+    return files_in(str(path)) if stat.S_ISDIR(path.stat().st_mode) else [str(path)]
+
+
+def _mention_unread(answer: Answer, n_files: int) -> None:
+    """Logs what of the documents was not read."""
+    if skipped := answer.skipped:
+        more = len(skipped) - MAX_SKIPPED
+        shown = [*skipped[:MAX_SKIPPED], *[f"and {more} more, which --json names"] * (more > 0)]
+        text = "; ".join(shown)
+        log.warning("%d of %d documents cannot be read: %s", len(skipped), n_files, text)
+    if answer.unread_blocks:
+        which = "those that rank lowest for the question" if n_files > 1 else "the last of the page"
+        text = "%d blocks were not read, %s; a higher --max-contexts reads more"
+        log.log(logging.INFO if n_files > 1 else logging.WARNING, text, answer.unread_blocks, which)
+
+
+def _has_colours() -> bool:
+    """Returns whether standard output is a terminal that shows colours (https://no-color.org)."""
+    is_wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+    return is_wanted and sys.stdout.isatty()
+
+
 def _read_page(path: str, record: str | None) -> Page:
     if path != STDIN:
-        return inputs.read_page(path, record)
+        page = inputs.read_page(path, record)
+        n = inputs.count_records(path) if not record and path.endswith(SHARD_SUFFIXES) else 1
+        if n > 1:
+            advice = "--record N takes another, nq answer --data answers all questions"
+            log.info("%s has %d records, and the page of the first is read: %s", path, n, advice)
+        return page
     if record is not None:
         raise terminal.UsageError("--record is for a jsonl file, not for standard input")
     if sys.stdin.isatty():
         log.info("reading the page from standard input; Ctrl-D ends it")
-    return documents.decode_page(sys.stdin.buffer.read(LIMITS.bytes + 1), "standard input")
+    return documents.decode_page(sys.stdin.buffer.read(LIMITS.document_bytes + 1), "standard input")
 
 
 def _questions() -> Iterator[str]:

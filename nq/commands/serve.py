@@ -40,7 +40,7 @@ def parser() -> terminal.Parser:
     arguments.add_second_model(parser)
     arguments.add_profile(parser, reader=True)
     arguments.add_settings(parser, ServeConfig)
-    arguments.add_windows(parser)
+    arguments.add_windows(parser, whole_pages=True)
     arguments.add_common(parser)
     return parser
 
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from nq.reader import checked_scorer
     from nq.serving.server import serve as serve_model
 
-    model = arguments.find_model(args)
+    model = arguments.find_model(args, whole_pages=True)
     spec = checked_scorer(model, args.profile, config.batch_size)
 
     def on_ready(url: str) -> None:

@@ -1,21 +1,30 @@
-"""Pages of text, of HTML, of the bytes of a file of either, and of records."""
+"""Pages of text, of HTML, of the bytes of a document, and of records."""
 
 from __future__ import annotations
 
 import codecs
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from nq.errors import check_argument
+from nq.formats import markdown
+from nq.formats.docx import docx_html, is_docx
 from nq.formats.fields import LIMITS, RecordError
 from nq.formats.html import PageBuilder, parse_html
 from nq.formats.lines import binary_kind
+from nq.formats.pdf import pdf_text
 from nq.formats.words import spellings
 from nq.records import Example, Page, Span
+from nq.text import format_bytes
 
 TEXT_SUFFIXES, HTML_SUFFIXES = (".txt", ".text"), (".html", ".htm", ".xhtml")
+SUFFIXES = (*TEXT_SUFFIXES, *HTML_SUFFIXES, *markdown.SUFFIXES, ".pdf", ".docx")
+"""Suffixes of the documents in a folder."""
+PDF = b"%PDF-"
+_PACKED = (PDF, b"PK\x03\x04")
 _BOMS = {  # longest first, because the mark of UTF-32 begins with that of UTF-16
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -34,21 +43,41 @@ _LOOKS_LIKE_HTML = re.compile(
 )
 
 
+def read_document(path: str) -> Page:
+    """Returns the page of a file, with the file's name; errors are those of ``decode_page``."""
+    with open(path, "rb") as file:
+        return replace(decode_page(file.read(LIMITS.document_bytes + 1), path), name=path)
+
+
 def decode_page(data: bytes, name: str) -> Page:
-    """Returns the page in the bytes of a text or HTML file; ``ValueError`` calls it ``name``."""
-    try:
-        LIMITS.check(bytes=len(data))
-    except RecordError as error:
-        raise ValueError(f"{name} is {error}") from error
+    """Returns the page of a document of text, HTML, Markdown, PDF or Word.
+
+    Raises:
+        ValueError: the document, which the error calls ``name``, is too large, damaged, without
+            text or of another kind.
+        Error: the package that reads it is not installed.
+    """
+    limit = LIMITS.document_bytes if data.startswith(_PACKED) else LIMITS.bytes
+    if len(data) > limit:
+        raise ValueError(
+            f"{name} is larger than {format_bytes(limit)}: divide it into several files"
+        )
+    if data.startswith(PDF):
+        return page_from_text(pdf_text(data, name), name)
+    if is_docx(data):
+        page = page_from_html(docx_html(data, name), name)
+        return replace(page, example=replace(page.example, original=None))  # HTML is not the file
     return page_of(decode_text(data, name), name)
 
 
 def page_of(text: str, name: str) -> Page:
-    """Returns the page of plain text or HTML, told apart by the suffix of ``name``, or by content.
+    """Returns the page of plain text, Markdown or HTML, by the suffix of ``name``, or by content.
 
     >>> page_of("<p>It <b>rains</b>.</p>", "the page").example.tokens
     ['<P>', 'It', 'rains', '.', '</P>']
     """
+    if name.lower().endswith(markdown.SUFFIXES):
+        return _checked(markdown.parse_markdown, text, name)
     is_html = name.lower().endswith(HTML_SUFFIXES) or (
         not name.lower().endswith(TEXT_SUFFIXES) and _LOOKS_LIKE_HTML.search(text)
     )
@@ -101,7 +130,7 @@ def _checked(read: Callable[[Any], Page], source: Any, name: str) -> Page:
         page = read(source)
         LIMITS.check(**LIMITS.counts(page.example))
     except RecordError as error:
-        raise ValueError(f"{name} is {error}") from error
+        raise ValueError(f"{name} is {error}; give it in several parts") from error
     if all(page.example.is_html):
         raise ValueError(
             f"{name} has no text: found {len(page.example.tokens)} tags and no words; give a page "

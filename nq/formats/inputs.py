@@ -18,7 +18,7 @@ import orjson
 
 from nq.errors import Error
 from nq.formats import containers, csv_rows, lines, natural_questions, questions, tydi
-from nq.formats.documents import decode_page, page_from_record
+from nq.formats.documents import page_from_record, read_document
 from nq.formats.fields import LIMITS, Record, RecordError
 from nq.formats.input_files import (
     SHARD_SUFFIXES,
@@ -240,7 +240,7 @@ def mention_unnamed_pages(files: Sequence[str], pages: PageFolder | None) -> Non
 
 
 def read_page(path: str | Path, record: str | int | None = None) -> Page:
-    """Reads a page from a file of text, HTML or NQ records.
+    """Reads a page from a file of text, HTML, Markdown, PDF, Word (docx) or NQ records.
 
     The suffix of the file's name tells which, or else the content.
 
@@ -251,7 +251,8 @@ def read_page(path: str | Path, record: str | int | None = None) -> Page:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: The file has no such record, no text, or is not a text file.
+        ValueError: The file has no such record, no text, or is of another kind.
+        Error: The package that reads it is not installed.
     """
     name = path_text(path)
     if name.endswith(SHARD_SUFFIXES) or (
@@ -259,14 +260,14 @@ def read_page(path: str | Path, record: str | int | None = None) -> Page:
         and Path(name).is_file()
         and {questions.QUESTION, questions.CONTEXT} <= set(csv_rows.columns(name))
     ):
-        return page_from_record(_record(name, None if record is None else str(record)), name)
+        page = page_from_record(_record(name, None if record is None else str(record)), name)
+        return replace(page, name=name)
     if record is not None:
         raise ValueError(
             f"{name} is not a file of records, so that record {record} cannot be chosen; "
             f"files of records end in {', '.join(SHARD_SUFFIXES)}"
         )
-    with open(name, "rb") as file:
-        return decode_page(file.read(LIMITS.bytes + 1), name)
+    return read_document(name)
 
 
 def _record(path: str, wanted: str | None) -> Example:

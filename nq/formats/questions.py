@@ -19,15 +19,17 @@ from pathlib import Path
 
 from nq.errors import Error
 from nq.formats import fields, text_gold
-from nq.formats.documents import HTML_SUFFIXES, TEXT_SUFFIXES, decode_page, page_from_text
-from nq.formats.fields import LIMITS, Record, RecordError, get
+from nq.formats.documents import SUFFIXES, page_from_text, read_document
+from nq.formats.fields import Record, RecordError, get
 from nq.records import Example, Page
+from nq.text import counted
 
-QUESTION, CONTEXT, PAGE = "question", "context", "page"
-ID_FIELDS = ("id", "qid", "question_id", "example_id")
+QUESTION: str = "question"
+CONTEXT: str = "context"
+PAGE: str = "page"
+ID_FIELDS: tuple[str, ...] = ("id", "qid", "question_id", "example_id")
 NO_ID = ""
 """The id of a record without one; the reader of files gives it the name of its place."""
-SUFFIXES = (*TEXT_SUFFIXES, *HTML_SUFFIXES, ".md")
 MAX_SHOWN_CHARS = 80
 
 
@@ -72,14 +74,23 @@ def list_pages(folder: str | Path, column: str | None = None) -> PageFolder:
     folder = str(folder)
     if not Path(folder).is_dir():
         raise Error(f"{folder} is no folder: give the folder of the pages with --pages")
+    return PageFolder(folder, column or PAGE, files_in(folder))
+
+
+def files_in(folder: str) -> tuple[str, ...]:
+    """Returns the documents in a folder and in the folders in it, without hidden ones, sorted."""
+    paths = [path for path in Path(folder).rglob("*") if path.is_file()]
     files = sorted(
         str(path)
-        for path in Path(folder).rglob("*")
-        if path.name.lower().endswith(SUFFIXES) and path.name[0] != "." and path.is_file()
+        for path in paths
+        if path.name.lower().endswith(SUFFIXES)
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
     if not files:
-        raise Error(f"{folder} has no pages: expected files that end in {', '.join(SUFFIXES)}")
-    return PageFolder(folder, column or PAGE, tuple(files))
+        others = f"found {counted(len(paths), 'other file')}" if paths else "it is empty"
+        endings = ", ".join(SUFFIXES)
+        raise Error(f"{folder} has no pages: {others}; expected files that end in {endings}")
+    return tuple(files)
 
 
 def decode_context(record: Record) -> Example:
@@ -107,9 +118,8 @@ def decode_page_question(record: Record, pages: PageFolder | None = None) -> Exa
 def _page(path: str, modified_ns: int) -> Page:
     """Returns a page; the last one is kept, because questions about a page are neighbours."""
     try:
-        with open(path, "rb") as file:
-            return decode_page(file.read(LIMITS.bytes + 1), path)
-    except (OSError, ValueError) as error:
+        return read_document(path)
+    except (OSError, ValueError, Error) as error:
         raise RecordError(" ".join(str(error).split())) from error
 
 

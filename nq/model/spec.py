@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, WindowConfig
+from nq.config import ALL_CONTEXTS, CascadeDecision, CascadeWeights, DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument, is_count
 from nq.model.folder import (
     SETTINGS,
@@ -67,6 +67,10 @@ class ModelSpec:
     def models(self) -> tuple[ModelSpec, ...]:
         """This model and, if there is one, the second one."""
         return (self,) if self.second is None else (self, self.second)
+
+    def reading_whole_pages(self) -> Self:
+        """Returns the models with windows of all blocks of a page, however many there are."""
+        return replace(self, windows=replace(self.windows, max_contexts=ALL_CONTEXTS))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the models as the description of a run has them, with absolute paths."""

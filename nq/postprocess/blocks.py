@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -52,13 +52,11 @@ class Blocks:
         of_token = block_of_token(example)
         candidates = np.unique(of_token[(of_token >= 0) & ~np.array(example.is_html, np.bool_)])
         spans = [example.candidates[i].span for i in candidates.tolist()]
-        types = [example.block_type(span) for span in spans]
+        types = [] if example.is_excerpt else [example.block_type(span) for span in spans]
         with_text = np.where(np.isin(of_token, candidates), of_token, -1)
-        tokens, html = example.tokens, example.is_html
-        words = [[tokens[t].lower() for t in range(s.start, s.end) if not html[t]] for s in spans]
-        scores = bm25(example.question, words)
-        features = np.column_stack([scores, position_features(types, min_blocks)])
-        return cls(with_text, candidates, features)
+        scores = bm25(example.question, [lower_words(example, span) for span in spans])
+        positions = position_features(types, min_blocks) if types else np.zeros((len(spans), 3))
+        return cls(with_text, candidates, np.column_stack([scores, positions]))
 
     def only(self, candidates: IntArray) -> Blocks:
         """Returns the blocks that have one of these candidate indices."""
@@ -71,23 +69,31 @@ class Blocks:
         return self.features @ weights.block_vector()
 
 
-def bm25(question: str, blocks: Sequence[Sequence[str]]) -> FloatArray:
+def lower_words(example: Example, span: Span) -> list[str]:
+    """Returns the words of a span in lower case, without the tags."""
+    inside = range(span.start, span.end)
+    return [example.tokens[t].lower() for t in inside if not example.is_html[t]]
+
+
+def bm25(question: str, blocks: Iterable[Sequence[str]]) -> FloatArray:
     """Returns the BM25 score of each block of lower-case words; 0 without a common word.
+
+    Of the blocks, which are read once, only the counts of the question's words are kept.
 
     >>> bm25("Who wrote it?", [["she", "wrote", "it"], ["it", "rains"]]).round(2).tolist()
     [0.81, 0.2]
     """
-    wanted = set(WORD.findall(question.lower()))
+    wanted, sizes = set(WORD.findall(question.lower())), list[int]()
     counts: dict[str, Counter[int]] = {word: Counter() for word in sorted(wanted)}
     for number, words in enumerate(blocks):
+        sizes.append(len(words))
         for word in words:
             if word in wanted:
                 counts[word][number] += 1
-    lengths = np.array([len(words) for words in blocks], np.float64)
-    norm = K * (1 - B + B * lengths / max(lengths.mean(), 1.0)) if len(blocks) else lengths
-    total = np.zeros(len(blocks))
+    lengths, total = np.array(sizes, np.float64), np.zeros(len(sizes))
+    norm = K * (1 - B + B * lengths / max(lengths.mean(), 1.0)) if sizes else lengths
     for count in counts.values():
-        idf = np.log1p((len(blocks) - len(count) + 0.5) / (len(count) + 0.5))
+        idf = np.log1p((len(sizes) - len(count) + 0.5) / (len(count) + 0.5))
         rows, tf = np.array(list(count), np.int64), np.array(list(count.values()), np.float64)
         total[rows] += idf * tf * (K + 1) / (tf + norm[rows])
     return total

@@ -14,11 +14,11 @@ MAX_WIDTH, MAX_LINES = 100, 16
 INDENT = "  "
 
 
-def render(answer: Answer, marks: Sequence[str] = MARKS) -> str:
+def render(answer: Answer, marks: Sequence[str] = MARKS, cite: bool = False) -> str:
     """Returns the answer, the block that contains it, and the alternatives, as text.
 
     Of a long block only the lines around the answer are shown. ``marks`` are put before and after
-    the short answer in its block.
+    the short answer in its block. With ``cite`` the documents are named.
     """
     probable = answer.long_probability is not None
     parts = ["no answer"]
@@ -28,9 +28,10 @@ def render(answer: Answer, marks: Sequence[str] = MARKS) -> str:
         parts = [visible(answer.text or "no short answer") + probability]
     if answer.long_span:
         probability = f" ({_percent(answer.long_probability)})" if probable else ""
-        parts.append(f"found in{probability}:\n{_block(answer, answer.long_span, marks)}")
+        where = f"found in{_source(answer, cite)}{probability}:"
+        parts.append(f"{where}\n{_block(answer, answer.long_span, marks)}")
     if answer.alternatives:
-        rows = "\n".join(map(_row, answer.alternatives))
+        rows = "\n".join(_row(other, cite) for other in answer.alternatives)
         parts.append(f"runners-up:\n{rows}" if probable else f"best guesses:\n{rows}")
     return "\n\n".join(parts)
 
@@ -48,9 +49,18 @@ def _percent(probability: float | None) -> str:
     return ">99%" if probability > 0.99 else f"{probability:.0%}"
 
 
-def _row(other: Answer) -> str:
+def _source(answer: Answer, cite: bool) -> str:
+    """Returns document and page of an answer, as far as they tell it from others."""
+    number = answer.long_span and answer.page.citation(answer.long_span)["page_number"]
+    parts = [visible(answer.page.name)] * cite + [f"page {number}"] * (number is not None)
+    return " " + ", ".join(parts) if parts else ""
+
+
+def _row(other: Answer, cite: bool) -> str:
     start = f"{_percent(other.short_probability):>6}  "
+    source = _source(other, cite).strip()
     start += f"{truncate(visible(other.text or '(no short answer)'), 40)} · "
+    start += source and f"{truncate(source, 40)} · "
     block = other.page.text(other.long_span).replace("\n", " ") if other.long_span else ""
     return start + truncate(visible(block), max(_width() - len(start), 20))
 

@@ -38,8 +38,11 @@ def dead_letter_lines(path: Path) -> list[str]:
 def unread_line(truncated_pages: int, unread_blocks: int) -> str:
     """Returns in one line how many blocks were not read.
 
-    >>> unread_line(1, 3)
-    'not read, since beyond --max-contexts: 3 blocks of 1 page'
+    >>> unread_line(2, 31)
+    '2 questions lost blocks of their pages, 31 blocks in all: a higher --max-contexts reads them'
     """
-    blocks, pages = counted(unread_blocks, "block"), counted(truncated_pages, "page")
-    return f"not read, since beyond --max-contexts: {blocks} of {pages}"
+    questions, blocks = counted(truncated_pages, "question"), counted(unread_blocks, "block")
+    pages = "its page" if truncated_pages == 1 else "their pages"
+    return (
+        f"{questions} lost blocks of {pages}, {blocks} in all: a higher --max-contexts reads them"
+    )

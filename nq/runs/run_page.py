@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nq import storage
+from nq.config import ALL_CONTEXTS
 from nq.errors import Error
 from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.labels import same_answers
@@ -27,7 +28,6 @@ from nq.runs.finished import FinishedRun, read_run
 from nq.runs.result import REPORT
 
 NO_DATA = "; the page lacks passages and gold answers"
-UNLIMITED = 1 << 30
 
 
 def write_report(
@@ -155,7 +155,7 @@ def _case(
 ) -> Case:
     """Returns an annotated example as a case; without a tokenizer windows are not known."""
     config, label = run.job.model.windows, run.predictions[example.example_id]
-    all_contexts = contexts(example, replace(config, max_contexts=UNLIMITED))
+    all_contexts = contexts(example, replace(config, max_contexts=ALL_CONTEXTS))
     read = all_contexts[: config.max_blocks + 1]
     gold = gold_labels(example)
     long, short = decisions = decisions_of_one(gold, label)

@@ -10,15 +10,14 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import TypeVar
 
 import orjson
 from starlette.requests import ClientDisconnect
 
+from nq.collection import select
 from nq.config import ServeConfig
 from nq.formats import documents, inputs, questions
-from nq.formats.documents import page_of
 from nq.formats.outputs import encode_prediction
 from nq.inference.scorer import example_scores, feature_rows
 from nq.model.spec import ModelSpec
@@ -30,7 +29,7 @@ from nq.records import Columns, Example, Page
 from nq.serving.batcher import Batcher, ScoringError
 from nq.serving.gate import GONE
 from nq.serving.metrics import Metrics
-from nq.serving.schemas import parse_request
+from nq.serving.schemas import AskRequest, parse_request
 from nq.text import one_line
 
 log = logging.getLogger(__name__)
@@ -39,13 +38,23 @@ PROBE, PROBE_S = b'{"question": "does it rain", "page": "It rains."}', 10.0
 """A question that shows whether the model answers, if no other one did so many seconds ago."""
 THREADS = 2
 """Threads that parse and decide; more would only compete for Python's lock."""
-READ_PAGE: dict[str, Callable[[str], Page]] = {
-    "auto": partial(page_of, name="the page"),
+READ_PAGE: dict[str, Callable[[str, str], Page]] = {
+    "auto": documents.page_of,
     "text": documents.page_from_text,
     "html": documents.page_from_html,
 }
 
 T = TypeVar("T")
+
+
+def _pages(request: AskRequest) -> list[Page]:
+    """Returns the pages of a request, with their names."""
+    read = READ_PAGE[request.format]
+    if request.page is not None:
+        return [read(request.page, "the page")]
+    names = [one.name or f"document {n}" for n, one in enumerate(request.pages, 1)]
+    pages = zip(request.pages, names, strict=True)
+    return [replace(read(one.page, name), name=name) for one, name in pages]
 
 
 class Answering:
@@ -115,17 +124,17 @@ class Answering:
 
         def read() -> tuple[Page, Example, Columns, int]:
             request = parse_request(body)
-            page = READ_PAGE[request.format](request.page)
-            example = page.with_question(one_line(request.question))
+            question, pages = one_line(request.question), _pages(request)
+            page = select(question, pages, lambda page: page, self._model.windows)
+            example = page.with_question(question)
             return page, example, self._rows(example), request.top
 
         def answer() -> bytes:
             decision = decide(example, example_scores(columns), self._model.decision)
             n_best = decision.alternatives(top + 1) or ()
-            prediction = decision.prediction
-            return orjson.dumps(
-                make_answer(example.question, page, prediction, n_best, top).to_dict()
-            )
+            windows, prediction = self._model.windows, decision.prediction
+            answer = make_answer(example.question, page, prediction, n_best, top, windows)
+            return orjson.dumps(answer.to_dict())
 
         page, example, rows, top = await self._in_thread(read)
         columns = await self.batcher.scores(example, rows)

@@ -13,8 +13,17 @@ from nq.text import truncate, visible
 MAX_ERROR_CHARS = 300
 
 
+class NamedPage(BaseModel):
+    """One of several pages."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Annotated[str, Field(description="what the answer calls it")] = ""
+    page: Annotated[str, Field(description="plain text with blank lines, or HTML")]
+
+
 class AskRequest(BaseModel):
-    """A question about a page."""
+    """A question about a page, or about several."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -28,16 +37,22 @@ class AskRequest(BaseModel):
     )
 
     question: Annotated[str, Field(description="a question in the model's language")]
-    page: Annotated[str, Field(description="plain text with blank lines, or HTML")]
+    page: Annotated[str | None, Field(description="plain text with blank lines, or HTML")] = None
+    pages: Annotated[
+        list[NamedPage], Field(description="in place of page: several, whose best blocks are read")
+    ] = []
     format: Annotated[
         Literal["auto", "text", "html"],
-        Field(description="what the page is; auto decides it by the page's content"),
+        Field(description="what each page is; auto decides it by the page's content"),
     ] = "auto"
     top: Annotated[int, Field(ge=0, le=ServeConfig.MAX_TOP, description="number of runners-up")] = 3
 
 
 class TextSpan(BaseModel):
-    """A part of the page: its text, its tokens, and its characters in the page that was sent."""
+    """A part of the page: its text, its tokens, and its characters in the page that was sent.
+
+    Blocks count from 1, and so do the pages of a text that form feeds divide.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -46,6 +61,8 @@ class TextSpan(BaseModel):
     end_token: int
     start_char: int
     end_char: int
+    block: int
+    page_number: int | None
 
 
 class ShortSpan(TextSpan):
@@ -56,11 +73,12 @@ class ShortSpan(TextSpan):
 
 
 class RunnerUp(BaseModel):
-    """Another block of the page with its best short answer."""
+    """Another block with its best short answer."""
 
     model_config = ConfigDict(extra="forbid")
 
     answer: str | None
+    document: str | None
     short_probability: float | None
     long_answer: TextSpan | None
     long_probability: float | None
@@ -73,12 +91,15 @@ class AskAnswer(BaseModel):
 
     question: str
     answer: Annotated[str | None, Field(description="yes, no, or text of the page")]
+    document: Annotated[str | None, Field(description="name of the page, one of several")]
     yes_no_answer: Literal["YES", "NO", "NONE"]
     short_answers: list[ShortSpan]
     short_probability: float | None
     long_answer: TextSpan | None
     long_probability: float | None
     runners_up: list[RunnerUp]
+    unread_blocks: Annotated[int, Field(description="blocks that a limit left out")]
+    skipped_documents: Annotated[list[str], Field(description="files that cannot be read")]
 
 
 class Problem(BaseModel):
@@ -104,6 +125,8 @@ def parse_request(data: bytes) -> AskRequest:
     LIMITS.check(question_characters=len(request.question))
     if not request.question.strip():
         raise ValueError("question: it is empty; expected a question")
+    if (request.page is None) == (not request.pages):
+        raise ValueError("page: expected either page, a text, or pages, a list of at least one")
     return request
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+import nq
 from nq.commands.main import console
+from tests import document_files
 
 PAGE = """<!doctype html><title>Skerry Point</title><nav><p>Home</p></nav>
 <h1>Skerry Point lighthouse</h1>
@@ -135,7 +137,7 @@ def test_pages_of_standard_input(
     ("name", "data", "message"),
     [
         ("missing.txt", None, "missing.txt: No such file or directory"),
-        ("page.pdf", b"%PDF-1.7\n\x00\x01", "page.pdf is a PDF document"),
+        ("page.pdf", b"%PDF-1.7\n\x00\x01", "page.pdf is a PDF document that cannot be read"),
         ("bad.jsonl", b"{\n", "bad.jsonl, line 1: not JSON"),
     ],
 )
@@ -161,8 +163,9 @@ def test_bad_pages_are_one_line(
     [
         ([], "expected a question in quotes and a page, found 0"),
         ([" \t ", "PAGE"], "the question is empty"),
-        (["--interactive", "-"], "give it a page in a file"),
-        (["--interactive", "who", "PAGE"], "give it a page in a file"),
+        (["--interactive", "-"], "give it pages in files"),
+        (["PAGE", "who"], "is a file: give the question first, in quotes"),
+        (["who", "PAGE", "-"], "standard input is one page: give it alone, or only files"),
         (["who", "--record", "2"], "--record is for a jsonl file"),
         (["who", "PAGE", "--top", "-1"], "must be at least 0"),
         (["who", "PAGE", "--doc-stride", "0"], "doc_stride must be at least 1"),
@@ -177,6 +180,76 @@ def test_usage_errors(
     assert not out
     assert message in err
     assert err.startswith("nq ask: error: ") and err.count("\n") == 1
+
+
+def test_a_folder_is_read_and_what_is_left_out_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("docs")
+    (folder / "deep" / ".hidden").mkdir(parents=True)
+    Path("page.html").write_text(PAGE, encoding="utf-8")
+    harbour = "# Dunmore\n\nThe harbour was built by **Mary Poole** in 1902.\n"
+    (folder / "deep" / "harbour.md").write_text(harbour, encoding="utf-8")
+    school = document_files.pdf(["Dunmore."], ["The school was opened by Jim Dale in 1911."])
+    (folder / "school.pdf").write_bytes(school)
+    (folder / "mill.docx").write_bytes(document_files.docx("The mill has burned down."))
+    (folder / "locked.pdf").write_bytes(document_files.pdf(["x"], password="secret"))
+    (folder / "nul.txt").write_bytes(b"a\0b")
+    for ignored in ("deep/.hidden/a.txt", ".a.txt", "picture.png"):
+        (folder / ignored).write_text("The harbour was built by nobody.")
+    assert console(["ask", "who built the harbour", "page.html", "docs", "--json"]) == 0
+    out, err = capsys.readouterr()
+    answer = json.loads(out)
+    assert (answer["answer"], answer["document"]) == ("Mary Poole", "docs/deep/harbour.md")
+    start, end = (answer["short_answers"][0][name] for name in ("start_char", "end_char"))
+    assert harbour[start:end] == "Mary Poole"
+    assert [text.split()[0] for text in answer["skipped_documents"]] == [
+        "docs/locked.pdf",
+        "docs/nul.txt",
+    ]
+    (warning,) = (line for line in err.splitlines() if "cannot be read" in line)
+    assert warning.startswith("nq: warning: 2 of 6 documents cannot be read: docs/locked.pdf is a")
+    options = ["--max-contexts", "3", "--top", "0"]
+    assert console(["ask", "who opened the school", "docs", "page.html", *options]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("Jim Dale (")
+    assert "found in docs/school.pdf, page 2 (" in out
+    assert "4 blocks were not read, those that rank lowest for the question; a higher" in err
+    assert console(["ask", "who " * 10_000, "page.html", "--top", "0"]) == 0
+    assert "the question has 10000 pieces; the last 63 are read" in capsys.readouterr().err
+    assert console(["ask", "who", "docs", "--record", "2"]) == 2
+    assert "--record is for a single jsonl file" in capsys.readouterr().err
+
+
+def test_folders_without_documents_and_files_of_many_records_are_told(
+    tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert console(["ask", "who", str(tmp_path)]) == 1
+    assert f"{tmp_path} has no pages: it is empty; expected files that" in capsys.readouterr().err
+    (tmp_path / "a.png").write_bytes(b"x")
+    assert console(["ask", "who", str(tmp_path)]) == 1
+    assert "has no pages: found 1 other file; expected files that" in capsys.readouterr().err
+    sample = str(nq.bundled_sample())
+    model = ["--model", str(tiny_model), "--profile", "baseline"]
+    assert console(["ask", "who", sample, *model]) == 0
+    assert "has 40 records, and the page of the first is read: --rec" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("no_color", "start"), [("", "\x1b[1;32m"), ("1", "»")])
+def test_a_terminal_shows_the_answer_in_colour_unless_the_user_wants_none(
+    no_color: str, start: str, page: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = pty.openpty()
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("TERM", "xterm")
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        assert console(["ask", "who designed the lighthouse", str(page), "--top", "0"]) == 0
+        terminal.flush()
+        shown = read_until(ours, "1874")
+    os.close(ours)
+    assert f"{start}Ada Brenn" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("arguments", [["who"], ["who", "-"], ["--interactive", "PAGE"]])

@@ -308,7 +308,7 @@ def test_a_page_is_named_with_or_without_its_suffix(name: str, pages: PageFolder
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"page": "../pages/tower.html"}, "is none of the 4 pages in"),
+        ({"page": "../pages/tower.html"}, "is none of the 5 pages in"),
         ({"page": "sub/twice"}, "may be twice.htm or twice.txt: give the name with its suffix"),
         ({"page": "wrong"}, "wrong.txt is a PDF document"),
         ({"page": "tower", "answers": [{"text": "1889", "answer_start": 3}]}, "no plain text"),

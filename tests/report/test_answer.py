@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from nq.config import WindowConfig
 from nq.formats.documents import page_from_text
 from nq.reader import make_answer
 from nq.records import Alternative, Answer, Page, Prediction, Span, YesNo
@@ -32,7 +33,7 @@ def make(
     top: int = 3,
     page: Page = PAGE,
 ) -> Answer:
-    return make_answer("who", page, prediction, n_best, top)
+    return make_answer("who", page, prediction, n_best, top, WindowConfig())
 
 
 @pytest.mark.parametrize("marks", [("»", "«"), ("\033[1m", "\033[0m")])
@@ -113,7 +114,8 @@ def test_json() -> None:
     assert values["short_answers"] == [
         {
             **{"text": "Ada Brenn", "start_token": 1, "end_token": 3},
-            **{"start_char": 0, "end_char": 9, "start_in_long": 0, "end_in_long": 9},
+            **{"start_char": 0, "end_char": 9, "block": 1, "page_number": None},
+            **{"start_in_long": 0, "end_in_long": 9},
         }
     ]
     assert values["long_answer"]["text"] == "Ada Brenn (1840) designed the tower."

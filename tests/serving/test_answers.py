@@ -84,10 +84,38 @@ def test_answers_are_those_of_nq_ask(
     assert console(["ask", question, str(path), *options]) == 0
     expected = json.loads(capsys.readouterr().out)
     for kind in ("auto", {".txt": "text", ".html": "html"}[suffix]):
-        response = server.post("/v1/ask", json=ask_body(question, page, top=top, format=kind))
+        body = ask_body(question, page, top=top, format=kind)
+        unnamed = server.post("/v1/ask", json=body).json()
+        assert unnamed["document"] is None
+        body["pages"] = [{"name": str(path), "page": body.pop("page")}]
+        response = server.post("/v1/ask", json=body)
         assert response.status_code == 200, response.text
         check_equal(response.json(), expected)
+        assert (unnamed["answer"], unnamed["short_answers"]) == (
+            response.json()["answer"],
+            response.json()["short_answers"],
+        )
         AskAnswer.model_validate(response.json())
+
+
+def test_several_pages_are_answered_as_the_python_api_does(
+    server: InProcess, tiny_model: Path
+) -> None:
+    pages = [PAGE, "The old lake is deep.\n\nTom was there."]
+    with nq.load(tiny_model, profile="baseline") as reader:
+        expected = reader.ask("who was there", list(pages)).to_dict()
+    for sent in (
+        [{"page": p} for p in pages],
+        [{"name": f"document {n}", "page": p} for n, p in enumerate(pages, 1)],
+    ):
+        response = server.post("/v1/ask", json={"question": "who was there", "pages": sent})
+        assert response.status_code == 200, response.text
+        check_equal(response.json(), orjson.loads(orjson.dumps(expected)))
+        AskAnswer.model_validate(response.json())
+    assert {one["document"] for one in [expected, *expected["runners_up"]]} == {
+        "document 1",
+        "document 2",
+    }
 
 
 def test_a_format_overrides_what_the_page_looks_like(server: InProcess) -> None:

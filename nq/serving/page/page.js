@@ -62,6 +62,9 @@ function show(answer) {
     card.append(element("h2", "", hasAnswer ? "Runners-up" : "Best guesses"));
     card.append(element("ol", "", ...answer.runners_up.map(runnerUp)));
   }
+  if (answer.unread_blocks) {
+    card.append(element("p", "quiet", `${answer.unread_blocks} blocks of the page were not read`));
+  }
   result.replaceChildren(card);
 }
 

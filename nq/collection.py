@@ -1,0 +1,106 @@
+"""A question about several documents: the blocks that are read are selected from all of them.
+
+A first pass ranks all blocks. Only the best are read, together, as if they were one page, so that
+their probabilities compare. No index is kept: each question reads the documents again, one at a
+time, and between the passes only the counts of the question's words remain.
+
+The score of a block is its BM25 score in the collection plus that of the best block of its
+document, an interpolation of passage and document (Callan 1994, Passage-Level Evidence in Document
+Retrieval), since a good document names its subject once and not in each paragraph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, groupby
+from operator import itemgetter
+from typing import TypeVar
+
+import numpy as np
+
+from nq.config import ALL_CONTEXTS, WindowConfig
+from nq.errors import Error
+from nq.postprocess.blocks import Blocks, bm25, lower_words
+from nq.records import Candidate, Example, FloatArray, IntArray, Page, Selection, Span
+
+T = TypeVar("T")
+
+
+def select(
+    question: str,
+    sources: Sequence[T],
+    read: Callable[[T], Page],
+    windows: WindowConfig,
+    skip_bad: bool = False,
+    progress: Callable[[int, int], None] = lambda new, total: None,
+) -> Page:
+    """Returns a page of the best blocks of several documents; of a single one the page itself.
+
+    Args:
+        question: what the blocks should answer.
+        sources: the documents, of which ``read`` returns the page; that of the best ones twice.
+        windows: whose ``max_contexts`` limits the blocks, to 47 where it is ``ALL_CONTEXTS``.
+        skip_bad: whether documents that cannot be read are left out, and named in the selection;
+            otherwise, and if none can be read, they are an error.
+        progress: is called with 1 and their number after each document.
+    """
+    if len(sources) == 1:
+        return read(sources[0])
+    blocks, sizes, skipped = list[tuple[int, Span]](), dict[int, int](), list[str]()
+
+    def words() -> Iterator[list[str]]:
+        for number, source in enumerate(sources):
+            try:
+                example = read(source).example
+                spans = [example.candidates[i].span for i in Blocks.of(example).candidates]
+            except (OSError, ValueError, Error) as error:
+                if not skip_bad:
+                    raise
+                reason = f"{source}: {error.strerror}" if isinstance(error, OSError) else str(error)
+                skipped.append(" ".join(reason.split()))
+            else:
+                sizes[number] = len(example.tokens)
+                blocks.extend((number, span) for span in spans)
+                yield from (lower_words(example, span) for span in spans)
+            progress(1, len(sources))
+
+    scores = bm25(question, words())
+    if not blocks:
+        first = f"; the first: {skipped[0]}" if skipped else ""
+        raise Error(f"none of the {len(sources)} documents has a text that can be read{first}")
+    limit = (WindowConfig() if windows.max_contexts == ALL_CONTEXTS else windows).max_blocks
+    best = sorted(ranking(scores, np.array([number for number, _ in blocks]))[:limit])
+    parts = list[tuple[Page, Span]]()
+    for number, group in groupby((blocks[row] for row in best), key=itemgetter(0)):
+        page = read(sources[number])
+        page = replace(page, name=page.name or f"document {number + 1}")
+        if len(page.example.tokens) != sizes[number]:
+            raise Error(f"{page.name} has changed while it was read: ask again")
+        parts += [(page, span) for _, span in group]
+    return _joined(parts, len(blocks) - len(parts), tuple(skipped))
+
+
+def ranking(scores: FloatArray, documents: IntArray) -> list[int]:
+    """Returns the rows of all blocks, the best first."""
+    of_document = np.zeros(documents.max() + 1)
+    np.maximum.at(of_document, documents, scores)
+    return np.argsort(-(scores + of_document[documents]), kind="stable").tolist()  # type: ignore[no-any-return]
+
+
+def _joined(
+    parts: Sequence[tuple[Page, Span]], unread_blocks: int, skipped: tuple[str, ...]
+) -> Page:
+    """Returns the page of blocks, each of which is given by its document and its span there."""
+    lengths = [span.end - span.start for _, span in parts]
+    starts = list(accumulate(lengths, initial=0))[:-1]
+
+    def joined(column: Callable[[Page], Sequence[T]]) -> list[T]:
+        return [item for page, s in parts for item in column(page)[s.start : s.end]]
+
+    tokens, is_html = joined(lambda page: page.example.tokens), joined(lambda p: p.example.is_html)
+    blocks = [Candidate(Span(a, a + n), True) for a, n in zip(starts, lengths, strict=True)]
+    example = Example(0, "", tokens, is_html, blocks, is_excerpt=True)
+    sources = [(page, span.start) for page, span in parts]
+    selection = Selection(starts, sources, unread_blocks, skipped)
+    return Page(example, joined(lambda page: page.spelling), selection=selection)

@@ -1,0 +1,60 @@
+"""PDF documents: their text by pypdf, with paragraphs, and a form feed behind each page."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from itertools import pairwise
+
+from nq.extras import require
+from nq.text import counted
+
+SHORT_LINE = 0.8
+"""The last line of a paragraph is at most so long, relative to the longest line of its page."""
+_ITEM = re.compile(r"[•▪◦‣●○■\u2013*]\s|\(?\w{1,3}[.)]\s")
+_HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[^\W\d_A-Z])")
+
+
+def pdf_text(data: bytes, name: str) -> str:
+    """Returns the text of a PDF document, in which blank lines separate paragraphs.
+
+    Raises:
+        Error: the package that reads it is not installed.
+        ValueError: the document, which the error calls ``name``, has a password or no text, or is
+            damaged.
+    """
+    require("pdf")
+    from pypdf import PdfReader
+
+    logging.getLogger("pypdf").setLevel(logging.ERROR)  # it reports what it repairs
+    try:
+        reader = PdfReader(io.BytesIO(data))
+        locked = reader.is_encrypted and not reader.decrypt("")
+        pages = [] if locked else [page.extract_text() for page in reader.pages]
+    except Exception as error:  # pypdf raises many kinds for damaged documents
+        problem = f"that cannot be read ({error}): save it again, or export its text"
+        raise ValueError(f"{name} is a PDF document {problem}") from error
+    problem = "with a password: save it without one, for example with qpdf --decrypt"
+    if not locked and not "".join(pages).strip():
+        problem = f"without text ({counted(len(pages), 'page')}, perhaps scanned): recognize the "
+        problem += "text first, for example with ocrmypdf"
+    elif not locked:
+        return "".join(f"{paragraphs(page)}\f" for page in pages)
+    raise ValueError(f"{name} is a PDF document {problem}")
+
+
+def paragraphs(page: str) -> str:
+    r"""Returns the text of a page with a blank line behind each paragraph, without hyphenation.
+
+    A paragraph ends with a sentence in a line that is not full, or before an item of a list.
+
+    >>> paragraphs("A line that is full of\nwords ends.\nThe next para-\ngraph.")
+    'A line that is full of\nwords ends.\n\nThe next paragraph.\n\n'
+    """
+    lines = [line.strip() for line in page.replace("\f", "\n").splitlines()]
+    full, result = SHORT_LINE * max(map(len, lines), default=0), ""
+    for line, following in pairwise([*lines, ""]):
+        ends = line.endswith((".", "?", "!", ":")) and len(line) <= full
+        result += line + ("\n\n" if ends or _ITEM.match(following) else "\n")
+    return _HYPHEN.sub("", result)

@@ -1,0 +1,61 @@
+"""Small documents of the kinds that ``nq ask`` reads."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+from html import escape
+
+WORDML = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+
+
+def pdf(*pages: Sequence[str], password: str | None = None) -> bytes:
+    """Returns a PDF document whose pages have these lines; an empty password opens by itself."""
+    from pypdf import PdfWriter
+    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+
+    writer = PdfWriter()
+    font = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
+    names = {NameObject(key): NameObject(value) for key, value in font.items()}
+    reference = writer._add_object(DictionaryObject(names))
+    for lines in pages:
+        page = writer.add_blank_page(612, 792)
+        fonts = DictionaryObject({NameObject("/F1"): reference})
+        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
+        stream = DecodedStreamObject()
+        shown = "".join(f"({line}) Tj T* " for line in lines)
+        stream.set_data(f"BT /F1 12 Tf 14 TL 72 700 Td {shown}ET".encode())
+        page[NameObject("/Contents")] = writer._add_object(stream)
+    if password is not None:
+        writer.encrypt(password, "owner", algorithm="AES-256")
+    data = io.BytesIO()
+    writer.write(data)
+    return data.getvalue()
+
+
+def docx(*paragraphs: str, table: Sequence[Sequence[str]] = ()) -> bytes:
+    """Returns a Word document with a heading, paragraphs and a table."""
+
+    def paragraph(text: str, style: str = "") -> str:
+        half = len(text) // 2
+        runs = "".join(
+            f'<w:r><w:t xml:space="preserve">{escape(part)}</w:t></w:r>'
+            for part in (text[:half], text[half:])
+        )
+        about = f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>' if style else ""
+        return f"<w:p>{about}{runs}</w:p>"
+
+    rows = "".join(
+        "<w:tr>" + "".join(f"<w:tc>{paragraph(cell)}</w:tc>" for cell in row) + "</w:tr>"
+        for row in table
+    )
+    body = paragraph("A heading", "Heading1") + "".join(map(paragraph, paragraphs))
+    body += "<w:p><w:del><w:r><w:delText>gone</w:delText></w:r></w:del></w:p>"
+    body += f"<w:tbl>{rows}</w:tbl>" if rows else ""
+    document = f'<w:document xmlns:w="{WORDML}"><w:body>{body}</w:body></w:document>'
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("word/document.xml", document)
+    return data.getvalue()
