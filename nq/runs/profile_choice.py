@@ -10,8 +10,8 @@ Trials take at most ``SHARE`` of the time that the job is expected to take under
 so far: the next one starts only if twice the time of the slowest so far is left. A job too short
 for any takes the choice of an earlier one, or ``default_choice``. A choice is kept for this
 machine, model, versions and window shape, for whole pages and for shorter texts. One that was made
-while other programs used the machine is replaced by the next trial on a quiet one. ``int8`` is never tried: ``nq compare`` shows what it
-costs in answers.
+while other programs used the machine is replaced by the next trial on a quiet one. ``int8`` is
+never tried: ``nq compare`` shows what it costs in answers.
 """
 
 from __future__ import annotations
