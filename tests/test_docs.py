@@ -192,7 +192,7 @@ def test_links_lead_somewhere(page: str) -> None:
             continue
         linked = folder / path if path else None
         assert linked is None or linked.exists(), target
-        text = linked.read_text(encoding="utf-8") if linked else page
+        text = linked.read_text(encoding="utf-8") if linked and heading else page
         slugs = [
             re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
             for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
