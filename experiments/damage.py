@@ -61,7 +61,7 @@ TRAIN = (
     *("--epochs", "3", "--batch-size", "2", "--save-every", "3"),
 )
 RESULTS = (
-    *(f"{RUNS}/*/{name}" for name in ("predictions.json", "dead_letters.jsonl", "nbest.jsonl")),
+    *(f"{RUNS}/*/{name}" for name in ("predictions.json", "skipped.jsonl", "nbest.jsonl")),
     *(f"{RUNS}/*/kaggle.csv", f"{RUNS}/*/scores/*.npz", f"{RUNS}/windows-*/*.tfrecord"),
     f"{TRAINED}/model.safetensors",
 )

@@ -175,7 +175,7 @@ def measure(case: str, command: str, folder: Path) -> Row:
         process.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.perf_counter() - started
     result = json.loads((folder / "stdout").read_bytes() or b"{}")
-    letters = folder / "out" / "dead_letters.jsonl"
+    letters = folder / "out" / "skipped.jsonl"
     reason = (folder / "stderr").read_text("utf-8", "replace").splitlines()[-1:]
     if letters.is_file() and letters.stat().st_size:
         with letters.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Writes the tables of README.md and docs/ from their sources.
+"""Writes the tables of README.md, docs/ and experiments/README.md from their sources.
 
     python -m experiments.tables            # rewrites every table that is out of date
     python -m experiments.tables --check    # exits with 1 if a file is out of date
@@ -39,8 +39,8 @@ def parser() -> argparse.ArgumentParser:
     """Returns the parser of the command's arguments."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.tables",
-        description="Writes the tables of README.md and docs/*.md from the code and from the "
-        "result files in experiments/results, or records such a result file.",
+        description="Writes the tables of README.md, docs/*.md and experiments/README.md from the "
+        "code and from the result files in experiments/results, or records such a result file.",
     )
     action = parser.add_mutually_exclusive_group()
     action.add_argument(
@@ -73,7 +73,7 @@ def tables(args: argparse.Namespace) -> int:
 
 
 def update(root: Path, write: bool) -> list[str]:
-    """Replaces every table in README.md and docs/*.md that differs from its source.
+    """Replaces every table in the documentation that differs from its source.
 
     Args:
         root: folder of the repository.
@@ -86,7 +86,8 @@ def update(root: Path, write: bool) -> list[str]:
         Error: a marker names an unknown table, or a result file is missing or malformed.
     """
     changed = []
-    for path in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
+    studies = root / RESULTS.parent / "README.md"
+    for path in (root / "README.md", *sorted((root / "docs").glob("*.md")), studies):
         text = path.read_text(encoding="utf-8")
         name = str(path.relative_to(root))
         if text.count("<!-- table:") != len(BLOCK.findall(text)):

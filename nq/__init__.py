@@ -1,7 +1,22 @@
 """nq answers Natural Questions from whole Wikipedia pages with a BERT-Joint model.
 
-The public names are those in ``nq/__init__.pyi``. Each is imported when it is first used:
-``import nq`` alone loads neither TensorFlow, Beam nor MLflow.
+Questions in memory:
+
+    reader = nq.load()                    a model; reader.ask(QUESTION, PAGE) answers
+    nq.pipeline("question-answering")     the same, called as the pipeline of transformers 4
+    nq.read_page(FILE)                    a page; nq.page_from_text, nq.page_from_html
+
+Files, as the commands of the same names, and ``nq answer``:
+
+    nq.run(FILES, profile=…)              answers, scores, metrics
+    nq.evaluate(GOLD, PREDICTIONS)        the metrics of a file of predictions
+    nq.compare(FILES, PROFILES)           speed and changed answers of profiles
+    nq.tune(FILES, MODEL)                 fits the decision of a model
+    nq.train(FILES, init=…, output=…)     makes a model
+    nq.convert(MODEL, NEW, to=…)          converts a model, or exports it
+
+All public names are in ``nq.__all__``. Each is imported when it is first used: ``import nq`` alone
+loads neither TensorFlow, Beam nor MLflow.
 
 >>> import nq
 >>> str(nq.Profile.parse("xla+mixed"))

@@ -1,31 +1,22 @@
 from .bundle import bundled_sample
-from .config import (
-    Beam,
-    Compute,
-    DecisionConfig,
-    TrackingConfig,
-    WindowConfig,
-)
+from .config import Compute, DecisionConfig, WindowConfig
 from .errors import Error
 from .evaluation.evaluate import evaluate
 from .formats.documents import page_from_html, page_from_text
 from .formats.inputs import read_examples, read_page
 from .inference.profile import Profile
+from .model.convert import convert
 from .model.spec import find_model
 from .reader import Reader, load, pipeline
-from .records import (
-    Answer,
-    Example,
-    Page,
-    YesNo,
-)
+from .records import Answer, Example, Page
 from .runs.compare import compare
 from .runs.job import Job
 from .runs.run import run
+from .runs.tuning import tune
+from .training.train import train
 
 __all__ = [
     "Answer",
-    "Beam",
     "Compute",
     "DecisionConfig",
     "Error",
@@ -34,11 +25,10 @@ __all__ = [
     "Page",
     "Profile",
     "Reader",
-    "TrackingConfig",
     "WindowConfig",
-    "YesNo",
     "bundled_sample",
     "compare",
+    "convert",
     "evaluate",
     "find_model",
     "load",
@@ -48,6 +38,8 @@ __all__ = [
     "read_examples",
     "read_page",
     "run",
+    "train",
+    "tune",
 ]
 
 __version__: str

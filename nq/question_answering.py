@@ -1,27 +1,41 @@
-"""The inputs and outputs of the question-answering pipeline that transformers 4 had."""
+"""The inputs and outputs of the question-answering pipeline that transformers 4 had.
+
+A model that was trained with nq reads the context as a page, with markers around its blocks, and
+decides by its calibrated probabilities. A Hugging Face reader, which has no head for types, gets
+the windows and the decision of that pipeline: ``[CLS] question [SEP] context [SEP]``, and as the
+score of a span the product of two softmaxes, of starts and of ends, over [CLS] and the context in a
+window. The scores of spans with the same text are added; the score of an empty answer is the lowest
+product at [CLS] of all windows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
+from scipy.special import softmax
 
 from nq.config import DecisionConfig
 from nq.errors import check_argument
 from nq.formats.documents import page_from_text
 from nq.postprocess.ranking import rank
-from nq.records import Example, Scores
+from nq.preprocess.features import windows
+from nq.preprocess.tokenizers.base import TextPieces, Tokenizer
+from nq.records import Columns, Example, FloatArray, IntArray, Scores
 
-MAX_ANSWER_LEN = 15
-"""The default of the pipeline of transformers, in pieces."""
+MAX_ANSWER_LEN, MAX_SEQ_LEN, DOC_STRIDE = 15, 384, 128
+"""The defaults of the pipeline of transformers, in pieces; ``DOC_STRIDE`` is an overlap."""
+SPARE_SPANS = 10
 
 Asked = str | Mapping[str, str] | list[str] | list[dict[str, str]]
 SpanAnswer = dict[str, Any]
 """``score``, ``answer``, and ``start`` and ``end``, its characters in the context."""
 
 
-def examples_of(question: Asked, context: str | list[str] | None) -> list[Example]:
-    """Returns the examples of questions and contexts, which may be dicts of both.
+def pairs_of(question: Asked, context: str | list[str] | None) -> list[tuple[str, str]]:
+    """Returns each question with its context, from texts, lists of them, or dicts of both.
 
     Raises:
         ValueError: there is no context, their numbers differ, or one is empty or not a text.
@@ -39,8 +53,13 @@ def examples_of(question: Asked, context: str | list[str] | None) -> list[Exampl
         for name, text in zip(("question", "context"), pair, strict=True):
             is_text = isinstance(text, str) and bool(text.strip())
             check_argument(is_text, name, text, "a text that is not empty")
+    return pairs
+
+
+def examples_of(pairs: Iterable[tuple[str, str]]) -> list[Example]:
+    """Returns questions with their contexts as examples."""
     pages = {text: page_from_text(text, "the context") for _, text in pairs}
-    return [pages[text].with_question(item) for item, text in pairs]
+    return [pages[text].with_question(question) for question, text in pairs]
 
 
 def span_answers(
@@ -61,12 +80,95 @@ def span_answers(
         for span, score in rank(example, scores, config).short_spans(top_k):
             place = example.original and example.original.place(span)
             if place:
-                start, end = place
-                text = example.text(span)
-                answers.append({"score": score, "start": start, "end": end, "answer": text})
+                answers.append(_answer(score, *place, example.text(span)))
         best = answers[0]["score"] if answers else 0.0
         if handle_impossible_answer or not answers:
-            score = 1 - best if handle_impossible_answer else 0.0
-            index = 0 if best < config.short_threshold else 1
-            answers.insert(index, {"score": score, "start": 0, "end": 0, "answer": ""})
+            empty = _answer(1 - best if handle_impossible_answer else 0.0)
+            answers.insert(0 if best < config.short_threshold else 1, empty)
         yield answers[:top_k]
+
+
+def _answer(score: float, start: int = 0, end: int = 0, answer: str = "") -> SpanAnswer:
+    return {"score": score, "start": start, "end": end, "answer": answer}
+
+
+@dataclass(frozen=True, eq=False)
+class ContextWindows:
+    """The windows of a question and its context, as a Hugging Face reader knows them.
+
+    Args:
+        rows: the inputs of the model, each ``[W, L]``; ``token_map`` has the context's pieces.
+        ranges: the half-open range of pieces of the context in each window.
+        first: the position of the first of them.
+    """
+
+    context: str
+    pieces: TextPieces
+    rows: Columns
+    ranges: list[tuple[int, int]]
+    first: int
+
+    @classmethod
+    def of(
+        cls, question: str, context: str, tokenizer: Tokenizer, length: int, overlap: int
+    ) -> ContextWindows:
+        """Returns windows of ``length`` pieces, of which ``overlap`` are in the next one too."""
+        asked, pieces = tokenizer.encode_text(question), tokenizer.encode_text(context)
+        head = [tokenizer.cls_id, *asked.ids, *[tokenizer.sep_id] * tokenizer.separators]
+        room = length - len(head) - 1
+        expected = f"less than {room}, the pieces that a question of {len(asked.ids)} leaves room"
+        check_argument(0 <= overlap < room, "doc_stride", overlap, f"{expected} for")
+        ranges = windows(len(pieces.ids), room, room - overlap) or [(0, 0)]
+        ids = np.full((len(ranges), length), tokenizer.pad_id, np.int32)
+        token_map, pos = np.full_like(ids, -1), np.arange(length)
+        for row, (start, end) in enumerate(ranges):
+            texts = [*head, *pieces.ids[start:end], tokenizer.sep_id]
+            ids[row, : len(texts)] = texts
+            token_map[row, len(head) : len(texts) - 1] = range(start, end)
+        sizes = np.array([len(head) + end - start + 1 for start, end in ranges]).reshape(-1, 1)
+        mask = pos < sizes
+        segments = mask & (pos >= len(head)) & tokenizer.segments
+        rows = {"input_ids": ids, "input_mask": mask.astype(np.int32), "token_map": token_map}
+        rows["segment_ids"] = segments.astype(np.int32)
+        rows["window_ids"] = np.stack([np.arange(len(ids)), np.full(len(ids), len(ids))], axis=1)
+        return cls(context, pieces, rows, ranges, len(head))
+
+    def answers(
+        self,
+        start: FloatArray,
+        end: FloatArray,
+        top_k: int,
+        handle_impossible_answer: bool,
+        max_answer_len: int,
+        align_to_words: bool,
+    ) -> list[SpanAnswer]:
+        """Returns the answers of the pipeline, from logits ``[W, L]`` of starts and ends.
+
+        Of those with the same text the first one in the context has the place.
+        """
+        answers: dict[str, SpanAnswer] = {}
+        empty, limit = _answer(1.0), 2 * top_k + SPARE_SPANS if align_to_words else top_k
+        for row, (first, last) in enumerate(self.ranges):
+            inside = [0, *range(self.first, self.first + last - first)]
+            starts, ends = softmax(start[row, inside]), softmax(end[row, inside])
+            empty["score"] = min(empty["score"], float(starts[0] * ends[0]))
+            products = np.tril(np.triu(np.outer(starts[1:], ends[1:])), max_answer_len - 1)
+            best = np.argsort(-products, axis=None, kind="stable")[:limit]
+            places = self._places(first, last, align_to_words)
+            for i, j in zip(*np.unravel_index(best, products.shape), strict=True):
+                if not products[i, j]:
+                    break
+                begin, behind = int(places[i, 0]), int(places[j, 1])
+                text = self.context[begin:behind]
+                answer = answers.setdefault(text.lower(), _answer(0.0, begin, behind, text))
+                answer["score"] += float(products[i, j])
+        found = [*answers.values(), *([empty] if handle_impossible_answer else [])]
+        return sorted(found, key=lambda one: -one["score"])[:top_k] or [_answer(0.0)]
+
+    def _places(self, first: int, last: int, align_to_words: bool) -> IntArray:
+        """Returns ``[P, 2]`` the characters of each piece in a window, or of its word there."""
+        chars, words = self.pieces.chars[first:last], self.pieces.words[first:last]
+        if not align_to_words:
+            return chars
+        begin, end = (np.searchsorted(words, words, side) for side in ("left", "right"))
+        return np.column_stack([chars[begin, 0], chars[end - 1, 1]])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self, cast, overload
 
+import numpy as np
 import orjson
 
 from nq.bundle import bundled_sample
@@ -17,21 +19,32 @@ from nq.errors import Error, check_argument, is_count
 from nq.formats.documents import page_of
 from nq.formats.inputs import read_page
 from nq.formats.natural_questions import decode_simplified
-from nq.inference.load import ScorerSpec, load_scorer
+from nq.inference.load import ScorerSpec, load_predictor, load_scorer
 from nq.inference.profile import Profile, reader_profile
-from nq.inference.scorer import Scorer, concatenate, feature_rows, score_examples
+from nq.inference.scorer import PART_BATCHES, Scorer, concatenate, feature_rows, score_examples
+from nq.model.folder import has_type_head
 from nq.model.spec import ModelSpec, find_model, mention_decision
 from nq.postprocess.decision import RankedPrediction, check_cascade_rule, check_rule, decide
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.question_answering import MAX_ANSWER_LEN, Asked, examples_of, span_answers
+from nq.question_answering import (
+    DOC_STRIDE,
+    MAX_ANSWER_LEN,
+    MAX_SEQ_LEN,
+    Asked,
+    ContextWindows,
+    examples_of,
+    pairs_of,
+    span_answers,
+)
 from nq.records import (
     Alternative,
     Answer,
     Columns,
     Example,
+    FloatArray,
     Page,
     Prediction,
     Scores,
@@ -70,6 +83,8 @@ class Reader:
         self._lock = threading.RLock()
         self._tokenizer: Tokenizer = load_tokenizer(model.folder, self.windows.compat)
         self._scorer: Scorer | None = load_scorer(spec)
+        self._spec, self._predictor = spec, cast(Any, None)
+        self._has_types = model.second is not None or has_type_head(model.folder)
 
     @property
     def model(self) -> Any:
@@ -134,38 +149,62 @@ class Reader:
 
     def __call__(
         self,
-        question: Asked,
+        question: Asked | Iterator[dict[str, str]],
         context: str | list[str] | None = None,
         *,
         top_k: int = 1,
         handle_impossible_answer: bool = False,
         max_answer_len: int = MAX_ANSWER_LEN,
+        max_seq_len: int | None = None,
+        doc_stride: int | None = None,
+        align_to_words: bool = True,
+        batch_size: int | None = None,
     ) -> Any:
         """Returns short answers as the question-answering pipeline of transformers 4 did.
 
         Args:
-            question: a question, a dict with ``question`` and ``context``, or a list of either.
+            question: a question, a dict with ``question`` and ``context``, a list of either, or an
+                iterator over dicts.
             context: plain text; a list with one for each question, or one for all of them.
             top_k: number of answers to a question.
             handle_impossible_answer: whether an answer may be empty; otherwise the best short
                 answer is given even if the reader's decision is "no answer".
             max_answer_len: pieces of a short answer at most.
+            max_seq_len, doc_stride, align_to_words: of a Hugging Face reader alone: pieces in a
+                window (by default 384 at most), pieces that two windows share (half of that, at
+                most 128), and whether answers are whole words.
+            batch_size: without effect; windows in a batch are a setting of ``nq.load``.
 
         Returns:
             A dict with ``score``, ``start``, ``end`` and ``answer``, which is
             ``context[start:end]``. With ``top_k`` above 1 it is a list of them, best first; for a
-            list of questions it is a list with a result for each.
+            list of questions it is a list with a result for each, also for an iterator.
 
         Raises:
-            ValueError: a question or context is empty, or an argument has the wrong type.
+            ValueError: a question or context is empty, or an argument has the wrong type, or is of
+                another kind of model.
         """
-        check_argument(is_count(top_k), "top_k", top_k, "a whole number from 1 on")
-        expected = "a whole number from 1 on"
-        check_argument(is_count(max_answer_len), "max_answer_len", max_answer_len, expected)
-        scored = self._scores(examples_of(question, context))
-        answers = span_answers(
-            scored, self.decision, top_k, handle_impossible_answer, max_answer_len
-        )
+        numbers = {"top_k": top_k, "max_answer_len": max_answer_len}
+        windows = {"max_seq_len": max_seq_len, "doc_stride": doc_stride}
+        given = {name: value for name, value in windows.items() if value is not None}
+        for name, value in {**numbers, **given}.items():
+            minimum = int(name != "doc_stride")
+            expected = f"a whole number from {minimum} on"
+            check_argument(is_count(value, minimum), name, value, expected)
+        question = list(question) if isinstance(question, Iterator) else question
+        pairs = pairs_of(question, context)
+        options = top_k, handle_impossible_answer, max_answer_len
+        if self._has_types:
+            for name, value in given.items():
+                expected = "none, since windows of this model are settings of nq.load(windows=…)"
+                check_argument(False, name, value, expected)
+            answers = span_answers(self._scores(examples_of(pairs)), self.decision, *options)
+        else:
+            context_windows = self._context_windows(pairs, max_seq_len, doc_stride)
+            answers = (
+                one.answers(start, end, *options, align_to_words)
+                for one, start, end in self._with_logits(context_windows)
+            )
         results = [several if top_k > 1 else several[0] for several in answers]
         return results if isinstance(question, list) else results[0]
 
@@ -188,7 +227,7 @@ class Reader:
     def close(self) -> None:
         """Frees the model; later calls of other methods raise ``nq.Error``."""
         with self._lock:
-            self._scorer = None
+            self._scorer = self._predictor = None
 
     def __enter__(self) -> Self:
         return self
@@ -221,6 +260,38 @@ class Reader:
             if item is None:
                 return
             yield item
+
+    def _context_windows(
+        self, pairs: Iterable[tuple[str, str]], length: int | None, overlap: int | None
+    ) -> Iterator[ContextWindows]:
+        """Yields the windows of questions and contexts for a Hugging Face reader."""
+        longest = self.windows.max_seq_length
+        length = min(longest, MAX_SEQ_LEN) if length is None else length
+        check_argument(length <= longest, "max_seq_len", length, f"at most {longest}")
+        overlap = min(length // 2, DOC_STRIDE) if overlap is None else overlap
+        for question, context in pairs:
+            yield ContextWindows.of(question, context, self._tokenizer, length, overlap)
+
+    def _with_logits(
+        self, windows: Iterator[ContextWindows]
+    ) -> Iterator[tuple[ContextWindows, FloatArray, FloatArray]]:
+        """Yields windows with their logits of starts and of ends."""
+        from nq.inference.batches import Shape
+        from nq.inference.reduction import AllLogits
+
+        longest, size = self.windows.max_seq_length, self._spec.batch_size
+        while group := list(islice(windows, PART_BATCHES * size)):
+            rows = concatenate([one.rows for one in group])
+            with self._lock:
+                self._open_scorer()
+                if self._predictor is None:
+                    self._predictor = load_predictor(self._spec, AllLogits(longest))
+                self._predictor.shape = Shape(size, rows["input_ids"].shape[1])
+                logits = self._predictor.scores(rows)
+            ends = np.cumsum([len(one.ranges) for one in group]).tolist()
+            for one, end in zip(group, ends, strict=True):
+                own = slice(end - len(one.ranges), end)
+                yield one, logits["start_logits"][own], logits["end_logits"][own]
 
     def _windows(self, examples: Iterable[Example]) -> Iterator[tuple[Example, Columns]]:
         for example in examples:

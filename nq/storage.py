@@ -181,7 +181,7 @@ def cache_folder() -> Path:
 # --- kinds of folders ---------------------------------------------------------------------------
 
 _SHARD = r"windows(?:-\d+)?-\d{5}-of-\d{5}\.tfrecord"
-_PREPARED = rf"COMPLETED|manifest\.json|dead_letters\.jsonl|examples\.npy|{_SHARD}"
+_PREPARED = rf"COMPLETED|manifest\.json|skipped\.jsonl|examples\.npy|{_SHARD}"
 _SCORES = r"(?:request|times)\.json|part-\d{6,}-\d{9,}\.npz"
 
 
@@ -214,7 +214,7 @@ class Kind:
 RUN = Kind(
     name="run",
     what="a run of nq answer",
-    files=r"(?:predictions|metrics|job|squad)\.json|dead_letters\.jsonl|kaggle\.csv|nbest\.jsonl"
+    files=r"(?:predictions|metrics|job|squad)\.json|skipped\.jsonl|kaggle\.csv|nbest\.jsonl"
     rf"|errors\.html|report\.html|report-data/\d{{5}}\.js|[0-9a-f]{{12}}\.mlflow_run"
     rf"|(?:results|scores)/(?:{_SCORES})",
     folders="results|scores|report-data",

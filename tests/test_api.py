@@ -77,7 +77,7 @@ def test_questions_about_a_page_are_answered(page: nq.Page) -> None:
         assert (answer.short, answer.text, str(answer)) == (expected,) * 3
         assert answer.long and expected in answer.long
         assert 0 < (answer.short_probability or 0) <= (answer.long_probability or 0) < 1
-        assert answer.yes_no is nq.YesNo.NONE
+        assert answer.yes_no == "NONE"
         assert answer.question == question and answer.page is page
         assert len(answer.alternatives) == 1  # the page has two blocks
 
@@ -98,6 +98,26 @@ def test_a_run_takes_a_file_and_the_settings_of_a_job(tiny_model: Path, tmp_path
         nq.bundled_sample(), model=tiny_model, profile="baseline", limit=1, root=tmp_path
     )
     assert result.examples == 1 and result.folder.is_relative_to(tmp_path)
+
+
+@pytest.mark.slow
+def test_models_are_converted_tuned_and_trained(tiny_model: Path, tmp_path: Path) -> None:
+    folder, sample = tmp_path / "model", nq.bundled_sample()
+    nq.convert(str(tiny_model), folder, storage="float16")
+    figures = nq.tune(sample, folder, profile="baseline")
+    with nq.load(folder, profile="baseline") as reader:
+        assert reader.decision.short_threshold == figures["short_threshold"]
+    result = nq.train(
+        [sample], init=folder, output=tmp_path / "new", epochs=1, limit=4, max_query_length=8,
+        max_seq_length=32, batch_size=2,
+    )  # fmt: skip
+    assert result.steps > 0 and nq.find_model(tmp_path / "new").windows.max_seq_length == 32
+    with pytest.raises(nq.Error, match=r"is an installed model: copy it \(cp -r"):
+        nq.tune(sample, "small")
+    with pytest.raises(ValueError, match="to is 'tflite': expected nq or hf or"):
+        nq.convert(folder, tmp_path / "other", to="tflite")
+    with pytest.raises(TypeError, match="epoch"):
+        nq.train(sample, init=folder, output=tmp_path / "other", epoch=1)
 
 
 # --- threads and life cycle ---------------------------------------------------------------

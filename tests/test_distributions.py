@@ -91,6 +91,12 @@ def test_the_distribution_of_nq_has_no_other_models(tmp_path: Path) -> None:
     ):
         assert sum(name.endswith(member) for name in names) == 2
     assert not [name for name in names if "nq_model" in name or "models/" in name]
+    assert not [name for name in names if "tests" in Path(name).parts]
+
+
+def test_the_description_has_no_relative_links() -> None:
+    text = (ROOT / "DESCRIPTION.md").read_text(encoding="utf-8")
+    assert all(link.startswith("https://") for link in re.findall(r"\]\(([^)]+)\)", text))
 
 
 @pytest.mark.parametrize("name", list(DISTRIBUTIONS))

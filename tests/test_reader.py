@@ -178,8 +178,8 @@ def test_a_call_with_lists_returns_lists(reader: nq.Reader) -> None:
     about_one = reader(questions, CONTEXTS[1])
     assert len(about_one) == 2 and about_one[1]["answer"] == answers[1]["answer"]
     assert len(reader(questions[:1], CONTEXTS[0])) == 1
-    with pytest.raises(TypeError, match="doc_stride"):
-        reader(questions, CONTEXTS, doc_stride=8)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match=r"doc_stride is 8: expected none, since windows"):
+        reader(questions, CONTEXTS, doc_stride=8)
 
 
 def test_the_best_answer_is_given_unless_none_is_possible(tiny_model: Path) -> None:

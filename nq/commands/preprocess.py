@@ -85,8 +85,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         verb = "reused, made before" if prepared.reused else "made"
         lines = [
-            f"{counted(prepared.examples, 'example')}, {counted(prepared.windows, 'window')}, "
-            f"{counted(prepared.dead_letters, 'dead letter')}",
+            f"{counted(prepared.examples, 'example')}, {counted(prepared.windows, 'window')}",
             f"{verb} in {prepared.seconds:.1f} s: {counted(len(prepared.shards), 'shard')} in "
             f"{prepared.folder}",
         ]

@@ -20,30 +20,28 @@ NO_ANSWER, NO_WORDS = "(no answer)", "(no words)"
 
 
 def summary(result: Result, dead_letters: Sequence[str] = ()) -> str:
-    """Returns the table of answers, the figures of a run and the lines about bad records."""
+    """Returns the table of answers, then at most six lines, and one for what is not usual."""
     lines = [*_table(result), ""] if result.rows else []
+    skipped = f"{counted(result.dead_letters, 'record')} skipped, " if result.dead_letters else ""
     lines.append(
-        f"profile {result.profile} ({result.precision} on {result.device}): "
-        f"{counted(result.examples, 'example')}, {counted(result.windows, 'window')}, "
-        f"{result.answered} answered, {counted(result.dead_letters, 'dead letter')}"
+        f"{counted(result.examples, 'question')}, {result.answered} answered, {skipped}"
+        f"{counted(result.windows, 'window')} (profile {result.profile}, {result.precision} on "
+        f"{result.device})"
     )
     lines += _scores(result)
-    seconds = "   ".join(
+    phases = ", ".join(
         f"{name.removesuffix('_s').replace('_', ' ')} {value:.1f}"
         for name, value in result.time.items()
-        if name != "preprocess_s" and (value or name not in ("trials_s", "rescore_s", "reader_s"))
+        if name not in ("preprocess_s", "total_s")
+        and (value or name not in ("trials_s", "rescore_s", "reader_s"))
     )
-    lines.append(f"seconds: {seconds}   ({result.windows_per_s:.1f} windows/s)")
     lines.append(
-        f"preprocessing took {result.time['preprocess_s']:.1f} s beside the other phases; "
-        f"peak memory {result.peak_memory_bytes / MIB:.0f} MiB"
+        f"{result.time['total_s']:.1f} s ({phases}); {result.windows_per_s:.1f} windows/s; peak "
+        f"memory {result.peak_memory_bytes / MIB:.0f} MiB"
     )
     lines += [*_notes(result), *dead_letters]
-    lines.append(visible(f"written to {result.folder}"))
-    lines.append(
-        f"on disk: {format_bytes(result.run_bytes)}, and {format_bytes(result.windows_bytes)} of "
-        "windows, which runs share and nq clean removes"
-    )
+    disk = f"{format_bytes(result.run_bytes)}, and {format_bytes(result.windows_bytes)} of windows"
+    lines.append(visible(f"written to {result.folder} ({disk}, which nq clean removes)"))
     if result.how_to_open:
         lines.append(f"see the run: {result.how_to_open}")
     if result.how_to_compare:

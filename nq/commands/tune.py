@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.config import Compute
-from nq.errors import Error
 
 
 def parser() -> terminal.Parser:
@@ -38,17 +36,10 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
-    from nq.model.registry import model_folder
     from nq.runs import tuning
 
     model = arguments.find_model(args)
-    tuned = model.models[-1].folder
-    if tuned not in map(Path, (args.model, args.second_model or args.model)):
-        option = "model" if tuned == model_folder(args.model) else "second-model"
-        raise Error(
-            f"nq tune writes into the folder of --{option}, and {tuned} is an installed model: "
-            f"copy it (cp -r {tuned} my_model) and tune the copy (--{option} my_model)"
-        )
+    tuning.own_model(model, args.model, args.second_model or args.model)
     with terminal.ProgressBar("predict", "windows") as bar:
         figures = tuning.tune(
             args.data,

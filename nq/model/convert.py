@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from nq import extras
 from nq.config import ModelConfig, StorageConfig, WindowConfig
+from nq.errors import check_argument
 from nq.json_files import read_json_object
 from nq.model.names import WORD_EMBEDDINGS
+from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
 from nq.storage import CONVERSION, check_writable, hold, own_paths, release, remove
@@ -64,22 +66,32 @@ def check_head_width(to: str, config: ModelConfig) -> None:
 
 
 def convert(
-    source: Path,
-    target: Path,
+    source: str | Path,
+    target: str | Path,
     to: str = "nq",
-    storage: StorageConfig | None = None,
+    storage: StorageConfig | str | None = None,
     change: Callable[[LoadedModel], LoadedModel] | None = None,
 ) -> LoadedModel:
-    """Converts or exports a model into a folder that is empty or does not exist; returns the model.
+    """Converts or exports a model, as ``nq convert`` does; returns the model.
 
     Args:
+        source: model folder of any kind, or name of a model.
+        target: folder to write, which is empty or does not exist.
         to: ``nq`` for a folder of this project, ``hf`` for one that ``transformers`` loads,
             ``savedmodel`` or ``onnx`` for an export, ``mlflow`` for a model that MLflow loads and
             serves.
+        storage: type of the stored weights, such as ``"int8"``; by default ``"float32"``.
         change: returns the model to write in place of the one that was loaded, such as a pruned
             one.
+
+    Raises:
+        FileNotFoundError, Error: there is no model, or a package is not installed.
+        ValueError: the folder is not empty, the model is damaged, or an argument is wrong.
     """
-    storage = storage or StorageConfig()
+    check_argument(to in FORMATS, "to", to, " or ".join(FORMATS))
+    source, target = model_folder(source), Path(target)
+    if not isinstance(storage, StorageConfig):
+        storage = StorageConfig(storage or StorageConfig.store)
     check_storage(to, storage)
     if target.exists() and (target.is_file() or any(target.iterdir())):
         raise ValueError(f"{target} is not empty: choose a new folder")

@@ -213,6 +213,12 @@ def read_tensors(folder: str | Path, check_digest: bool = True) -> CheckpointTen
     return safetensors_file.read(files, layout)
 
 
+def has_type_head(folder: str | Path) -> bool:
+    """Returns whether a model tells types of answers, which a Hugging Face reader does not."""
+    config, tensors = load_config(folder), read_tensors(folder, check_digest=False)
+    return config.is_dual_encoder or tensors.fill(tensors.table(config)["type_output/kernel"])
+
+
 def check(folder: str | Path, windows: WindowConfig | None = None) -> None:
     """Checks a folder's config, the digests of its weights and, of safetensors, the headers.
 

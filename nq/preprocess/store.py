@@ -2,7 +2,7 @@
 
 windows-00000-of-00001.tfrecord …   the shards; windows-N-… for a chunk that begins with file N
 examples.npy                        file, line and digest of each example
-dead_letters.jsonl                  bad records: file, line, reason, excerpt
+skipped.jsonl                  bad records: file, line, reason, excerpt
 manifest.json                       the request, counts, sizes and digests of the files
 COMPLETED                           written last; without it nothing here is reused
 .nq-folder.json                     marks the folder as ours, see ``nq.storage``
@@ -36,7 +36,7 @@ from nq.text import visible
 
 COMPLETED = "COMPLETED"
 MANIFEST = "manifest.json"
-DEAD_LETTERS = "dead_letters.jsonl"
+DEAD_LETTERS = "skipped.jsonl"
 EXAMPLES = "examples.npy"
 SHARD_PATTERN = "windows-*.tfrecord"
 SHARD_BYTES = 1 << 30

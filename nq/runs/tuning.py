@@ -17,6 +17,7 @@ from typing import Any
 
 from nq import storage
 from nq.config import CascadeDecision, Compute, DecisionConfig, RankingWeights
+from nq.errors import Error
 from nq.evaluation import labels, nq_eval
 from nq.evaluation.calibration import (
     area_under_roc,
@@ -29,7 +30,7 @@ from nq.formats.outputs import encode_prediction
 from nq.formats.questions import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.folder import SETTINGS, load_settings, save_settings, weights_digest
-from nq.model.spec import ModelSpec
+from nq.model.spec import ModelSpec, find_model
 from nq.postprocess.fit import (
     CASCADE_PRIOR_WEIGHTS,
     PRIOR_WEIGHTS,
@@ -64,25 +65,40 @@ ChoiceSets = tuple[ChoiceSet | None, ChoiceSet | None]
 
 
 def tune(
-    files: Sequence[str | Path],
-    model: ModelSpec,
+    files: str | Path | Iterable[str | Path],
+    model: str | Path | ModelSpec,
     profile: Profile | str = DEFAULT_PROFILE,
     compute: Compute = Compute(),
     keep_scores: bool = False,
     progress: RunProgress = no_report,
-    pages: PageFolder | None = None,
+    pages: PageFolder | str | Path | None = None,
 ) -> dict[str, Any]:
-    """Fits the decision on the even half of the data, writes it into the model folder, and
-    measures it on the odd half.
+    """Fits the decision of a model to one half of annotated data, as ``nq tune`` does.
 
-    With a second model, the decision is one of both, in the folder of the second.
+    It is fitted on the even half, written into the model folder, and measured on the odd half.
 
-    The scores may be kept, so that tuning the same model again takes seconds.
+    Args:
+        files: annotated files, globs or folders.
+        model: a model folder; of two models ``nq.find_model(MODEL, second_model=FOLDER)``, whose
+            decision is one of both, in the folder of the second.
+        profile: optimizations.
+        compute: batches, processes and threads.
+        keep_scores: whether the scores are kept, so that tuning the same model again takes seconds.
+        progress: receives completed windows.
+        pages: the folder of the pages that questions name.
 
     Returns:
         The thresholds, and the figures of the odd half by name.
+
+    Raises:
+        OSError: a file cannot be read or written.
+        ValueError: the data have no annotations, or an argument is wrong.
+        Error: the model is an installed one, which is not written to.
     """
+    if not isinstance(model, ModelSpec):
+        model = own_model(find_model(model), model)
     folder = model.models[-1].folder
+    several = input_files.path_list("files", [files] if isinstance(files, str | Path) else files)
     start = DecisionConfig(max_answer_length=model.decision.max_answer_length)
     if cascade := model.cascade:
         start = CascadeDecision(
@@ -91,7 +107,7 @@ def tune(
             ranker=cascade.ranker,
         )
     with contextlib.ExitStack() as stack:
-        paths = stack.enter_context(input_files.input_files([str(file) for file in files]))
+        paths = stack.enter_context(input_files.input_files(several))
         job = Job(paths, replace(model, decision=start), profile, pages=pages, compute=compute)
         job.check_output()
         storage.check_output_file(folder / SETTINGS, job.files)
@@ -118,6 +134,17 @@ def tune(
         "truncated_pages": scoring.chunks.total("truncated_pages"),
         "unread_blocks": scoring.chunks.total("unread_blocks"),
     }
+
+
+def own_model(model: ModelSpec, *given: str | Path) -> ModelSpec:
+    """Returns a model; ``Error`` if the folder to write to is not a path that was given."""
+    folder = model.models[-1].folder
+    if folder not in map(Path, given):
+        raise Error(
+            f"the decision is written into the model folder, and {folder} is an installed model: "
+            f"copy it (cp -r {folder} my_model) and tune the copy"
+        )
+    return model
 
 
 @dataclass(frozen=True)

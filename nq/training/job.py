@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from nq.config import DistillationConfig, StorageConfig, TrainConfig, WindowConfig
+from nq.formats import input_files
 from nq.inference.profile import Profile
+from nq.model.registry import model_folder
 
 if TYPE_CHECKING:
     from nq.formats.questions import PageFolder
@@ -53,6 +56,27 @@ class TrainingJob:
     dev: tuple[str, ...] = ()
     evaluate_every: int = EVALUATE_EVERY
     pages: PageFolder | None = None
+
+    @classmethod
+    def of(cls, files: Iterable[str | Path], **settings: Any) -> Self:
+        """Returns a training from paths, names of models, and settings by their own names."""
+        for name, kind in (
+            ("windows", WindowConfig),
+            ("config", TrainConfig),
+            ("storage", StorageConfig),
+            ("distillation", DistillationConfig),
+        ):
+            own = {f.name: settings.pop(f.name) for f in fields(kind) if f.name in settings}
+            settings.setdefault(name, kind(**own))
+        for name in ("init", "teacher"):
+            if settings.get(name) is not None:
+                settings[name] = model_folder(settings[name])
+        for name in ("output", "card"):
+            if settings.get(name) is not None:
+                settings[name] = Path(settings[name])
+        if "dev" in settings:
+            settings["dev"] = input_files.path_list("dev", settings["dev"])
+        return cls(input_files.path_list("files", files), **settings)
 
     @property
     def teacher_settings(self) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from nq import storage
 from nq.config import TrackingConfig
@@ -18,8 +20,36 @@ from nq.model.runtime import import_tensorflow
 from nq.training.job import TrainingJob, TrainingResult
 
 
-def train(job: TrainingJob, *, track: TrackingConfig | None = None) -> TrainingResult:
-    """Trains a model and writes its folder; MLflow records it at ``track``, if that is given."""
+def train(
+    job: TrainingJob | str | Path | Iterable[str | Path],
+    *,
+    track: TrackingConfig | None = None,
+    **settings: Any,
+) -> TrainingResult:
+    """Trains a model on annotated questions and writes its folder, as ``nq train`` does.
+
+    An interrupted training continues when it is started again with the same arguments.
+
+    Args:
+        job: annotated files, globs or folders, or the description of a training.
+        track: where MLflow records the training; ``None`` to record nothing.
+        settings: with files the folder ``output`` and the model ``init``, a folder or a name, and
+            optionally options of ``nq train`` such as ``epochs=3``, ``max_seq_length=256``,
+            ``teacher="my_model"`` and ``dev=["dev.jsonl.gz"]``.
+
+    Returns:
+        Steps, loss, and the figures of the evaluation whose weights are kept.
+
+    Raises:
+        OSError: a file cannot be read or written, or there is no model.
+        ValueError: the data or a setting cannot be used.
+        Error: another training uses the folder, or it holds files of others.
+        TypeError: there is no such setting, or ``init`` or ``output`` is missing.
+    """
+    if not isinstance(job, TrainingJob):
+        job = TrainingJob.of([job] if isinstance(job, str | Path) else job, **settings)
+    elif settings:
+        job = replace(job, **settings)
     card, begun = job.card_text(), time.time()
     others: list[str | Path] = [job.init, *filter(None, (job.card, job.teacher))]
     others += job.pages.files if job.pages else ()

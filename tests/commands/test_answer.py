@@ -118,7 +118,7 @@ def test_good_and_broken_lines_in_a_process(tiny_model: Path, tmp_path: Path) ->
         text=True,
         check=False,
     )
-    error = "nq: error: 40 bad records, see out/dead_letters.jsonl\n"
+    error = "nq: error: 40 bad records, see out/skipped.jsonl\n"
     assert (done.returncode, without_progress(done.stderr)) == (1, error)
     (line,) = done.stdout.splitlines()
     result = json.loads(line)
@@ -126,7 +126,7 @@ def test_good_and_broken_lines_in_a_process(tiny_model: Path, tmp_path: Path) ->
     assert result["run_id"]
     answers = labels.read_predictions(tmp_path / "out" / "predictions.json")
     assert set(answers) == set(range(200))
-    letters = (tmp_path / "out" / "dead_letters.jsonl").read_text(encoding="utf-8").splitlines()
+    letters = (tmp_path / "out" / "skipped.jsonl").read_text(encoding="utf-8").splitlines()
     assert len({json.loads(letter)["line"] for letter in letters}) == 40
 
 

@@ -55,7 +55,7 @@ def test_a_squad_file_from_end_to_end(
     command += ["--formats", "squad,nbest"]
     assert console(command) == 0
     out = capsys.readouterr().out
-    assert f"2 bad records are in {run / 'dead_letters.jsonl'}; the first reason" in out
+    assert f"2 bad records are in {run / 'skipped.jsonl'}; the first reason" in out
     assert "(3 questions with answers as text, by SQuAD's definition)" in out
     metrics = load(run / "metrics.json")["metrics"]
     answers = load(run / "squad.json")

@@ -73,7 +73,7 @@ def test_good_and_broken_lines(
         *("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages"),
         *("shards", "reused", "time", "output"),
     }
-    text = (tmp_path / "out" / "dead_letters.jsonl").read_text(encoding="utf-8")
+    text = (tmp_path / "out" / "skipped.jsonl").read_text(encoding="utf-8")
     letters = [json.loads(line) for line in text.splitlines()]
     assert [letter["line"] for letter in letters] == sorted(bad)
     assert {letter["file"] for letter in letters} == {"mixed.jsonl"}
@@ -84,7 +84,7 @@ def test_good_and_broken_lines(
     assert console(["preprocess", *map(str, command), "--strict"]) == 1
     stdout, stderr = capsys.readouterr()
     assert stdout.startswith("200 examples, ")
-    assert "40 dead letters\nreused, made before in " in stdout
+    assert " windows\nreused, made before in " in stdout
     first = "40 bad records, the first in mixed.jsonl, line 1: not JSON: unexpected end of data"
     assert stderr.startswith(f"nq: error: {first}")
     assert stderr.count("\n") == 1
@@ -152,7 +152,7 @@ def test_standard_input_and_pipes(tmp_path: Path, workers: int) -> None:
         assert done.returncode == 0, (name, done.stderr)
         results.append(json.loads(done.stdout))
     assert [(r["examples"], r["dead_letters"]) for r in results] == [(20, 1)] * 3
-    letters = [json.loads((tmp_path / name / "dead_letters.jsonl").read_bytes()) for name in names]
+    letters = [json.loads((tmp_path / name / "skipped.jsonl").read_bytes()) for name in names]
     assert [letter["file"] for letter in letters] == ["standard input", "a pipe", str(data)]
     assert {letter["line"] for letter in letters} == {21}
     records = {

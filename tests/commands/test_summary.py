@@ -44,13 +44,12 @@ RESULT = Result(
 
 def test_the_figures_of_a_plain_run() -> None:
     assert summary(RESULT).split("\n") == [
-        "profile grappler (float32 on CPU): 3 examples, 20 windows, 2 answered, 1 dead letter",
+        "3 questions, 2 answered, 1 record skipped, 20 windows (profile grappler, float32 on CPU)",
         "long F1 0.500 (best 0.600)   short F1 0.250 (best 0.750)   micro-F1 0.400 (best 0.650)",
-        "seconds: load 1.0   predict 2.5   total 3.5   (12.3 windows/s)",
-        "preprocessing took 0.8 s beside the other phases; peak memory 5 MiB",
-        "written to runs/grappler-1",
-        "on disk: 1.5 KiB, and 3.0 MiB of windows, which runs share and nq clean removes",
+        "3.5 s (load 1.0, predict 2.5); 12.3 windows/s; peak memory 5 MiB",
+        "written to runs/grappler-1 (1.5 KiB, and 3.0 MiB of windows, which nq clean removes)",
     ]
+    assert "skipped" not in summary(replace(RESULT, dead_letters=0))
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from nq.report.skipped import dead_letter_lines
 def test_the_most_frequent_kind_of_reason_is_shown(
     reasons: list[str], expected: list[str], tmp_path: Path
 ) -> None:
-    path = tmp_path / "dead_letters.jsonl"
+    path = tmp_path / "skipped.jsonl"
     letters = (DeadLetter(Source(0, "a.csv", n), why, "") for n, why in enumerate(reasons, 1))
     path.write_text("".join(f"{encode_dead_letter(letter)}\n" for letter in letters))
     assert dead_letter_lines(path) == [line.replace("PATH", str(path)) for line in expected]

@@ -31,7 +31,7 @@ from tests.nq_records import changed, simplified, write_lines
 
 INSTANCES = Compute(instances=2)
 LOCAL = "FnApiRunner"
-FILES = (PREDICTIONS, "dead_letters.jsonl", "nbest.jsonl", "kaggle.csv", "squad.json")
+FILES = (PREDICTIONS, "skipped.jsonl", "nbest.jsonl", "kaggle.csv", "squad.json")
 FORMATS = "nbest,kaggle,squad"
 BEAM_ONLY = {"beam", "time", "windows_per_s", "peak_memory_bytes", "speed_comparable"}
 DIFFERENT = BEAM_ONLY | {"output", "run_id", "started_at", "ended_at", "read_windows"}
@@ -185,7 +185,7 @@ def test_files_model_and_temporary_files_with_uris(
     )
     for name in (PREDICTIONS, "nbest.jsonl", "kaggle.csv"):
         assert (found.folder / name).read_bytes() == (expected.folder / name).read_bytes()
-    letters = (found.folder / "dead_letters.jsonl").read_text().splitlines()
+    letters = (found.folder / "skipped.jsonl").read_text().splitlines()
     assert [json.loads(letter)["file"] for letter in letters[:2]] == list(map(uri, data))
     assert json.loads((found.folder / JOB).read_bytes())["job"]["files"] == list(map(uri, data))
     assert [path for path in (tmp_path / "temp").rglob("*") if path.is_file()] == [left]

@@ -15,13 +15,13 @@ from nq.storage import CONVERSION, LOCK, MARK, PART, RUN, TRAINING, WINDOWS, Kin
 from tests.folders import held, write
 
 SHARD = "windows-00000-of-00001.tfrecord"
-PREPARED = ("COMPLETED", "manifest.json", "dead_letters.jsonl", SHARD)
+PREPARED = ("COMPLETED", "manifest.json", "skipped.jsonl", SHARD)
 PARTS = (
     *("windows-00000", "results-00000-of-00001", "workers.log"),
     "beam-temp-results-0f/ab-1.results",
 )
 SCORES = ("request.json", "part-000000-000000001.npz")
-RESULTS = ("job.json", "predictions.json", "metrics.json", "dead_letters.jsonl", "kaggle.csv")
+RESULTS = ("job.json", "predictions.json", "metrics.json", "skipped.jsonl", "kaggle.csv")
 DAY_S = 86400
 
 

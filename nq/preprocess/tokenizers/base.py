@@ -7,13 +7,19 @@ word and every word to one document token. Markers such as ``[Q]`` are looked up
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from tokenizers import Encoding
+
 from nq.json_files import read_json_object
+from nq.records import IntArray
 
 MAX_ID = 2**31 - 1  # windows hold int32
 Pieces = tuple[int, ...]
@@ -140,6 +146,30 @@ class Tokenizer(ABC):
             cache.update(zip(batch, pieces, strict=True))
             self._cached_size += sum(map(len, batch)) + sum(map(len, pieces))
         return list(map(cache.__getitem__, words))
+
+    def encode_text(self, text: str) -> TextPieces:
+        """Returns the pieces of a whole text; a word is what stands between blanks."""
+        words = [(match[0], match.span()) for match in re.finditer(r"\S+", text)]
+        pieces = self.encode([word for word, _ in words])
+        numbers = np.repeat(np.arange(len(words)), list(map(len, pieces)))
+        places = np.array([place for _, place in words], np.int64).reshape(-1, 2)
+        return TextPieces(list(chain(*pieces)), numbers, places[numbers])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextPieces:
+    """The P pieces of a text: the number of the word of each, and its characters, ``[P, 2]``."""
+
+    ids: Sequence[int]
+    words: IntArray
+    chars: IntArray
+
+    @classmethod
+    def of(cls, encoding: Encoding) -> TextPieces:
+        """Returns the pieces that the ``tokenizers`` library found; some kinds know no words."""
+        ids = encoding.word_ids
+        words = np.arange(len(ids)) if None in ids else np.array(ids, np.int64)
+        return cls(encoding.ids, words, np.array(encoding.offsets, np.int64).reshape(-1, 2))
 
 
 def _batches(words: Sequence[str], max_characters: int) -> Iterator[Sequence[str]]:

@@ -10,14 +10,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer as Backend
+from tokenizers import processors
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
-from nq.preprocess.tokenizers.base import SPECIAL, Pieces, Tokenizer, read_tokenizer_json
+from nq.preprocess.tokenizers.base import (
+    SPECIAL,
+    Pieces,
+    TextPieces,
+    Tokenizer,
+    read_tokenizer_json,
+)
 
 VOCAB, MERGES = "vocab.json", "merges.txt"
 PATTERN, KNOWN_PATTERN = re.compile(r'"Regex": ("(?:[^"\\]|\\.)*")'), " {2,}"
@@ -66,6 +74,28 @@ class LibraryTokenizer(Tokenizer):
         encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [tuple(encoding.ids) for encoding in encodings]
 
+    def encode_text(self, text: str) -> TextPieces:
+        return TextPieces.of(self._of_texts.encode(text, add_special_tokens=False))
+
+    @cached_property
+    def _of_texts(self) -> Backend:
+        """The tokenizer of whole texts: the first word need not be one after a blank.
+
+        The blank before a word is none of its characters.
+        """
+        path, backend = next(iter(self.files.values())), Backend(self._backend.model)
+        backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
+        if path.name != VOCAB:
+            backend = Backend.from_str(json.dumps(_for_texts(read_tokenizer_json(path)[0])))
+        backend.post_processor = processors.ByteLevel(trim_offsets=True)
+        return backend
+
+
+def _for_texts(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns a ``tokenizer.json`` that neither finds nor adds special pieces."""
+    others = ("post_processor", "decoder", "truncation", "padding")
+    return {**values, "added_tokens": [], **dict.fromkeys(others)}
+
 
 def _for_words(values: dict[str, Any]) -> dict[str, Any]:
     """Returns a ``tokenizer.json`` for single words, each as one after a blank."""
@@ -75,5 +105,4 @@ def _for_words(values: dict[str, Any]) -> dict[str, Any]:
             part["add_prefix_space"] = True
         elif part.get("prepend_scheme") in ("first", "never"):  # of a Metaspace
             part["prepend_scheme"] = "always"
-    others = ("post_processor", "decoder", "truncation", "padding")
-    return {**values, "added_tokens": [], **dict.fromkeys(others)}
+    return _for_texts(values)

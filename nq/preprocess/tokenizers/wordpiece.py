@@ -14,7 +14,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from nq.preprocess.tokenizers.base import Pieces, Tokenizer, read_tokenizer_json
+from nq.preprocess.tokenizers.base import Pieces, TextPieces, Tokenizer, read_tokenizer_json
 
 FIRST_MARKER_ROW = 104
 MAX_WORD_CHARS = 200  # the original's max_input_chars_per_word
@@ -92,6 +92,9 @@ class WordPieceTokenizer(Tokenizer):
     def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
         encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [tuple(encoding.ids) for encoding in encodings]
+
+    def encode_text(self, text: str) -> TextPieces:
+        return TextPieces.of(self._backend.encode(text, add_special_tokens=False))
 
 
 class OriginalWordPieceTokenizer(WordPieceTokenizer):

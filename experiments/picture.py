@@ -1,0 +1,42 @@
+"""Draws the page of ``nq compare`` for README.md from a committed result, as docs/compare.png.
+
+python -m experiments.picture           # needs Chromium
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from experiments.table_sources import read_result
+from nq.errors import Error
+from nq.report.comparison import Row
+from nq.report.page import comparison_page
+
+ROOT = Path(__file__).parents[1]
+RESULT, PICTURE = "compare_60", ROOT / "docs" / "compare.png"
+SIZE = (1180, 552)
+
+
+def main() -> None:
+    """Writes the picture."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        raise Error("the picture needs Chromium: install chromium or google-chrome")
+    data = read_result(RESULT, ROOT)
+    rows = [Row(**row) for row in data["result"]["rows"]]
+    scope = f"60 questions about excerpts; {data['machine']}."
+    page = comparison_page(rows, f"{len(rows)} profiles", (data["result"]["reason"], scope), [])
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "compare.html"
+        file.write_bytes(page)
+        options = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--user-data-dir={folder}"]
+        size = f"--window-size={SIZE[0]},{SIZE[1]}"
+        picture = [f"--screenshot={PICTURE}", "--virtual-time-budget=10000", file.as_uri()]
+        subprocess.run([browser, *options, size, *picture], check=True, capture_output=True)
+
+
+if __name__ == "__main__":
+    main()

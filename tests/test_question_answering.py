@@ -1,0 +1,66 @@
+"""A Hugging Face reader, called as the pipeline of transformers 4, gives the same answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+import nq
+from experiments.peers.pipeline import CALLS, LIVE, answers, differences, write_reader
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.question_answering import ContextWindows
+
+GOLDEN = Path(__file__).parent / "golden" / "pipeline.json"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_reader(tmp_path_factory.mktemp("reader") / "reader")
+
+
+@pytest.mark.slow
+def test_all_calls_give_the_answers_of_transformers_4(folder: Path) -> None:
+    """The golden file is written by ``python -m experiments.peers.pipeline --output``."""
+    expected = json.loads(GOLDEN.read_text(encoding="utf-8"))["answers"]
+    with nq.pipeline("question-answering", folder) as pipeline:
+        actual = answers(pipeline)
+        with pytest.raises(ValueError, match=r"max_seq_len is 513: expected at most 512"):
+            pipeline(**LIVE, max_seq_len=513)
+        with pytest.raises(ValueError, match="doc_stride is 90: expected less than"):
+            pipeline(**LIVE, max_seq_len=100, doc_stride=90)
+    assert actual.keys() == expected.keys()
+    assert {call: differences(expected[call], actual[call]) for call in actual} == {
+        call: [] for call in actual
+    }
+
+
+@pytest.mark.parametrize("overlap", [0, 7])
+def test_spans_are_those_of_a_loop_over_all(folder: Path, overlap: int) -> None:
+    context, draw = CALLS["long context"][1]["context"], np.random.default_rng(overlap)
+    tokenizer = load_tokenizer(folder)
+    windows = ContextWindows.of("Where?", context, tokenizer, 60, overlap)
+    pieces = tokenizer.encode_text(context)
+    shape = windows.rows["input_ids"].shape
+    start, end = draw.normal(0, 3, (2, *shape)).astype(np.float32)
+    scores: dict[str, float] = {}
+    for row in range(shape[0]):
+        token_map = windows.rows["token_map"][row]
+        inside = np.flatnonzero(token_map >= 0)
+        starts, ends = (softmax(logits[row, [0, *inside]])[1:] for logits in (start, end))
+        for i, first in enumerate(token_map[inside]):
+            for j, last in enumerate(token_map[inside][i : i + 4], i):
+                text = context[pieces.chars[first, 0] : pieces.chars[last, 1]].lower()
+                scores[text] = scores.get(text, 0) + float(starts[i] * ends[j])
+    found = windows.answers(start, end, len(scores), False, 4, align_to_words=False)
+    covered = np.unique(windows.rows["token_map"])
+    assert covered.tolist() == list(range(-1, len(pieces.ids)))
+    assert [one["answer"].lower() for one in found[:5]] == sorted(
+        scores, key=lambda text: -scores[text]
+    )[:5]
+    best: dict[str, Any] = found[0]
+    assert best["answer"] == context[best["start"] : best["end"]]
