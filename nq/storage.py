@@ -231,7 +231,7 @@ PART = Kind(
     name="job",
     what="files of an unfinished job",
     files=rf"{_PREPARED}|windows(?:-\d+)?-\d{{5}}|model-[0-9a-f]{{64}}\.tar"
-    r"|workers\.(?:log|lock)|progress/[0-9a-f]{32}"
+    r"|workers\.log|progress/[0-9a-f]{32}"
     r"|(?:beam-temp-[\w-]+/[\w-]+\.)?(?:results|dead_letters)(?:-\d{5}-of-\d{5})?",
     folders=r"progress|beam-temp-[\w-]+",
 )

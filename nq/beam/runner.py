@@ -76,7 +76,7 @@ log = logging.getLogger(__name__)
 DEFAULT_RUNNER = "FnApiRunner"
 LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "BundleBasedDirectRunner")
 """Runners whose options are all those that Beam knows here."""
-WORKER_LOG, WORKER_LOCK = "workers.log", "workers.lock"
+WORKER_LOG = "workers.log"  # the output of the worker processes, which end when its lock is free
 WORKER_THREAD = "run_worker"  # the name of Beam's thread that waits for a worker process
 WORKER_THREADS = (WORKER_THREAD, "beam_control_read", "read_grpc_client_inputs")
 THREADS_TIMEOUT_S = 2.0
@@ -228,11 +228,11 @@ def _wait(result: Any) -> None:
 def _run_in_processes(build: Callable[[Any], None], options: PipelineOptions, part: Path) -> Any:
     """Runs a pipeline in worker processes; returns its result, or raises when one ends early."""
     outcome: Future[Any] = Future()
-    output, lock = part.resolve() / WORKER_LOG, part.resolve() / WORKER_LOCK
+    output = part.resolve() / WORKER_LOG
+    path = shlex.quote(str(output))
     command = (
         f"trap '' INT; exec env PYTHONPATH={shlex.quote(python_path())} "
-        f"{shlex.quote(sys.executable)} -P -m nq.beam.worker {shlex.quote(str(lock))} "
-        f"< /dev/null >> {shlex.quote(str(output))} 2>&1"
+        f"{shlex.quote(sys.executable)} -P -m nq.beam.worker {path} < /dev/null >> {path} 2>&1"
     )
     environment = SubprocessSDKEnvironment.from_command_string(command)
     pipeline = beam.Pipeline(runner=FnApiRunner(environment), options=options)
@@ -261,7 +261,7 @@ def _run_in_processes(build: Callable[[Any], None], options: PipelineOptions, pa
 
     before, threading.excepthook = threading.excepthook, on_thread_error
     try:
-        with lock.open("w") as file:  # when it is closed, the workers that still run end
+        with output.open("w") as file:  # when it is closed, the workers that still run end
             fcntl.flock(file, fcntl.LOCK_EX)
             threading.Thread(target=run, name="pipeline", daemon=True).start()
             return outcome.result()

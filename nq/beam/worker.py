@@ -5,7 +5,9 @@ Beam's own worker waits a minute for a runner that is gone, and keeps its memory
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import io
 import os
 import runpy
 import signal
@@ -22,7 +24,20 @@ def end_with_lock(path: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Output(io.TextIOBase):
+    """Standard output and error; loses what a full disk does not take.
+
+    Beam prints an error before it reports it, so that the pipeline would wait for ever.
+    """
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            os.write(2, text.encode(errors="replace"))
+        return len(text)
+
+
 if __name__ == "__main__":
+    sys.stdout = sys.stderr = Output()
     threading.Thread(target=end_with_lock, args=(sys.argv.pop(1),), daemon=True).start()
     runpy.run_module(
         "apache_beam.runners.worker.sdk_worker_main", run_name="__main__", alter_sys=True

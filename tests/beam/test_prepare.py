@@ -321,11 +321,12 @@ def largest_file(size: int) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("workers", "size"), [(1, 20_000), (2, 20_000), (2, 500)])
 def test_an_error_while_writing_is_one_line(
-    job_request: Request, out: Path, workers: int, capfd: pytest.CaptureFixture[str]
+    job_request: Request, out: Path, workers: int, size: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with largest_file(20_000), pytest.raises(OSError, match="File too large") as caught:
+    """The output of workers has more than 500 bytes, too."""
+    with largest_file(size), pytest.raises(OSError, match="File too large") as caught:
         prepare(job_request, out, workers)
     assert Path(caught.value.filename).parent == out
     assert not out.exists()
