@@ -529,8 +529,8 @@ class Beam(Settings):
     temp: str | None = option(
         None,
         "folder that every worker sees, a path or s3://…, gs://…, hdfs://…: they write to it, and "
-        "copy the model from it; default: they write to the folder of the run, and read the model "
-        "under its path",
+        "copy the model from it; what a killed run left there, the next one with its --output "
+        "removes; default: they write to the folder of the run, and read the model under its path",
     )
 
 

@@ -91,15 +91,26 @@ def copy_file(source: str, target: str) -> None:
 
 
 @contextlib.contextmanager
-def new_folder(parent: str, name: str) -> Iterator[str]:
-    """Makes a folder at a path or URI, which is removed with its files when the block ends."""
+def new_folder(parent: str, name: str, *others: str) -> Iterator[str]:
+    """Makes a folder at a path or URI, which is removed with its files when the block ends.
+
+    The ``others``, which need not exist, are removed before.
+    """
+
+    def remove(name: str) -> None:
+        folder = FileSystems.join(parent, name)
+        with contextlib.suppress(Exception):  # workers that still run may write to it
+            FileSystems.delete(match_files(f"{folder}/**"))  # stores of objects have no folders
+            FileSystems.delete([folder])
+
+    for other in others:
+        remove(other)
     folder = str(FileSystems.join(parent, name))
     FileSystems.mkdirs(folder)
     try:
         yield folder
     finally:
-        with contextlib.suppress(Exception):  # workers that still run may write to it
-            FileSystems.delete([folder])
+        remove(name)
 
 
 @contextlib.contextmanager

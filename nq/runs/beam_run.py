@@ -106,10 +106,12 @@ class BeamRun:
             # a name by which the job is found in a cluster
             name = re.sub("[^a-z0-9]+", "-", f"nq-answer-{folder.name}".lower()).rstrip("-")
             options.append(f"--job_name={name}-{uuid.uuid4().hex[:8]}")
+        parts = folder.glob(f"{storage.UNFINISHED}*")  # of killed commands, else hold raises
+        killed = [one for one in parts if storage.kind_of(one, or_copy=False) == storage.PART.name]
         with storage.hold(folder, storage.RUN, job.sources), storage.unfinished(folder) as part:
             _check_free(plan)
             tracked.open(plan.mlflow_file, clock.started)
-            with _shared(self.beam, part) as shared:
+            with _shared(self.beam, part, killed) as shared:
                 workers = job.compute.workers or requested_workers(self.options) or 1
                 spec = scorer_spec(job, examples)
                 models = {one.folder: one.folder.absolute() for one in spec.model.models}
@@ -233,12 +235,18 @@ def _check_free(plan: Plan) -> None:
         raise Error(f"{folder} has the finished run of another job: give another --output")
 
 
-def _shared(beam: Beam, part: Path) -> contextlib.AbstractContextManager[str | Path]:
-    """Returns the folder that all workers see: ``part``, or a new one in that of the job."""
+def _shared(
+    beam: Beam, part: Path, killed: Sequence[Path]
+) -> contextlib.AbstractContextManager[str | Path]:
+    """Returns the folder that all workers see: ``part``, or a new one in that of the job.
+
+    Under a URI, which has no locks, it has the name of ``part``, so that those of parts of killed
+    commands are known; they are removed.
+    """
     if beam.temp is not None and is_uri(beam.temp):
         from nq.beam.files import new_folder
 
-        return new_folder(beam.temp, f"nq-{uuid.uuid4().hex[:12]}")
+        return new_folder(beam.temp, *(f"nq-{one.name[-12:]}" for one in (part, *killed)))
     place, option = (part.parent, "output") if beam.temp is None else (Path(beam.temp), "temp")
     if glob.escape(str(place)) != str(place):
         raise Error(f"Beam takes *, ? and [ in {place} for patterns: give another --{option}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from apache_beam.io.filesystem import FileMetadata, FileSystem
@@ -39,12 +40,16 @@ class FolderFileSystem(FileSystem):  # type: ignore[misc]
     """``folder:///tmp/a`` is the file ``/tmp/a``."""
 
     mkdirs, create, open = _local("mkdirs"), _local("create"), _local("open")
-    exists, size, delete = _local("exists"), _local("size"), _local("delete")
+    exists, size = _local("exists"), _local("size")
     last_updated, checksum = _local("last_updated"), _local("checksum")
 
     def __init__(self, pipeline_options: Any) -> None:
         super().__init__(pipeline_options)
         self.local = LocalFileSystem(pipeline_options)
+
+    def delete(self, paths: list[str]) -> None:
+        """Deletes files; as in a store of objects, a folder is nothing."""
+        self.local.delete([path for path in map(plain, paths) if not Path(path).is_dir()])
 
     @classmethod
     def scheme(cls) -> str:

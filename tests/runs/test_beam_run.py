@@ -25,6 +25,7 @@ from nq.runs.run import run
 from nq.runs.run_page import write_report
 from nq.storage import RUN, UNFINISHED
 from tests.beam.folder_file_system import PLUGIN, uri
+from tests.folders import write
 from tests.jobs import flat_job
 from tests.nq_records import changed, simplified, write_lines
 
@@ -166,12 +167,17 @@ def test_files_model_and_temporary_files_with_uris(
     data: list[str], tiny_model: Path, tmp_path: Path
 ) -> None:
     expected = run(job(data, tiny_model, tmp_path / "local", None))
-    (tmp_path / "temp").mkdir()
+    killed, other, output = "0123456789ab", "ab0123456789", tmp_path / "beam"
+    for name in (killed, other):
+        left = write(tmp_path / "temp" / f"nq-{name}" / "beam-temp-results-0f" / "ab-1.results")
+    with storage.hold(output / f"{UNFINISHED}{killed}", storage.PART):
+        write(output / f"{UNFINISHED}{killed}" / "workers.log")
+    write(output / storage.MARK, '{"kind": "run"}')
     found = run(
         job(
             [uri(tmp_path / "*.jsonl")],
             tiny_model,
-            tmp_path / "beam",
+            output,
             temp=uri(tmp_path / "temp"),
             beam_options=[f"--beam_plugins={PLUGIN}"],
             limit=14,
@@ -182,7 +188,7 @@ def test_files_model_and_temporary_files_with_uris(
     letters = (found.folder / "dead_letters.jsonl").read_text().splitlines()
     assert [json.loads(letter)["file"] for letter in letters[:2]] == list(map(uri, data))
     assert json.loads((found.folder / JOB).read_bytes())["job"]["files"] == list(map(uri, data))
-    assert not list((tmp_path / "temp").iterdir())
+    assert [path for path in (tmp_path / "temp").rglob("*") if path.is_file()] == [left]
 
 
 @pytest.fixture
