@@ -22,7 +22,7 @@ def read_json_object(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     except RecursionError as error:
         raise ValueError(f"{path} is not JSON that can be read: it is nested too deeply") from error
     except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
+        raise ValueError(f"{path} is not JSON: {str(error).partition(';')[0]}") from error
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds {type(values).__name__}, expected a JSON object")
     return values

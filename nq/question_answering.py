@@ -25,7 +25,8 @@ from nq.preprocess.features import windows
 from nq.preprocess.tokenizers.base import TextPieces, Tokenizer
 from nq.records import Columns, Example, FloatArray, IntArray, Scores
 
-MAX_ANSWER_LEN, MAX_SEQ_LEN, DOC_STRIDE = 15, 384, 128
+MAX_ANSWER_LEN = 15
+MAX_SEQ_LEN, DOC_STRIDE = 384, 128
 """The defaults of the pipeline of transformers, in pieces; ``DOC_STRIDE`` is an overlap."""
 SPARE_SPANS = 10
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nq.beam.runner import CompressionTypes, FileSystems, parse_options
+from nq.beam.runner import CompressionTypes, FileSystem, FileSystems, parse_options
 from nq.errors import DamagedError, Error
 from nq.formats import input_files, inputs
 from nq.formats.input_files import SHARD_SUFFIXES, is_uri, sha256
@@ -42,12 +42,16 @@ def set_options(options: Sequence[str], paths: Sequence[str]) -> None:
     later, in several ways.
     """
     FileSystems.set_options(parse_options(options))
-    for path in paths:
-        package, extra = SCHEMES.get(path.partition("://")[0], ("", ""))
-        if is_uri(path) and package and importlib.util.find_spec(package) is None:
+    for path in filter(is_uri, paths):
+        scheme = path.partition("://")[0]
+        package, extra = SCHEMES.get(scheme, ("", ""))
+        if package and importlib.util.find_spec(package) is None:
             raise Error(
                 f"{path}: {package} is not installed: run pip install 'apache-beam[{extra}]'"
             )
+        if scheme not in {one.scheme() for one in FileSystem.get_all_subclasses()}:
+            known = "://, ".join(SCHEMES)
+            raise Error(f"{path}: Beam has no file system for it: give a path, or {known}://")
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:

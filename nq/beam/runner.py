@@ -46,7 +46,7 @@ def _own_logging() -> Iterator[None]:
 with _own_logging():
     import apache_beam as beam
     import grpc
-    from apache_beam.io.filesystem import CompressionTypes
+    from apache_beam.io.filesystem import CompressionTypes, FileSystem
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.pipeline_options import (
         DirectOptions,
@@ -62,6 +62,7 @@ with _own_logging():
 
 __all__ = [
     "CompressionTypes",
+    "FileSystem",
     "FileSystems",
     "Finished",
     "FlinkRunnerOptions",

@@ -90,6 +90,12 @@ def test_a_damaged_copy_of_a_model_is_refused(tiny_model: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("scheme", [s for s, (p, _) in files.SCHEMES.items() if not find_spec(p)])
 def test_a_scheme_whose_package_is_missing_is_an_error(scheme: str, tmp_path: Path) -> None:
-    files.set_options([], [str(tmp_path), "memory://known"])
+    files.set_options([], [str(tmp_path), uri(tmp_path)])
     with pytest.raises(Error, match=rf"^{scheme}://bucket/x: .* pip install 'apache-beam\["):
         files.set_options([], [str(tmp_path), f"{scheme}://bucket/x"])
+
+
+def test_a_scheme_that_beam_does_not_know_is_an_error() -> None:
+    message = "^file:///a: Beam has no file system for it: give a path, or s3://, gs://, hdfs://$"
+    with pytest.raises(Error, match=message):
+        files.set_options([], ["file:///a"])

@@ -21,7 +21,7 @@ from nq.report.traits import question_word
 from nq.text import visible, without_password
 
 MB = 1_000_000
-CPU_S = 20
+CPU_S = 10
 
 
 @contextlib.contextmanager
@@ -72,7 +72,7 @@ BLANKS = " " * MB
         ),
         (lambda text: spellings([text], [True]), "<" + "_" * MB),
         (tydi.split, "カ" * MB),
-        (normalize, "a" + BLANKS + "the"),
+        (normalize, f"a{BLANKS}b"),
         (question_word, "'" * MB),
         (visible, "\x1b" * MB),
         (without_password, "//a" * (MB // 3)),

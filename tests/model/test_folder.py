@@ -124,6 +124,7 @@ def huge_table(folder: Path) -> None:
         (config(model_type="albert", num_hidden_layers=10**9), "expected at most 128"),
         (huge_table, "take 1024 GB at least, this machine has"),
         (holds("nq.json", "{"), r"nq\.json is not JSON"),
+        (holds("nq.json", f'{{"windows": {"9" * 5000}}}'), "value has 5000 digits$"),
         (holds("nq.json", '{"windows": {"max_length": 8}}'), r"nq\.json: unknown settings"),
         (holds("nq.json", '{"decision": {"long_threshold": NaN}}'), "is finite"),
         (holds("nq.json", '{"second_model": 3}'), "second_model is 3: expected"),

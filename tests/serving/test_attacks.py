@@ -18,6 +18,7 @@ from tests.serving.servers import RunningServer, ask_body, until
 
 pytestmark = pytest.mark.slow
 FILES, SILENT, QUEUE = 256, 400, 8
+OPTIONS = ("--queue", str(QUEUE), "--timeout", "600")  # no test waits for the end of a time limit
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ru
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, hard))
     try:
-        server = RunningServer(tmp_path_factory.mktemp("server"), model, "--queue", str(QUEUE))
+        server = RunningServer(tmp_path_factory.mktemp("server"), model, *OPTIONS)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     with server:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -186,7 +188,7 @@ def test_it_is_alive_before_it_is_ready_and_ends_while_it_loads(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     port = str(free_port())
-    with RunningServer(tmp_path, tiny_model, "--port", port) as server:
+    with RunningServer(tmp_path, tiny_model, "--port", port, "--timeout", "1") as server:
         server.url = f"http://127.0.0.1:{port}"
         with server.client() as client:
 
@@ -201,6 +203,10 @@ def test_it_is_alive_before_it_is_ready_and_ends_while_it_loads(
                 response = client.request(method, path, json=ask_body())
                 assert response.status_code == 503
                 assert "the model is not loaded yet" in response.json()["error"]
+        with socket.create_connection(("127.0.0.1", int(port)), 60) as silent:
+            silent.sendall(b"G")
+            with contextlib.suppress(ConnectionResetError):
+                assert silent.recv(1) == b""  # the server closes it
         workers = server.workers()
         assert server.stop() == 0
         until(lambda: not any(process.is_running() for process in workers))
