@@ -39,7 +39,11 @@ class AskRequest(BaseModel):
     question: Annotated[str, Field(description="a question in the model's language")]
     page: Annotated[str | None, Field(description="plain text with blank lines, or HTML")] = None
     pages: Annotated[
-        list[NamedPage], Field(description="in place of page: several, whose best blocks are read")
+        list[NamedPage],
+        Field(
+            max_length=ServeConfig.MAX_PAGES,
+            description="in place of page: several, whose best blocks are read",
+        ),
     ] = []
     format: Annotated[
         Literal["auto", "text", "html"],

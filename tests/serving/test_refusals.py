@@ -45,6 +45,7 @@ def server(tiny_model: Path) -> Iterator[InProcess]:
         ),
         (text(question="who", pages=[]), "page: expected either page, a text, or pages, a list"),
         (text(question="who", pages=[{"page": "x"}, {"page": ""}]), "document 2 has no text"),
+        (text(question="who", pages=[{"page": "x"}] * 1001), "list should have at most 1000"),
         (text(question="who", pages=[{"page": 3}]), "pages.0.page: input should be a valid string"),
         (text(question="who", page=3), "page: input should be a valid string"),
         (text(question="who", page="x", top="3"), "top: input should be a valid integer"),
