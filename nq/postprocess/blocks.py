@@ -71,8 +71,8 @@ class Blocks:
 
 def lower_words(example: Example, span: Span) -> list[str]:
     """Returns the words of a span in lower case, without the tags."""
-    inside = range(span.start, span.end)
-    return [example.tokens[t].lower() for t in inside if not example.is_html[t]]
+    tokens, html = example.tokens, example.is_html
+    return [tokens[t].lower() for t in range(span.start, span.end) if not html[t]]
 
 
 def bm25(question: str, blocks: Iterable[Sequence[str]]) -> FloatArray:
