@@ -5,9 +5,11 @@ python -m experiments.picture           # needs Chromium
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.table_sources import read_result
@@ -20,8 +22,9 @@ RESULT, PICTURE = "compare_60", ROOT / "docs" / "compare.png"
 SIZE = (1180, 552)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Writes the picture."""
+    argparse.ArgumentParser("python -m experiments.picture", description=__doc__).parse_args(argv)
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         raise Error("the picture needs Chromium: install chromium or google-chrome")
