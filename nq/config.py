@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, get_origin, get_type_h
 MAX_NUMBER = 1e18
 """The largest number that a file of settings may hold."""
 DECISION_RULES = ("default", "bert-joint", "kisialiou", "kisialiou-2020-04")
-STORES = ("float32", "float16", "compact", "int8")
+STORES = ("float32", "float16", "int8")
 AUTO = "auto"
 PAGE, BLOCK = "page", "block"
 WINDOW_SCOPES = (PAGE, BLOCK)
@@ -637,12 +637,9 @@ class StorageConfig(Settings):
 
     store: str = option(
         "float32",
-        "type of the stored weights; compact: word embeddings in 8 bits, the rest in float16; "
-        "int8: matrices too, with scales per output and input channel, the rest in float32",
+        "type of the stored weights; int8: matrices and word embeddings in 8 bits, with scales per "
+        "output and input channel, the rest in float32",
         choices=STORES,
-    )
-    shard_mb: int = option(
-        0, "MB (10^6 bytes) that a file of weights has at most; 0: one file", minimum=0
     )
 
 

@@ -26,7 +26,7 @@ def parser() -> terminal.Parser:
             "nq convert bert_joint my_model",
             "nq convert small small_onnx --to onnx",
             "nq convert my_model my_mlflow_model --to mlflow",
-            "nq convert my_model my_model_8_bits --store int8 --shard-mb 50",
+            "nq convert my_model my_model_8_bits --store int8",
             "nq convert my_model pruned --prune heads=9,ffn=1152 --data train.jsonl.gz",
             "nq convert all-MiniLM-L6-v2 ranker --dual-encoder",
         ),
@@ -42,7 +42,7 @@ def parser() -> terminal.Parser:
         help="what to write: this project's folder, one that transformers loads, a SavedModel, "
         "an ONNX file, or a model that mlflow models serve answers with (default: nq)",
     )
-    arguments.add_storage(parser)
+    arguments.add_settings(parser, StorageConfig)
     parser.add_argument(
         "--prune",
         type=arguments.parsed_by(PruningConfig.parse),

@@ -43,14 +43,12 @@ POOLING = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
 
 def check_storage(to: str, storage: StorageConfig) -> None:
     """Raises ``ValueError`` if weights cannot be stored in this way in a format."""
-    default = StorageConfig().to_dict()
-    for name, value in storage.to_dict().items():
-        if value != default[name] and name not in FORMATS[to].storage:
-            formats = [format for format, kind in FORMATS.items() if name in kind.storage]
-            raise ValueError(
-                f"{name} is {value}, which the format {to} cannot have: leave it out, or choose "
-                f"{' or '.join(formats)}"
-            )
+    if storage != StorageConfig() and not FORMATS[to].has_stores:
+        formats = [format for format, kind in FORMATS.items() if kind.has_stores]
+        raise ValueError(
+            f"store is {storage.store}, which the format {to} cannot have: leave it out, or choose "
+            f"{' or '.join(formats)}"
+        )
 
 
 def check_head_width(to: str, config: ModelConfig) -> None:
@@ -212,9 +210,7 @@ def _write_mlflow(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> 
         save_model(folder, {model.name: model})
 
 
-def write_hugging_face(
-    loaded: LoadedModel, folder: Path, storage: StorageConfig | None = None
-) -> None:
+def write_hugging_face(loaded: LoadedModel, folder: Path) -> None:
     """Writes a folder that ``transformers`` loads, with the encoder and the span head only."""
     from nq.model import checkpoint
     from nq.preprocess.tokenizers.load import load_tokenizer
@@ -222,7 +218,7 @@ def write_hugging_face(
     folder.mkdir()
     heads = {w.path for w in loaded.model.weights if w.path.startswith(("type_", "pooler"))}
     skip = heads.union(loaded.report.missing)
-    checkpoint.save_weights(folder, loaded.model, loaded.config, storage, skip)
+    checkpoint.save_weights(folder, loaded.model, loaded.config, skip=skip)
     checkpoint.save_tokenizer(folder, load_tokenizer(loaded.folder))
     for name in HF_TOKENIZER_FILES:
         if (loaded.folder / name).is_file():
@@ -246,19 +242,19 @@ def export(model: Any, path: Path, kind: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """A kind of folder; ``extra`` is of the distribution, ``storage`` has allowed fields."""
+    """A kind of folder; ``extra`` is of the distribution, ``has_stores`` allows any storage."""
 
     write: Callable[[LoadedModel, Path, StorageConfig], None]
     extra: str | None = None
-    storage: tuple[str, ...] = ()
+    has_stores: bool = False
 
 
 FORMATS = {
-    "nq": Format(_write_nq, storage=("store", "shard_mb")),
-    "hf": Format(write_hugging_face, storage=("shard_mb",)),
+    "nq": Format(_write_nq, has_stores=True),
+    "hf": Format(lambda loaded, folder, _: write_hugging_face(loaded, folder)),
     "savedmodel": Format(lambda loaded, folder, _: export(loaded.model, folder, SAVEDMODEL)),
     "onnx": Format(
         lambda loaded, folder, _: export(loaded.model, folder / "model.onnx", ONNX), extra="onnx"
     ),
-    "mlflow": Format(_write_mlflow, extra="mlflow", storage=("store", "shard_mb")),
+    "mlflow": Format(_write_mlflow, extra="mlflow", has_stores=True),
 }
