@@ -44,7 +44,6 @@ def run(args: argparse.Namespace) -> int:
     model = model_folder(args.model) if args.model else None
     with terminal.ProgressBar("report", "questions") as bar:
         written = write_report(args.run, args.output, args.against, files, model, bar)
-    page = written.paths[0]
     if args.json:
         terminal.print_json(written.to_dict())
         return 0
@@ -59,6 +58,5 @@ def run(args: argparse.Namespace) -> int:
         print(f"\n{table(written.rows)}")
     if written.gate:
         print(written.gate)
-    beside = f", with its data in {written.paths[1]}" if len(written.paths) > 1 else ""
-    print(f"\nwritten to {visible(str(page) + beside)}")
+    print(f"\nwritten to {visible(str(written.page))}")
     return 0

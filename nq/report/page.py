@@ -1,4 +1,4 @@
-"""Writes the page of a run, one file or a file and parts with details, and that of a comparison.
+"""Writes the page of a run, and that of a comparison, each one file.
 
 Text of the data reaches a page as JSON, in which no character can end a script, and the script
 shows it as text only. The template escapes everything else.
@@ -7,14 +7,11 @@ shows it as text only. The template escapes everything else.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import orjson
 
@@ -29,12 +26,10 @@ from nq.report.traits import TRAITS
 from nq.storage import atomic_write
 from nq.text import format_bytes
 
-MAX_PAGE_BYTES = 7 << 20
-"""Bytes of details that a page holds itself."""
-PART_BYTES = 3 << 20
-MAX_MORE_CHARS, MIN_MORE_CHARS = 8000, 1500
-"""Characters of a question's page that are shown besides the blocks with answers."""
-PART, PART_MARK = re.compile(r"\d{5}\.js"), b"nqPart("
+MAX_QUESTIONS = 50_000
+"""Browsers open pages of some 100 MB."""
+MORE_CHARS, MAX_MORE_CHARS = 16 << 20, 8000
+"""Characters that are shown besides the blocks with answers: of all pages, and of a question's."""
 CHART_CODE = ("vendor/vega.js", "vendor/vega-interpreter.js", "charts.js")
 MAX_POINTS = 160
 """Points of a curve, evenly spaced, the first and the last among them."""
@@ -67,11 +62,11 @@ class RunView:
 class Report:
     """A written report.
 
-    ``paths`` are the page, and the folder of its parts if there are any. Without gold there is no
-    ``analysis`` and no ``gate``, without another run no ``changed``, no ``gate`` and no ``rows``.
+    Without gold there is no ``analysis`` and no ``gate``, without another run no ``changed``, no
+    ``gate`` and no ``rows``.
     """
 
-    paths: tuple[Path, ...]
+    page: Path
     questions: int
     analysis: Analysis | None
     changed: int | None
@@ -81,7 +76,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "page": str(self.paths[0]),
+            "page": str(self.page),
             "questions": self.questions,
             **({} if self.changed is None else {"changed": self.changed}),
             **({"gate": self.gate.to_dict()} if self.gate else {}),
@@ -103,11 +98,10 @@ def script_json(value: Any) -> bytes:
 
 
 def write_page(path: Path, questions: Iterable[Question], n_questions: int, run: RunView) -> Report:
-    """Writes the page of a run of so many questions, whose details do not stay in memory."""
-    folder, traits = parts_folder(path), {name: dict.fromkeys(v) for name, v in TRAITS.items()}
-    share = MAX_PAGE_BYTES // 2 // max(n_questions, 1)
-    more_chars = min(MAX_MORE_CHARS, max(MIN_MORE_CHARS, share))
-    rows, details, parts, size = list[bytes](), list[bytes](), list[int](), 0
+    """Writes the page of a run of so many questions."""
+    traits = {name: dict.fromkeys(values) for name, values in TRAITS.items()}
+    more_chars = min(MAX_MORE_CHARS, MORE_CHARS // max(n_questions, 1))
+    rows, details = list[bytes](), list[bytes]()
     cases, counts = list[Case](), (list[Counts](), list[Counts]())
     changed = without_gold = 0
 
@@ -119,7 +113,7 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
                 other_decisions = decisions_of_one(case.gold, other)
                 for label, of_run in zip((question.label, other), counts, strict=True):
                     of_run.extend(question_counts({0: list(case.gold)}, {0: label}))
-        without_gold += question.example is not None and case is None
+        without_gold += case is None
         changed += question.changed
         indices = []
         for name, values in traits.items():
@@ -129,11 +123,6 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         row, detail = map(script_json, entries(question, other_decisions, indices, more_chars))
         rows.append(row)
         details.append(detail)
-        size += len(detail)
-        while size > (PART_BYTES if parts else MAX_PAGE_BYTES):
-            size -= _write_part(path, details, parts)
-    if parts and details:
-        _write_part(path, details, parts)
 
     compared = run.other is not None
     analysis = analyse(cases, without_gold, run.stages) if cases else None
@@ -145,8 +134,6 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
             problems.append(str(error))
     data = {
         "traits": {name: list(values) for name, values in traits.items()},
-        "parts": parts,
-        "folder": quote(folder.name),
         "compared": compared,
         "scored": analysis is not None,
         "outcomes": COUNTS,
@@ -169,7 +156,6 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         "report.html",
         [*CHART_CODE, "report.js"],
         scripts | {"charts": script_json(charts)},
-        " 'self' file:" * bool(parts),
         run=run,
         analysis=analysis,
         changed=changed if compared else None,
@@ -183,13 +169,11 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         meanings=MEANING,
         **FUNCTIONS,
     )
-    remove_parts(folder, len(parts))
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         file.write(html.encode("utf-8", "replace"))
-    paths = (path, folder) if parts else (path,)
     n_changed = changed if compared else None
-    return Report(paths, len(rows), analysis, n_changed, gate, tuple(problems), run.rows)
+    return Report(path, len(rows), analysis, n_changed, gate, tuple(problems), run.rows)
 
 
 def curve(decisions: Sequence[Decision]) -> dict[str, Any] | None:
@@ -207,40 +191,6 @@ def curve(decisions: Sequence[Decision]) -> dict[str, Any] | None:
     return {"points": kept, "best": best(points), "given": points[0]}
 
 
-def _write_part(path: Path, details: list[bytes], parts: list[int]) -> int:
-    """Moves the first details to the next part of a page, and returns their size."""
-    size = count = 0
-    while count < len(details) and (size < PART_BYTES or not count):
-        size += len(details[count])
-        count += 1
-    parts_folder(path).mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)  # the page of an earlier report would show the new parts
-    with atomic_write(parts_folder(path) / f"{len(parts):05}.js") as file:
-        file.write(b"%s%d,[%s]);\n" % (PART_MARK, len(parts), b",\n".join(details[:count])))
-    del details[:count]
-    parts.append(count)
-    return size
-
-
-def parts_folder(path: Path) -> Path:
-    """Returns the folder of the parts of a page.
-
-    >>> parts_folder(Path("runs/dev/report.html")).as_posix()
-    'runs/dev/report-data'
-    """
-    return path.with_name(f"{path.stem}-data")
-
-
-def remove_parts(folder: Path, first: int = 0) -> None:
-    """Removes the parts of an earlier page from a number on, and the folder if it is empty then."""
-    if folder.is_dir():
-        for part in folder.iterdir():
-            if PART.fullmatch(part.name) and int(part.stem) >= first:
-                part.unlink()
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-
-
 def comparison_page(
     rows: Sequence[Row], title: str, sentences: Sequence[str], changes: Sequence[Any] = ()
 ) -> bytes:
@@ -252,14 +202,11 @@ def comparison_page(
     json = {"rows": script_json(values), "changes": script_json(changes)}
     comparison = *cells(rows), [row.error or row.note for row in rows]
     view = {"title": title, "sentences": sentences, "comparison": comparison}
-    return _render("compare.html", [*CHART_CODE, "compare.js"], json, "", **view).encode(
-        "utf-8", "replace"
-    )
+    html = _render("compare.html", [*CHART_CODE, "compare.js"], json, **view)
+    return html.encode("utf-8", "replace")
 
 
-def _render(
-    template: str, code: Sequence[str], scripts: Mapping[str, bytes], parts: str, **view: Any
-) -> str:
+def _render(template: str, code: Sequence[str], scripts: Mapping[str, bytes], **view: Any) -> str:
     """Returns a page with files of code and escaped JSON, whose policy lets no other script run."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -273,7 +220,7 @@ def _render(
     sources = " ".join(f"'sha256-{digest}'" for digest in digests)
     return environment.get_template(template).render(
         **view,
-        policy=f"default-src 'none'; script-src {sources}{parts}; "
+        policy=f"default-src 'none'; script-src {sources}; "
         "style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
         codes=[Markup(one) for one in codes],
         style=Markup(style),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,15 @@ from nq.postprocess.spans import pairs
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.records import Example, ExampleId, ExampleKey, Source
+from nq.records import Example, ExampleKey
 from nq.report.comparison import Row, row
 from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments
-from nq.report.page import PART, PART_MARK, Report, RunView, parts_folder, remove_parts, write_page
+from nq.report.page import MAX_QUESTIONS, Report, RunView, write_page
 from nq.report.questions import Question
 from nq.report.traits import SOURCE, traits
 from nq.runs.finished import FinishedRun, read_run
 from nq.runs.result import REPORT
 
-NO_DATA = "; the page lacks passages and gold answers"
 UNLIMITED = 1 << 30
 
 
@@ -40,12 +39,16 @@ def write_report(
 ) -> Report:
     """Writes the page of a finished run, by default in its folder; the errors are of ``read_run``.
 
-    ``against`` is the folder of another run of the same questions, and ``progress`` receives the
-    numbers of questions that have just been completed, and of all.
+    The data must be there, at their old place or as ``files``. Without the model, windows are not
+    known. ``against`` is the folder of another run of the same questions, and ``progress`` receives
+    the numbers of questions that have just been completed, and of all.
     """
-    run = read_run(folder, files, model, check_data=bool(files))
-    if model:
-        _ = run.tokenizer  # is checked
+    run = read_run(folder, files, model)
+    if len(run.predictions) > MAX_QUESTIONS:
+        raise Error(
+            f"{folder} answered {len(run.predictions)} questions: a page shows {MAX_QUESTIONS} at "
+            "most, so answer the first ones with --limit"
+        )
     other = read_run(against, check_data=False) if against else None
     output, sources = output or folder / REPORT, list[str | Path]()
     for one in (run, *([other] if other else [])):
@@ -59,25 +62,13 @@ def write_report(
         own = (path for path in storage.own_paths(one.folder, storage.RUN) if path.name != REPORT)
         sources += [*one.job.files, *own]
     storage.check_output_file(output, sources, storage.PAGE_MARK)
-    parts = parts_folder(output)
-    if parts.is_symlink() or (parts.exists() and not parts.is_dir()):
-        raise Error(f"{parts} is in the place of the report's folder: give another --output")
-    for part in filter(lambda path: PART.fullmatch(path.name), parts.glob("*")):
-        storage.check_output_file(part, mark=PART_MARK)
-
-    problems: list[str] = []
-
-    def available(read: Callable[[], object], effect: str = "") -> bool:
-        """Returns whether something can be read; if not, the reason becomes a problem."""
-        try:
-            read()
-        except (Error, OSError, ValueError) as error:
-            problems.append(f"{error}{effect}")
-            return False
-        return True
-
-    has_data = available(run.check_data, NO_DATA)
-    tokenizer = run.tokenizer if has_data and available(lambda: run.tokenizer) else None
+    problems, tokenizer = list[str](), None
+    try:
+        tokenizer = run.tokenizer
+    except (Error, OSError, ValueError) as error:
+        if model:
+            raise
+        problems.append(str(error))
     unknown = {Stage.WINDOWS: tokenizer is None, Stage.POSITIONS: run.scores is None}
     decision = run.job.model.decision
     thresholds = {"long": decision.long_threshold, "short": decision.short_threshold}
@@ -98,49 +89,33 @@ def write_report(
         rows=rows,
         max_loss=run.metrics.get("parity", {}).get("gate", {}).get("max_loss"),
     )
-    questions = _questions(run, other, has_data, tokenizer, progress)
+    questions = _questions(run, other, tokenizer, progress)
     return write_page(output, questions, len(run.predictions), view)
-
-
-def remove_report(folder: Path) -> None:
-    """Removes the report in the folder of a run."""
-    (folder / REPORT).unlink(missing_ok=True)
-    remove_parts(parts_folder(folder / REPORT))
 
 
 def _questions(
     run: FinishedRun,
     other: FinishedRun | None,
-    has_data: bool,
     tokenizer: Tokenizer | None,
     progress: Callable[[int, int], None] | None,
 ) -> Iterator[Question]:
     """Yields the questions of a run; an n-best file has the order of the examples."""
     lines = run.n_best_lines()
     line = next(lines, None)
-    record_sources = run.extra_field(SOURCE) if has_data else {}
-    examples: Iterable[tuple[ExampleId, Source | None, Example | None]] = (
-        ((example.example_id, source, example) for source, example in run.sources())
-        if has_data
-        else ((example_id, None, None) for example_id in run.predictions)
-    )
-    for example_id, source, example in examples:
-        n_best, case = None, None
+    record_sources = run.extra_field(SOURCE)
+    for source, example in run.sources():
+        key, example_id, n_best = (source.file_index, source.line), example.example_id, None
         if line is not None and str(line.get("example_id")) == str(example_id):
             n_best, line = line, next(lines, None)
-        if source and example:
-            key = source.file_index, source.line
-            n_best = n_best or run.decided_n_best(key, example)
-            if example.annotations:
-                case = _case(example, run, key, tokenizer, record_sources.get(key))
+        is_annotated, record_source = bool(example.annotations), record_sources.get(key)
         yield Question(
-            example_id=example_id,
-            label=run.predictions[example_id],
+            example_id,
+            run.predictions[example_id],
             other=other.predictions[example_id] if other else None,
-            n_best=n_best,
+            n_best=n_best or run.decided_n_best(key, example),
+            case=_case(example, run, key, tokenizer, record_source) if is_annotated else None,
             example=example,
             source=source,
-            case=case,
         )
         if progress:
             progress(1, len(run.predictions))

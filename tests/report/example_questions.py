@@ -70,7 +70,8 @@ def question(
     listed = (Alternative(SECOND, (SHORT,), YesNo.NONE, 0.4, 0.2),)
     line: dict[str, Any] = orjson.loads(outputs.nbest_line(example, prediction, listed))
     case = _case(example, mine)
-    return Question(number, mine, others if with_other else None, line, example, source, case)
+    other = others if with_other else None
+    return Question(number, mine, other, line, case, example=example, source=source)
 
 
 def _case(example: Example, mine: Label) -> Case:
@@ -91,7 +92,6 @@ def questions(count: int, with_other: bool = False) -> Iterator[Question]:
     ]
     for number in range(count):
         base = first[number % 100]
-        assert base.example
         text = base.example.question.replace(str(number % 100), str(number))
         example = replace(base.example, example_id=number, question=text)
         source = Source(0, "data.jsonl", number + 1)
@@ -101,7 +101,6 @@ def questions(count: int, with_other: bool = False) -> Iterator[Question]:
 def hostile(number: int) -> Question:
     """Returns a question all of whose texts are markup."""
     plain = question(number, "wrong")
-    assert plain.example
     tokens = ["<P>", *HOSTILE.split(" ")[:6], "</P>", "<Ul>", *HOSTILE.split(" ")[:14]]
     tokens += ["</Ul>"] * (24 - len(tokens))
     is_html = [token in ("<P>", "</P>", "<Ul>", "</Ul>") for token in tokens]
