@@ -608,16 +608,6 @@ class TrainConfig(Settings):
         0.1, "share of the steps in which the learning rate rises", within="[0, 1)"
     )
     weight_decay: float = option(0.01, "AdamW's weight decay; biases and norms are exempt")
-    layer_decay: float = option(
-        1.0,
-        "factor on the learning rate from each layer to the one below it; heads: full rate",
-        within="(0, 1]",
-    )
-    frozen_layers: int = option(
-        0,
-        "lowest layers that are not trained, nor are the embeddings then; 0 to train all",
-        minimum=0,
-    )
     dropout: float = option(0.1, "rate of dropout on attention and layer outputs", within="[0, 1)")
     negatives: float = option(
         0.02, "probability of keeping a window without the answer", within="[0, 1]"
