@@ -142,8 +142,7 @@ def _case(
             pairs(run.scores[key]) if run.scores is not None else None,
         )
     values = traits(example, long.has_gold, short.has_gold, all_contexts, len(read), record_source)
-    both = judgments(example, label, decisions, stages)
-    return Case(example.example_id, example.question, values, both, gold)
+    return Case(values, judgments(example, decisions, stages), gold)
 
 
 def _description(run: FinishedRun, other: FinishedRun | None) -> dict[str, str]:

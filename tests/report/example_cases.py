@@ -76,7 +76,7 @@ def judgments() -> st.SearchStrategy[Judgment]:
         correct &= has_gold and predicted
         lost = st.sampled_from(Stage) if has_gold and not correct else st.none()
         decision = map(st.just, (has_gold, predicted, correct))
-        return st.builds(Judgment, *decision, st.floats(0, 1), lost, st.text(), st.text())
+        return st.builds(Judgment, *decision, st.floats(0, 1), lost)
 
     return st.tuples(st.booleans(), st.booleans(), st.booleans()).flatmap(lambda flags: of(*flags))
 
@@ -86,4 +86,4 @@ def cases() -> st.SearchStrategy[list[Case]]:
     fixed = {trait: st.sampled_from(values) for trait, values in TRAITS.items() if values}
     traits = st.fixed_dictionaries(fixed, optional={"source": st.text(min_size=1)})
     both = st.fixed_dictionaries({kind: judgments() for kind in KINDS})
-    return st.lists(st.builds(Case, st.integers(), st.text(), traits, both))
+    return st.lists(st.builds(Case, traits, both))

@@ -79,8 +79,7 @@ def _case(example: Example, mine: Label) -> Case:
     long, short = decisions = decisions_of_one(gold, mine)
     blocks = contexts(example, WindowConfig())
     values = traits(example, long.has_gold, short.has_gold, blocks, len(blocks))
-    both = judgments(example, mine, decisions, StageOutputs(blocks))
-    return Case(example.example_id, example.question, values, both, gold)
+    return Case(values, judgments(example, decisions, StageOutputs(blocks)), gold)
 
 
 def questions(count: int, with_other: bool = False) -> Iterator[Question]:

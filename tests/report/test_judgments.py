@@ -28,7 +28,7 @@ CONTEXTS, WINDOWS, POSITIONS, DECISION = Stage
 
 def judged(example: Example, answer: Label, outputs: StageOutputs) -> tuple[Judgment, ...]:
     decisions = nq_eval.decisions_of_one(gold_labels(example), answer)
-    return tuple(judgments(example, answer, decisions, outputs).values())
+    return tuple(judgments(example, decisions, outputs).values())
 
 
 @pytest.mark.parametrize(
