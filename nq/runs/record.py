@@ -6,7 +6,7 @@ import logging
 import tempfile
 from pathlib import Path
 
-from nq import tracking
+from nq import storage, tracking
 from nq.evaluation.gate import Parity
 from nq.formats import outputs
 from nq.formats.input_files import shown
@@ -14,15 +14,7 @@ from nq.inference.profile import ENGINE_EXTRAS
 from nq.model.folder import ModelSettings, copy_model, load_settings, weights_digest
 from nq.model.spec import ModelSpec
 from nq.runs.job import Job
-from nq.runs.result import (
-    DEAD_LETTERS,
-    JOB,
-    METRICS,
-    PREDICTIONS,
-    REPORT,
-    Result,
-    input_digests,
-)
+from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, REPORT, Result
 
 log = logging.getLogger(__name__)
 
@@ -86,9 +78,9 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
         }
     )
     first = job.files[0]
-    (digest, *_) = input_digests(result.folder)
+    inputs = storage.read_json(result.folder / JOB)["request"]["inputs"]
     name = shown(first)
-    tracked.dataset(name=Path(name).name, path=name, digest=digest)
+    tracked.dataset(name=Path(name).name, path=name, digest=inputs[0]["sha256"])
     tracked.metrics(_metrics(result))
     files = (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)
     others = (outputs.FORMATS[name].file for name in job.formats)

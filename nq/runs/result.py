@@ -27,12 +27,6 @@ METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"
 REPORT = "report.html"
 
 
-def input_digests(folder: Path) -> list[str]:
-    """Returns the SHA-256 of each input file that the run in a folder has read."""
-    request = storage.read_json(folder / JOB)["request"]
-    return [file["sha256"] for file in request["inputs"]]
-
-
 def write_metrics(folder: Path, values: Mapping[str, Any]) -> None:
     """Writes the ``metrics.json`` of a run."""
     with atomic_write(folder / METRICS) as file:
