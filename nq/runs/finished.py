@@ -16,7 +16,6 @@ from nq import storage
 from nq.errors import Error
 from nq.evaluation import labels
 from nq.formats import input_files, lines, outputs
-from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import Example, ExampleId, ExampleKey, Source
@@ -116,14 +115,6 @@ class FinishedRun:
         if path.name in self.written and path.is_file():
             with path.open("rb") as file:
                 yield from map(orjson.loads, file)
-
-    def decided_n_best(self, key: ExampleKey, example: Example) -> dict[str, Any] | None:
-        """Returns the line of ``nbest.jsonl`` of an example, decided from the kept scores."""
-        if self.scores is None:
-            return None
-        decision = decide(example, self.scores.scores(key), self.job.model.decision)
-        alternatives = decision.alternatives(outputs.ALTERNATIVES)
-        return dict(orjson.loads(outputs.nbest_line(example, decision.prediction, alternatives)))
 
 
 def read_run(

@@ -112,7 +112,7 @@ def _questions(
             example_id,
             run.predictions[example_id],
             other=other.predictions[example_id] if other else None,
-            n_best=n_best or run.decided_n_best(key, example),
+            n_best=n_best,
             case=_case(example, run, key, tokenizer, record_source) if is_annotated else None,
             example=example,
             source=source,
