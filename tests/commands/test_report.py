@@ -130,14 +130,13 @@ def test_tables_on_stdout_and_what_was_not_kept(
 ) -> None:
     assert console(["report", str(run)]) == 0
     out = capsys.readouterr().out
-    for title in ("answers", "long answers lost at", "positions"):
-        assert f"\n{title}" in out, title
+    assert "\nanswers" in out and "--keep-scores" not in out
     assert out.endswith(f"\nwritten to {run / REPORT}\n")
     assert len(embedded(run / REPORT, "details")[0]["nbest"]) > 1
     shutil.rmtree(run / "scores")
     assert console(["report", str(run)]) == 0
     out = capsys.readouterr().out
-    assert "--keep-scores" in out and "\npositions" not in out and "\nwindows" in out
+    assert "--keep-scores" in out
 
 
 @pytest.mark.slow
