@@ -289,21 +289,21 @@ class ModelConfig(Settings):
         "pools_first_piece",
     )
 
-    vocab_size: int = 30522
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
+    vocab_size: int = option(30522, minimum=1)
+    hidden_size: int = option(768, minimum=1)
+    num_hidden_layers: int = option(12, minimum=1)
+    num_attention_heads: int = option(12, minimum=1)
+    intermediate_size: int = option(3072, minimum=1)
+    max_position_embeddings: int = option(512, minimum=1)
+    type_vocab_size: int = option(2, minimum=0)
     hidden_act: str = option("gelu", choices=("gelu", "gelu_new", "relu"))
-    layer_norm_eps: float = 1e-12
-    initializer_range: float = 0.02
+    layer_norm_eps: float = option(1e-12, within="(0, inf)")
+    initializer_range: float = option(0.02, within="(0, inf)")
     model_type: str = "bert"
-    embedding_size: int = 0
-    num_hidden_groups: int = 0
-    position_offset: int = 0
-    relative_attention_num_buckets: int = 0
+    embedding_size: int = option(0, minimum=0)
+    num_hidden_groups: int = option(0, minimum=0)
+    position_offset: int = option(0, minimum=0)
+    relative_attention_num_buckets: int = option(0, minimum=0)
     head_size: int = option(0, minimum=0)
     separator_id: int = 0
     unknown_id: int = 0
