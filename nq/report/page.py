@@ -35,9 +35,6 @@ MAX_POINTS = 160
 """Points of a curve, evenly spaced, the first and the last among them."""
 FUNCTIONS: dict[str, Any] = {"number": number, "loss": loss, "notes": notes, "phases": phases}
 FUNCTIONS |= {"seconds": format_seconds, "size": format_bytes}
-_ESCAPES = {
-    character.encode(): f"\\u{ord(character):04x}".encode() for character in "<>&\u2028\u2029"
-}
 
 
 @dataclass(frozen=True)
@@ -85,23 +82,22 @@ class Report:
         }
 
 
-def script_json(value: Any) -> bytes:
-    """Returns JSON that can stand in a script: nothing in it ends the script or begins a comment.
+def script_json(value: Any) -> str:
+    r"""Returns JSON that can stand in a script: nothing in it ends the script or begins a comment.
 
-    >>> script_json("</script><!--")
-    b'"\\\\u003c/script\\\\u003e\\\\u003c!--"'
+    >>> print(script_json("</script><!--"))
+    "\u003c/script\u003e\u003c!--"
     """
-    text = orjson.dumps(value)
-    for character, escape in _ESCAPES.items():
-        text = text.replace(character, escape)
-    return text
+    from jinja2.utils import htmlsafe_json_dumps
+
+    return str(htmlsafe_json_dumps(value, dumps=lambda value: orjson.dumps(value).decode()))
 
 
 def write_page(path: Path, questions: Iterable[Question], n_questions: int, run: RunView) -> Report:
     """Writes the page of a run of so many questions."""
     traits = {name: dict.fromkeys(values) for name, values in TRAITS.items()}
     more_chars = min(MAX_MORE_CHARS, MORE_CHARS // max(n_questions, 1))
-    rows, details = list[bytes](), list[bytes]()
+    rows, details = list[str](), list[str]()
     cases, counts = list[Case](), (list[Counts](), list[Counts]())
     changed = without_gold = 0
 
@@ -140,8 +136,8 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
     }
     scripts = {
         "data": script_json(data),
-        "rows": b"[" + b",\n".join(rows) + b"]",
-        "details": b"[" + b",\n".join(details) + b"]",
+        "rows": "[" + ",\n".join(rows) + "]",
+        "details": "[" + ",\n".join(details) + "]",
     }
     curves = {kind: curve([case.judgments[kind] for case in cases]) for kind in KINDS}
     charts = {
@@ -206,7 +202,7 @@ def comparison_page(
     return html.encode("utf-8", "replace")
 
 
-def _render(template: str, code: Sequence[str], scripts: Mapping[str, bytes], **view: Any) -> str:
+def _render(template: str, code: Sequence[str], scripts: Mapping[str, str], **view: Any) -> str:
     """Returns a page with files of code and escaped JSON, whose policy lets no other script run."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -224,5 +220,5 @@ def _render(template: str, code: Sequence[str], scripts: Mapping[str, bytes], **
         "style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
         codes=[Markup(one) for one in codes],
         style=Markup(style),
-        scripts={name: Markup(json.decode()) for name, json in scripts.items()},
+        scripts={name: Markup(json) for name, json in scripts.items()},
     )
