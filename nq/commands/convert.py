@@ -8,11 +8,11 @@ from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.config import PruningConfig, StorageConfig
-from nq.model.convert import FORMATS, POOLING, check_storage, convert, to_dual_encoder
+from nq.model.convert import FORMATS, check_storage, convert, to_dual_encoder
 from nq.model.registry import model_folder
 from nq.text import visible
 
-DUAL_ENCODER = ("pooling", "question_prefix", "block_prefix")
+DUAL_ENCODER = ("question_prefix", "block_prefix")
 
 
 def parser() -> terminal.Parser:
@@ -55,12 +55,6 @@ def parser() -> terminal.Parser:
         "dual-encoder",
         "turn a sentence encoder into a model that ranks blocks: nq answer --model DST "
         "--second-model MODEL",
-    )
-    parser.add_argument(
-        "--pooling",
-        choices=POOLING,
-        help="what stands for a text in a dual encoder: the mean of its outputs, or that of [CLS] "
-        "(default: what the folder says, else mean)",
     )
     for name in ("question", "block"):
         parser.add_argument(

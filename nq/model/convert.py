@@ -37,8 +37,8 @@ SAVEDMODEL, ONNX = "tf_saved_model", "onnx"
 """Formats of Keras that ``export`` writes."""
 RANKER_WINDOWS = WindowConfig(max_seq_length=512, doc_stride=448)
 """Long windows with little overlap: few blocks are cut, and no piece needs the words around it."""
-POOLING = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
-"""What stands for a text in a dual encoder, with the names of ``sentence-transformers``."""
+MEAN, CLS = "pooling_mode_mean_tokens", "pooling_mode_cls_token"
+"""What stands for a text in a dual encoder, as ``sentence-transformers`` calls it."""
 
 
 def check_storage(to: str, storage: StorageConfig) -> None:
@@ -118,17 +118,16 @@ def fitting_windows(windows: WindowConfig, config: ModelConfig) -> WindowConfig:
 
 def to_dual_encoder(
     loaded: LoadedModel,
-    pooling: str | None = None,
     question_prefix: str = "",
     block_prefix: str = "",
 ) -> LoadedModel:
     """Returns the dual encoder (``nq.model.dual_encoder``) that a sentence encoder makes.
 
     The markers around each block get the embeddings of [CLS] and [SEP], and all segments that of
-    the first one, so that each text of a window is encoded as it would be by itself.
+    the first one, so that each text of a window is encoded as it would be by itself. A text is
+    represented as the folder's ``1_Pooling`` says, else by the mean of all outputs.
 
     Args:
-        pooling: one of ``POOLING``; by default what the folder's ``1_Pooling`` says, else the mean.
         question_prefix, block_prefix: text that the encoder was trained with before each question
             and before each block.
     """
@@ -141,16 +140,14 @@ def to_dual_encoder(
     folder, config = loaded.folder, loaded.config
     if config.is_dual_encoder:
         raise ValueError(f"{folder} is a dual encoder already")
-    path = folder / "1_Pooling" / "config.json"
-    if pooling is None and path.is_file():
+    path, used = folder / "1_Pooling" / "config.json", [MEAN]
+    if path.is_file():
         modes = read_json_object(path).items()
         used = sorted(name for name, value in modes if "_mode_" in name and value is True)
-        found = [name for name, mode in POOLING.items() if used == [mode]]
-        if not found:
+        if used not in ([MEAN], [CLS]):
             raise ValueError(
-                f"{path} names {', '.join(used) or 'no mode'}: expected {' or '.join(POOLING)}"
+                f"{path} names {', '.join(used) or 'no mode'}: expected {MEAN} or {CLS}"
             )
-        pooling = found[0]
     tokenizer = load_tokenizer(folder)
     config = checkpoint.with_room_for(config, tokenizer)
     begins = [tokenizer.marker_id(marker) for marker in BLOCK_MARKERS]
@@ -162,7 +159,7 @@ def to_dual_encoder(
         config,
         **ids,
         prefix_pieces=len(prefix(block_prefix, tokenizer)),
-        pools_first_piece=pooling == "cls",
+        pools_first_piece=used == [CLS],
     )
     loaded = joint.load(folder, config=config)
     lost = [name for name in loaded.report.missing if not name.startswith(WORD_EMBEDDINGS)]

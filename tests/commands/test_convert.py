@@ -164,7 +164,7 @@ def test_exports_give_the_same_logits_for_any_batch_and_length(
             "store is int8, which the format hf cannot have: leave",
         ),
         (("--store", "int4"), "invalid choice: 'int4'"),
-        (("--pooling", "cls"), "--pooling is for --dual-encoder: give both, or neither"),
+        (("--block-prefix", "a"), "--block-prefix is for --dual-encoder: give both, or neither"),
     ],
 )
 def test_options_that_do_not_fit_are_wrong_usage(
