@@ -47,9 +47,6 @@ class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
         falling = (self.total - step) / max(1, self.total - self.warmup)
         return self.peak * ops.maximum(0.0, ops.minimum(rising, falling))
 
-    def get_config(self) -> dict[str, Any]:
-        return {"peak": self.peak, "warmup": self.warmup, "total": self.total}
-
 
 class TypeLoss(keras.losses.Loss):
     """Computes the cross entropy of types ``[B]`` and logits ``[B, 5]``, weighted by type, ``[B]``.
