@@ -50,8 +50,8 @@ def run(args: argparse.Namespace) -> int:
     from nq.report.tables import text
     from nq.text import visible
 
-    for problem in written.problems:
-        print(f"not shown in full: {visible(problem)}")
+    if written.problem:
+        print(f"not shown in full: {visible(written.problem)}")
     if written.analysis:
         print(visible(text(written.analysis), lines=True))
     if written.rows:

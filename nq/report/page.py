@@ -42,13 +42,12 @@ class RunView:
     """What the page shows of a run besides its questions.
 
     ``metrics`` and ``other`` are the ``metrics.json`` of the run and of the other run, ``rows`` are
-    of both; a loss can be told at ``stages``; ``problems`` are sentences about what is missing.
+    of both; a loss can be told at ``stages``.
     """
 
     description: Mapping[str, str]
     metrics: Mapping[str, Any]
     stages: Sequence[Stage]
-    problems: Sequence[str]
     thresholds: Mapping[str, float]
     other: Mapping[str, Any] | None = None
     max_loss: float | None = None
@@ -60,7 +59,7 @@ class Report:
     """A written report.
 
     Without gold there is no ``analysis`` and no ``gate``, without another run no ``changed``, no
-    ``gate`` and no ``rows``.
+    ``gate`` and no ``rows``. ``problem`` tells why there is no gate.
     """
 
     page: Path
@@ -68,7 +67,7 @@ class Report:
     analysis: Analysis | None
     changed: int | None
     gate: Gate | None
-    problems: tuple[str, ...]
+    problem: str
     rows: tuple[Row, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,7 +76,7 @@ class Report:
             "questions": self.questions,
             **({} if self.changed is None else {"changed": self.changed}),
             **({"gate": self.gate.to_dict()} if self.gate else {}),
-            "problems": self.problems,
+            "problem": self.problem,
             "analysis": self.analysis.to_dict() if self.analysis else None,
         }
 
@@ -122,12 +121,12 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
 
     compared = run.other is not None
     analysis = analyse(cases, without_gold, run.stages) if cases else None
-    problems, gate = list(run.problems), None
+    problem, gate = "", None
     if compared and cases:
         try:
             gate = relative_loss(*counts, max_loss=run.max_loss)
         except ValueError as error:
-            problems.append(str(error))
+            problem = str(error)
     data = {
         "traits": {name: list(values) for name, values in traits.items()},
         "compared": compared,
@@ -157,7 +156,7 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         changed=changed if compared else None,
         n_questions=len(rows),
         gate=gate,
-        problems=problems,
+        problem=problem,
         comparison=(*cells(run.rows), [row.note for row in run.rows]) if run.rows else None,
         curves=curves,
         kinds=KINDS,
@@ -169,7 +168,7 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
     with atomic_write(path) as file:
         file.write(html.encode("utf-8", "replace"))
     n_changed = changed if compared else None
-    return Report(path, len(rows), analysis, n_changed, gate, tuple(problems), run.rows)
+    return Report(path, len(rows), analysis, n_changed, gate, problem, run.rows)
 
 
 def curve(decisions: Sequence[Decision]) -> dict[str, Any] | None:

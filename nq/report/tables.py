@@ -20,13 +20,10 @@ LOSSES = {
 }
 DECISION = "another answer was chosen, or none"
 POSITIONS_OR_DECISION = "it was not among the best positions, or not chosen"
-WINDOWS_OR_LATER = "it was in no window, not among the best positions, or not chosen"
-NEEDED = {
-    Stage.WINDOWS: "The run's model is needed to tell whether a gold answer was in a window.",
-    Stage.POSITIONS: "The scores of the windows are needed to tell whether a gold answer was among "
-    "the best positions: answer with --keep-scores.",
-}
-"""What is needed to tell a loss at a stage."""
+NEEDS_SCORES = (
+    "The scores of the windows are needed to tell whether a gold answer was among the best "
+    "positions: answer with --keep-scores."
+)
 
 
 def text(analysis: Analysis) -> str:
@@ -58,14 +55,12 @@ def loss(kind: str, stage: Stage, stages: Sequence[Stage]) -> str:
     """
     if stage != Stage.DECISION:
         return LOSSES[kind, stage]
-    if Stage.WINDOWS not in stages:
-        return WINDOWS_OR_LATER
     return DECISION if Stage.POSITIONS in stages else POSITIONS_OR_DECISION
 
 
 def notes(analysis: Analysis) -> list[str]:
     """Returns what is needed for the stages at which a loss cannot be told."""
-    return [note for stage, note in NEEDED.items() if stage not in analysis.stages]
+    return [] if Stage.POSITIONS in analysis.stages else [NEEDS_SCORES]
 
 
 def phases(time: Mapping[str, float]) -> tuple[dict[str, float], float]:

@@ -16,7 +16,6 @@ from nq.formats.input_files import shown
 from nq.postprocess.spans import pairs
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
-from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import Example, ExampleKey
 from nq.report.comparison import Row, row
 from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments
@@ -39,9 +38,9 @@ def write_report(
 ) -> Report:
     """Writes the page of a finished run, by default in its folder; the errors are of ``read_run``.
 
-    The data must be there, at their old place or as ``files``. Without the model, windows are not
-    known. ``against`` is the folder of another run of the same questions, and ``progress`` receives
-    the numbers of questions that have just been completed, and of all.
+    Data and model must be there, at their old places or as ``files`` and ``model``. ``against`` is
+    the folder of another run of the same questions, and ``progress`` receives the numbers of
+    questions that have just been completed, and of all.
     """
     run = read_run(folder, files, model)
     if len(run.predictions) > MAX_QUESTIONS:
@@ -62,14 +61,7 @@ def write_report(
         own = (path for path in storage.own_paths(one.folder, storage.RUN) if path.name != REPORT)
         sources += [*one.job.files, *own]
     storage.check_output_file(output, sources, storage.PAGE_MARK)
-    problems, tokenizer = list[str](), None
-    try:
-        tokenizer = run.tokenizer
-    except (Error, OSError, ValueError) as error:
-        if model:
-            raise
-        problems.append(str(error))
-    unknown = {Stage.WINDOWS: tokenizer is None, Stage.POSITIONS: run.scores is None}
+    _ = run.tokenizer  # raises before the first question
     decision = run.job.model.decision
     thresholds = {"long": decision.long_threshold, "short": decision.short_threshold}
     rows: tuple[Row, ...] = ()
@@ -82,21 +74,21 @@ def write_report(
     view = RunView(
         description=_description(run, other),
         metrics=run.metrics,
-        stages=[stage for stage in STAGES if not unknown.get(stage)],
-        problems=problems,
+        stages=[
+            stage for stage in STAGES if run.scores is not None or stage is not Stage.POSITIONS
+        ],
         thresholds=thresholds if decision.rule == "default" else {},
         other=other.metrics if other else None,
         rows=rows,
         max_loss=run.metrics.get("parity", {}).get("gate", {}).get("max_loss"),
     )
-    questions = _questions(run, other, tokenizer, progress)
+    questions = _questions(run, other, progress)
     return write_page(output, questions, len(run.predictions), view)
 
 
 def _questions(
     run: FinishedRun,
     other: FinishedRun | None,
-    tokenizer: Tokenizer | None,
     progress: Callable[[int, int], None] | None,
 ) -> Iterator[Question]:
     """Yields the questions of a run; an n-best file has the order of the examples."""
@@ -113,7 +105,7 @@ def _questions(
             run.predictions[example_id],
             other=other.predictions[example_id] if other else None,
             n_best=n_best,
-            case=_case(example, run, key, tokenizer, record_source) if is_annotated else None,
+            case=_case(example, run, key, record_source) if is_annotated else None,
             example=example,
             source=source,
         )
@@ -121,14 +113,8 @@ def _questions(
             progress(1, len(run.predictions))
 
 
-def _case(
-    example: Example,
-    run: FinishedRun,
-    key: ExampleKey,
-    tokenizer: Tokenizer | None,
-    record_source: Any,
-) -> Case:
-    """Returns an annotated example as a case; without a tokenizer windows are not known."""
+def _case(example: Example, run: FinishedRun, key: ExampleKey, record_source: Any) -> Case:
+    """Returns an annotated example as a case."""
     config, label = run.job.model.windows, run.predictions[example.example_id]
     all_contexts = contexts(example, replace(config, max_contexts=UNLIMITED))
     read = all_contexts[: config.max_blocks + 1]
@@ -138,7 +124,7 @@ def _case(
     if any(decision.has_gold and not decision.correct for decision in decisions):
         stages = StageOutputs(
             read,
-            features(example, tokenizer, config).token_map if tokenizer else None,
+            features(example, run.tokenizer, config).token_map,
             pairs(run.scores[key]) if run.scores is not None else None,
         )
     values = traits(example, long.has_gold, short.has_gold, all_contexts, len(read), record_source)

@@ -124,7 +124,6 @@ def write_example_page(path: Path, questions: Iterable[Question], name: str = "p
         description={"profile": name, "data": name, name: name},
         metrics=METRICS,
         stages=STAGES,
-        problems=[name],
         thresholds={"long": 0.1},
         other=METRICS if questions[0].other else None,
     )
