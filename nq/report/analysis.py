@@ -12,8 +12,6 @@ from nq.evaluation.nq_eval import Decision, Outcome
 from nq.report.judgments import KINDS, STAGES, Case, Stage
 from nq.report.traits import TRAITS
 
-NOT_STATED = "not stated"
-
 
 @dataclass(frozen=True, slots=True)
 class Tally:
@@ -90,18 +88,16 @@ def analyse(
     kinds = {kind: _kind_report(cases, kind, stages) for kind in KINDS}
     splits: dict[str, dict[str, dict[str, Tally]]] = {}
     for trait, order in TRAITS.items():
-        if not any(trait in case.traits for case in cases):
-            continue
         by_value: dict[str, list[Case]] = defaultdict(list)
         for case in cases:
-            by_value[case.traits.get(trait, NOT_STATED)].append(case)
-        values = [*(v for v in order if v in by_value), *sorted(by_value.keys() - set(order))]
+            by_value[case.traits[trait]].append(case)
         splits[trait] = {
             v: {
                 kind: Tally(**tally_fields(c.judgments[kind] for c in by_value[v]))
                 for kind in KINDS
             }
-            for v in values
+            for v in order
+            if v in by_value
         }
     return Analysis(len(cases), without_gold, tuple(stages), kinds, splits)
 

@@ -17,7 +17,7 @@ import orjson
 
 from nq.evaluation.gate import Counts, Gate, question_counts, relative_loss
 from nq.evaluation.nq_eval import Decision, best, decisions_of_one, sweep
-from nq.report.analysis import NOT_STATED, Analysis, analyse
+from nq.report.analysis import Analysis, analyse
 from nq.report.comparison import Row, cells
 from nq.report.judgments import KINDS, MEANING, Case, Stage
 from nq.report.questions import Question, entries
@@ -112,7 +112,7 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         changed += question.changed
         indices = []
         for name, values in traits.items():
-            value = case.traits.get(name, NOT_STATED) if case else ""
+            value = case.traits[name] if case else ""
             values.setdefault(value)
             indices.append(list(values).index(value))
         row, detail = map(script_json, entries(question, other_decisions, indices, more_chars))

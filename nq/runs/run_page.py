@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from nq import storage
 from nq.errors import Error
@@ -21,7 +20,7 @@ from nq.report.comparison import Row, row
 from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments
 from nq.report.page import MAX_QUESTIONS, Report, RunView, write_page
 from nq.report.questions import Question
-from nq.report.traits import SOURCE, traits
+from nq.report.traits import traits
 from nq.runs.finished import FinishedRun, read_run
 from nq.runs.result import REPORT
 
@@ -94,18 +93,16 @@ def _questions(
     """Yields the questions of a run; an n-best file has the order of the examples."""
     lines = run.n_best_lines()
     line = next(lines, None)
-    record_sources = run.extra_field(SOURCE)
     for source, example in run.sources():
         key, example_id, n_best = (source.file_index, source.line), example.example_id, None
         if line is not None and str(line.get("example_id")) == str(example_id):
             n_best, line = line, next(lines, None)
-        is_annotated, record_source = bool(example.annotations), record_sources.get(key)
         yield Question(
             example_id,
             run.predictions[example_id],
             other=other.predictions[example_id] if other else None,
             n_best=n_best,
-            case=_case(example, run, key, record_source) if is_annotated else None,
+            case=_case(example, run, key) if example.annotations else None,
             example=example,
             source=source,
         )
@@ -113,7 +110,7 @@ def _questions(
             progress(1, len(run.predictions))
 
 
-def _case(example: Example, run: FinishedRun, key: ExampleKey, record_source: Any) -> Case:
+def _case(example: Example, run: FinishedRun, key: ExampleKey) -> Case:
     """Returns an annotated example as a case."""
     config, label = run.job.model.windows, run.predictions[example.example_id]
     all_contexts = contexts(example, replace(config, max_contexts=UNLIMITED))
@@ -127,7 +124,7 @@ def _case(example: Example, run: FinishedRun, key: ExampleKey, record_source: An
             features(example, run.tokenizer, config).token_map,
             pairs(run.scores[key]) if run.scores is not None else None,
         )
-    values = traits(example, long.has_gold, short.has_gold, all_contexts, len(read), record_source)
+    values = traits(example, long.has_gold, short.has_gold, all_contexts, len(read))
     return Case(values, judgments(example, decisions, stages), gold)
 
 

@@ -38,9 +38,9 @@ def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str
 
 
 def sample_records() -> list[dict[str, Any]]:
-    """Returns the first records of the sample, each with a source."""
+    """Returns the first records of the sample."""
     lines = nq.bundled_sample().read_text(encoding="utf-8").splitlines()[:EXAMPLES]
-    return [json.loads(line) | {"source": f"set {i % 2}"} for i, line in enumerate(lines)]
+    return [json.loads(line) for line in lines]
 
 
 def write(path: Path, records: list[dict[str, Any]]) -> Path:
@@ -110,7 +110,6 @@ def test_the_report_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_
             expected = result["metrics"][f"{kind}-answer-{name}"]
             assert (analysis[kind][name] or 0) == pytest.approx(expected)
         assert list(analysis[kind]["bounds"]) == ["contexts", "windows", "positions"]
-    assert list(analysis["splits"]["source"]) == ["set 0", "set 1"]
     rows = embedded(tmp_path / "run" / REPORT, "rows")
     outcomes = [row["o"][1] for row in rows]
     assert outcomes.count("right") == analysis["long"]["right"]

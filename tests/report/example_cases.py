@@ -82,8 +82,7 @@ def judgments() -> st.SearchStrategy[Judgment]:
 
 
 def cases() -> st.SearchStrategy[list[Case]]:
-    """Draws cases, some of them with a source."""
-    fixed = {trait: st.sampled_from(values) for trait, values in TRAITS.items() if values}
-    traits = st.fixed_dictionaries(fixed, optional={"source": st.text(min_size=1)})
+    """Draws cases."""
+    traits = st.fixed_dictionaries({name: st.sampled_from(v) for name, v in TRAITS.items()})
     both = st.fixed_dictionaries({kind: judgments() for kind in KINDS})
     return st.lists(st.builds(Case, traits, both))

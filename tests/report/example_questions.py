@@ -112,7 +112,6 @@ def hostile(number: int) -> Question:
         title=HOSTILE,
     )
     case = _case(example, plain.label)
-    case = replace(case, traits={**case.traits, "source": HOSTILE})
     source = Source(0, "<script>.jsonl", 1)
     return replace(plain, example_id=HOSTILE, example=example, case=case, source=source)
 
