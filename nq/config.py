@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, get_origin, get_type_h
 MAX_NUMBER = 1e18
 """The largest number that a file of settings may hold."""
 DECISION_RULES = ("default", "bert-joint", "kisialiou", "kisialiou-2020-04")
-STORES = ("float32", "float16", "compact", "int8")
+STORES = ("float32", "float16", "int8")
 AUTO = "auto"
 PAGE, BLOCK = "page", "block"
 ALL_CONTEXTS = 1 << 30
@@ -291,21 +291,21 @@ class ModelConfig(Settings):
         "pools_first_piece",
     )
 
-    vocab_size: int = 30522
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
+    vocab_size: int = option(30522, minimum=1)
+    hidden_size: int = option(768, minimum=1)
+    num_hidden_layers: int = option(12, minimum=1)
+    num_attention_heads: int = option(12, minimum=1)
+    intermediate_size: int = option(3072, minimum=1)
+    max_position_embeddings: int = option(512, minimum=1)
+    type_vocab_size: int = option(2, minimum=0)
     hidden_act: str = option("gelu", choices=("gelu", "gelu_new", "relu"))
-    layer_norm_eps: float = 1e-12
-    initializer_range: float = 0.02
+    layer_norm_eps: float = option(1e-12, within="(0, inf)")
+    initializer_range: float = option(0.02, within="(0, inf)")
     model_type: str = "bert"
-    embedding_size: int = 0
-    num_hidden_groups: int = 0
-    position_offset: int = 0
-    relative_attention_num_buckets: int = 0
+    embedding_size: int = option(0, minimum=0)
+    num_hidden_groups: int = option(0, minimum=0)
+    position_offset: int = option(0, minimum=0)
+    relative_attention_num_buckets: int = option(0, minimum=0)
     head_size: int = option(0, minimum=0)
     separator_id: int = 0
     unknown_id: int = 0
@@ -612,16 +612,6 @@ class TrainConfig(Settings):
         0.1, "share of the steps in which the learning rate rises", within="[0, 1)"
     )
     weight_decay: float = option(0.01, "AdamW's weight decay; biases and norms are exempt")
-    layer_decay: float = option(
-        1.0,
-        "factor on the learning rate from each layer to the one below it; heads: full rate",
-        within="(0, 1]",
-    )
-    frozen_layers: int = option(
-        0,
-        "lowest layers that are not trained, nor are the embeddings then; 0 to train all",
-        minimum=0,
-    )
     dropout: float = option(0.1, "rate of dropout on attention and layer outputs", within="[0, 1)")
     negatives: float = option(
         0.02, "probability of keeping a window without the answer", within="[0, 1]"
@@ -641,12 +631,9 @@ class StorageConfig(Settings):
 
     store: str = option(
         "float32",
-        "type of the stored weights; compact: word embeddings in 8 bits, the rest in float16; "
-        "int8: matrices too, with scales per output and input channel, the rest in float32",
+        "type of the stored weights; int8: matrices and word embeddings in 8 bits, with scales per "
+        "output and input channel, the rest in float32",
         choices=STORES,
-    )
-    shard_mb: int = option(
-        0, "MB (10^6 bytes) that a file of weights has at most; 0: one file", minimum=0
     )
 
 

@@ -215,9 +215,9 @@ RUN = Kind(
     name="run",
     what="a run of nq answer",
     files=r"(?:predictions|metrics|job|squad)\.json|skipped\.jsonl|kaggle\.csv|nbest\.jsonl"
-    rf"|errors\.html|report\.html|report-data/\d{{5}}\.js|[0-9a-f]{{12}}\.mlflow_run"
+    rf"|errors\.html|report\.html|[0-9a-f]{{12}}\.mlflow_run"
     rf"|(?:results|scores)/(?:{_SCORES})",
-    folders="results|scores|report-data",
+    folders="results|scores",
 )
 WINDOWS = Kind(name="windows", what="prepared windows", files=_PREPARED)
 TRAINING = Kind(

@@ -58,7 +58,8 @@ CALL_S = 20.0
 UPLOAD_S = 600.0
 LAST_S = 2.0
 """Time limit of the end of a run after an interruption or a failure."""
-PAGE = 1000
+MAX_RUNS = 50_000
+"""As many as MLflow returns at once."""
 INTERRUPTED = (130, 143)
 
 ENVIRONMENT = {
@@ -556,11 +557,7 @@ def search_runs(
     uri, name = _store(uri, experiment)
 
     def read(client: Any, experiment_id: str) -> list[Any]:
-        runs, token = list[Any](), None
-        while token != "":
-            page = client.search_runs([experiment_id], max_results=PAGE, page_token=token)
-            runs, token = runs + page, page.token or ""
-        return runs
+        return list(client.search_runs([experiment_id], max_results=MAX_RUNS))
 
     experiment_id, runs = _read(uri, name, read)
     return name, runs, link(uri, name, experiment_id)

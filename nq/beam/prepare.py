@@ -8,6 +8,7 @@ loads a model and predicts.
 from __future__ import annotations
 
 import contextlib
+import glob
 import logging
 import os
 import pickle
@@ -32,8 +33,9 @@ from nq.preprocess.store import (
     clear,
     complete,
     find_completed,
-    unfinished,
 )
+from nq.storage import unfinished
+from nq.text import visible
 
 __all__ = ["Prepared", "Request", "Work", "prefetch", "prepare", "prepare_again"]
 
@@ -79,11 +81,12 @@ def prepare(
         clear(folder)
         started = time.perf_counter()
         with unfinished(folder) as part:
-            if extras.missing("beam"):
+            # Beam takes *, ? and [ in a path for patterns, and refuses a path that is not UTF-8.
+            is_odd = glob.escape(str(part)) != visible(str(part))
+            if is_odd or extras.missing("beam"):
                 if default_workers(request.files) > 1:
-                    log.info(
-                        "one process prepares the windows; %s for more", extras.install("beam")
-                    )
+                    advice = "give another folder" if is_odd else extras.install("beam")
+                    log.info("one process prepares the windows; %s for more", advice)
                 counts = local.write_windows(request, part)
             else:
                 from nq.beam import pipelines, runner

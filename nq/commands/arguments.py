@@ -15,7 +15,6 @@ from nq.config import (
     AUTO,
     CascadeDecision,
     Settings,
-    StorageConfig,
     TrackingConfig,
     WindowConfig,
     is_within,
@@ -236,15 +235,6 @@ def add_second_model(parser: argparse.ArgumentParser) -> None:
         help="blocks of a page that the second model reads; default: as tuned, else "
         f"{CascadeDecision.read_blocks}",
     )
-
-
-def add_storage(
-    parser: argparse._ActionsContainer, only: Collection[str] = ("store", "shard_mb")
-) -> None:
-    """Adds the options of ``StorageConfig``, and ``--compact``."""
-    add_settings(parser, StorageConfig, only)
-    text = "the same as --store compact"
-    parser.add_argument("--compact", action="store_const", dest="store", const="compact", help=text)
 
 
 def add_windows(parser: argparse.ArgumentParser, whole_pages: bool = False) -> None:

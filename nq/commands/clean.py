@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from nq.errors import Error
 from nq.text import format_bytes
 
 DEFAULT_ROOT = Path("runs")
-UNIT_S = {"": 86400, "d": 86400, "h": 3600, "m": 60}
 
 
 def parser() -> terminal.Parser:
@@ -22,7 +20,7 @@ def parser() -> terminal.Parser:
         description="Removes what other commands left and can make again: prepared windows, "
         "unfinished runs, the state of finished trainings and, if no folder is given, the stored "
         "choices of the profile auto. Files of others and what a running process uses are kept.",
-        examples=("nq clean --dry-run", "nq clean runs --older-than 7d", "nq clean --runs"),
+        examples=("nq clean --dry-run", "nq clean runs more_runs", "nq clean --runs"),
     )
     parser.add_argument(
         "folders",
@@ -30,13 +28,6 @@ def parser() -> terminal.Parser:
         type=Path,
         metavar="FOLDER",
         help=f"folders to search, with all below them (default: {DEFAULT_ROOT})",
-    )
-    parser.add_argument(
-        "--older-than",
-        type=_seconds,
-        default=0.0,
-        metavar="AGE",
-        help="keep what was changed later: days (7 or 7d), hours (12h) or minutes (30m)",
     )
     parser.flag(
         "runs",
@@ -48,29 +39,19 @@ def parser() -> terminal.Parser:
     return parser
 
 
-def _seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([dhm]?)", text)
-    if not match:
-        raise argparse.ArgumentTypeError(
-            f"must be days (7 or 7d), hours (12h) or minutes (30m), got {text!r}"
-        )
-    return float(match[1]) * UNIT_S[match[2]]
-
-
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.runs import cleaning
 
     roots = args.folders or [root for root in [DEFAULT_ROOT] if root.exists()]
     caches = not args.folders
-    items = cleaning.clean(roots, args.older_than, args.runs, args.dry_run, caches)
+    items = cleaning.clean(roots, args.runs, args.dry_run, caches)
     removed_bytes = sum(item.bytes for item in items if not item.kept)
     verb = "would remove" if args.dry_run else "removed"
     result: dict[str, Any] = {"dry_run": args.dry_run, "removed_bytes": removed_bytes}
     result |= {"removed": [], "kept": []}
     for item in items:
-        path, age = str(item.folder), round(item.age_s)
-        values = {"path": path, "what": item.what, "bytes": item.bytes, "age_s": age}
+        values = {"path": str(item.folder), "what": item.what, "bytes": item.bytes}
         if item.kept:
             result["kept"].append({**values, "reason": item.kept})
         else:
@@ -78,8 +59,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.json:
             print(
                 f"{'keep' if item.kept else verb:<13} {format_bytes(item.bytes):>11}  "
-                f"{format_age(item.age_s):>10}  {item.folder}: {item.what}"
-                f"{f' ({item.kept})' if item.kept else ''}"
+                f"{item.folder}: {item.what}{f' ({item.kept})' if item.kept else ''}"
             )
     if args.json:
         terminal.print_json(result)
@@ -90,14 +70,3 @@ def run(args: argparse.Namespace) -> int:
     if failed:
         raise Error(f"{failed[0].folder} {failed[0].kept}")
     return 0
-
-
-def format_age(seconds: float) -> str:
-    """Returns an age in the largest unit of which it has two, or in minutes.
-
-    >>> format_age(0), format_age(7200), format_age(86400), format_age(172800)
-    ('0 minutes', '2 hours', '24 hours', '2 days')
-    """
-    units = ((86400, "days"), (3600, "hours"), (60, "minutes"))
-    length, unit = next((unit for unit in units if seconds >= 2 * unit[0]), units[-1])
-    return f"{int(seconds // length)} {unit}"

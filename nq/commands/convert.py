@@ -8,11 +8,11 @@ from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.config import PruningConfig, StorageConfig
-from nq.model.convert import FORMATS, POOLING, check_storage, convert, to_dual_encoder
+from nq.model.convert import FORMATS, check_storage, convert, to_dual_encoder
 from nq.model.registry import model_folder
 from nq.text import visible
 
-DUAL_ENCODER = ("pooling", "question_prefix", "block_prefix")
+DUAL_ENCODER = ("question_prefix", "block_prefix")
 
 
 def parser() -> terminal.Parser:
@@ -26,7 +26,7 @@ def parser() -> terminal.Parser:
             "nq convert bert_joint my_model",
             "nq convert small small_onnx --to onnx",
             "nq convert my_model my_mlflow_model --to mlflow",
-            "nq convert my_model my_model_8_bits --store int8 --shard-mb 50",
+            "nq convert my_model my_model_8_bits --store int8",
             "nq convert my_model pruned --prune heads=9,ffn=1152 --data train.jsonl.gz",
             "nq convert all-MiniLM-L6-v2 ranker --dual-encoder",
         ),
@@ -42,7 +42,7 @@ def parser() -> terminal.Parser:
         help="what to write: this project's folder, one that transformers loads, a SavedModel, "
         "an ONNX file, or a model that mlflow models serve answers with (default: nq)",
     )
-    arguments.add_storage(parser)
+    arguments.add_settings(parser, StorageConfig)
     parser.add_argument(
         "--prune",
         type=arguments.parsed_by(PruningConfig.parse),
@@ -55,12 +55,6 @@ def parser() -> terminal.Parser:
         "dual-encoder",
         "turn a sentence encoder into a model that ranks blocks: nq answer --model DST "
         "--second-model MODEL",
-    )
-    parser.add_argument(
-        "--pooling",
-        choices=POOLING,
-        help="what stands for a text in a dual encoder: the mean of its outputs, or that of [CLS] "
-        "(default: what the folder says, else mean)",
     )
     for name in ("question", "block"):
         parser.add_argument(

@@ -44,21 +44,19 @@ def run(args: argparse.Namespace) -> int:
     model = model_folder(args.model) if args.model else None
     with terminal.ProgressBar("report", "questions") as bar:
         written = write_report(args.run, args.output, args.against, files, model, bar)
-    page = written.paths[0]
     if args.json:
         terminal.print_json(written.to_dict())
         return 0
     from nq.report.tables import text
     from nq.text import visible
 
-    for problem in written.problems:
-        print(f"not shown in full: {visible(problem)}")
+    if written.problem:
+        print(f"not shown in full: {visible(written.problem)}")
     if written.analysis:
         print(visible(text(written.analysis), lines=True))
     if written.rows:
         print(f"\n{table(written.rows)}")
     if written.gate:
         print(written.gate)
-    beside = f", with its data in {written.paths[1]}" if len(written.paths) > 1 else ""
-    print(f"\nwritten to {visible(str(page) + beside)}")
+    print(f"\nwritten to {visible(str(written.page))}")
     return 0

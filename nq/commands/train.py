@@ -39,7 +39,7 @@ def parser() -> terminal.Parser:
     arguments.add_limit(parser)
     arguments.add_workers(parser)
     parser.add_argument("--card", type=Path, metavar="FILE", help="model card of the new model")
-    arguments.add_storage(parser, only=("store",))
+    arguments.add_settings(parser, StorageConfig)
     arguments.add_settings(parser, WindowConfig)
     arguments.add_settings(parser, TrainConfig)
     held_out = parser.add_argument_group("held-out questions")

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 import random
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 BINS = 10
 
@@ -41,20 +42,12 @@ def reliability(
     >>> [(b.low, b.count, b.mean, b.right) for b in reliability([0.1, 0.5, 1], [False, 0, 1], 2)]
     [(0.0, 1, 0.1, 0.0), (0.5, 2, 0.75, 0.5)]
     """
-    edges = [i / bins for i in range(bins + 1)]
-    members: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]
-    for probability, is_correct in zip(probabilities, correct, strict=True):
-        members[min(bisect_right(edges, probability), bins) - 1].append((probability, is_correct))
-    return [
-        Bin(
-            edges[i],
-            edges[i + 1],
-            len(pairs),
-            math.fsum(p for p, _ in pairs) / max(len(pairs), 1),
-            sum(c for _, c in pairs) / max(len(pairs), 1),
-        )
-        for i, pairs in enumerate(members)
-    ]
+    edges = np.arange(bins + 1) / bins
+    number = np.minimum(np.searchsorted(edges, probabilities, "right"), bins) - 1
+    counts = np.bincount(number, minlength=bins)
+    sums = (np.bincount(number, values, bins) for values in (probabilities, correct))
+    columns = edges[:-1], edges[1:], counts, *(total / np.maximum(counts, 1) for total in sums)
+    return [Bin(*row) for row in zip(*map(np.ndarray.tolist, columns), strict=True)]
 
 
 def expected_calibration_error(

@@ -18,22 +18,13 @@ from typing import IO, Any
 import orjson
 
 from nq import records
-from nq.formats.fields import RecordError
+from nq.formats.fields import RecordError, get
 from nq.formats.input_files import matching_files
 from nq.formats.lines import open_bytes
 from nq.storage import file_status
 
 ExampleId = int | str
 Paths = str | Path | Sequence[str | Path]
-
-KINDS: dict[str, tuple[type, ...]] = {
-    "a number": (int, float),
-    "a whole number": (int,),
-    "a whole number or text": (int, str),
-    "text": (str,),
-    "a list": (list, tuple),
-    "an object": (Mapping,),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,23 +118,15 @@ def same_answers(mine: Label, theirs: Label) -> bool:
     ) == set(theirs.short_spans)
 
 
-def _field(record: Any, name: str, kind: str, default: Any = None) -> Any:
-    """Returns ``record[name]``, which must be of ``kind``; the default if it is absent or null."""
-    if not isinstance(record, Mapping):
-        raise ValueError(f"found {record!r:.40}, expected an object")
-    value = record.get(name)
-    if value is None and default is not None:
-        return default
-    if value is None:
-        raise ValueError(f"no {name!r}: give {kind}")
-    if not isinstance(value, KINDS[kind]):
-        raise ValueError(f"{name!r} is {value!r:.40}, expected {kind}")
-    return value
+def _optional(record: Any, name: str, kind: type, default: Any) -> Any:
+    """Returns a field; the default if it is absent or null."""
+    value = get(record, name, kind, type(None), default=None)
+    return default if value is None else value
 
 
 def example_id(record: Mapping[str, Any]) -> ExampleId:
     """Returns the id of a gold or predicted record; numeric text (Kaggle) becomes a number."""
-    value: ExampleId = _field(record, "example_id", "a whole number or text")
+    value: ExampleId = get(record, "example_id", int, str)
     try:
         return int(value)
     except ValueError:
@@ -152,19 +135,19 @@ def example_id(record: Mapping[str, Any]) -> ExampleId:
 
 def _span(record: Any) -> Span:
     names = ("start_byte", "end_byte", "start_token", "end_token")
-    return Span(*(_field(record, name, "a whole number", -1) for name in names))
+    return Span(*(_optional(record, name, int, -1) for name in names))
 
 
 def gold_labels(record: Mapping[str, Any]) -> list[Label]:
     """Returns the labels of an example's annotators, from its ``annotations``."""
-    annotations = _field(record, "annotations", "a list", [])
+    annotations = _optional(record, "annotations", list, [])
     if not annotations:
         raise ValueError("no 'annotations': gold must be the annotated examples (train or dev)")
     return [
         Label(
-            long=_span(_field(item, "long_answer", "an object")),
-            short=tuple(map(_span, _field(item, "short_answers", "a list"))),
-            yes_no=_field(item, "yes_no_answer", "text").lower(),
+            long=_span(get(item, "long_answer", dict)),
+            short=tuple(map(_span, get(item, "short_answers", list))),
+            yes_no=get(item, "yes_no_answer", str).lower(),
         )
         for item in annotations
     ]
@@ -173,11 +156,11 @@ def gold_labels(record: Mapping[str, Any]) -> list[Label]:
 def prediction_label(record: Mapping[str, Any]) -> Label:
     """Returns the label of one record of a prediction file, whose answers may be absent."""
     label = Label(
-        long=_span(_field(record, "long_answer", "an object", {})),
-        short=tuple(map(_span, _field(record, "short_answers", "a list", []))),
-        yes_no=_field(record, "yes_no_answer", "text", "none").lower(),
-        long_score=_field(record, "long_answer_score", "a number"),
-        short_score=_field(record, "short_answers_score", "a number"),
+        long=_span(_optional(record, "long_answer", dict, {})),
+        short=tuple(map(_span, _optional(record, "short_answers", list, []))),
+        yes_no=_optional(record, "yes_no_answer", str, "none").lower(),
+        long_score=get(record, "long_answer_score", int, float),
+        short_score=get(record, "short_answers_score", int, float),
     )
     if label.yes_no != "none" and label.short_spans:
         raise ValueError(f"both yes_no_answer {label.yes_no.upper()} and short answers: give one")
@@ -241,7 +224,7 @@ def read_predictions(path: str | Path) -> dict[ExampleId, Label]:
     predictions = {}
     where = str(path)
     try:
-        for i, record in enumerate(_field(_decode(data), "predictions", "a list")):
+        for i, record in enumerate(get(_decode(data), "predictions", list)):
             where = f"{path}: predictions[{i}]"
             key = example_id(record)
             predictions[key] = prediction_label(record)

@@ -161,7 +161,7 @@ def save(
 ) -> None:
     """Writes a model folder, without the weights whose paths are in ``skip``.
 
-    The weights are stored as float32 in one file by default.
+    The weights are stored as float32 by default.
     """
     folder.mkdir(parents=True, exist_ok=True)
     save_tokenizer(folder, tokenizer)
@@ -180,7 +180,7 @@ def save_weights(
     """Writes the weights with the names of Hugging Face, and ``config.json``; see ``save``."""
     storage = storage or StorageConfig()
     table = names.table(config, layout_of(config))
-    stored: list[safetensors_file.Stored] = []
+    stored: dict[str, np.ndarray[Any, Any]] = {}
     for variable in model.weights:
         if variable.path in skip:
             continue
@@ -190,8 +190,8 @@ def save_weights(
             weight.tensors, np.split(value, len(weight.tensors), axis=-1), strict=True
         ):
             rows = np.ascontiguousarray(part.T if weight.transposed else part)
-            stored.append(quantize.encode(name, rows, variable.path, storage.store))
-    safetensors_file.write(folder, stored, storage.shard_mb)
+            stored |= quantize.encode(name, rows, variable.path, storage.store)
+    safetensors_file.write(folder, stored)
     if settings is not None:
         save_settings(folder, dataclasses.replace(settings, weights=file_digests(folder)))
     write_json(folder / CONFIG, encode_config(config))  # the last: without it there is no model

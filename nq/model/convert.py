@@ -39,20 +39,18 @@ SAVEDMODEL, ONNX = "tf_saved_model", "onnx"
 """Formats of Keras that ``export`` writes."""
 RANKER_WINDOWS = WindowConfig(max_seq_length=512, doc_stride=448)
 """Long windows with little overlap: few blocks are cut, and no piece needs the words around it."""
-POOLING = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
-"""What stands for a text in a dual encoder, with the names of ``sentence-transformers``."""
+MEAN, CLS = "pooling_mode_mean_tokens", "pooling_mode_cls_token"
+"""What stands for a text in a dual encoder, as ``sentence-transformers`` calls it."""
 
 
 def check_storage(to: str, storage: StorageConfig) -> None:
     """Raises ``ValueError`` if weights cannot be stored in this way in a format."""
-    default = StorageConfig().to_dict()
-    for name, value in storage.to_dict().items():
-        if value != default[name] and name not in FORMATS[to].storage:
-            formats = [format for format, kind in FORMATS.items() if name in kind.storage]
-            raise ValueError(
-                f"{name} is {value}, which the format {to} cannot have: leave it out, or choose "
-                f"{' or '.join(formats)}"
-            )
+    if storage != StorageConfig() and not FORMATS[to].has_stores:
+        formats = [format for format, kind in FORMATS.items() if kind.has_stores]
+        raise ValueError(
+            f"store is {storage.store}, which the format {to} cannot have: leave it out, or choose "
+            f"{' or '.join(formats)}"
+        )
 
 
 def check_head_width(to: str, config: ModelConfig) -> None:
@@ -132,17 +130,16 @@ def fitting_windows(windows: WindowConfig, config: ModelConfig) -> WindowConfig:
 
 def to_dual_encoder(
     loaded: LoadedModel,
-    pooling: str | None = None,
     question_prefix: str = "",
     block_prefix: str = "",
 ) -> LoadedModel:
     """Returns the dual encoder (``nq.model.dual_encoder``) that a sentence encoder makes.
 
     The markers around each block get the embeddings of [CLS] and [SEP], and all segments that of
-    the first one, so that each text of a window is encoded as it would be by itself.
+    the first one, so that each text of a window is encoded as it would be by itself. A text is
+    represented as the folder's ``1_Pooling`` says, else by the mean of all outputs.
 
     Args:
-        pooling: one of ``POOLING``; by default what the folder's ``1_Pooling`` says, else the mean.
         question_prefix, block_prefix: text that the encoder was trained with before each question
             and before each block.
     """
@@ -155,16 +152,14 @@ def to_dual_encoder(
     folder, config = loaded.folder, loaded.config
     if config.is_dual_encoder:
         raise ValueError(f"{folder} is a dual encoder already")
-    path = folder / "1_Pooling" / "config.json"
-    if pooling is None and path.is_file():
+    path, used = folder / "1_Pooling" / "config.json", [MEAN]
+    if path.is_file():
         modes = read_json_object(path).items()
         used = sorted(name for name, value in modes if "_mode_" in name and value is True)
-        found = [name for name, mode in POOLING.items() if used == [mode]]
-        if not found:
+        if used not in ([MEAN], [CLS]):
             raise ValueError(
-                f"{path} names {', '.join(used) or 'no mode'}: expected {' or '.join(POOLING)}"
+                f"{path} names {', '.join(used) or 'no mode'}: expected {MEAN} or {CLS}"
             )
-        pooling = found[0]
     tokenizer = load_tokenizer(folder)
     config = checkpoint.with_room_for(config, tokenizer)
     begins = [tokenizer.marker_id(marker) for marker in BLOCK_MARKERS]
@@ -176,7 +171,7 @@ def to_dual_encoder(
         config,
         **ids,
         prefix_pieces=len(prefix(block_prefix, tokenizer)),
-        pools_first_piece=pooling == "cls",
+        pools_first_piece=used == [CLS],
     )
     loaded = joint.load(folder, config=config)
     lost = [name for name in loaded.report.missing if not name.startswith(WORD_EMBEDDINGS)]
@@ -224,9 +219,7 @@ def _write_mlflow(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> 
         save_model(folder, {model.name: model})
 
 
-def write_hugging_face(
-    loaded: LoadedModel, folder: Path, storage: StorageConfig | None = None
-) -> None:
+def write_hugging_face(loaded: LoadedModel, folder: Path) -> None:
     """Writes a folder that ``transformers`` loads, with the encoder and the span head only."""
     from nq.model import checkpoint
     from nq.preprocess.tokenizers.load import load_tokenizer
@@ -234,7 +227,7 @@ def write_hugging_face(
     folder.mkdir()
     heads = {w.path for w in loaded.model.weights if w.path.startswith(("type_", "pooler"))}
     skip = heads.union(loaded.report.missing)
-    checkpoint.save_weights(folder, loaded.model, loaded.config, storage, skip)
+    checkpoint.save_weights(folder, loaded.model, loaded.config, skip=skip)
     checkpoint.save_tokenizer(folder, load_tokenizer(loaded.folder))
     for name in HF_TOKENIZER_FILES:
         if (loaded.folder / name).is_file():
@@ -258,19 +251,19 @@ def export(model: Any, path: Path, kind: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """A kind of folder; ``extra`` is of the distribution, ``storage`` has allowed fields."""
+    """A kind of folder; ``extra`` is of the distribution, ``has_stores`` allows any storage."""
 
     write: Callable[[LoadedModel, Path, StorageConfig], None]
     extra: str | None = None
-    storage: tuple[str, ...] = ()
+    has_stores: bool = False
 
 
 FORMATS = {
-    "nq": Format(_write_nq, storage=("store", "shard_mb")),
-    "hf": Format(write_hugging_face, storage=("shard_mb",)),
+    "nq": Format(_write_nq, has_stores=True),
+    "hf": Format(lambda loaded, folder, _: write_hugging_face(loaded, folder)),
     "savedmodel": Format(lambda loaded, folder, _: export(loaded.model, folder, SAVEDMODEL)),
     "onnx": Format(
         lambda loaded, folder, _: export(loaded.model, folder / "model.onnx", ONNX), extra="onnx"
     ),
-    "mlflow": Format(_write_mlflow, extra="mlflow", storage=("store", "shard_mb")),
+    "mlflow": Format(_write_mlflow, extra="mlflow", has_stores=True),
 }

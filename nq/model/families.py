@@ -6,12 +6,12 @@ A family is one entry of ``FAMILIES``, keyed by the ``model_type`` of Hugging Fa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from nq.config import ModelConfig
+from nq.errors import check_argument, is_count
 from nq.model import names
 from nq.model.names import Layout
 
@@ -158,13 +158,15 @@ def decode_config(values: Mapping[str, Any]) -> ModelConfig:
     shape: dict[str, Any] = {"model_type": model_type, **family.defaults}
     for name, key in {**family.keys, **OWN_KEYS}.items():
         if key in values:
-            shape[name] = _checked(key, values[key], getattr(ModelConfig, name))
+            shape[name] = values[key]
     activation = shape.get("hidden_act", ModelConfig.hidden_act)
-    shape["hidden_act"] = ACTIVATIONS.get(activation, activation)
+    shape["hidden_act"] = ACTIVATIONS.get(str(activation), activation)
     if family.positions_after_padding:
         padding = values.get("pad_token_id")
-        padding = 1 if padding is None else _checked("pad_token_id", padding, 0, minimum=0)
-        shape["position_offset"] = padding + 1
+        check_argument(
+            padding is None or is_count(padding, 0), "pad_token_id", padding, "0 or more"
+        )
+        shape["position_offset"] = 2 if padding is None else padding + 1
     config = ModelConfig(**shape)
     if config.num_hidden_groups and config.num_hidden_layers > MAX_SHARED_LAYERS:
         raise ValueError(
@@ -174,16 +176,6 @@ def decode_config(values: Mapping[str, Any]) -> ModelConfig:
     if config.embedding_size == config.hidden_size and not family.projects_equal_width:
         return ModelConfig(**{**shape, "embedding_size": 0})
     return config
-
-
-def _checked(key: str, value: Any, default: Any, minimum: int = 1) -> Any:
-    """Returns ``value`` if it has the type of ``default`` and, for numbers, the minimum."""
-    is_name = isinstance(default, str)
-    has_type = type(value) in ((str,) if is_name else (int, type(default)))
-    if not has_type or (not is_name and not minimum - 1 < value < math.inf):
-        expected = "a name" if is_name else "a positive number" if minimum else "0 or more"
-        raise ValueError(f"{key} is {value!r:.80}, expected {expected}")
-    return value
 
 
 def encode_config(config: ModelConfig) -> dict[str, Any]:

@@ -196,20 +196,11 @@ class PruningRecord:
 
     def section(self) -> str:
         """Returns the section of the model card."""
-        rows = zip(self.kept.layers, self.kept.heads, strict=True)
-        table = "\n".join(
-            f"| {new} | {old} | {' '.join(map(str, heads))} |"
-            for new, (old, heads) in enumerate(rows)
-        )
         return f"""## Pruning
 
 `nq convert --prune` kept of `{self.source}`: {self.summary()}.
 They are the most important ones on {self.windows} training windows of {", ".join(self.data)}.
-Layers and heads count from 0:
-
-| layer | layer of `{self.source}` | heads kept, of {self.before.num_attention_heads} |
-|---|---|---|
-{table}
+`nq.json` has the layers and heads that are gone.
 
 The decision in `nq.json` is that of `{self.source}`: `nq tune` fits it again.
 `nq train --init` with this folder and `--teacher` with `{self.source}` recovers quality.

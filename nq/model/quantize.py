@@ -6,8 +6,7 @@ squared error of trained weights.
 
 A column is an input channel, or a dimension of the embeddings. Its scale, by which the values are
 divided first, is their root mean square: some columns of trained weights are many times larger than
-others, and would leave these only a few of the 255 integers. The kind of storage ``compact`` has no
-scales of columns.
+others, and would leave these only a few of the 255 integers.
 """
 
 from __future__ import annotations
@@ -28,17 +27,16 @@ TINY = 1e-12
 Array = np.ndarray[Any, Any]
 
 
-def in_8_bits(path: str, store: str) -> bool:
-    """Returns whether a weight has 8 bits in a kind of storage (``nq.config.STORES``).
+def in_8_bits(path: str) -> bool:
+    """Returns whether the storage ``int8`` has a weight in 8 bits.
 
     The tables of positions are small and have outliers; heads are small and decide the answer.
 
-    >>> in_8_bits("layer_0_qkv/kernel", "int8"), in_8_bits("layer_0_qkv/kernel", "compact")
+    >>> in_8_bits("layer_0_qkv/kernel"), in_8_bits("span_output/kernel")
     (True, False)
     """
-    if path == WORD_EMBEDDINGS:
-        return store in ("compact", "int8")
-    return store == "int8" and path.endswith("/kernel") and not path.startswith(ANSWER_HEADS)
+    is_kernel = path.endswith("/kernel") and not path.startswith(ANSWER_HEADS)
+    return is_kernel or path == WORD_EMBEDDINGS
 
 
 @np.errstate(over="ignore", invalid="ignore")  # values that are not finite are refused
@@ -48,22 +46,20 @@ def encode(name: str, value: FloatArray, path: str, store: str) -> Mapping[str, 
     ``value`` is float32, with an output channel or an embedding in each row; ``path`` is that of
     the weight that the tensor fills, ``store`` the kind of storage.
     """
-    stored: dict[str, Array] = {}
-    if in_8_bits(path, store):
-        if store == "int8":
-            columns = np.sqrt(np.square(value, dtype=np.float64).mean(axis=0, keepdims=True)) + TINY
-            stored[name + COLUMN_SCALE] = columns.astype(np.float32)
-            value = value / stored[name + COLUMN_SCALE]
+    if store == "float16":
+        stored: dict[str, Array] = {name: value.astype(np.float16)}
+    elif store == "int8" and in_8_bits(path):
+        columns = np.sqrt(np.square(value, dtype=np.float64).mean(axis=0, keepdims=True)) + TINY
+        columns = columns.astype(np.float32)
+        value = value / columns
         rows = np.abs(value).max(axis=1, keepdims=True) / LARGEST + TINY
         stored = {
             name: np.rint(value / rows).astype(np.int8),
             name + SCALE: rows.astype(np.float32),
-            **stored,
+            name + COLUMN_SCALE: columns,
         }
-    elif store in ("float32", "int8"):
-        return {name: value}
     else:
-        stored[name] = value.astype(np.float16)
+        return {name: value}
     if not all(np.isfinite(values).all() for values in stored.values()):
         raise ValueError(
             f"{name} has values that are not finite, or too large for {store}: store the weights "

@@ -1,14 +1,14 @@
 """Weights in safetensors files: tensors are read one by one and written whole.
 
-A tensor in 8 bits has scales beside it (``nq.model.quantize``). Weights are one file, or
-several (shards) with an index, as ``transformers`` names them. A file is opened for every read,
-because the pages of a mapped file count as memory until it is closed.
+A tensor in 8 bits has scales beside it (``nq.model.quantize``). Weights are one file; those of
+others may be several (shards) with an index, as ``transformers`` names them. A file is opened for
+every read, because the pages of a mapped file count as memory until it is closed.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from nq.errors import check_argument
-from nq.json_files import write_json
 from nq.model.names import Layout, Shape
 from nq.model.quantize import COLUMN_SCALE, SCALE, decode
 from nq.model.tensors import CheckpointTensors
@@ -26,8 +25,6 @@ from nq.storage import atomic_write
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 FLOATS = ("F64", "F32", "F16", "BF16")
 DTYPES = (*FLOATS, "I64", "I32", "I16", "I8", "U8", "BOOL")
-HEADER_BYTES = 160
-"""Of the header of a file: more than an entry takes besides its name, or the rest of the header."""
 
 Stored = Mapping[str, np.ndarray[Any, Any]]
 """Tensors as they are stored, by name."""
@@ -99,36 +96,9 @@ def _open(path: Path) -> Iterator[Any]:
         ) from error
 
 
-def write(folder: Path, tensors: Iterable[Stored], shard_mb: int = 0) -> None:
-    """Writes the weights of a folder; ``transformers`` reads those that have no scales.
-
-    A tensor stays in one file with its scales. A file has ``shard_mb`` MB (10^6 bytes) at most;
-    with 0 there is one file.
-    """
-    shards, used, max_bytes = [dict[str, np.ndarray[Any, Any]]()], HEADER_BYTES, shard_mb * 10**6
-    for stored in tensors:
-        size = sum(value.nbytes + len(name) + HEADER_BYTES for name, value in stored.items())
-        if max_bytes and HEADER_BYTES + size > max_bytes:
-            raise ValueError(
-                f"{next(iter(stored))} takes {size / 10**6:.1f} MB, more than the {shard_mb} MB of "
-                "a file: allow larger files (--shard-mb), or store fewer bits (--store)"
-            )
-        if max_bytes and used + size > max_bytes:
-            shards.append({})
-            used = HEADER_BYTES
-        shards[-1].update(stored)
-        used += size
-    weight_map: dict[str, str] = {}
-    for number, shard in enumerate(shards, start=1):
-        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        path = folder / (name if len(shards) > 1 else WEIGHTS)
-        with atomic_write(path) as file:
-            mode = Path(file.name).stat().st_mode  # the library lets only the owner read its file
-            save_file(shard, file.name, metadata={"format": "pt"})  # transformers requires it
-            Path(file.name).chmod(mode)
-        weight_map |= dict.fromkeys(shard, path.name)
-    if len(shards) > 1:
-        total = sum(value.nbytes for shard in shards for value in shard.values())
-        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-        write_json(folder / INDEX, index)
-        (folder / WEIGHTS).unlink(missing_ok=True)  # earlier weights, which would be read instead
+def write(folder: Path, tensors: Stored) -> None:
+    """Writes the weights of a folder; ``transformers`` reads those that have no scales."""
+    with atomic_write(folder / WEIGHTS) as file:
+        mode = Path(file.name).stat().st_mode  # the library lets only the owner read its file
+        save_file(dict(tensors), file.name, metadata={"format": "pt"})  # transformers requires it
+        Path(file.name).chmod(mode)

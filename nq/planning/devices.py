@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from nq.errors import Error
+from nq.config import Converted, Settings, option
+from nq.errors import Error, check_argument
 from nq.text import did_you_mean, truncate
 
 VALUE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
@@ -21,21 +23,34 @@ MAX_DEVICES = 64
 MAX_FILE_BYTES = 1 << 20
 ENGINE_GB = 1.0
 """What TensorFlow with the libraries of a GPU, or a process of nq on a CPU, takes at least."""
-NUMBERS: Mapping[str, tuple[float, float]] = {
-    "memory_gb": (0.01, 1e5),
-    "memory_gb_per_s": (0.01, 1e6),
-    "link_gb_per_s": (1e-6, 1e5),
-    "link_latency_us": (0.0, 1e7),
-    "engine_gb": (0.0, 1e3),
-    "price_per_hour": (0.0, 1e5),
-    "count": (1, MAX_DEVICES),
-    "tflops": (1e-6, 1e6),
-    "sustained": (1e-4, 1.0),
-}
-"""The numbers of a device, with their plausible ranges; ``tflops`` and ``sustained`` have a table
-with a number for each compute type."""
-DEFAULTS = {"engine_gb": ENGINE_GB, "price_per_hour": None, "count": 1}
-TEXTS = ("name", "source")
+
+
+def _by_type(name: str, most: float, values: Any) -> Mapping[str, float]:
+    """Returns the numbers of a device for each compute type, which must be plausible."""
+    known = isinstance(values, dict) and values and values.keys() <= VALUE_BYTES.keys()
+    check_argument(bool(known), name, values, f"numbers for {', '.join(VALUE_BYTES)}")
+    for kind, value in values.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        is_plausible = is_number and 0 < value <= most
+        check_argument(is_plausible, f"{name} of {kind}", value, f"a number up to {most:g}")
+    return dict(values)
+
+
+@dataclass(frozen=True)
+class DeviceTable(Settings):
+    """A table of a file of devices; ``docs/planning.md`` describes it."""
+
+    memory_gb: float = option(MISSING, within="[0.01, 1e5]")
+    memory_gb_per_s: float = option(MISSING, within="[0.01, 1e6]")
+    link_gb_per_s: float = option(MISSING, within="[1e-6, 1e5]")
+    link_latency_us: float = option(MISSING, within="[0, 1e7]")
+    tflops: Converted[Any, Mapping[str, float]] = Converted(partial(_by_type, "tflops", 1e6))
+    sustained: Converted[Any, Mapping[str, float]] = Converted(partial(_by_type, "sustained", 1.0))
+    engine_gb: float = option(ENGINE_GB, within="[0, 1e3]")
+    price_per_hour: float = option(0.0, within="[0, 1e5]")
+    count: int = option(1, within=f"[1, {MAX_DEVICES}]")
+    name: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -159,53 +174,26 @@ def decode(name: str, values: Any) -> Group:
     where = f"[{name:.80}]"
     if not isinstance(values, dict):
         raise ValueError(f"{name:.80} is {values!r:.80}: expected a table {where} for each device")
-    for key, value in values.items():
-        place = f"{where} {key}"
-        _check_known(key, (*NUMBERS, *TEXTS), where)
-        if key in TEXTS:
-            if not isinstance(value, str):
-                raise ValueError(f"{place} is {value!r:.80}: expected text")
-        elif key not in ("tflops", "sustained"):
-            _check_number(value, key, place)
-        elif not isinstance(value, dict) or not value:
-            kinds = ", ".join(VALUE_BYTES)
-            raise ValueError(f"{place} is {value!r:.80}: expected numbers for {kinds}")
-        else:
-            for kind, number in value.items():
-                _check_known(kind, VALUE_BYTES, place)
-                _check_number(number, key, f"{place} of {kind}")
-    numbers: dict[str, Any] = {**DEFAULTS, **values}
-    if missing := [key for key in NUMBERS if key not in numbers]:
+    required = [f.name for f in fields(DeviceTable) if f.default is MISSING]
+    if missing := [key for key in required if key not in values]:
         raise ValueError(f"{where} has no {', '.join(missing)}: give each of these numbers")
-    tflops, sustained = numbers["tflops"], numbers["sustained"]
+    try:
+        table = DeviceTable.from_dict(values)
+    except ValueError as error:
+        raise ValueError(f"{where} {error}") from error
+    tflops, sustained = table.tflops, table.sustained
     if tflops.keys() != sustained.keys():
         raise ValueError(
             f"{where} has tflops for {', '.join(tflops)} and sustained for "
             f"{', '.join(sustained)}: expected the same types"
         )
     device = Device(
-        name=values.get("name", name)[:40],
+        name=(table.name or name)[:40],
         flop_per_s={kind: 1e12 * tflops[kind] * sustained[kind] for kind in tflops},
-        memory_bytes=1e9 * numbers["memory_gb"],
-        memory_bytes_per_s=1e9 * numbers["memory_gb_per_s"],
-        link=Link(1e9 * numbers["link_gb_per_s"], 1e-6 * numbers["link_latency_us"]),
-        engine_bytes=1e9 * numbers["engine_gb"],
-        price_per_hour=numbers["price_per_hour"],
+        memory_bytes=1e9 * table.memory_gb,
+        memory_bytes_per_s=1e9 * table.memory_gb_per_s,
+        link=Link(1e9 * table.link_gb_per_s, 1e-6 * table.link_latency_us),
+        engine_bytes=1e9 * table.engine_gb,
+        price_per_hour=table.price_per_hour or None,
     )
-    return Group(device, numbers["count"], device)
-
-
-def _check_known(key: str, keys: Iterable[str], where: str) -> None:
-    if key not in keys:
-        raise ValueError(
-            f"{where} has the unknown key {truncate(key, 80)!r}{did_you_mean(key, keys)}: "
-            f"known are {', '.join(keys)}"
-        )
-
-
-def _check_number(value: Any, key: str, where: str) -> None:
-    least, most = NUMBERS[key]
-    kinds, noun = (int, "a whole number") if key == "count" else (int | float, "a number")
-    is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if not (is_number and least <= value <= most):
-        raise ValueError(f"{where} is {value!r:.80}: expected {noun} from {least:g} to {most:g}")
+    return Group(device, table.count, device)

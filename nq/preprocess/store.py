@@ -15,9 +15,7 @@ Damage is found by the checksums of the manifest and of the records in the windo
 from __future__ import annotations
 
 import contextlib
-import glob
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -217,23 +215,6 @@ def clear(folder: Path) -> None:
     """Removes what earlier jobs wrote, the COMPLETED mark first, and nothing else."""
     (folder / COMPLETED).unlink(missing_ok=True)
     storage.remove(storage.own_paths(folder, storage.WINDOWS))
-
-
-@contextlib.contextmanager
-def unfinished(folder: Path) -> Iterator[Path]:
-    """Yields a folder inside ``folder`` to write to, as ``storage.unfinished`` does.
-
-    Beam takes ``*``, ``?`` and ``[`` in a path for patterns, and refuses a path that is not UTF-8;
-    such a folder is reached by a link.
-    """
-    with storage.unfinished(folder) as part:
-        if glob.escape(str(part)) == visible(str(part)):
-            yield part
-        else:
-            with tempfile.TemporaryDirectory(prefix="nq-") as elsewhere:
-                plain = Path(elsewhere) / "part"
-                plain.symlink_to(part)
-                yield plain
 
 
 def complete(

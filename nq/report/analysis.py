@@ -12,8 +12,6 @@ from nq.evaluation.nq_eval import Decision, Outcome
 from nq.report.judgments import KINDS, STAGES, Case, Stage
 from nq.report.traits import TRAITS
 
-NOT_STATED, N_WORST = "not stated", 10
-
 
 @dataclass(frozen=True, slots=True)
 class Tally:
@@ -55,15 +53,13 @@ class KindReport(Tally):
 
     ``bounds`` are those of the stages before the decision; ``decision`` has the gold answers that
     only the decision lost, to another answer or to none. There is no calibration if the scores are
-    not probabilities. The most confident answers are those with the highest scores, highest first.
+    not probabilities.
     """
 
     bounds: dict[Stage, Bound]
     decision: dict[str, int]
     expected_calibration_error: float | None
     reliability: list[Bin] | None
-    most_confident_wrong: list[dict[str, Any]]
-    most_confident_missed: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,22 +84,20 @@ class Analysis:
 def analyse(
     cases: Sequence[Case], without_gold: int = 0, stages: Sequence[Stage] = STAGES
 ) -> Analysis:
-    """Returns the error analysis of a run, with lists of the ``N_WORST`` worst examples."""
+    """Returns the error analysis of a run."""
     kinds = {kind: _kind_report(cases, kind, stages) for kind in KINDS}
     splits: dict[str, dict[str, dict[str, Tally]]] = {}
     for trait, order in TRAITS.items():
-        if not any(trait in case.traits for case in cases):
-            continue
         by_value: dict[str, list[Case]] = defaultdict(list)
         for case in cases:
-            by_value[case.traits.get(trait, NOT_STATED)].append(case)
-        values = [*(v for v in order if v in by_value), *sorted(by_value.keys() - set(order))]
+            by_value[case.traits[trait]].append(case)
         splits[trait] = {
             v: {
                 kind: Tally(**tally_fields(c.judgments[kind] for c in by_value[v]))
                 for kind in KINDS
             }
-            for v in values
+            for v in order
+            if v in by_value
         }
     return Analysis(len(cases), without_gold, tuple(stages), kinds, splits)
 
@@ -122,17 +116,6 @@ def _kind_report(cases: Sequence[Case], kind: str, stages: Sequence[Stage]) -> K
     given = [j for j in judgments if j.predicted]
     scores, correct = [j.score for j in given], [j.correct for j in given]
     calibrated = all(0 <= j.score <= 1 for j in judgments)
-
-    def worst(*outcomes: Outcome) -> list[dict[str, Any]]:
-        matching = [case for case in cases if case.judgments[kind].outcome in outcomes]
-        matching.sort(key=lambda case: -case.judgments[kind].score)
-        names = ("outcome", "score", "lost", "gold", "answer")
-        return [
-            {"example_id": case.example_id, "question": case.question}
-            | {name: getattr(case.judgments[kind], name) for name in names}
-            for case in matching[:N_WORST]
-        ]
-
     return KindReport(
         **tally_fields(judgments),
         bounds=bounds,
@@ -141,8 +124,6 @@ def _kind_report(cases: Sequence[Case], kind: str, stages: Sequence[Stage]) -> K
             expected_calibration_error(scores, correct) if calibrated else None
         ),
         reliability=reliability(scores, correct) if calibrated else None,
-        most_confident_wrong=worst(Outcome.WRONG, Outcome.EXTRA),
-        most_confident_missed=worst(Outcome.MISSED),
     )
 
 

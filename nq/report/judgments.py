@@ -13,15 +13,12 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from nq.evaluation.answers import answer_text
 from nq.evaluation.labels import Label
 from nq.evaluation.nq_eval import Decision, Outcome
 from nq.postprocess.blocks import block_of_token
 from nq.postprocess.spans import Pairs
-from nq.records import Annotation, Context, Example, ExampleId, IntArray, Span, YesNo
-from nq.text import truncate
+from nq.records import Annotation, Context, Example, IntArray, Span, YesNo
 
-MAX_CHARS = 160
 KINDS = ("long", "short")
 
 
@@ -61,55 +58,40 @@ class StageOutputs:
 
 @dataclass(frozen=True, slots=True)
 class Judgment(Decision):
-    """The decision on a long or a short answer, and the texts of the answers.
+    """The decision on a long or a short answer.
 
     ``lost`` is the stage that lost the gold answer; ``None`` if it is given, or gold has none.
     """
 
     lost: Stage | None
-    gold: str
-    answer: str
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One annotated example with its traits and the judgments of its answers of each kind.
+    """The traits of one annotated example, and the judgments of its answers of each kind.
 
     ``gold`` are its annotations as the evaluation compares them.
     """
 
-    example_id: ExampleId
-    question: str
     traits: Mapping[str, str]
     judgments: Mapping[str, Judgment]
     gold: Sequence[Label] = ()
 
 
 def judgments(
-    example: Example, label: Label, decisions: Sequence[Decision], stages: StageOutputs
+    example: Example, decisions: Sequence[Decision], stages: StageOutputs
 ) -> dict[str, Judgment]:
     """Returns the judgments by kind, from the decisions on the long and the short answer."""
     annotations = example.annotations or ()
     longs = [a.long for a in annotations if a.long is not None]
     shorts = [a for a in annotations if a.shorts or a.yes_no is not YesNo.NONE]
-    long_text = example.text(label.long_tokens) if label.long_tokens else ""
-    short_texts = dict.fromkeys(map(example.text, label.short_tokens))
-    short_text = "; ".join(short_texts) if label.yes_no == "none" else label.yes_no.upper()
     kept = (
         (_keeps_block(span, example, stages) for span in longs),
         (_keeps_short(annotation, example, stages) for annotation in shorts),
     )
-    golds = map(example.text, longs), (answer_text(example, annotation) for annotation in shorts)
     return {
-        kind: Judgment(
-            **asdict(decision),
-            lost=_lost(decision, flags),
-            gold=truncate(" | ".join(dict.fromkeys(texts)), MAX_CHARS) if decision.has_gold else "",
-            answer=truncate(answer, MAX_CHARS),
-        )
-        for kind, decision, flags, texts, answer in zip(
-            KINDS, decisions, kept, golds, (long_text, short_text), strict=True
-        )
+        kind: Judgment(**asdict(decision), lost=_lost(decision, flags))
+        for kind, decision, flags in zip(KINDS, decisions, kept, strict=True)
     }
 
 

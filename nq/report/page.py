@@ -1,4 +1,4 @@
-"""Writes the page of a run, one file or a file and parts with details, and that of a comparison.
+"""Writes the page of a run, and that of a comparison, each one file.
 
 Text of the data reaches a page as JSON, in which no character can end a script, and the script
 shows it as text only. The template escapes everything else.
@@ -7,20 +7,17 @@ shows it as text only. The template escapes everything else.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import orjson
 
 from nq.evaluation.gate import Counts, Gate, question_counts, relative_loss
 from nq.evaluation.nq_eval import Decision, best, decisions_of_one, sweep
-from nq.report.analysis import NOT_STATED, Analysis, analyse
+from nq.report.analysis import Analysis, analyse
 from nq.report.comparison import Row, cells
 from nq.report.judgments import KINDS, MEANING, Case, Stage
 from nq.report.questions import Question, entries
@@ -29,20 +26,15 @@ from nq.report.traits import TRAITS
 from nq.storage import atomic_write
 from nq.text import format_bytes
 
-MAX_PAGE_BYTES = 7 << 20
-"""Bytes of details that a page holds itself."""
-PART_BYTES = 3 << 20
-MAX_MORE_CHARS, MIN_MORE_CHARS = 8000, 1500
-"""Characters of a question's page that are shown besides the blocks with answers."""
-PART, PART_MARK = re.compile(r"\d{5}\.js"), b"nqPart("
+MAX_QUESTIONS = 50_000
+"""Browsers open pages of some 100 MB."""
+MORE_CHARS, MAX_MORE_CHARS = 16 << 20, 8000
+"""Characters that are shown besides the blocks with answers: of all pages, and of a question's."""
 CHART_CODE = ("vendor/vega.js", "vendor/vega-interpreter.js", "charts.js")
 MAX_POINTS = 160
 """Points of a curve, evenly spaced, the first and the last among them."""
 FUNCTIONS: dict[str, Any] = {"number": number, "loss": loss, "notes": notes, "phases": phases}
 FUNCTIONS |= {"seconds": format_seconds, "size": format_bytes}
-_ESCAPES = {
-    character.encode(): f"\\u{ord(character):04x}".encode() for character in "<>&\u2028\u2029"
-}
 
 
 @dataclass(frozen=True)
@@ -50,13 +42,12 @@ class RunView:
     """What the page shows of a run besides its questions.
 
     ``metrics`` and ``other`` are the ``metrics.json`` of the run and of the other run, ``rows`` are
-    of both; a loss can be told at ``stages``; ``problems`` are sentences about what is missing.
+    of both; a loss can be told at ``stages``.
     """
 
     description: Mapping[str, str]
     metrics: Mapping[str, Any]
     stages: Sequence[Stage]
-    problems: Sequence[str]
     thresholds: Mapping[str, float]
     other: Mapping[str, Any] | None = None
     max_loss: float | None = None
@@ -67,47 +58,45 @@ class RunView:
 class Report:
     """A written report.
 
-    ``paths`` are the page, and the folder of its parts if there are any. Without gold there is no
-    ``analysis`` and no ``gate``, without another run no ``changed``, no ``gate`` and no ``rows``.
+    Without gold there is no ``analysis`` and no ``gate``, without another run no ``changed``, no
+    ``gate`` and no ``rows``. ``problem`` tells why there is no gate.
     """
 
-    paths: tuple[Path, ...]
+    page: Path
     questions: int
     analysis: Analysis | None
     changed: int | None
     gate: Gate | None
-    problems: tuple[str, ...]
+    problem: str
     rows: tuple[Row, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "page": str(self.paths[0]),
+            "page": str(self.page),
             "questions": self.questions,
             **({} if self.changed is None else {"changed": self.changed}),
             **({"gate": self.gate.to_dict()} if self.gate else {}),
-            "problems": self.problems,
+            "problem": self.problem,
             "analysis": self.analysis.to_dict() if self.analysis else None,
         }
 
 
-def script_json(value: Any) -> bytes:
-    """Returns JSON that can stand in a script: nothing in it ends the script or begins a comment.
+def script_json(value: Any) -> str:
+    r"""Returns JSON that can stand in a script: nothing in it ends the script or begins a comment.
 
-    >>> script_json("</script><!--")
-    b'"\\\\u003c/script\\\\u003e\\\\u003c!--"'
+    >>> print(script_json("</script><!--"))
+    "\u003c/script\u003e\u003c!--"
     """
-    text = orjson.dumps(value)
-    for character, escape in _ESCAPES.items():
-        text = text.replace(character, escape)
-    return text
+    from jinja2.utils import htmlsafe_json_dumps
+
+    return str(htmlsafe_json_dumps(value, dumps=lambda value: orjson.dumps(value).decode()))
 
 
 def write_page(path: Path, questions: Iterable[Question], n_questions: int, run: RunView) -> Report:
-    """Writes the page of a run of so many questions, whose details do not stay in memory."""
-    folder, traits = parts_folder(path), {name: dict.fromkeys(v) for name, v in TRAITS.items()}
-    share = MAX_PAGE_BYTES // 2 // max(n_questions, 1)
-    more_chars = min(MAX_MORE_CHARS, max(MIN_MORE_CHARS, share))
-    rows, details, parts, size = list[bytes](), list[bytes](), list[int](), 0
+    """Writes the page of a run of so many questions."""
+    traits = {name: dict.fromkeys(values) for name, values in TRAITS.items()}
+    more_chars = min(MAX_MORE_CHARS, MORE_CHARS // max(n_questions, 1))
+    rows, details = list[str](), list[str]()
     cases, counts = list[Case](), (list[Counts](), list[Counts]())
     changed = without_gold = 0
 
@@ -119,42 +108,35 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
                 other_decisions = decisions_of_one(case.gold, other)
                 for label, of_run in zip((question.label, other), counts, strict=True):
                     of_run.extend(question_counts({0: list(case.gold)}, {0: label}))
-        without_gold += question.example is not None and case is None
+        without_gold += case is None
         changed += question.changed
         indices = []
         for name, values in traits.items():
-            value = case.traits.get(name, NOT_STATED) if case else ""
+            value = case.traits[name] if case else ""
             values.setdefault(value)
             indices.append(list(values).index(value))
         row, detail = map(script_json, entries(question, other_decisions, indices, more_chars))
         rows.append(row)
         details.append(detail)
-        size += len(detail)
-        while size > (PART_BYTES if parts else MAX_PAGE_BYTES):
-            size -= _write_part(path, details, parts)
-    if parts and details:
-        _write_part(path, details, parts)
 
     compared = run.other is not None
     analysis = analyse(cases, without_gold, run.stages) if cases else None
-    problems, gate = list(run.problems), None
+    problem, gate = "", None
     if compared and cases:
         try:
             gate = relative_loss(*counts, max_loss=run.max_loss)
         except ValueError as error:
-            problems.append(str(error))
+            problem = str(error)
     data = {
         "traits": {name: list(values) for name, values in traits.items()},
-        "parts": parts,
-        "folder": quote(folder.name),
         "compared": compared,
         "scored": analysis is not None,
         "outcomes": COUNTS,
     }
     scripts = {
         "data": script_json(data),
-        "rows": b"[" + b",\n".join(rows) + b"]",
-        "details": b"[" + b",\n".join(details) + b"]",
+        "rows": "[" + ",\n".join(rows) + "]",
+        "details": "[" + ",\n".join(details) + "]",
     }
     curves = {kind: curve([case.judgments[kind] for case in cases]) for kind in KINDS}
     charts = {
@@ -169,13 +151,12 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         "report.html",
         [*CHART_CODE, "report.js"],
         scripts | {"charts": script_json(charts)},
-        " 'self' file:" * bool(parts),
         run=run,
         analysis=analysis,
         changed=changed if compared else None,
         n_questions=len(rows),
         gate=gate,
-        problems=problems,
+        problem=problem,
         comparison=(*cells(run.rows), [row.note for row in run.rows]) if run.rows else None,
         curves=curves,
         kinds=KINDS,
@@ -183,13 +164,11 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         meanings=MEANING,
         **FUNCTIONS,
     )
-    remove_parts(folder, len(parts))
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         file.write(html.encode("utf-8", "replace"))
-    paths = (path, folder) if parts else (path,)
     n_changed = changed if compared else None
-    return Report(paths, len(rows), analysis, n_changed, gate, tuple(problems), run.rows)
+    return Report(path, len(rows), analysis, n_changed, gate, problem, run.rows)
 
 
 def curve(decisions: Sequence[Decision]) -> dict[str, Any] | None:
@@ -207,40 +186,6 @@ def curve(decisions: Sequence[Decision]) -> dict[str, Any] | None:
     return {"points": kept, "best": best(points), "given": points[0]}
 
 
-def _write_part(path: Path, details: list[bytes], parts: list[int]) -> int:
-    """Moves the first details to the next part of a page, and returns their size."""
-    size = count = 0
-    while count < len(details) and (size < PART_BYTES or not count):
-        size += len(details[count])
-        count += 1
-    parts_folder(path).mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)  # the page of an earlier report would show the new parts
-    with atomic_write(parts_folder(path) / f"{len(parts):05}.js") as file:
-        file.write(b"%s%d,[%s]);\n" % (PART_MARK, len(parts), b",\n".join(details[:count])))
-    del details[:count]
-    parts.append(count)
-    return size
-
-
-def parts_folder(path: Path) -> Path:
-    """Returns the folder of the parts of a page.
-
-    >>> parts_folder(Path("runs/dev/report.html")).as_posix()
-    'runs/dev/report-data'
-    """
-    return path.with_name(f"{path.stem}-data")
-
-
-def remove_parts(folder: Path, first: int = 0) -> None:
-    """Removes the parts of an earlier page from a number on, and the folder if it is empty then."""
-    if folder.is_dir():
-        for part in folder.iterdir():
-            if PART.fullmatch(part.name) and int(part.stem) >= first:
-                part.unlink()
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-
-
 def comparison_page(
     rows: Sequence[Row], title: str, sentences: Sequence[str], changes: Sequence[Any] = ()
 ) -> bytes:
@@ -252,14 +197,11 @@ def comparison_page(
     json = {"rows": script_json(values), "changes": script_json(changes)}
     comparison = *cells(rows), [row.error or row.note for row in rows]
     view = {"title": title, "sentences": sentences, "comparison": comparison}
-    return _render("compare.html", [*CHART_CODE, "compare.js"], json, "", **view).encode(
-        "utf-8", "replace"
-    )
+    html = _render("compare.html", [*CHART_CODE, "compare.js"], json, **view)
+    return html.encode("utf-8", "replace")
 
 
-def _render(
-    template: str, code: Sequence[str], scripts: Mapping[str, bytes], parts: str, **view: Any
-) -> str:
+def _render(template: str, code: Sequence[str], scripts: Mapping[str, str], **view: Any) -> str:
     """Returns a page with files of code and escaped JSON, whose policy lets no other script run."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -273,9 +215,9 @@ def _render(
     sources = " ".join(f"'sha256-{digest}'" for digest in digests)
     return environment.get_template(template).render(
         **view,
-        policy=f"default-src 'none'; script-src {sources}{parts}; "
+        policy=f"default-src 'none'; script-src {sources}; "
         "style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
         codes=[Markup(one) for one in codes],
         style=Markup(style),
-        scripts={name: Markup(json.decode()) for name, json in scripts.items()},
+        scripts={name: Markup(json) for name, json in scripts.items()},
     )

@@ -1,7 +1,6 @@
 """What the page knows about one question: a row of the list, and the details.
 
-The page has the rows of all questions; details may be in files beside it. Keys are short, since
-there are thousands of rows:
+Keys are short, since there are thousands of questions:
 
     row      i id · q question · a answer · e expected answers · o outcomes of the answer, of the
              long and of the short answer · p their scores · t index of the value of each trait ·
@@ -17,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +40,16 @@ class Question:
     """One question of a run with everything that the report shows.
 
     ``other`` is the prediction of the run that it is compared with, ``n_best`` the line of
-    ``nbest.jsonl``. There is no ``example`` and ``source`` if the data are gone, and no ``case``
-    without annotations.
+    ``nbest.jsonl``. There is no ``case`` without annotations.
     """
 
     example_id: ExampleId
     label: Label
     other: Label | None = None
     n_best: Mapping[str, Any] | None = None
-    example: Example | None = None
-    source: Source | None = None
     case: Case | None = None
+    example: Example = field(kw_only=True)
+    source: Source = field(kw_only=True)
 
     @property
     def changed(self) -> bool:
@@ -63,7 +61,7 @@ class Question:
 
     @property
     def annotations(self) -> Sequence[Annotation]:
-        return (self.example and self.example.annotations) or ()
+        return self.example.annotations or ()
 
 
 def outcomes(decisions: Decisions) -> list[str]:
@@ -99,7 +97,7 @@ def entries(
     texts, case, example = _Texts(question), question.case, question.example
     row: Entry = {
         "i": str(question.example_id),
-        "q": texts.named("question")[:TITLE_CHARS],
+        "q": example.question[:TITLE_CHARS],
         "a": texts.answer(question.label),
         "e": [text[:ROW_CHARS] for text in texts.expected()[:MAX_EXPECTED]],
         "o": outcomes(question.decisions),
@@ -110,21 +108,19 @@ def entries(
         bp = scores(other, other_decisions)
         row |= {"b": texts.answer(other), "bo": outcomes(other_decisions), "bp": bp}
         row["c"] = int(question.changed)
-    source = question.source
     details: Entry = {
-        "q": texts.named("question")[:DETAIL_CHARS],
-        "title": texts.named("title")[:TITLE_CHARS],
-        "where": f"{Path(source.path).name}, line {source.line}" if source else "",
+        "q": example.question[:DETAIL_CHARS],
+        "title": example.title[:TITLE_CHARS],
+        "where": f"{Path(question.source.path).name}, line {question.source.line}",
         "given": texts.details(question.label),
         "other": texts.details(other) if other else None,
         "gold": texts.gold(),
         "lost": [str(j.lost or "") for j in case.judgments.values()] if case else [],
         "nbest": texts.n_best(),
     }
-    if example is not None and texts.blocks is not None:
-        shown = [Span(*answer["t"]) for answer in details["nbest"] or () if answer["t"]]
-        details["blocks"] = len(texts.blocks.spans)
-        details["passages"] = texts.blocks.passages(*_marks(question), more_chars, shown)
+    shown = [Span(*answer["t"]) for answer in details["nbest"] or () if answer["t"]]
+    details["blocks"] = len(texts.blocks.spans)
+    details["passages"] = texts.blocks.passages(*_marks(question), more_chars, shown)
     return row, details
 
 
@@ -143,27 +139,15 @@ def _listed_span(span: Mapping[str, Any] | None) -> Span | None:
 
 
 class _Texts:
-    """The texts of a question: of its page, or of the n-best list if the data are gone."""
+    """The texts of a question's page."""
 
     def __init__(self, question: Question) -> None:
         self._question, self._example = question, question.example
-        self.blocks = Blocks(question.example) if question.example else None
+        self.blocks = Blocks(question.example)
         self._cut: dict[tuple[Span, int], str] = {}
-        answers = (question.n_best or {}).get("answers", ())
-        spans = [s for a in answers for s in (a["long_answer"], *a["short_answers"]) if s]
-        self._listed = {Span(s["start_token"], s["end_token"]): str(s["text"]) for s in spans}
-
-    def named(self, name: str) -> str:
-        """Returns the question or the title."""
-        if self._example is None:
-            return str((self._question.n_best or {}).get(name, ""))
-        return str(getattr(self._example, name))
 
     def text(self, span: Span, max_chars: int = DETAIL_CHARS) -> str:
-        """Returns the text of a span, or its tokens if the text is not known."""
-        if self._example is None:
-            tokens = f"tokens {span.start} to {span.end - 1}"
-            return self._listed.get(span, tokens)[:max_chars]
+        """Returns the text of a span."""
         if (span, max_chars) not in self._cut:
             in_page = Span(span.start, min(span.end, len(self._example.tokens)))
             self._cut[span, max_chars] = span_text(self._example, in_page, max_chars)
@@ -190,7 +174,7 @@ class _Texts:
         return {
             "s": self.short(shorts, yes_no)[:DETAIL_CHARS],
             "l": self.text(long, SNIPPET_CHARS) if long else "",
-            "n": self.blocks.number(long) if self.blocks else None,
+            "n": self.blocks.number(long),
             "t": [long.start, long.end] if long else None,
         }
 

@@ -1,12 +1,12 @@
-"""Shows an error analysis as tables for a terminal."""
+"""The figures of an error analysis in words and numbers, for a page and a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from nq.evaluation.nq_eval import Outcome
-from nq.report.analysis import Analysis, KindReport
-from nq.report.judgments import KINDS, MEANING, Stage
+from nq.report.analysis import Analysis
+from nq.report.judgments import MEANING, Stage
 from nq.text import grid
 
 COUNTS = tuple(outcome.value for outcome in Outcome)
@@ -20,23 +20,23 @@ LOSSES = {
 }
 DECISION = "another answer was chosen, or none"
 POSITIONS_OR_DECISION = "it was not among the best positions, or not chosen"
-WINDOWS_OR_LATER = "it was in no window, not among the best positions, or not chosen"
-NEEDED = {
-    Stage.WINDOWS: "The run's model is needed to tell whether a gold answer was in a window.",
-    Stage.POSITIONS: "The scores of the windows are needed to tell whether a gold answer was among "
-    "the best positions: answer with --keep-scores.",
-}
-"""What is needed to tell a loss at a stage."""
+NEEDS_SCORES = (
+    "The scores of the windows are needed to tell whether a gold answer was among the best "
+    "positions: answer with --keep-scores."
+)
 
 
 def text(analysis: Analysis) -> str:
-    """Returns outcomes and losses as tables; the page has all figures of the analysis."""
+    """Returns the outcomes as a table; the page has all figures of the analysis."""
     more = f"; {analysis.without_gold} more have no annotations" if analysis.without_gold else ""
-    lines = [f"{analysis.examples} annotated examples{more}", "", *_overall(analysis)]
-    for kind in KINDS:
-        lines += ["", *_bounds(analysis.kinds[kind], kind, analysis.stages)]
-    lines += [line for note in notes(analysis) for line in ("", note)]
-    return "\n".join(line.rstrip() for line in lines)
+    rows = []
+    for kind, part in analysis.kinds.items():
+        measures = map(number, (part.precision, part.recall, part.f1))
+        rows.append([kind, *(getattr(part, name) for name in COUNTS), *measures])
+    meanings = "; ".join(f"{outcome}: {meaning}" for outcome, meaning in MEANING.items())
+    lines = grid(["answers", *COUNTS, "precision", "recall", "F1"], rows)
+    examples = f"{analysis.examples} annotated examples{more}"
+    return "\n".join([examples, "", *lines, meanings, *notes(analysis)])
 
 
 def number(value: float | None) -> str:
@@ -55,36 +55,12 @@ def loss(kind: str, stage: Stage, stages: Sequence[Stage]) -> str:
     """
     if stage != Stage.DECISION:
         return LOSSES[kind, stage]
-    if Stage.WINDOWS not in stages:
-        return WINDOWS_OR_LATER
     return DECISION if Stage.POSITIONS in stages else POSITIONS_OR_DECISION
 
 
 def notes(analysis: Analysis) -> list[str]:
     """Returns what is needed for the stages at which a loss cannot be told."""
-    return [note for stage, note in NEEDED.items() if stage not in analysis.stages]
-
-
-def _overall(analysis: Analysis) -> list[str]:
-    rows = []
-    for kind, part in analysis.kinds.items():
-        measures = map(number, (part.precision, part.recall, part.f1))
-        rows.append([kind, *(getattr(part, name) for name in COUNTS), *measures])
-    meanings = "; ".join(f"{outcome}: {meaning}" for outcome, meaning in MEANING.items())
-    return [*grid(["answers", *COUNTS, "precision", "recall", "F1"], rows), meanings]
-
-
-def _bounds(part: KindReport, kind: str, stages: Sequence[Stage]) -> list[str]:
-    another, none = part.decision.values()
-    rows: list[list[object]] = [
-        [stage, bound.lost, f"at most {number(bound.recall)}", number(bound.f1)]
-        for stage, bound in part.bounds.items()
-    ]
-    rows.append([Stage.DECISION, another + none, number(part.recall or 0.0), number(part.f1)])
-    lines = grid([f"{kind} answers lost at", "lost", "recall", "F1"], rows)
-    meanings = ["", *(f"  {loss(kind, stage, stages)}" for stage in (*part.bounds, Stage.DECISION))]
-    lines = [line + meaning for line, meaning in zip(lines, meanings, strict=True)]
-    return [*lines, f"of the last, {another} to another answer and {none} to none"]
+    return [] if Stage.POSITIONS in analysis.stages else [NEEDS_SCORES]
 
 
 def phases(time: Mapping[str, float]) -> tuple[dict[str, float], float]:

@@ -10,7 +10,6 @@ from itertools import pairwise
 from nq.records import Context, Example, Span, YesNo
 
 NONE, OTHER = "none", "other"
-SOURCE = "source"
 YES_NO_VERBS = (
     *("am", "is", "are", "was", "were", "be", "do", "does", "did", "have", "has", "had"),
     *("can", "could", "may", "might", "must", "shall", "should", "will", "would"),
@@ -39,9 +38,8 @@ TRAITS: dict[str, tuple[str, ...]] = {
     "position of the gold block": (*POSITIONS.values(), UNREAD, NO_BLOCK, NONE),
     "question": (*dict.fromkeys(WORDS.values()), HOW_MANY, YES_NO_VERB, OTHER),
     "tokens of the page": LENGTH_NAMES,
-    SOURCE: (),
 }
-"""Maps each trait to its values in the order of display; sources are sorted by name."""
+"""Maps each trait to its values in the order of display."""
 
 
 def question_word(question: str) -> str:
@@ -93,13 +91,12 @@ def traits(
     has_short: bool,
     all_contexts: Sequence[Context],
     n_read: int,
-    source: object = None,
 ) -> dict[str, str]:
     """Returns the traits of an annotated example, by the names in ``TRAITS``.
 
     The gold block and the form of the short answer are what most annotators gave, of equally
     frequent ones the first. ``has_long`` and ``has_short`` tell whether enough annotators gave such
-    an answer; the ``source`` of the record counts only if it is a text.
+    an answer.
     """
     annotations = example.annotations or ()
     longs = Counter(a.long for a in annotations if a.long is not None)
@@ -110,7 +107,7 @@ def traits(
     )
     block = longs.most_common(1)[0][0] if has_long and longs else None
     form = forms.most_common(1)[0][0] if forms else NONE
-    values = {
+    return {
         "gold answer": form if has_short else LONG_ONLY if block else NONE,
         "gold block": example.block_type(block).lower() if block else NONE,
         "position of the gold block": (
@@ -119,4 +116,3 @@ def traits(
         "question": question_word(example.question),
         "tokens of the page": page_length(len(example.tokens)),
     }
-    return values | ({SOURCE: source} if isinstance(source, str) and source else {})

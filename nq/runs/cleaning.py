@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import stat
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ log = logging.getLogger(__name__)
 
 SHARED_WINDOWS = re.compile(r"windows-[0-9a-f]{12}")
 """Names of the folders of windows that runs make for themselves."""
-TOO_NEW, RESULT, FAILED = "too new", "--runs removes it", "cannot be removed"
+RESULT, FAILED = "--runs removes it", "cannot be removed"
 COPIED = "a copy, or moved from another disk: remove it yourself"
 
 
@@ -38,7 +37,6 @@ class Item:
     Args:
         what: what they are, for the user.
         is_result: whether they stay unless results are to be removed too.
-        age_s: seconds since the newest file was changed.
         kept: why they are not removed; empty if they are.
     """
 
@@ -47,13 +45,11 @@ class Item:
     paths: Sequence[Path]
     is_result: bool = False
     bytes: int = 0
-    age_s: float = 0.0
     kept: str = ""
 
 
 def clean(
     roots: Sequence[Path],
-    older_than_s: float = 0.0,
     remove_results: bool = False,
     dry_run: bool = False,
     caches: bool = False,
@@ -62,7 +58,6 @@ def clean(
 
     Args:
         roots: the folders, which must exist.
-        older_than_s: keep what was changed in so many seconds.
         remove_results: whether results are removed too.
         dry_run: change nothing.
         caches: whether caches in the user's home folder are removed too.
@@ -76,18 +71,12 @@ def clean(
         paths = sorted(graphs.glob("[!.]*/**/*"), reverse=True)
         items.append(Item(graphs, "converted models", (*paths, *graphs.glob("[!.]*"), graphs)))
     for item in items:
-        changed = list[float]()
-        for path in (*item.paths, item.folder / MARK):
+        for path in item.paths:
             with contextlib.suppress(FileNotFoundError):  # it is gone by now
                 status = path.lstat()
-                if not stat.S_ISDIR(status.st_mode):
-                    changed.append(status.st_mtime)
-                    item.bytes += status.st_size if path.name != MARK else 0
-        item.age_s = max(0.0, time.time() - max(changed, default=time.time()))
+                item.bytes += 0 if stat.S_ISDIR(status.st_mode) else status.st_size
         if item.is_result and not remove_results:
             item.kept = RESULT
-        elif item.age_s < older_than_s and not item.kept:
-            item.kept = TOO_NEW
         if holder := next(filter(None, map(storage.lock_holder, _locks(item.folder))), ""):
             item.kept = f"in use by {holder}"
     for item in reversed(items):  # what is inside comes first

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,7 @@ import orjson
 from nq import storage
 from nq.errors import Error
 from nq.evaluation import labels
-from nq.formats import input_files, lines, outputs
-from nq.postprocess.decision import decide
+from nq.formats import input_files, outputs
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import Example, ExampleId, ExampleKey, Source
@@ -99,31 +96,12 @@ class FinishedRun:
                 seen.add(example.example_id)
                 yield source, example
 
-    def extra_field(self, name: str) -> dict[ExampleKey, Any]:
-        """Returns a field that the input formats do not have, by file number and line of JSON."""
-        values: dict[ExampleKey, Any] = {}
-        quoted = orjson.dumps(name)
-        for index, path in enumerate(self.job.files):
-            for number, line in islice(lines.rows(path), self.job.limit):
-                if isinstance(line, bytes) and quoted in line:
-                    with contextlib.suppress(ValueError, AttributeError):  # a dead letter
-                        values[index, number] = orjson.loads(line).get(name)
-        return values
-
     def n_best_lines(self) -> Iterator[dict[str, Any]]:
         """Yields the lines of ``nbest.jsonl``; none if the run did not write such a file."""
         path = self.folder / outputs.NBEST_FILE
         if path.name in self.written and path.is_file():
             with path.open("rb") as file:
                 yield from map(orjson.loads, file)
-
-    def decided_n_best(self, key: ExampleKey, example: Example) -> dict[str, Any] | None:
-        """Returns the line of ``nbest.jsonl`` of an example, decided from the kept scores."""
-        if self.scores is None:
-            return None
-        decision = decide(example, self.scores.scores(key), self.job.model.decision)
-        alternatives = decision.alternatives(outputs.ALTERNATIVES)
-        return dict(orjson.loads(outputs.nbest_line(example, decision.prediction, alternatives)))
 
 
 def read_run(

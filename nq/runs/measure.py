@@ -316,21 +316,12 @@ def tree_memory_bytes(root: int) -> int:
     return total * os.sysconf("SC_PAGE_SIZE")
 
 
-def available_memory_bytes() -> int:
-    """Returns the memory that new processes can use, 0 if unknown."""
-    return _kib("meminfo", "MemAvailable")
-
-
 def own_peak_bytes() -> int:
     """Returns the largest resident memory of this process since its start, 0 if unknown.
 
     ``resource.getrusage`` would count the process that started this one too.
     """
-    return _kib("self/status", "VmHWM")
-
-
-def _kib(file: str, name: str) -> int:
     with contextlib.suppress(OSError, StopIteration):
-        lines = (PROC / file).read_text(encoding="utf-8").splitlines()
-        return KIB * int(next(line for line in lines if line.startswith(name)).split()[1])
+        lines = (PROC / "self/status").read_text(encoding="utf-8").splitlines()
+        return KIB * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
     return 0

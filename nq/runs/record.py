@@ -6,7 +6,7 @@ import logging
 import tempfile
 from pathlib import Path
 
-from nq import tracking
+from nq import storage, tracking
 from nq.evaluation.gate import Parity
 from nq.formats import outputs
 from nq.formats.input_files import shown
@@ -14,7 +14,7 @@ from nq.inference.profile import ENGINE_EXTRAS
 from nq.model.folder import ModelSettings, copy_model, load_settings, weights_digest
 from nq.model.spec import ModelSpec
 from nq.runs.job import Job
-from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, Result, input_digests
+from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, REPORT, Result
 
 log = logging.getLogger(__name__)
 
@@ -78,14 +78,14 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
         }
     )
     first = job.files[0]
-    (digest, *_) = input_digests(result.folder)
+    inputs = storage.read_json(result.folder / JOB)["request"]["inputs"]
     name = shown(first)
-    tracked.dataset(name=Path(name).name, path=name, digest=digest)
+    tracked.dataset(name=Path(name).name, path=name, digest=inputs[0]["sha256"])
     tracked.metrics(_metrics(result))
     files = (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)
     others = (outputs.FORMATS[name].file for name in job.formats)
     tracked.artifacts([result.folder / name for name in (*files, *others)])
-    _record_report(tracked, result)
+    _record_report(tracked, job, result)
 
 
 def log_model(tracked: tracking.Run, job: Job) -> str | None:
@@ -116,18 +116,16 @@ def _copy_models(model: ModelSpec, parent: Path) -> dict[str, Path]:
     return folders
 
 
-def _record_report(tracked: tracking.Run, result: Result) -> None:
+def _record_report(tracked: tracking.Run, job: Job, result: Result) -> None:
     """Writes the report of a run with gold and records it; removes that of an earlier run."""
-    from nq.runs.run_page import remove_report, write_report
+    from nq.runs.run_page import write_report
 
     try:
-        remove_report(result.folder)
+        (result.folder / REPORT).unlink(missing_ok=True)
         # With a runner this process would have to read all pages, as nq report does.
         if result.metrics and tracked.available and result.beam is None:
-            page, *parts = write_report(result.folder).paths
-            tracked.artifacts([page])
-            for folder in parts:
-                tracked.artifacts([folder], folder.name)
+            report = write_report(result.folder, files=list(job.files))  # copies of pipes, too
+            tracked.artifacts([report.page])
     except Exception as error:  # the run is complete, and its results do not depend on the report
         log.warning("the report was not written: %s: %s", type(error).__name__, error)
 

@@ -17,7 +17,7 @@ from nq.formats import input_files, outputs
 from nq.formats.input_files import shown
 from nq.runs.measure import SCORE, Clock, Totals, iso
 from nq.runs.plan import Plan
-from nq.runs.score_store import ScoreStore, clear, copy
+from nq.runs.score_store import ScoreStore, clear, move
 from nq.storage import atomic_write
 
 __all__ = ["JOB", "KEPT_SCORES", "METRICS", "PREDICTIONS", "Result", "Row"]
@@ -25,12 +25,6 @@ __all__ = ["JOB", "KEPT_SCORES", "METRICS", "PREDICTIONS", "Result", "Row"]
 DEAD_LETTERS, UNFINISHED_SCORES = "skipped.jsonl", "results"
 METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"
 REPORT = "report.html"
-
-
-def input_digests(folder: Path) -> list[str]:
-    """Returns the SHA-256 of each input file that the run in a folder has read."""
-    request = storage.read_json(folder / JOB)["request"]
-    return [file["sha256"] for file in request["inputs"]]
 
 
 def write_metrics(folder: Path, values: Mapping[str, Any]) -> None:
@@ -177,8 +171,6 @@ def write_result(
     clock.enter(SCORE)
     metrics = evaluation.metrics()
     clear(folder / KEPT_SCORES)
-    if store is not None and job.keep_scores:
-        copy(store.folder, folder / KEPT_SCORES)
     measured, ended = clock.finish(totals), time.time()
     tracked.end_at(ended)
     result = Result(
@@ -219,6 +211,8 @@ def write_result(
     digests = {name: input_files.sha256(folder / name) for name in names}
     mark = {**plan.description, "files": digests, **({} if beam is None else {"beam": beam})}
     storage.write_json(folder / JOB, mark)
-    if store is not None:
-        clear(store.folder)  # not before, so that no interruption loses scores
+    if store is not None:  # not before, so that no interruption loses scores
+        if job.keep_scores:
+            move(store.folder, folder / KEPT_SCORES)
+        clear(store.folder)
     return result

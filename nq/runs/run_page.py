@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from nq import storage
 from nq.config import ALL_CONTEXTS
@@ -17,17 +16,14 @@ from nq.formats.input_files import shown
 from nq.postprocess.spans import pairs
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
-from nq.preprocess.tokenizers.base import Tokenizer
-from nq.records import Example, ExampleId, ExampleKey, Source
+from nq.records import Example, ExampleKey
 from nq.report.comparison import Row, row
 from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments
-from nq.report.page import PART, PART_MARK, Report, RunView, parts_folder, remove_parts, write_page
+from nq.report.page import MAX_QUESTIONS, Report, RunView, write_page
 from nq.report.questions import Question
-from nq.report.traits import SOURCE, traits
+from nq.report.traits import traits
 from nq.runs.finished import FinishedRun, read_run
 from nq.runs.result import REPORT
-
-NO_DATA = "; the page lacks passages and gold answers"
 
 
 def write_report(
@@ -40,12 +36,16 @@ def write_report(
 ) -> Report:
     """Writes the page of a finished run, by default in its folder; the errors are of ``read_run``.
 
-    ``against`` is the folder of another run of the same questions, and ``progress`` receives the
-    numbers of questions that have just been completed, and of all.
+    Data and model must be there, at their old places or as ``files`` and ``model``. ``against`` is
+    the folder of another run of the same questions, and ``progress`` receives the numbers of
+    questions that have just been completed, and of all.
     """
-    run = read_run(folder, files, model, check_data=bool(files))
-    if model:
-        _ = run.tokenizer  # is checked
+    run = read_run(folder, files, model)
+    if len(run.predictions) > MAX_QUESTIONS:
+        raise Error(
+            f"{folder} answered {len(run.predictions)} questions: a page shows {MAX_QUESTIONS} at "
+            "most, so answer the first ones with --limit"
+        )
     other = read_run(against, check_data=False) if against else None
     output, sources = output or folder / REPORT, list[str | Path]()
     for one in (run, *([other] if other else [])):
@@ -59,26 +59,7 @@ def write_report(
         own = (path for path in storage.own_paths(one.folder, storage.RUN) if path.name != REPORT)
         sources += [*one.job.files, *own]
     storage.check_output_file(output, sources, storage.PAGE_MARK)
-    parts = parts_folder(output)
-    if parts.is_symlink() or (parts.exists() and not parts.is_dir()):
-        raise Error(f"{parts} is in the place of the report's folder: give another --output")
-    for part in filter(lambda path: PART.fullmatch(path.name), parts.glob("*")):
-        storage.check_output_file(part, mark=PART_MARK)
-
-    problems: list[str] = []
-
-    def available(read: Callable[[], object], effect: str = "") -> bool:
-        """Returns whether something can be read; if not, the reason becomes a problem."""
-        try:
-            read()
-        except (Error, OSError, ValueError) as error:
-            problems.append(f"{error}{effect}")
-            return False
-        return True
-
-    has_data = available(run.check_data, NO_DATA)
-    tokenizer = run.tokenizer if has_data and available(lambda: run.tokenizer) else None
-    unknown = {Stage.WINDOWS: tokenizer is None, Stage.POSITIONS: run.scores is None}
+    _ = run.tokenizer  # raises before the first question
     decision = run.job.model.decision
     thresholds = {"long": decision.long_threshold, "short": decision.short_threshold}
     rows: tuple[Row, ...] = ()
@@ -91,69 +72,45 @@ def write_report(
     view = RunView(
         description=_description(run, other),
         metrics=run.metrics,
-        stages=[stage for stage in STAGES if not unknown.get(stage)],
-        problems=problems,
+        stages=[
+            stage for stage in STAGES if run.scores is not None or stage is not Stage.POSITIONS
+        ],
         thresholds=thresholds if decision.rule == "default" else {},
         other=other.metrics if other else None,
         rows=rows,
         max_loss=run.metrics.get("parity", {}).get("gate", {}).get("max_loss"),
     )
-    questions = _questions(run, other, has_data, tokenizer, progress)
+    questions = _questions(run, other, progress)
     return write_page(output, questions, len(run.predictions), view)
-
-
-def remove_report(folder: Path) -> None:
-    """Removes the report in the folder of a run."""
-    (folder / REPORT).unlink(missing_ok=True)
-    remove_parts(parts_folder(folder / REPORT))
 
 
 def _questions(
     run: FinishedRun,
     other: FinishedRun | None,
-    has_data: bool,
-    tokenizer: Tokenizer | None,
     progress: Callable[[int, int], None] | None,
 ) -> Iterator[Question]:
     """Yields the questions of a run; an n-best file has the order of the examples."""
     lines = run.n_best_lines()
     line = next(lines, None)
-    record_sources = run.extra_field(SOURCE) if has_data else {}
-    examples: Iterable[tuple[ExampleId, Source | None, Example | None]] = (
-        ((example.example_id, source, example) for source, example in run.sources())
-        if has_data
-        else ((example_id, None, None) for example_id in run.predictions)
-    )
-    for example_id, source, example in examples:
-        n_best, case = None, None
+    for source, example in run.sources():
+        key, example_id, n_best = (source.file_index, source.line), example.example_id, None
         if line is not None and str(line.get("example_id")) == str(example_id):
             n_best, line = line, next(lines, None)
-        if source and example:
-            key = source.file_index, source.line
-            n_best = n_best or run.decided_n_best(key, example)
-            if example.annotations:
-                case = _case(example, run, key, tokenizer, record_sources.get(key))
         yield Question(
-            example_id=example_id,
-            label=run.predictions[example_id],
+            example_id,
+            run.predictions[example_id],
             other=other.predictions[example_id] if other else None,
             n_best=n_best,
+            case=_case(example, run, key) if example.annotations else None,
             example=example,
             source=source,
-            case=case,
         )
         if progress:
             progress(1, len(run.predictions))
 
 
-def _case(
-    example: Example,
-    run: FinishedRun,
-    key: ExampleKey,
-    tokenizer: Tokenizer | None,
-    record_source: Any,
-) -> Case:
-    """Returns an annotated example as a case; without a tokenizer windows are not known."""
+def _case(example: Example, run: FinishedRun, key: ExampleKey) -> Case:
+    """Returns an annotated example as a case."""
     config, label = run.job.model.windows, run.predictions[example.example_id]
     all_contexts = contexts(example, replace(config, max_contexts=ALL_CONTEXTS))
     read = all_contexts[: config.max_blocks + 1]
@@ -163,12 +120,11 @@ def _case(
     if any(decision.has_gold and not decision.correct for decision in decisions):
         stages = StageOutputs(
             read,
-            features(example, tokenizer, config).token_map if tokenizer else None,
+            features(example, run.tokenizer, config).token_map,
             pairs(run.scores[key]) if run.scores is not None else None,
         )
-    values = traits(example, long.has_gold, short.has_gold, all_contexts, len(read), record_source)
-    both = judgments(example, label, decisions, stages)
-    return Case(example.example_id, example.question, values, both, gold)
+    values = traits(example, long.has_gold, short.has_gold, all_contexts, len(read))
+    return Case(values, judgments(example, decisions, stages), gold)
 
 
 def _description(run: FinishedRun, other: FinishedRun | None) -> dict[str, str]:

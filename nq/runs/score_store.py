@@ -12,9 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import queue
-import shutil
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -76,20 +74,15 @@ def clear(folder: Path) -> None:
         folder.rmdir()
 
 
-def copy(folder: Path, to: Path) -> None:
-    """Gives the scores in ``folder`` a second place, by hard links where the file system has them.
+def move(folder: Path, to: Path) -> None:
+    """Moves the scores in ``folder`` to another one; a run that is interrupted computes them again.
 
-    They remain in ``folder``, so that an interruption does not leave some here and some there.
+    The file of the request is the last one.
     """
     to.mkdir(parents=True, exist_ok=True)
     for path in own_files(folder):
-        if path.name.endswith(TEMPORARY) or path.name == TIMES:
-            continue
-        try:
-            os.link(path, to / path.name)
-        except OSError:
-            shutil.copyfile(path, to / path.name)
-            sync(to / path.name)
+        if not path.name.endswith(TEMPORARY) and path.name != TIMES:
+            path.rename(to / path.name)
     sync(to)
 
 

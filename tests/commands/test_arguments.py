@@ -138,7 +138,6 @@ def test_the_console_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> N
         ("answer --strict-gate", "--strict-gate needs --max-loss"),
         ("ask who --tpo=3", "unrecognized arguments: --tpo=3 (did you mean '--top'?); nq ask"),
         ("ask who page --zzz \x1b[31m", r"unrecognized arguments: --zzz \u001b[31m; nq ask --help"),
-        ("clean --older-than=7w", "must be days (7 or 7d), hours (12h) or minutes (30m), got '7w'"),
         ("tune --data x", "the following arguments are required: --model; nq tune --help"),
     ],
 )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import time
 from pathlib import Path
 
 import pytest
@@ -33,19 +31,16 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_the_table_has_sizes_ages_and_reasons(
-    runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_has_sizes_and_reasons(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for dry_run, verb in ((["--dry-run"], "would remove"), ([], "removed")):
         assert console(["clean", *dry_run]) == 0
         out, err = capsys.readouterr()
         assert err == ""
         assert out.splitlines() == [
-            "keep              2 bytes   0 minutes  runs/grappler-1: results of a run (--runs "
-            "removes it)",
-            f"{verb:<13}     3.0 MiB   0 minutes  runs/windows-0123456789ab: prepared windows",
-            f"{verb:<13}     2 bytes   0 minutes  {cache_file().parent}: choices of --profile auto",
-            f"{verb:<13}     1.0 MiB   0 minutes  {cache_folder() / 'graphs'}: converted models",
+            "keep              2 bytes  runs/grappler-1: results of a run (--runs removes it)",
+            f"{verb:<13}     3.0 MiB  runs/windows-0123456789ab: prepared windows",
+            f"{verb:<13}     2 bytes  {cache_file().parent}: choices of --profile auto",
+            f"{verb:<13}     1.0 MiB  {cache_folder() / 'graphs'}: converted models",
             f"{verb} 4.0 MiB in 3 of 4 places",
         ]
         assert runs.joinpath("windows-0123456789ab").exists() == bool(dry_run)
@@ -75,13 +70,3 @@ def test_without_the_default_folder_there_is_nothing_to_do(
     assert capsys.readouterr() == ("removed 0 bytes in 0 of 0 places\n", "")
     assert console(["clean", "nowhere"]) == 1
     assert capsys.readouterr() == ("", "nq: error: nowhere: No such file or directory\n")
-
-
-@pytest.mark.parametrize(
-    ("age", "removed"), [("2", True), ("2d", True), ("60h", True), ("4d", False), ("9999m", False)]
-)
-def test_ages(age: str, removed: bool, runs: Path) -> None:
-    for path in (runs / "windows-0123456789ab").iterdir():
-        os.utime(path, (time.time() - 3 * 86400,) * 2)
-    assert console(["clean", "runs", "--older-than", age]) == 0
-    assert (runs / "windows-0123456789ab").exists() != removed

@@ -159,11 +159,12 @@ def test_exports_give_the_same_logits_for_any_batch_and_length(
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--to", "hf", "--compact"), "store is compact, which the format hf cannot have: leave"),
-        (("--to", "onnx", "--shard-mb", 50), "shard_mb is 50, .* leave it out, or choose nq or hf"),
-        (("--shard-mb", -1), "shard_mb must be at least 0, got -1"),
+        (
+            ("--to", "hf", "--store", "int8"),
+            "store is int8, which the format hf cannot have: leave",
+        ),
         (("--store", "int4"), "invalid choice: 'int4'"),
-        (("--pooling", "cls"), "--pooling is for --dual-encoder: give both, or neither"),
+        (("--block-prefix", "a"), "--block-prefix is for --dual-encoder: give both, or neither"),
     ],
 )
 def test_options_that_do_not_fit_are_wrong_usage(

@@ -75,7 +75,7 @@ def test_a_pruned_folder_says_what_was_removed(source: Path, pruned: Path) -> No
     assert (loaded.windows, loaded.decision) == (SETTINGS.windows, SETTINGS.decision)
     card = (pruned / "README.md").read_text(encoding="utf-8")
     assert "2 of 3 layers with 3 of 4 heads and 64 of 128 feed-forward units" in card
-    assert "heads kept, of 4 |" in card and "`nq tune` fits it again" in card
+    assert "`nq tune` fits it again" in card
     names = {path.name for path in source.iterdir()}
     assert {path.name for path in pruned.iterdir()} == names
 

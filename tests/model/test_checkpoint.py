@@ -124,7 +124,7 @@ def test_old_names_and_half_precision_are_read(folder: Path) -> None:
         np.testing.assert_allclose(loaded[path], value, rtol=2**-7)
 
 
-@pytest.mark.parametrize("store", ["float32", "compact"])
+@pytest.mark.parametrize("store", ["float32", "float16"])
 def test_missing_rows_of_word_embeddings_are_drawn_and_reported(
     tiny_model: Path, tmp_path: Path, store: str
 ) -> None:

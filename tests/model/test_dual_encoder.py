@@ -41,7 +41,7 @@ SHAPES = {
 }
 PREFIXED = {"question_prefix": "is ", "block_prefix": "the old "}
 OPTIONS = {
-    "bert": ("--pooling", "cls", "--question-prefix", "is ", "--block-prefix", "the old "),
+    "bert": ("--question-prefix", "is ", "--block-prefix", "the old "),
     "mpnet": (),
 }
 
@@ -69,6 +69,10 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     settings = ModelSettings(windows=WINDOWS)
     tokenizer = load_tokenizer(vocabulary)
     checkpoint.save(folder, model, shape, tokenizer, settings, "# Tiny\n", skip=heads)
+    if OPTIONS[request.param]:
+        (folder / "1_Pooling").mkdir()
+        text = '{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}'
+        (folder / "1_Pooling" / "config.json").write_text(text)
     return folder
 
 
@@ -221,10 +225,9 @@ def test_what_is_no_sentence_encoder_is_one_line(
 
     convert = ["convert", source, tmp_path / "new", "--dual-encoder"]
     assert "is a dual encoder already" in error_of(["convert", ranker, *convert[2:]])
-    (source / "1_Pooling").mkdir()
     pooling = {"word_embedding_dimension": 8, "pooling_mode_max_tokens": True}
     (source / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
-    assert "pooling_mode_max_tokens: expected mean or cls" in error_of(convert)
+    assert "pooling_mode_max_tokens: expected pooling_mode_mean_tokens or" in error_of(convert)
     path = ranker / "vocab.txt"
     special, *words = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([special, "new", *words[:-1]]) + "\n", encoding="utf-8")

@@ -76,14 +76,13 @@ def judgments() -> st.SearchStrategy[Judgment]:
         correct &= has_gold and predicted
         lost = st.sampled_from(Stage) if has_gold and not correct else st.none()
         decision = map(st.just, (has_gold, predicted, correct))
-        return st.builds(Judgment, *decision, st.floats(0, 1), lost, st.text(), st.text())
+        return st.builds(Judgment, *decision, st.floats(0, 1), lost)
 
     return st.tuples(st.booleans(), st.booleans(), st.booleans()).flatmap(lambda flags: of(*flags))
 
 
 def cases() -> st.SearchStrategy[list[Case]]:
-    """Draws cases, some of them with a source."""
-    fixed = {trait: st.sampled_from(values) for trait, values in TRAITS.items() if values}
-    traits = st.fixed_dictionaries(fixed, optional={"source": st.text(min_size=1)})
+    """Draws cases."""
+    traits = st.fixed_dictionaries({name: st.sampled_from(v) for name, v in TRAITS.items()})
     both = st.fixed_dictionaries({kind: judgments() for kind in KINDS})
-    return st.lists(st.builds(Case, st.integers(), st.text(), traits, both))
+    return st.lists(st.builds(Case, traits, both))

@@ -70,7 +70,8 @@ def question(
     listed = (Alternative(SECOND, (SHORT,), YesNo.NONE, 0.4, 0.2),)
     line: dict[str, Any] = orjson.loads(outputs.nbest_line(example, prediction, listed))
     case = _case(example, mine)
-    return Question(number, mine, others if with_other else None, line, example, source, case)
+    other = others if with_other else None
+    return Question(number, mine, other, line, case, example=example, source=source)
 
 
 def _case(example: Example, mine: Label) -> Case:
@@ -78,8 +79,7 @@ def _case(example: Example, mine: Label) -> Case:
     long, short = decisions = decisions_of_one(gold, mine)
     blocks = contexts(example, WindowConfig())
     values = traits(example, long.has_gold, short.has_gold, blocks, len(blocks))
-    both = judgments(example, mine, decisions, StageOutputs(blocks))
-    return Case(example.example_id, example.question, values, both, gold)
+    return Case(values, judgments(example, decisions, StageOutputs(blocks)), gold)
 
 
 def questions(count: int, with_other: bool = False) -> Iterator[Question]:
@@ -91,7 +91,6 @@ def questions(count: int, with_other: bool = False) -> Iterator[Question]:
     ]
     for number in range(count):
         base = first[number % 100]
-        assert base.example
         text = base.example.question.replace(str(number % 100), str(number))
         example = replace(base.example, example_id=number, question=text)
         source = Source(0, "data.jsonl", number + 1)
@@ -101,7 +100,6 @@ def questions(count: int, with_other: bool = False) -> Iterator[Question]:
 def hostile(number: int) -> Question:
     """Returns a question all of whose texts are markup."""
     plain = question(number, "wrong")
-    assert plain.example
     tokens = ["<P>", *HOSTILE.split(" ")[:6], "</P>", "<Ul>", *HOSTILE.split(" ")[:14]]
     tokens += ["</Ul>"] * (24 - len(tokens))
     is_html = [token in ("<P>", "</P>", "<Ul>", "</Ul>") for token in tokens]
@@ -114,7 +112,6 @@ def hostile(number: int) -> Question:
         title=HOSTILE,
     )
     case = _case(example, plain.label)
-    case = replace(case, traits={**case.traits, "source": HOSTILE})
     source = Source(0, "<script>.jsonl", 1)
     return replace(plain, example_id=HOSTILE, example=example, case=case, source=source)
 
@@ -126,7 +123,6 @@ def write_example_page(path: Path, questions: Iterable[Question], name: str = "p
         description={"profile": name, "data": name, name: name},
         metrics=METRICS,
         stages=STAGES,
-        problems=[name],
         thresholds={"long": 0.1},
         other=METRICS if questions[0].other else None,
     )

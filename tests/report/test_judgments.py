@@ -17,7 +17,7 @@ from nq.preprocess.contexts import contexts
 from nq.records import Annotation, Example, Span, YesNo
 from nq.report.analysis import tally_fields
 from nq.report.judgments import Judgment, Stage, StageOutputs, judgments
-from nq.report.traits import SOURCE, TRAITS, traits
+from nq.report.traits import TRAITS, traits
 from tests.report.example_cases import FIRST, SECOND, THIRD, annotation, label, page, stages
 
 SHORT = Span(10, 12)
@@ -28,7 +28,7 @@ CONTEXTS, WINDOWS, POSITIONS, DECISION = Stage
 
 def judged(example: Example, answer: Label, outputs: StageOutputs) -> tuple[Judgment, ...]:
     decisions = nq_eval.decisions_of_one(gold_labels(example), answer)
-    return tuple(judgments(example, answer, decisions, outputs).values())
+    return tuple(judgments(example, decisions, outputs).values())
 
 
 @pytest.mark.parametrize(
@@ -142,10 +142,9 @@ ONE, TWO = (Span(9, 10),), (Span(9, 10), Span(11, 12))
 def test_traits(annotations: list[Annotation], answer: str, block: str, position: str) -> None:
     has_long = any(a.long for a in annotations)
     has_short = any(a.shorts or a.yes_no != "NONE" for a in annotations)
-    values = traits(page(*annotations), has_long, has_short, ALL_CONTEXTS, n_read=3, source="dev")
+    values = traits(page(*annotations), has_long, has_short, ALL_CONTEXTS, n_read=3)
     assert (values["gold answer"], values["gold block"]) == (answer, block)
     assert values["position of the gold block"] == position
-    assert values[SOURCE] == "dev"
-    assert all(values[name] in known for name, known in TRAITS.items() if known)
+    assert all(values[name] in known for name, known in TRAITS.items())
     of_too_few = traits(page(*annotations), False, False, ALL_CONTEXTS, 4)
     assert {of_too_few[name] for name in of_too_few if "gold" in name} == {"none"}

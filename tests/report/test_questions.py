@@ -51,7 +51,6 @@ def test_points_of_a_curve_by_their_definition(decisions: list[Decision]) -> Non
 @pytest.mark.parametrize("outcome", ANSWERS)
 def test_rows_and_details_of_each_outcome(outcome: str) -> None:
     one = question(8, outcome)
-    assert one.example
     row, details = entries(one, None, [0, 1], 0)
     assert (row["i"], row["o"][0], row["t"]) == ("8", outcome, [0, 1])
     answered = outcome in ("right", "wrong", "extra")

@@ -155,7 +155,7 @@ def test_the_sample_by_two_processes(tiny_model: Path, tmp_path: Path) -> None:
         assert scores[0] == pytest.approx(scores[1], abs=1e-5)
     read = read_run(found.folder)
     assert len(read.predictions) == found.examples
-    assert write_report(found.folder).paths[0].is_file()
+    assert write_report(found.folder).page.is_file()
 
 
 def predictions(folder: Path) -> list[Any]:

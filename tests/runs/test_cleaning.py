@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nq.runs.cleaning import COPIED, RESULT, TOO_NEW, Item, clean
+from nq.runs.cleaning import COPIED, RESULT, Item, clean
 from nq.storage import CONVERSION, LOCK, MARK, PART, RUN, TRAINING, WINDOWS, Kind, hold
 from tests.folders import held, write
 
@@ -22,7 +21,6 @@ PARTS = (
 )
 SCORES = ("request.json", "part-000000-000000001.npz")
 RESULTS = ("job.json", "predictions.json", "metrics.json", "skipped.jsonl", "kaggle.csv")
-DAY_S = 86400
 
 
 def make(folder: Path, kind: Kind, *names: str, size: int = 10) -> Path:
@@ -166,7 +164,7 @@ def test_folders_without_a_mark_and_links_are_left_alone(tmp_path: Path) -> None
     assert state(tmp_path) == before
 
 
-# --- sizes, ages, dry runs --------------------------------------------------------------------
+# --- sizes, dry runs --------------------------------------------------------------------------
 
 
 def test_a_dry_run_tells_the_same_and_changes_nothing(tmp_path: Path) -> None:
@@ -181,18 +179,6 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(tmp_path: Path) -> None:
     ]
     sizes = sum(len(value[2]) for path, value in before.items() if value[2] and path.name != MARK)
     assert sum(item.bytes for item in planned) == sizes - 1  # without the model
-
-
-def test_what_was_changed_later_is_kept(tmp_path: Path) -> None:
-    make_all(tmp_path)
-    for path in (tmp_path / "unfinished", tmp_path / "unfinished" / "results"):
-        for file in path.iterdir():
-            os.utime(file, (time.time() - 3 * DAY_S,) * 2)
-    items = clean([tmp_path], older_than_s=2 * DAY_S)
-    assert names(items, tmp_path) == {"unfinished": "unfinished run"}
-    assert names(items, tmp_path, kept=True)["windows-0123456789ab"] == TOO_NEW
-    (age_s,) = (item.age_s for item in items if not item.kept)
-    assert age_s == pytest.approx(3 * DAY_S, abs=600)
 
 
 # --- locks ------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ import pytest
 from nq.config import TrainConfig
 from nq.model import joint
 from nq.records import FloatArray, IntArray
-from nq.training.importance import weights_of
 from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures
 from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit, identity
 from nq.training.windows import TrainingWindows
@@ -32,10 +31,6 @@ CONFIG = TrainConfig(
 STEPS = 200
 KILLED_AT = 50
 FIRST = tiny_models.VOCABULARY.index("a")
-PARTS = (
-    *("qkv", "attention_output", "attention_norm"),
-    *("intermediate", "output", "output_norm"),
-)
 
 
 def columns(n: int = 64, seed: int = 0) -> dict[str, IntArray]:
@@ -258,30 +253,3 @@ def test_weight_decay_excludes_biases_and_norms() -> None:
 
 
 # --- levels
-
-
-def test_lower_layers_have_lower_learning_rates() -> None:
-    model = joint.build(tiny_models.RELATIVE)
-    config = dataclasses.replace(CONFIG, warmup=0, layer_decay=0.5, weight_decay=0.0)
-    compile_for_training(model, config, 10**6, WINDOWS.answer_types)
-    before = weights_of(model)
-    model.optimizer.build(model.trainable_variables)
-    model.optimizer.apply([keras.ops.ones(weight.shape) for weight in model.trainable_variables])
-    factors = {"embeddings": 1 / 8, "relative_bias": 1 / 8, "layer_0": 1 / 4, "layer_1": 1 / 2}
-    for weight in model.weights:
-        factor = next((f for name, f in factors.items() if weight.path.startswith(name)), 1.0)
-        change = before[weight.path] - weight.numpy()  # of Adam's first step: the learning rate
-        np.testing.assert_allclose(change, factor * CONFIG.learning_rate, rtol=0.01)
-
-
-@pytest.mark.parametrize("frozen", [0, 2])
-def test_frozen_layers_and_embeddings_keep_their_weights(frozen: int, tmp_path: Path) -> None:
-    config = dataclasses.replace(CONFIG, epochs=1, frozen_layers=frozen, layer_decay=0.9)
-    model = joint.build(tiny_models.RELATIVE, seed=1)
-    before = weights_of(model)
-    train(model, config, tmp_path)
-    after = weights_of(model)
-    kept = {path.split("/")[0] for path in before if np.array_equal(before[path], after[path])}
-    lower = {path.split("/")[0] for path in before if path.startswith(("embeddings", "relative"))}
-    expected = [lower, {f"layer_0_{part}" for part in PARTS}, {f"layer_1_{part}" for part in PARTS}]
-    assert kept == set().union(*expected[: frozen + 1 if frozen else 0])

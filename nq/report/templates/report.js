@@ -4,7 +4,6 @@
   const json = (name) => JSON.parse(document.getElementById("json-" + name).textContent);
   const data = json("data");
   const rows = json("rows");
-  const inPage = json("details");
   const PAGE = 60;
   const SIGNS = { right: "✓", wrong: "✗", extra: "+", missed: "○", null: "–", "": "·" };
   const MARKS = { p: "predicted", g: "expected", o: "other run" };
@@ -163,31 +162,10 @@
   window.addEventListener("scroll", nearEnd, { passive: true });
 
   /* --- details ------------------------------------------------------------------------------ */
-  const parts = new Map();
-  window.nqPart = (number, entries) => parts.get(number).resolve(entries);
-  /* Returns a promise of the details of a question, from the page or from a file beside it. */
+  let parsed = null; // when the first question is opened
   function details(r) {
-    let index = r.n;
-    for (let part = 0; part < data.parts.length; part++) {
-      if (index < data.parts[part]) return load(part).then((entries) => entries[index]);
-      index -= data.parts[part];
-    }
-    return Promise.resolve(inPage[index]);
-  }
-  function load(part) {
-    if (parts.has(part)) return parts.get(part).promise;
-    const entry = {};
-    entry.promise = new Promise((resolve, reject) => Object.assign(entry, { resolve, reject }));
-    parts.set(part, entry);
-    const src = `${data.folder}/${String(part).padStart(5, "0")}.js`;
-    const script = el("script", { src });
-    script.addEventListener("error", () => {
-      parts.delete(part);
-      const name = decodeURIComponent(src);
-      entry.reject(new Error(`${name} is missing: keep this folder beside the page.`));
-    });
-    document.head.append(script);
-    return entry.promise;
+    parsed ??= json("details");
+    return parsed[r.n];
   }
 
   function select(r) {
@@ -202,8 +180,7 @@
       if (!visible) $("list").scrollTop += box.top - around.top - 80;
     }
     $("questions").classList.add("open");
-    details(r).then((d) => { if (r === current) show(r, d); },
-      (error) => $("detail").replaceChildren(top(r), el("p", { class: "problem" }, error.message)));
+    show(r, details(r));
   }
   /* Returns the link of a question in the list, which is shown from there on if it is far away. */
   function linkOf(r) {
@@ -289,7 +266,7 @@
   }
   function toggleRest() {
     rest = !rest;
-    if (current) details(current).then((d) => $("passages").replaceChildren(...passages(d)));
+    if (current) $("passages").replaceChildren(...passages(details(current)));
   }
 
   function nBest(d) {
@@ -462,7 +439,7 @@
     update();
     if (follow()) $("questions").scrollIntoView();
     else if (shown.length && !narrow()) {
-      details(shown[0]).then((d) => { if (!current) show(shown[0], d); }, () => {});
+      show(shown[0], details(shown[0]));
     }
     document.documentElement.dataset.ready = "true";
   }
