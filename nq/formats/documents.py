@@ -62,7 +62,7 @@ def decode_page(data: bytes, name: str) -> Page:
         raise ValueError(
             f"{name} is larger than {format_bytes(limit)}: divide it into several files"
         )
-    if data.startswith(PDF):
+    if data.startswith(PDF) or name.lower().endswith(".pdf"):
         return page_from_text(pdf_text(data, name), name)
     if is_docx(data):
         page = page_from_html(docx_html(data, name), name)

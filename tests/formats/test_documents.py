@@ -117,6 +117,7 @@ def test_a_word_document_has_its_paragraphs_and_tables() -> None:
         ("a.pdf", document_files.pdf(["x"], password="secret"), "with a password: save it without"),
         ("a.pdf", document_files.pdf([], []), r"without text \(2 pages, perhaps scanned\)"),
         ("a.pdf", document_files.pdf(["x"])[:300], "is a PDF document that cannot be read"),
+        ("a.pdf", b"It rains.", "is a PDF document that cannot be read"),
         ("a.docx", document_files.docx(), "is a Word document that cannot be read"),
         ("a.md", b"<!-- x -->", "a.md has no text"),
         ("a.xlsx", b"PK\x03\x04" + b"\0" * 26 + b"xl/workbook", "a document of Microsoft Office"),
