@@ -22,9 +22,11 @@ RESULT, PICTURE = "compare_60", ROOT / "docs" / "compare.png"
 SIZE = (1180, 552)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Writes the picture."""
-    argparse.ArgumentParser("python -m experiments.picture", description=__doc__).parse_args(argv)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Writes the picture; returns the exit code."""
+    argparse.ArgumentParser(
+        prog="python -m experiments.picture", description="Draws docs/compare.png."
+    ).parse_args(argv)
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         raise Error("the picture needs Chromium: install chromium or google-chrome")
@@ -39,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         size = f"--window-size={SIZE[0]},{SIZE[1]}"
         picture = [f"--screenshot={PICTURE}", "--virtual-time-budget=10000", file.as_uri()]
         subprocess.run([browser, *options, size, *picture], check=True, capture_output=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

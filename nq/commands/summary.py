@@ -32,8 +32,7 @@ def summary(result: Result, dead_letters: Sequence[str] = ()) -> str:
     phases = ", ".join(
         f"{name.removesuffix('_s').replace('_', ' ')} {value:.1f}"
         for name, value in result.time.items()
-        if name not in ("preprocess_s", "total_s")
-        and (value or name not in ("trials_s", "rescore_s", "reader_s"))
+        if name not in ("preprocess_s", "total_s") and value >= 0.05
     )
     lines.append(
         f"{result.time['total_s']:.1f} s ({phases}); {result.windows_per_s:.1f} windows/s; peak "
