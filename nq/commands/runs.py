@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.text import counted, visible
+
+SORTS = (
+    *("windows_per_s", "predict_s", "first_start_s", "micro_f1", "changed", "memory_mb"),
+    *("profile", "name", "started"),
+)
 
 
 def parser() -> terminal.Parser:
@@ -15,7 +21,24 @@ def parser() -> terminal.Parser:
         prog="nq runs",
         description="Prints the runs that MLflow has recorded as a table: speed, times, memory, "
         "quality and changed answers. The fastest comes first.",
-        examples=("nq runs", "nq runs --experiment profiles"),
+        examples=(
+            "nq runs",
+            "nq runs --experiment profiles --sort micro_f1",
+            "nq runs --html runs.html",
+        ),
+    )
+    parser.add_argument(
+        "--sort",
+        choices=SORTS,
+        default="windows_per_s",
+        metavar="FIGURE",
+        help=f"the figure to sort by: {', '.join(SORTS)}; default: windows_per_s",
+    )
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="write one HTML page with the table and charts of speed, F1 and changed answers",
     )
     arguments.add_tracking(parser, records=False)
     arguments.add_common(parser)
@@ -25,11 +48,20 @@ def parser() -> terminal.Parser:
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.report import comparison
+    from nq.report.page import comparison_page
+    from nq.storage import PAGE_MARK, atomic_write, check_output_file
 
-    history = comparison.read_history(args.tracking_uri, args.experiment)
+    if args.html is not None:
+        check_output_file(args.html, mark=PAGE_MARK)
+    history = comparison.read_history(args.tracking_uri, args.experiment, args.sort)
     runs, others = history.runs, f"{history.others} without times or profile are left out"
     title = f"{counted(len(runs), 'run')} with times in the experiment {history.experiment}"
     lines = [title, *([others] if history.others else []), f"in MLflow: {history.how_to_open}"]
+    if args.html is not None:
+        args.html.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(args.html) as file:
+            file.write(comparison_page(runs, title, lines))
+        lines.append(f"written to {args.html}")
     if args.json:
         terminal.print_json(asdict(history))
     else:

@@ -27,31 +27,47 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return uri
 
 
-def test_the_fastest_run_is_the_first(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_are_sorted_and_a_page_is_written(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "new" / "runs.html"
     arguments = ["--tracking-uri", store, "--experiment", "speed"]
-    assert console(["runs", *arguments]) == 0
+    assert console(["runs", *arguments, "--html", str(page)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[2].split()[-1] == "grappler"
+    assert lines[2].split()[-1] == "grappler" and lines[-1] == f"written to {page}"
     rows = [line.split()[3:] for line in lines if "· dev" in line]
     assert rows == [["24.0", "10.0", "251", "0.1667", "3"], ["16.0", "10.0", "0.2500", "3"]]
     assert lines.count(f"  {NOTE}") == 2
-    assert console(["runs", *arguments, "--json"]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.count('<th scope="row">') == 2 and f"<small>{NOTE}</small>" in text
+    assert console(["runs", *arguments, "--sort", "micro_f1", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
-    assert [run["profile"] for run in values["runs"]] == ["mixed", "xla"]
+    assert [run["profile"] for run in values["runs"]] == ["xla", "mixed"]
+
+
+def test_a_file_of_others_is_kept(store: str, tmp_path: Path) -> None:
+    arguments = ["runs", "--tracking-uri", store, "--experiment", "speed", "--html"]
+    page = tmp_path / "runs.html"
+    assert [console([*arguments, str(page)]) for _ in range(2)] == [0, 0]
+    page.write_text("<!DOCTYPE html><p>mine")
+    assert console([*arguments, str(page)]) == 1
+    assert page.read_text() == "<!DOCTYPE html><p>mine"
 
 
 def test_values_that_nq_does_not_write_do_not_hide_the_other_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = f"sqlite:///{tmp_path}/mlflow.db"
+    store, page = f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "runs.html"
     for threads, figure in (("2", 0.5), ("1e400", 1e308), ("9" * 5000, -1e308)):
         with tracking.Run(store, "odd", system_metrics=False) as run:
             run.params({"profile": "<u>\x1b" * 1000, "threads": threads})
             names = (tracking.WINDOWS_PER_S, tracking.MICRO_F1, tracking.CHANGED, tracking.PEAK_MB)
             run.metrics(dict.fromkeys((*names, tracking.PREDICT_S), figure))
-    assert console(["runs", "--tracking-uri", store, "--experiment", "odd"]) == 0
+    options = ["--tracking-uri", store, "--experiment", "odd", "--html", str(page)]
+    assert console(["runs", *options]) == 0
     text = capsys.readouterr().out
     assert "\x1b" not in text and text.count("2 threads") == 1
+    assert "<u>" not in page.read_text(encoding="utf-8").partition("json-rows")[0]
 
 
 @pytest.mark.parametrize(
@@ -59,6 +75,7 @@ def test_values_that_nq_does_not_write_do_not_hide_the_other_runs(
     [
         (["--experiment", "none"], "no experiment 'none'"),
         (["--tracking-uri", "sqlite:///nowhere.db"], "there is no database"),
+        (["--html", "file/runs.html"], "file"),
     ],
 )
 def test_what_cannot_be_shown_is_one_line(
@@ -70,6 +87,7 @@ def test_what_cannot_be_shown_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("file").write_text("a file")
     assert console(["runs", "--tracking-uri", store, "--experiment", "speed", *options]) == 1
     (line,) = capsys.readouterr().err.splitlines()[-1:]
     assert message in line
