@@ -11,7 +11,7 @@ from nq.config import AUTO
 from nq.inference.profile import BASELINE, OPTIMIZATIONS
 
 PROFILE = "P"
-PATHS = ("DIR", "DST", "FILE", "FOLDER", "MODEL", "PATH", "QUESTION, PAGE", "SRC")
+PATHS = ("DIR", "DST", "FILE", "FOLDER", "MODEL", "PATH", "QUESTION, FILE", "SRC")
 """Placeholders of arguments that are paths."""
 
 
