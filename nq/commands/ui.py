@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 import webbrowser
 
 from nq.commands import arguments, terminal
@@ -42,14 +44,14 @@ def run(args: argparse.Namespace) -> int:
         _show(without_password(uri).rstrip("/") + page, args.open)
         return 0
     address = f"http://{HOST}:{args.port}"
-    if _listens(args.port):
+    with contextlib.suppress(OSError), socket.create_connection((HOST, args.port), timeout=1):
         raise Error(f"port {args.port} is in use: give another --port")
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
     command += ["--host", HOST, "--port", str(args.port), "--workers", "1"]
     output = None if args.verbose else subprocess.DEVNULL
     with subprocess.Popen(command, stdout=output, stderr=output) as server:
         try:
-            while not _listens(args.port):
+            while not _answers(address):
                 if server.poll() is not None:
                     raise Error(
                         f"MLflow's server has ended with exit code {server.returncode}: give "
@@ -63,11 +65,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _listens(port: int) -> bool:
-    """Returns whether a server of this machine listens on a port."""
-    with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1):
-        return True
-    return False
+def _answers(address: str) -> bool:
+    """Returns whether a server answers at this address."""
+    try:
+        urllib.request.urlopen(address, timeout=1).close()
+    except OSError as error:
+        return isinstance(error, urllib.error.HTTPError)
+    return True
 
 
 def _show(address: str, in_browser: bool) -> None:
