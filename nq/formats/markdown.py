@@ -15,7 +15,7 @@ from nq.records import Page
 
 SUFFIXES = (".md", ".markdown")
 _LINE_END = re.compile(r"\r\n|[\n\r]")
-_HTML_TAG = re.compile(r"<!--.*?-->|<[^>]*>", re.DOTALL)
+_HTML_TAG = re.compile(r"<!--(?:(?!<!--).)*?-->|<[^<>]*>", re.DOTALL)
 
 
 def parse_markdown(text: str) -> Page:

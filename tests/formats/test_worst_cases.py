@@ -59,6 +59,7 @@ BLANKS = " " * MB
         (page_from_html, "<" * 15 * MB),
         (page_from_html, "a" + "<p>&" * (MB // 4)),
         (page_from_html, "<ul><li>" * 49_000 + "a"),
+        *((partial(page_of, name="a.md"), "<div>\n" + part * MB) for part in ("<", "<!--")),
         (page_from_text, f"a\n{BLANKS}b"),
         (page_from_text, "a\n " * (MB // 3)),
         *((CharacterData, part * (MB // len(part))) for part in ("<", "</", "<!--", "<a ='", "&a")),

@@ -22,7 +22,7 @@ from nq.model.spec import find_model
 from nq.storage import cache_folder
 from tests.test_missing_packages import run_without
 
-QUESTION, PAGE = "who made the lake", "the lake is deep\n\nthe river is long\n\nthe lake was old"
+QUESTION, PAGE = "the lake", "the lake is deep\n\nthe river is long\n\nthe lake was old"
 ASK = """
 import json, sys, nq
 answer = nq.load(sys.argv[1], profile=sys.argv[2]).ask(sys.argv[3], sys.argv[4])
