@@ -24,7 +24,6 @@ COMMANDS = {
     "ui": "open the recorded runs in MLflow",
     "clean": "remove prepared windows, unfinished runs and caches",
     "eval": "score predictions against gold, as the official nq_eval",
-    "completion": "print the script that completes commands and options in a shell",
 }
 """Each command with its help; ``module_of`` has its module."""
 
