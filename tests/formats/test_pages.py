@@ -209,8 +209,8 @@ def test_a_page_without_words_is_a_value_error() -> None:
     for data in (b"", b" \n\n ", b"<html><p></p></html>", b"<script>x</script>"):
         with pytest.raises(ValueError, match=r"page\.html has no text: found \d tags and no words"):
             decode_page(data, "page.html")
-    with pytest.raises(ValueError, match=r"a\.pdf is not a text file \(byte 3 is 0x00\)"):
-        decode_page(b"%P\0DF", "a.pdf")
+    with pytest.raises(ValueError, match=r"a\.bin is not a text file \(byte 3 is 0x00\)"):
+        decode_page(b"%P\0DF", "a.bin")
 
 
 def test_records_are_chosen_by_number_or_id(tmp_path: Path) -> None:
