@@ -9,11 +9,6 @@ from pathlib import Path
 from nq.commands import arguments, terminal
 from nq.text import counted, visible
 
-SORTS = (
-    *("windows_per_s", "predict_s", "first_start_s", "micro_f1", "changed", "memory_mb"),
-    *("profile", "name", "started"),
-)
-
 
 def parser() -> terminal.Parser:
     """Returns the parser of the command."""
@@ -21,18 +16,7 @@ def parser() -> terminal.Parser:
         prog="nq runs",
         description="Prints the runs that MLflow has recorded as a table: speed, times, memory, "
         "quality and changed answers. The fastest comes first.",
-        examples=(
-            "nq runs",
-            "nq runs --experiment profiles --sort micro_f1",
-            "nq runs --html runs.html",
-        ),
-    )
-    parser.add_argument(
-        "--sort",
-        choices=SORTS,
-        default="windows_per_s",
-        metavar="FIGURE",
-        help=f"the figure to sort by: {', '.join(SORTS)}; default: windows_per_s",
+        examples=("nq runs", "nq runs --experiment profiles --html runs.html"),
     )
     parser.add_argument(
         "--html",
@@ -53,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.html is not None:
         check_output_file(args.html, mark=PAGE_MARK)
-    history = comparison.read_history(args.tracking_uri, args.experiment, args.sort)
+    history = comparison.read_history(args.tracking_uri, args.experiment)
     runs, others = history.runs, f"{history.others} without times or profile are left out"
     title = f"{counted(len(runs), 'run')} with times in the experiment {history.experiment}"
     lines = [title, *([others] if history.others else []), f"in MLflow: {history.how_to_open}"]

@@ -15,7 +15,6 @@ BASELINE, MAX_LOSS = "baseline", 0.005
 """The profile to take may have a micro-F1 that is lower than that of baseline by so much."""
 WIDTH, MIB = 80, 1 << 20
 PHASES = ("load", "compile", "warmup", "predict", "rescore", "reader")
-LARGEST_FIRST = ("windows_per_s", "micro_f1", "started")
 SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s", "tri- als s": "trials_s"}
 """Columns of recorded runs; words of a head stand below each other."""
 BREAKS = str.maketrans("+-", "-+")
@@ -93,8 +92,8 @@ def row(result: Mapping[str, Any], **fields: Any) -> Row:
     return Row(result["profile"], **values | fields)
 
 
-def read_history(uri: str | None, experiment: str | None, by: str = "windows_per_s") -> History:
-    """Returns the recorded runs of an experiment, ordered; see ``nq.tracking.search_runs``."""
+def read_history(uri: str | None, experiment: str | None) -> History:
+    """Returns the recorded runs of an experiment, the fastest first."""
 
     def whole(value: Any) -> int | None:
         text = str(value).removesuffix(".0")
@@ -134,19 +133,17 @@ def read_history(uri: str | None, experiment: str | None, by: str = "windows_per
             run_id=run.info.run_id,
         )
         runs.append(recorded)
-    return History(name, tuple(ordered(runs, by)), len(entities) - len(runs), how_to_open)
+    return History(name, tuple(ordered(runs)), len(entities) - len(runs), how_to_open)
 
 
-def ordered(rows: Sequence[Row], by: str = "windows_per_s") -> list[Row]:
-    """Returns the rows with the best of a field first; those that have no value come last."""
+def ordered(rows: Sequence[Row]) -> list[Row]:
+    """Returns the rows, the fastest first; those without a speed come last."""
 
-    def key(row: Row) -> tuple[bool, Any]:
-        value = getattr(row, by)
-        if value is None or str(value) == "nan":
-            return True, 0
-        return False, -value if by in LARGEST_FIRST else value
+    def speed(row: Row) -> float:
+        value = row.windows_per_s
+        return -math.inf if value is None or math.isnan(value) else value
 
-    return sorted(rows, key=key)
+    return sorted(rows, key=speed, reverse=True)
 
 
 def processes_line(instances: int | None, threads: int | None) -> str:
