@@ -137,7 +137,10 @@ def compare(
 
 
 def _names(wanted: Iterable[Profile | str], runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns the profiles to measure, one of them for what the first run has found."""
+    """Returns the profiles to measure: baseline, those wanted and, on whole pages, one pruned.
+
+    Whether the pages are whole is known from the first run; see ``may_prune``.
+    """
     several = [BASELINE, *(name for one in wanted for name in SETS.get(str(one), (one,)))]
     if "default" in wanted and any(run["may_prune"] for run in runs):
         several.append(default_choice(DEVICE, prune=True))
