@@ -279,14 +279,14 @@ class Reader:
         from nq.inference.batches import Shape
         from nq.inference.reduction import AllLogits
 
-        longest, size = self.windows.max_seq_length, self._spec.batch_size
-        while group := list(islice(windows, PART_BATCHES * size)):
+        longest, spec = self.windows.max_seq_length, self._spec
+        while group := list(islice(windows, PART_BATCHES * spec.batch_size)):
             rows = concatenate([one.rows for one in group])
             with self._lock:
-                self._open_scorer()
+                network = self._open_scorer().network
                 if self._predictor is None:
-                    self._predictor = load_predictor(self._spec, AllLogits(longest))
-                self._predictor.shape = Shape(size, rows["input_ids"].shape[1])
+                    self._predictor = load_predictor(spec, AllLogits(longest), network)
+                self._predictor.shape = Shape(spec.batch_size, rows["input_ids"].shape[1])
                 logits = self._predictor.scores(rows)
             ends = np.cumsum([len(one.ranges) for one in group]).tolist()
             for one, end in zip(group, ends, strict=True):

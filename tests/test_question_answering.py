@@ -24,7 +24,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_all_calls_give_the_answers_of_transformers_4(folder: Path) -> None:
+def test_all_calls_give_the_answers_of_transformers_4(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """The golden file is written by ``python -m experiments.peers.pipeline --output``."""
     expected = json.loads(GOLDEN.read_text(encoding="utf-8"))["answers"]
     with nq.pipeline("question-answering", folder) as pipeline:
@@ -33,6 +35,7 @@ def test_all_calls_give_the_answers_of_transformers_4(folder: Path) -> None:
             pipeline(**LIVE, max_seq_len=513)
         with pytest.raises(ValueError, match="doc_stride is 90: expected less than"):
             pipeline(**LIVE, max_seq_len=100, doc_stride=90)
+    assert caplog.text.count("no head for types") == 1  # the model is loaded once
     assert actual.keys() == expected.keys()
     assert {call: differences(expected[call], actual[call]) for call in actual} == {
         call: [] for call in actual

@@ -20,6 +20,7 @@ from nq.preprocess.features import features
 from nq.preprocess.tokenizers.load import load_tokenizer
 
 if TYPE_CHECKING:
+    from nq.inference.engine import Network
     from nq.inference.predictor import Predictor
     from nq.inference.reduction import Reduction
 
@@ -81,10 +82,13 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
     return RescoringScorer(scorer, lambda: load_scorer(exact), model.decision, margin)
 
 
-def load_predictor(spec: ScorerSpec, reduction: Reduction | None = None) -> Predictor:
+def load_predictor(
+    spec: ScorerSpec, reduction: Reduction | None = None, network: Network | None = None
+) -> Predictor:
     """Loads the first model alone as a predictor, without pruning and rescoring.
 
-    The reduction is by default the one that the decision needs.
+    The reduction is by default the one that the decision needs; ``network`` is that of another
+    predictor of this model under this profile, by default the model is loaded.
     """
     from nq.inference.batches import Shape
     from nq.inference.engine import Computation, FolderNetwork
@@ -94,7 +98,7 @@ def load_predictor(spec: ScorerSpec, reduction: Reduction | None = None) -> Pred
     model, profile = spec.model, spec.profile
     rule, plain = RULES[model.own_decision.rule], replace(spec, profile=Profile())
     computation = Computation(
-        FolderNetwork(model, profile.policy(_device(profile))),
+        network or FolderNetwork(model, profile.policy(_device(profile))),
         profile,
         reduction or TopK(rule.k, rule.text_only),
         spec.calibration.get(model.folder, {}),
