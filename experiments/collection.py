@@ -1,16 +1,18 @@
 """Measures how often the block with the answer is among those that are read of many documents.
 
-    python -m experiments.collection --data dev.jsonl.gz --half odd
+    python -m experiments.collection --data dev.jsonl.gz --half odd --ranker ranker
 
 The pages of the data are the documents, and each annotated question is asked about all of them. The
-command ranks all blocks by BM25 alone, and as ``nq.collection`` does, with the best block of each
-document, and prints which share of the questions has a gold block among the first N. A block with
-the words of the gold one counts too.
+command ranks all blocks by BM25, by the cosine of a dual encoder if one is given, and by both: the
+cosine of the best ``CANDIDATES`` by BM25. Each score is that of the block alone, or, as in
+``nq.collection``, with that of the best block of its document. It prints which share of the
+questions has a gold block among the first N. A block with the words of the gold one counts too.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,10 +22,18 @@ from nq.collection import ranking
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.formats.inputs import read_examples
+from nq.inference.batches import Shape, by_length
+from nq.model.folder import load_config, load_settings
+from nq.model.registry import model_folder
+from nq.model.runtime import import_tensorflow
 from nq.postprocess.blocks import Blocks, bm25, lower_words
-from nq.records import Example
+from nq.preprocess.features import QUERY_MARKER, prefix
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.records import Example, FloatArray
 
 DEPTHS = (8, 19, 32, 47, 100)
+CANDIDATES = 200
+BATCH_SIZE = 16
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     )
     arguments.add_data(parser)
     add_half(parser, default="even")
+    parser.add_argument("--ranker", metavar="MODEL", help="folder or name of a dual encoder")
     arguments.add_common(parser)
     return parser
 
@@ -44,7 +55,7 @@ def measure(args: argparse.Namespace) -> int:
     asked = [e for e in examples if in_half(e.example_id, args.half) and _gold(e)]
     if not asked:
         raise Error("no question has a gold block: give annotated data, and a half that has some")
-    first = first_ranks(examples, asked)
+    first = first_ranks(examples, asked, args.ranker)
     shares = {
         f"{name} at {depth}": float(np.mean([rank < depth for rank in ranks]))
         for name, ranks in first.items()
@@ -54,21 +65,82 @@ def measure(args: argparse.Namespace) -> int:
     return 0
 
 
-def first_ranks(examples: Sequence[Example], asked: Sequence[Example]) -> dict[str, list[int]]:
-    """Returns the rank, from 0, of the first gold block of each question, for both rankings."""
+def first_ranks(
+    examples: Sequence[Example], asked: Sequence[Example], ranker: str | None
+) -> dict[str, list[int]]:
+    """Returns the rank, from 0, of the first gold block of each question, for each ranking."""
     pages = list({tuple(example.tokens): example for example in examples}.values())
     spans = [[e.candidates[i].span for i in Blocks.of(e).candidates] for e in pages]
     blocks = [lower_words(e, s) for e, own in zip(pages, spans, strict=True) for s in own]
     documents = np.repeat(np.arange(len(pages)), [len(own) for own in spans])
     texts = [tuple(block) for block in blocks]
-    first: dict[str, list[int]] = {"bm25": [], "with document": []}
-    for example in asked:
-        scores, gold = bm25(example.question, blocks), _gold(example)
-        alone = np.argsort(-scores, kind="stable").tolist()
-        for name, order in zip(first, (alone, ranking(scores, documents)), strict=True):
+    questions, whole = [e.question for e in asked], list(map(" ".join, texts))
+    cosine = cosines(ranker, questions, whole) if ranker else None
+    first = defaultdict[str, list[int]](list)
+    for number, example in enumerate(asked):
+        by_words = bm25(example.question, blocks)
+        both = ranking(by_words, documents)
+        alone = np.argsort(-by_words, kind="stable").tolist()
+        orders = {"bm25": alone, "bm25 with document": both}
+        if cosine is not None:
+            one, best = cosine[number], np.array(both[:CANDIDATES])
+            orders["cosine"] = np.argsort(-one, kind="stable").tolist()
+            orders["cosine with document"] = ranking(one, documents)
+            orders[f"cosine of best {CANDIDATES}"] = best[
+                ranking(one[best], documents[best])
+            ].tolist()
+        gold = _gold(example)
+        for name, order in orders.items():
             ranks = (rank for rank, row in enumerate(order) if texts[row] in gold)
             first[name].append(next(ranks, len(texts)))
     return first
+
+
+def cosines(model: str, questions: Sequence[str], blocks: Sequence[str]) -> FloatArray:
+    """Returns ``[Q, B]`` the cosine of each question and each block by a dual encoder."""
+    import_tensorflow()
+    import keras
+
+    from nq.model import joint
+
+    folder = model_folder(model)
+    config = load_config(folder)
+    if not config.is_dual_encoder:
+        raise Error(f"{folder} is no dual encoder: give one, as nq convert --dual-encoder makes it")
+    windows = load_settings(folder).windows
+    tokenizer = load_tokenizer(folder, windows.compat)
+    loaded = joint.load(folder, tokenizer).model
+    _, outputs, numbers = loaded.get_layer("similarity").input
+    encoder = keras.Model(loaded.inputs, [outputs, numbers])
+
+    def encoded(texts: Sequence[str], text_prefix: str, bar: terminal.ProgressBar) -> FloatArray:
+        """Returns ``[N, hidden]``: each text by itself, in the place of a question."""
+        head = [tokenizer.marker_id(QUERY_MARKER), *prefix(text_prefix, tokenizer)]
+        room = windows.max_seq_length - len(head) - 2
+        ids = [
+            [tokenizer.cls_id, *head, *tokenizer.encode_text(text).ids[:room], tokenizer.sep_id]
+            for text in texts
+        ]
+        means = np.zeros((len(ids), config.hidden_size))
+        shape = Shape(BATCH_SIZE, windows.max_seq_length)
+        for batch in by_length(np.array(list(map(len, ids))), shape):
+            size = len(batch.rows), batch.shape.length
+            rows = {name: np.zeros(size, np.int32) for name in joint.INPUTS}
+            for i, row in enumerate(batch.rows.tolist()):
+                rows["input_ids"][i, : len(ids[row])] = ids[row]
+                rows["input_mask"][i, : len(ids[row])] = 1
+            values, text = encoder.predict_on_batch(rows)
+            pooled = (text == 0)[..., None]
+            pooled[:, 2:] &= not config.pools_first_piece
+            means[batch.rows] = (values.reshape(*text.shape, -1) * pooled).sum(axis=1)
+            bar(len(batch.rows), len(ids))
+        unit: FloatArray = means / np.linalg.norm(means, axis=1, keepdims=True)
+        return unit
+
+    with terminal.ProgressBar("encoding blocks", "blocks") as bar:
+        of_blocks = encoded(blocks, windows.block_prefix, bar)
+    with terminal.ProgressBar("encoding questions", "questions") as bar:
+        return encoded(questions, windows.question_prefix, bar) @ of_blocks.T
 
 
 def _gold(example: Example) -> set[tuple[str, ...]]:

@@ -23,6 +23,6 @@ def test_the_document_of_a_question_lifts_its_blocks(
     assert main(["--data", str(data), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["questions"] == 1
-    assert (result["bm25 at 8"], result["with document at 8"]) == (0.0, 1.0)
+    assert (result["bm25 at 8"], result["bm25 with document at 8"]) == (0.0, 1.0)
     assert main(["--data", str(data), "--half", "odd"]) == 1
     assert "no question has a gold block" in capsys.readouterr().err

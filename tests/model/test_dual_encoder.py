@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nq
+from experiments.collection import cosines
 from nq.commands.main import console
 from nq.config import DecisionConfig, WindowConfig
 from nq.inference.batches import Shape
@@ -27,7 +28,7 @@ from nq.model import checkpoint, joint
 from nq.model.dual_encoder import ABSENT, MIDDLE, SCALE, KnownMarkers
 from nq.model.encoder import Layers, encoder
 from nq.model.folder import ModelSettings, load_config, load_settings, read_tensors
-from nq.preprocess.features import features
+from nq.preprocess.features import features, prefix
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import AnswerType, Candidate, Example, FloatArray, Span, YesNo
@@ -148,6 +149,20 @@ def test_each_text_is_encoded_as_by_itself(source: Path, ranker: Path) -> None:
         compared += int(np.sum(words & (expected > ABSENT)))
     assert compared >= len(BLOCKS) + 2
     assert np.ptp(start[start > ABSENT]) > 0.5
+
+
+def test_cosines_are_those_of_the_sentence_encoder(source: Path, ranker: Path) -> None:
+    tokenizer, settings = load_tokenizer(ranker), load_settings(ranker).windows
+
+    def vector(text: str, text_prefix: str) -> FloatArray:
+        pieces = [*prefix(text_prefix, tokenizer), *tokenizer.encode_text(text).ids]
+        own = alone(source, [tokenizer.cls_id, *pieces, tokenizer.sep_id])
+        return own / np.linalg.norm(own)
+
+    question = vector("is the lake deep", settings.question_prefix)
+    expected = [vector(block, settings.block_prefix) @ question for block in BLOCKS[:3]]
+    (actual,) = cosines(str(ranker), ["is the lake deep"], BLOCKS[:3])
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 UNKNOWN_ID, CLS_ID, SEP_ID, PARAGRAPH, CONTEXT, WORD = 1, 2, 3, 10, 25, 40
