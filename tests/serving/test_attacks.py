@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import orjson
 import psutil
 import pytest
@@ -84,6 +85,12 @@ def test_ready_only_while_a_process_answers(server: RunningServer, model: Path) 
         server.workers()[0].kill()
         until(lambda: status() == 503)
         assert "no process of the model runs" in client.get("/readyz").json()["error"]
+        until(lambda: status() == 200)
+        process = server.workers()[0]
+        process.suspend()
+        with pytest.raises(httpx.ReadTimeout):  # a question is asked, which nothing answers
+            until(lambda: client.get("/readyz", timeout=2).status_code != 200)
+        process.resume()
         until(lambda: status() == 200)
         shutil.rmtree(model)
         answer = client.get("/readyz")
