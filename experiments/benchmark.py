@@ -179,7 +179,7 @@ def _tiny_model(model: Path, folder: Path) -> Path:
 
     config = replace(load_config(model), **NARROW)
     tokenizer, settings = load_tokenizer(model), load_settings(model)
-    checkpoint.save(folder, joint.build(config, 8), config, tokenizer, settings, "tiny")
+    checkpoint.save(folder, joint.build(config), config, tokenizer, settings, "tiny")
     return folder
 
 

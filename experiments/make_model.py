@@ -139,13 +139,13 @@ def mean(models: Sequence[Path], output: Path, storage: StorageConfig) -> None:
     import numpy as np
 
     from nq.model import checkpoint, joint
-    from nq.model.folder import load_settings, read_tensors
+    from nq.model.folder import load_config, load_settings, read_tensors
     from nq.preprocess.tokenizers.load import load_tokenizer
 
     first, *others = models
     tokenizer = load_tokenizer(first)
-    loaded = joint.load(first, tokenizer)
-    model, shape = loaded.model, loaded.config
+    shape = checkpoint.with_room_for(load_config(first), tokenizer)
+    model = joint.load(first, config=shape).model
     sums = [np.asarray(weight.numpy(), np.float64) for weight in model.weights]
     for other in others:
         checkpoint.fill(model, read_tensors(other), shape)

@@ -45,7 +45,7 @@ from pathlib import Path
 from typing import Any
 
 from nq.errors import Error
-from nq.formats.words import words
+from nq.formats.words import located_words
 from nq.storage import check_output_file
 
 SOURCES = Path(__file__).resolve().parent / "sample"
@@ -97,7 +97,7 @@ class Article:
 
 def split(text: str) -> list[str]:
     """Returns the words of ``text`` as NQ divides it."""
-    return [word for word, _ in words(text)]
+    return [word for word, *_ in located_words(text)]
 
 
 def element(tag: str, inner: Sequence[str], attribute: str = "") -> list[str]:

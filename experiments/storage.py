@@ -25,7 +25,7 @@ from nq.errors import Error
 from nq.formats import input_files, inputs
 from nq.inference.scorer import concatenate, feature_rows
 from nq.model import checkpoint
-from nq.model.folder import check, load_settings, read_tensors, weight_files
+from nq.model.folder import check, load_config, load_settings, read_tensors, weight_files
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.features import features
@@ -80,8 +80,8 @@ def compare(model: Path, rows: Columns, folder: Path) -> list[dict[str, Any]]:
     from nq.model import joint
 
     tokenizer = load_tokenizer(model)
-    loaded = joint.load(model, tokenizer)
-    network, config = loaded.model, loaded.config
+    config = checkpoint.with_room_for(load_config(model), tokenizer)
+    network = joint.load(model, config=config).model
     weights = [weight.numpy() for weight in network.weights]
     expected = network.predict(rows, batch_size=8, verbose=0)
     figures = []

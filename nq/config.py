@@ -19,7 +19,6 @@ AUTO = "auto"
 PAGE, BLOCK = "page", "block"
 ALL_CONTEXTS = 1 << 30
 """A ``max_contexts`` beyond the blocks of every page."""
-WINDOW_SCOPES = (PAGE, BLOCK)
 
 
 def option(default: Any, help: str = "", **checks: Any) -> Any:
@@ -179,8 +178,6 @@ COMPAT = {
 }
 """Maps each compatibility mode to its switches."""
 
-COMPAT_MODES = tuple(COMPAT)
-
 
 @dataclass(frozen=True)
 class WindowConfig(Settings):
@@ -214,12 +211,12 @@ class WindowConfig(Settings):
     compat: str = option(
         "ours",
         "which features: ours, or those of the original or of the 2020 port, piece by piece",
-        choices=COMPAT_MODES,
+        choices=tuple(COMPAT),
     )
     window_scope: str = option(
         PAGE,
         "what a window may hold: text of several blocks of the page, or of one block only",
-        choices=WINDOW_SCOPES,
+        choices=(PAGE, BLOCK),
     )
     question_prefix: str = ""
     block_prefix: str = ""

@@ -31,13 +31,17 @@ def missing(extra: str) -> tuple[str, ...]:
     return tuple(name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None)
 
 
+def installed(name: str) -> str:
+    """Returns name and version of a distribution; empty if it is not installed."""
+    try:
+        return f"{name}-{importlib.metadata.version(name)}"
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
 def tensorflow_extra() -> str:
     """Returns the extra that installs the TensorFlow that is installed: ``cpu`` or ``gpu``."""
-    try:
-        importlib.metadata.version("tensorflow-cpu")
-    except importlib.metadata.PackageNotFoundError:
-        return "gpu"
-    return "cpu"
+    return "cpu" if installed("tensorflow-cpu") else "gpu"
 
 
 def requirement(*extras: str) -> str:

@@ -14,6 +14,7 @@ import textwrap
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -375,13 +376,7 @@ def _place(answer: Answer, short: Span) -> dict[str, int]:
     return {"start_in_long": start, "end_in_long": end}
 
 
-def _shortened(text: str) -> str:
-    """Returns the beginning of a text in one line.
-
-    >>> _shortened("It\\nrains.")
-    'It rains.'
-    """
-    return textwrap.shorten(text, 60, placeholder="…")
+_shortened = partial(textwrap.shorten, width=60, placeholder="…")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

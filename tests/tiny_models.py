@@ -101,16 +101,11 @@ def tensors(shape: ModelConfig = SHAPE, seed: int = 0) -> dict[str, FloatArray]:
     return weights
 
 
-def model(
-    length: int | None = None,
-    dtype: str = "float32",
-    shape: ModelConfig = SHAPE,
-    **options: Any,
-) -> Any:
+def model(dtype: str = "float32", shape: ModelConfig = SHAPE, **options: Any) -> Any:
     """Returns a tiny BERT-Joint with the weights of ``tensors``."""
     from nq.model import checkpoint, joint
 
-    built = joint.build(shape, length, dtype, **options)
+    built = joint.build(shape, dtype, **options)
     report = checkpoint.fill(built, stored(tensors(shape)), shape)
     assert report == checkpoint.LoadReport()
     return built

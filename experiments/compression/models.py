@@ -27,7 +27,7 @@ from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.labels import Label, prediction_label
 from nq.evaluation.nq_eval import Gold
 from nq.formats.outputs import encode_prediction
-from nq.model.folder import copy_model, load_settings, save_settings
+from nq.model.folder import copy_model, load_config, load_settings, save_settings
 from nq.model.spec import find_model
 from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -115,8 +115,8 @@ def zero(source: Path, target: Path, share: float) -> None:
     from nq.model import checkpoint, joint
 
     tokenizer = load_tokenizer(source)
-    loaded = joint.load(source, tokenizer)
-    model, config = loaded.model, loaded.config
+    config = checkpoint.with_room_for(load_config(source), tokenizer)
+    model = joint.load(source, config=config).model
     for variable in model.weights:
         if variable.path.startswith("layer_") and variable.path.endswith("kernel"):
             values, count = np.array(variable.numpy()), int(share * variable.numpy().size)

@@ -183,7 +183,7 @@ def load(seat: Seat) -> tuple[list[list[int]], units.Work]:
     from nq.model import joint
 
     task: Task = seat.task
-    model = joint.build(task.workload.config, task.workload.length)
+    model = joint.build(task.workload.config)
     number = seat.number if task.cuts else 0
     own = stage_model(model, task.cuts, number)
     traced = tensorflow.function(lambda inputs: own(inputs, training=False))

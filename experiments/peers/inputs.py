@@ -119,5 +119,6 @@ def full_windows(shards: Sequence[Path], length: int, count: int) -> Columns:
 
 def _convert(model: Path, folder: Path) -> None:
     """Saves the weights for ``transformers``; missing ones are random, but equal in both."""
-    loaded = joint.load(model, load_tokenizer(model))
+    config = checkpoint.with_room_for(load_config(model), load_tokenizer(model))
+    loaded = joint.load(model, config=config)
     write_hugging_face(dataclasses.replace(loaded, report=checkpoint.LoadReport()), folder)

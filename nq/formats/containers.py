@@ -13,11 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from nq.formats import csv_rows, lines, parquet, squad
-from nq.formats.fields import Record, RecordError
-from nq.formats.lines import BOM, GZIP_MAGIC, MAX_LINES, binary_kind, text_kind
-
-Row = Record | bytes | RecordError
-"""A record as an object, or as a line of JSON, or why there is none."""
+from nq.formats.lines import BOM, GZIP_MAGIC, MAX_LINES, Row, binary_kind, text_kind
 
 HEAD_BYTES = 16 << 10
 _RECORD_START = re.compile(rb"\{[ \t]*\"")

@@ -69,7 +69,7 @@ def read_records(
         source = Source(file_index, shown(name or path), number)
         item: Example | DeadLetter
         try:
-            item = decode_record(_parsed(row), pages)
+            item = decode_record(lines.parsed(row), pages)
             if item.example_id == questions.NO_ID:
                 item = replace(item, example_id=f"{Path(source.path).name}:{number}")
         except RecordError as error:
@@ -79,12 +79,6 @@ def read_records(
             excerpt = text[: EXCERPT_CHARS * 4].decode("utf-8", "backslashreplace")
             item = DeadLetter(source, str(error), excerpt[:EXCERPT_CHARS])
         yield source, item
-
-
-def _parsed(row: containers.Row) -> Record:
-    if isinstance(row, RecordError):
-        raise row
-    return lines.parse_line(row) if isinstance(row, bytes) else row
 
 
 def decode_example(line: bytes, pages: PageFolder | None = None) -> Example:
@@ -232,7 +226,7 @@ def mention_unnamed_pages(files: Sequence[str], pages: PageFolder | None) -> Non
     for path in files:
         for _, row in containers.rows(path):
             with contextlib.suppress(RecordError):
-                named.add(pages.path(_parsed(row)))
+                named.add(pages.path(lines.parsed(row)))
     unnamed = [path for path in pages.files if path not in named]
     if unnamed:
         counts = len(unnamed), len(pages.files)

@@ -28,6 +28,9 @@ MAX_LINES = 100
 """Lines among which a file has at least one record."""
 NOT_UTF8 = "not UTF-8; convert the file with iconv -t UTF-8"
 
+Row = Record | bytes | RecordError
+"""A record as an object, or as a line of JSON, or why there is none."""
+
 
 def rows(path: str) -> Iterator[tuple[int, bytes | RecordError]]:
     """Yields number and text of each line that is not blank, stripped.
@@ -55,9 +58,15 @@ def first_record(path: str) -> Record:
     """Returns the first JSON object in the first lines of a file, empty if there is none."""
     for _, line in islice(rows(path), MAX_LINES):
         with contextlib.suppress(RecordError):
-            if isinstance(line, bytes):
-                return parse_line(line)
+            return parsed(line)
     return {}
+
+
+def parsed(row: Row) -> Record:
+    """Returns the record of a row, or raises the error that it is."""
+    if isinstance(row, RecordError):
+        raise row
+    return parse_line(row) if isinstance(row, bytes) else row
 
 
 @contextlib.contextmanager

@@ -105,8 +105,7 @@ class CharacterData:
     def _add(self, text: str, first: int, end: int) -> None:
         if text:
             self._parts.append(text)
-            for column, value in (
-                (self._starts, self._length), (self._firsts, first), (self._ends, end)
-            ):  # fmt: skip
-                column.append(value)
+            self._starts.append(self._length)
+            self._firsts.append(first)
+            self._ends.append(end)
             self._length += len(text)

@@ -60,9 +60,7 @@ def mrqa_questions(path: str) -> Questions:
     """Yields the questions of an MRQA file."""
     for number, line in lines.rows(path):
         try:
-            if isinstance(line, RecordError):
-                raise line
-            record = lines.parse_line(line)
+            record = lines.parsed(line)
         except RecordError as error:
             yield RecordError(f"line {number}: {error}")
             continue

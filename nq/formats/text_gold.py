@@ -23,7 +23,7 @@ import numpy as np
 import orjson
 
 from nq.formats.fields import LIMITS, Record, RecordError, check_type, get
-from nq.formats.words import span_at, words
+from nq.formats.words import located_words, span_at
 from nq.records import Annotation, Example, Span, YesNo
 
 FIELDS = ("answers", "answer")
@@ -148,7 +148,7 @@ class _Page:
 
     def places(self, gold: TextAnswer) -> list[Span]:
         """Returns where the words of an answer are, in the same case or else in any."""
-        wanted = [word for word, _ in words(gold.text)]
+        wanted = [word for word, *_ in located_words(gold.text)]
         if not wanted:
             return []
         answer = f" {' '.join(wanted)} "

@@ -66,20 +66,13 @@ def _token() -> re.Pattern[str]:
     )
 
 
-def words(text: str) -> Iterator[tuple[str, str]]:
-    """Yields each word of ``text`` with its spelling; only control characters and spaces are lost.
-
-    >>> [word for word, _ in words('Obama\\'s "full-time" job [1961] didn\\'t')]
-    ['Obama', "'s", '``', 'full', '-', 'time', "''", 'job', '(', '1961', ')', 'did', "n't"]
-    >>> "".join(spelling for _, spelling in words('the  "full-time" job (1961).'))
-    'the "full-time" job (1961).'
-    """
-    return ((word, spelling) for word, spelling, _, _ in located_words(text))
-
-
 def located_words(text: str) -> Iterator[tuple[str, str, int, int]]:
     """Yields each word of ``text`` with its spelling, and the range of its characters in ``text``.
 
+    Only control characters and spaces are lost.
+
+    >>> [word for word, *_ in located_words('Obama\\'s "full-time" job [1961] didn\\'t')]
+    ['Obama', "'s", '``', 'full', '-', 'time', "''", 'job', '(', '1961', ')', 'did', "n't"]
     >>> list(located_words("It  rains."))
     [('It', 'It ', 0, 2), ('rains', 'rains', 4, 9), ('.', '.', 9, 10)]
     """

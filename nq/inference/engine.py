@@ -33,14 +33,12 @@ Step = Callable[[Rows], Sequence[Any]]
 """Maps rows of one static shape to the columns of the reduction as arrays."""
 
 
+@dataclass(eq=False, repr=False)
 class Network:
     """A Keras model, made by ``joint.build``, with its configuration."""
 
     config: ModelConfig
     model: keras.Model
-
-    def __init__(self, config: ModelConfig, model: keras.Model) -> None:
-        self.config, self.model = config, model
 
     @cached_property
     def unmasked(self) -> keras.Model:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.metadata
 import json
 import logging
 import shutil
@@ -22,6 +21,7 @@ from typing import TypeVar
 
 from nq import __version__, storage
 from nq.errors import DamagedError, Error
+from nq.extras import installed
 from nq.inference.engine import FolderNetwork, Network
 from nq.model.folder import weights_digest
 
@@ -73,21 +73,13 @@ def graph_folder(network: FolderNetwork, packages: Sequence[str]) -> Path:
         code.update(path.read_bytes())
     depends = [
         *(weights_digest(network.folder), network.config.to_dict(), code.hexdigest()),
-        *(__version__, [_installed(name) for name in ("keras", *packages)]),
+        *(__version__, [installed(name) for name in ("keras", *packages)]),
     ]
     key = hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:32]
     folder = storage.cache_folder() / "graphs" / key
     earlier = sorted(path.name for path in folder.glob("tensorflow*"))
-    name = _installed("tensorflow-cpu") or _installed("tensorflow") or [*earlier, "none"][0]
+    name = installed("tensorflow-cpu") or installed("tensorflow") or [*earlier, "none"][0]
     return folder / name
-
-
-def _installed(name: str) -> str:
-    """Returns name and version of a distribution; empty if it is not installed."""
-    try:
-        return f"{name}-{importlib.metadata.version(name)}"
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def _check(folder: Path) -> None:

@@ -46,17 +46,13 @@ class LoadReport:
     missing: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
 
-    @property
-    def lacks_type_head(self) -> bool:
-        """Whether all type logits are 0, so that the [CLS] score alone decides on null."""
-        return TYPE_HEAD[0] in self.missing
-
     def warning(self) -> str:
         """Returns one line on the missing weights that matter, an empty one if none does."""
-        unused = ("type_output", "pooler") if self.lacks_type_head else ()
+        lacks_type_head = TYPE_HEAD[0] in self.missing  # all type logits are 0
+        unused = ("type_output", "pooler") if lacks_type_head else ()
         random = [name for name in self.missing if not name.startswith(unused)]
         warnings = [f"not in the checkpoint, left random: {', '.join(random)}"] if random else []
-        if self.lacks_type_head:
+        if lacks_type_head:
             warnings.append("no head for types in the checkpoint: null is decided by [CLS] alone")
         return "; ".join(warnings)
 

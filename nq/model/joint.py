@@ -18,8 +18,6 @@ from nq.model.dual_encoder import KnownMarkers, LongOnly, Similarity, TextNumber
 from nq.model.encoder import Layers, encoder
 from nq.model.folder import load_config, read_tensors
 from nq.model.pruning import PruningRecord
-from nq.model.shapes import check_length
-from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import AnswerType
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -43,20 +41,10 @@ class LoadedModel:
     windows: WindowConfig | None = None
 
 
-def load(
-    folder: Path,
-    tokenizer: Tokenizer | None = None,
-    dtype: str = "float32",
-    config: ModelConfig | None = None,
-) -> LoadedModel:
-    """Loads the model of a folder, for batches of any size and windows of any length.
-
-    The model gets a row of word embeddings for each id of ``tokenizer``.
-    """
+def load(folder: Path, dtype: str = "float32", config: ModelConfig | None = None) -> LoadedModel:
+    """Loads the model of a folder; ``config`` may have more rows of word embeddings than it."""
     config, tensors = config or load_config(folder), read_tensors(folder)
     tensors.table(config)  # raises before anything of its size is built
-    if tokenizer is not None:
-        config = checkpoint.with_room_for(config, tokenizer)
     model = build(config, dtype=dtype, initialize=False)
     return LoadedModel(folder, config, model, checkpoint.fill(model, tensors, config))
 
@@ -84,16 +72,14 @@ class Column(keras.layers.Layer):
 
 def build(
     config: ModelConfig,
-    length: int | None = None,
     dtype: str = "float32",
     dropout: float = 0.0,
     seed: int = 0,
     initialize: bool = True,
 ) -> keras.Model:
-    """Builds a BERT-Joint model for batches of any size.
+    """Builds a BERT-Joint model for batches of any size and windows of any length.
 
     Args:
-        length: pieces in a window, at most ``config.positions``; ``None`` for any length.
         dtype: Keras dtype policy. With ``mixed_bfloat16`` and ``mixed_float16`` weights are
             float32, with ``bfloat16`` and ``float16`` they have that type too.
         dropout: rate of the dropout layers; there are none if it is 0.
@@ -102,17 +88,15 @@ def build(
             which is faster if a checkpoint fills them.
 
     Returns:
-        A model from ``input_ids``, ``input_mask`` and ``segment_ids`` (int32 ``[B, length]``) to
-        ``start_logits`` and ``end_logits`` (``[B, length]``) and ``type_logits`` (``[B, 5]``),
+        A model from ``input_ids``, ``input_mask`` and ``segment_ids`` (int32 ``[B, L]``) to
+        ``start_logits`` and ``end_logits`` (``[B, L]``) and ``type_logits`` (``[B, 5]``),
         which are always float32.
     """
-    if length:
-        check_length(config, length)
     normal = keras.initializers.TruncatedNormal(
         stddev=config.initializer_range, seed=keras.random.SeedGenerator(seed)
     )
     layer = Layers(keras.DTypePolicy(dtype), normal if initialize else keras.initializers.Zeros())
-    return connect(config, layer, length, dropout, seed)
+    return connect(config, layer, dropout, seed)
 
 
 def for_full_windows(model: keras.Model, config: ModelConfig) -> keras.Model:
@@ -128,14 +112,13 @@ def for_full_windows(model: keras.Model, config: ModelConfig) -> keras.Model:
 def connect(
     config: ModelConfig,
     layer: Layers,
-    length: int | None = None,
     dropout: float = 0.0,
     seed: int = 0,
     full: bool = False,
 ) -> keras.Model:
     """Connects layers as ``build`` does; if all windows are full, there is no ``input_mask``."""
     inputs = {
-        name: keras.Input((length,), dtype="int32", name=name)
+        name: keras.Input((None,), dtype="int32", name=name)
         for name in INPUTS
         if not (full and name == "input_mask")
     }

@@ -71,86 +71,78 @@ class Layout:
         return name
 
 
-def _bert_names(prefix: str, **other: str) -> dict[str, str]:
-    layer = f"{prefix}.encoder.layer.{{i}}"
-    return {
-        "word": f"{prefix}.embeddings.word_embeddings",
-        "position": f"{prefix}.embeddings.position_embeddings",
-        "segment": f"{prefix}.embeddings.token_type_embeddings",
-        "embeddings_norm": f"{prefix}.embeddings.LayerNorm",
-        "query": f"{layer}.attention.self.query",
-        "key": f"{layer}.attention.self.key",
-        "value": f"{layer}.attention.self.value",
-        "attention_output": f"{layer}.attention.output.dense",
-        "attention_norm": f"{layer}.attention.output.LayerNorm",
-        "intermediate": f"{layer}.intermediate.dense",
-        "output": f"{layer}.output.dense",
-        "output_norm": f"{layer}.output.LayerNorm",
-        "pooler": f"{prefix}.pooler.dense",
-        "relative_bias": f"{prefix}.encoder.relative_attention_bias",
-        "span": "qa_outputs",
-        "types": "type_outputs",
-        **{name: f"{prefix}.{value}" for name, value in other.items()},
+def _layout(
+    prefix: str,
+    layer: str = "encoder.layer.{i}",
+    pooler: str = "pooler.dense",
+    projection: str = "",
+    **parts: str,
+) -> Layout:
+    """Returns the names of a family in ``transformers``, ``parts`` of whose layers are not BERT's.
+
+    ``projection`` is empty for a family without one.
+    """
+    of_layer = {
+        "query": "attention.self.query",
+        "key": "attention.self.key",
+        "value": "attention.self.value",
+        "attention_output": "attention.output.dense",
+        "attention_norm": "attention.output.LayerNorm",
+        "intermediate": "intermediate.dense",
+        "output": "output.dense",
+        "output_norm": "output.LayerNorm",
     }
+    modules = {
+        "word": "embeddings.word_embeddings",
+        "position": "embeddings.position_embeddings",
+        "segment": "embeddings.token_type_embeddings",
+        "embeddings_norm": "embeddings.LayerNorm",
+        "projection": projection,
+        **{part: f"{layer}.{name}" for part, name in (of_layer | parts).items()},
+        "pooler": pooler,
+        "relative_bias": "encoder.relative_attention_bias",
+    }
+    names = {module: f"{prefix}.{name}" for module, name in modules.items()}
+    return Layout(names | {"span": "qa_outputs", "types": "type_outputs"}, prefix=prefix)
 
 
-def _layers(prefix: str, **parts: str) -> dict[str, str]:
-    return {part: f"{prefix}.{{i}}.{name}" for part, name in parts.items()}
-
-
-BERT = Layout(_bert_names("bert"), prefix="bert")
-ROBERTA = Layout(_bert_names("roberta"), prefix="roberta")
-ELECTRA = Layout(_bert_names("electra", projection="embeddings_project"), prefix="electra")
-REMBERT = Layout(
-    _bert_names("rembert", projection="encoder.embedding_hidden_mapping_in"), prefix="rembert"
+BERT = _layout("bert")
+ROBERTA = _layout("roberta")
+ELECTRA = _layout("electra", projection="embeddings_project")
+REMBERT = _layout("rembert", projection="encoder.embedding_hidden_mapping_in")
+DISTILBERT = _layout(
+    "distilbert",
+    layer="transformer.layer.{i}",
+    query="attention.q_lin",
+    key="attention.k_lin",
+    value="attention.v_lin",
+    attention_output="attention.out_lin",
+    attention_norm="sa_layer_norm",
+    intermediate="ffn.lin1",
+    output="ffn.lin2",
+    output_norm="output_layer_norm",
 )
-DISTILBERT = Layout(
-    {
-        **_bert_names("distilbert"),
-        **_layers(
-            "distilbert.transformer.layer",
-            query="attention.q_lin",
-            key="attention.k_lin",
-            value="attention.v_lin",
-            attention_output="attention.out_lin",
-            attention_norm="sa_layer_norm",
-            intermediate="ffn.lin1",
-            output="ffn.lin2",
-            output_norm="output_layer_norm",
-        ),
-    },
-    prefix="distilbert",
+ALBERT = _layout(
+    "albert",
+    layer="encoder.albert_layer_groups.{i}.albert_layers.0",
+    pooler="pooler",
+    projection="encoder.embedding_hidden_mapping_in",
+    query="attention.query",
+    key="attention.key",
+    value="attention.value",
+    attention_output="attention.dense",
+    attention_norm="attention.LayerNorm",
+    intermediate="ffn",
+    output="ffn_output",
+    output_norm="full_layer_layer_norm",
 )
-ALBERT = Layout(
-    {
-        **_bert_names("albert", projection="encoder.embedding_hidden_mapping_in", pooler="pooler"),
-        **_layers(
-            "albert.encoder.albert_layer_groups",
-            query="albert_layers.0.attention.query",
-            key="albert_layers.0.attention.key",
-            value="albert_layers.0.attention.value",
-            attention_output="albert_layers.0.attention.dense",
-            attention_norm="albert_layers.0.attention.LayerNorm",
-            intermediate="albert_layers.0.ffn",
-            output="albert_layers.0.ffn_output",
-            output_norm="albert_layers.0.full_layer_layer_norm",
-        ),
-    },
-    prefix="albert",
-)
-MPNET = Layout(
-    {
-        **_bert_names("mpnet"),
-        **_layers(
-            "mpnet.encoder.layer",
-            query="attention.attn.q",
-            key="attention.attn.k",
-            value="attention.attn.v",
-            attention_output="attention.attn.o",
-            attention_norm="attention.LayerNorm",
-        ),
-    },
-    prefix="mpnet",
+MPNET = _layout(
+    "mpnet",
+    query="attention.attn.q",
+    key="attention.attn.k",
+    value="attention.attn.v",
+    attention_output="attention.attn.o",
+    attention_norm="attention.LayerNorm",
 )
 _TENSORFLOW: dict[str, Any] = {
     "linear": ("/kernel", "/bias"),
@@ -162,7 +154,7 @@ TF1 = Layout(
     {
         **{
             name: theirs.replace(".", "/").replace("layer/{i}", "layer_{i}")
-            for name, theirs in _bert_names("bert").items()
+            for name, theirs in BERT.names.items()
         },
         "span": "cls/nq/output",
         "types": "answer_type_output",

@@ -19,7 +19,6 @@ from nq.text import did_you_mean, truncate
 
 log = logging.getLogger(__name__)
 
-GROUP = "nq.models"
 CONFIG, TF_CONFIG = "config.json", "bert_config.json"
 BUNDLED = "small"
 DISTRIBUTIONS = {"ranker": "./models/ranker"}
@@ -79,7 +78,7 @@ def named_model(model: str) -> Path:
     if model == BUNDLED:
         return bundled_model()
     try:
-        entries = tuple(entry_points(group=GROUP))
+        entries = tuple(entry_points(group="nq.models"))
     except Exception as error:  # of any installed distribution; the library raises bare exceptions
         cause = f"{type(error).__name__}: {error}"
         raise Error(

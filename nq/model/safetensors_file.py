@@ -18,16 +18,13 @@ from safetensors.numpy import save_file
 
 from nq.errors import check_argument
 from nq.model.names import Layout, Shape
-from nq.model.quantize import COLUMN_SCALE, SCALE, decode
+from nq.model.quantize import COLUMN_SCALE, SCALE, Array, decode
 from nq.model.tensors import CheckpointTensors
 from nq.storage import atomic_write
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 FLOATS = ("F64", "F32", "F16", "BF16")
 DTYPES = (*FLOATS, "I64", "I32", "I16", "I8", "U8", "BOOL")
-
-Stored = Mapping[str, np.ndarray[Any, Any]]
-"""Tensors as they are stored, by name."""
 
 
 def read(files: Sequence[Path], layout: Layout) -> CheckpointTensors:
@@ -96,8 +93,8 @@ def _open(path: Path) -> Iterator[Any]:
         ) from error
 
 
-def write(folder: Path, tensors: Stored) -> None:
-    """Writes the weights of a folder; ``transformers`` reads those that have no scales."""
+def write(folder: Path, tensors: Mapping[str, Array]) -> None:
+    """Writes the tensors of a folder, by name; ``transformers`` reads those that have no scales."""
     with atomic_write(folder / WEIGHTS) as file:
         mode = Path(file.name).stat().st_mode  # the library lets only the owner read its file
         save_file(dict(tensors), file.name, metadata={"format": "pt"})  # transformers requires it

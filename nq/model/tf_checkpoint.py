@@ -18,7 +18,6 @@ _IGNORED = re.compile(
     r"_CHECKPOINTABLE_OBJECT_GRAPH|save_counter|\.OPTIMIZER_SLOT|^optimizer/|^global_step$"
     r"|/adam_[mv]$"
 )
-_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _PORT_MODULE = re.compile(r"(embedding_lookup|embedding_postprocessor|encoder|pooler_transform)/.*")
 
 
@@ -74,7 +73,7 @@ def _port_name(name: str, shape: Shape) -> str:
     >>> _port_name("model/layer_with_weights-2/bias/.ATTRIBUTES/VARIABLE_VALUE", (5,))
     'ans_type/bias'
     """
-    name = name.removesuffix(_VALUE)
+    name = name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE")
     module = _PORT_MODULE.search(name)
     if module:
         return module.group()

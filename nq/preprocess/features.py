@@ -22,8 +22,6 @@ from nq.preprocess.targets import NO_TARGET, target
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import UNLABELLED, AnswerType, Example, Features, IntArray
 
-QUERY_MARKER = "[Q]"
-
 
 def count_windows(n_pieces: int, length: int, stride: int) -> int:
     """Returns how many ranges ``windows`` returns."""
@@ -52,7 +50,7 @@ def query(question: str, tokenizer: Tokenizer, config: WindowConfig) -> list[int
     A longer question keeps its last pieces.
     """
     pieces = list(chain.from_iterable(tokenizer.encode(question.split(" "))))
-    marker = [tokenizer.marker_id(QUERY_MARKER), *prefix(config.question_prefix, tokenizer)]
+    marker = [tokenizer.marker_id("[Q]"), *prefix(config.question_prefix, tokenizer)]
     if config.switches.keep_query_marker:
         return marker + pieces[max(0, len(pieces) - (config.max_query_length - len(marker))) :]
     return (marker + pieces)[-config.max_query_length :]

@@ -137,7 +137,8 @@ class TrainingState:
         except (DamagedError, LookupError) as error:
             log.warning("%s; the training starts again at its first step", error)
             return
-        _assign(variables, values)
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
 
     def save(self, variables: Sequence[Any]) -> None:
         """Saves the state with the values of all variables, completely or not at all."""
@@ -171,7 +172,7 @@ class TrainingState:
         except (OSError, DamagedError, LookupError) as error:
             log.warning("%s; the model has the weights of the last step instead", error)
             return
-        _assign(model.weights, values)
+        model.set_weights(values)
 
 
 def _write_values(path: Path, variables: Sequence[Any]) -> None:
@@ -181,11 +182,6 @@ def _write_values(path: Path, variables: Sequence[Any]) -> None:
 def _read_values(path: Path, count: int) -> list[FloatArray]:
     arrays = storage.read_arrays(path)
     return [arrays[str(i)] for i in range(count)]
-
-
-def _assign(variables: Sequence[Any], values: Sequence[FloatArray]) -> None:
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
 
 
 def fit(

@@ -27,13 +27,12 @@ from tqdm import tqdm
 from nq import storage
 from nq.config import DecisionConfig, DistillationConfig, WindowConfig
 from nq.errors import DamagedError
-from nq.formats import input_files
 from nq.inference.engines.tensorflow import device
 from nq.inference.load import ScorerSpec, load_predictor
 from nq.inference.profile import Profile
 from nq.inference.reduction import LOGITS, AllLogits
 from nq.model import checkpoint
-from nq.model.folder import load_config, load_joint_config, read_tensors, weight_files
+from nq.model.folder import file_digests, load_config, load_joint_config, read_tensors
 from nq.model.shapes import check_length
 from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -112,10 +111,9 @@ class Teacher:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """All of the teacher that the log probabilities depend on, as JSON values."""
-        files = weight_files(self.folder)
         return {
             "config": load_config(self.folder).to_dict(),
-            "weights": [input_files.sha256(str(path)) for path in files],
+            "weights": [*file_digests(self.folder).values()],
             "tokenizer": self.tokenizer,
             "profile": str(self.profile),
         }

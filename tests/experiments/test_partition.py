@@ -87,7 +87,7 @@ def test_every_cut_keeps_the_logits(shape: Any) -> None:
 
 def test_two_real_stages_have_the_logits_of_the_unsplit_model() -> None:
     each = units.shares(os.sched_getaffinity(0), 2)
-    model = joint.build(TINY.config, TINY.length)
+    model = joint.build(TINY.config)
     rows = workloads.rows(TINY)
     rows["input_mask"][1, 9:] = 0
     expected = model({name: rows[name] for name in stages.INPUTS}, training=False)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.formats.words import spellings, words
+from nq.formats.words import located_words, spellings
 
 TRICKY = st.text(st.sampled_from("aA1.,'\"\u2019-[]() \n\t\x00\u200d\u0301\u0939\u093f\U0001f600"))
 INVISIBLE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
@@ -16,8 +16,8 @@ INVISIBLE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
 @given(st.text() | TRICKY)
 def test_spellings_join_to_the_text(text: str) -> None:
-    spelled = "".join(spelling for _, spelling in words(text))
-    assert all(word and not INVISIBLE.search(word) for word, _ in words(text))
+    spelled = "".join(spelling for _, spelling, *_ in located_words(text))
+    assert all(word and not INVISIBLE.search(word) for word, *_ in located_words(text))
     assert INVISIBLE.sub("", spelled) == INVISIBLE.sub("", text)
     assert INVISIBLE.sub(" ", spelled).strip() == INVISIBLE.sub(" ", text).strip()
 
@@ -35,7 +35,7 @@ def test_spellings_join_to_the_text(text: str) -> None:
     ],
 )
 def test_words_match_nq(text: str, expected: str) -> None:
-    assert " ".join(word for word, _ in words(text)) == expected
+    assert " ".join(word for word, *_ in located_words(text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_words_match_nq(text: str, expected: str) -> None:
     ],
 )
 def test_spellings_of_a_record_restore_its_text(text: str) -> None:
-    tokens = [word for word, _ in words(text.replace('18"', "18"))]
+    tokens = [word for word, *_ in located_words(text.replace('18"', "18"))]
     assert "".join(spellings(tokens, [False] * len(tokens))).strip() == text.replace('18"', "18")
 
 

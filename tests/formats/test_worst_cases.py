@@ -16,7 +16,7 @@ from nq.evaluation.text_match import normalize
 from nq.formats import squad, tydi
 from nq.formats.documents import decode_text, page_from_html, page_from_text, page_of
 from nq.formats.markup import CharacterData
-from nq.formats.words import spellings, words
+from nq.formats.words import located_words, spellings
 from nq.report.traits import question_word
 from nq.text import visible, without_password
 
@@ -65,7 +65,7 @@ BLANKS = " " * MB
         *((CharacterData, part * (MB // len(part))) for part in ("<", "</", "<!--", "<a ='", "&a")),
         (CharacterData, "<script>" + "</" * (MB // 2)),
         *(
-            (words, start + part * (MB // len(part)))
+            (located_words, start + part * (MB // len(part)))
             for start, part in (
                 ("http://", "!"), ("", "http://! "), ("", "an"), ("", "1,"), ("", "a'"), ("", "A."),
                 ("a", "\u0301"), ("", "!\u200d"), ("", "_"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from nq.config import COMPAT_MODES, WindowConfig
+from nq.config import COMPAT, WindowConfig
 from nq.preprocess.contexts import NULL_CONTEXT, contexts, unread_blocks, words
 from nq.records import Candidate, Context, Example, Span
 from tests.preprocess.synthetic_examples import few, page, pages
@@ -46,7 +46,7 @@ def test_at_most_48_contexts_and_counters_that_stop_at_50() -> None:
     ]
 
 
-@pytest.mark.parametrize("compat", COMPAT_MODES)
+@pytest.mark.parametrize("compat", COMPAT)
 def test_the_originals_read_a_block_even_if_max_contexts_is_1(compat: str) -> None:
     example = page("<P> x </P> <P> y </P> <P> z </P>")
     for max_contexts, read in [(1, 1 if compat == "ours" else 2), (2, 2), (3, 3)]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.config import WINDOW_SCOPES, WindowConfig
+from nq.config import BLOCK, PAGE, WindowConfig
 from nq.formats.inputs import read_records
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features, query, training_features, windows
@@ -155,7 +155,7 @@ def test_a_window_in_small(wordpiece: WordPieceTokenizer) -> None:
 
 
 @few
-@given(pages(), shapes, st.sampled_from(WINDOW_SCOPES))
+@given(pages(), shapes, st.sampled_from([PAGE, BLOCK]))
 def test_rows_against_a_slower_truth(
     wordpiece: WordPieceTokenizer, example: Example, config: WindowConfig, scope: str
 ) -> None:

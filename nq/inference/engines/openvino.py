@@ -89,14 +89,10 @@ class Engine:
 
     def _compiled(self, model: Any) -> Step:
         names = [node.any_name for node in model.inputs]
-        options = {
-            "INFERENCE_PRECISION_HINT": self._hint,
-            "PERFORMANCE_HINT": "LATENCY",
-            **thread_options(self.computation.threads),
-        }
-        compiled = self._core.compile_model(model, "CPU", options)
-        self._check_in_force(compiled)
+        hints = {"INFERENCE_PRECISION_HINT": self._hint, "PERFORMANCE_HINT": "LATENCY"}
         threads = thread_options(self.computation.threads)
+        compiled = self._core.compile_model(model, "CPU", hints | threads)
+        self._check_in_force(compiled)
         actual = {name: compiled.get_property(name) for name in threads}
         if actual != threads and not self._has_warned:
             self._has_warned = True
