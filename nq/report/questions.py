@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nq.evaluation.labels import Label, same_answers
 from nq.evaluation.nq_eval import Decision, Outcome
-from nq.records import Annotation, Example, ExampleId, Source, Span, YesNo
+from nq.records import Annotation, Example, Source, Span, YesNo
 from nq.report.judgments import Case
 from nq.report.passages import Blocks, span_text
 
@@ -43,13 +43,12 @@ class Question:
     ``nbest.jsonl``. There is no ``case`` without annotations.
     """
 
-    example_id: ExampleId
+    example: Example
+    source: Source
     label: Label
     other: Label | None = None
     n_best: Mapping[str, Any] | None = None
     case: Case | None = None
-    example: Example = field(kw_only=True)
-    source: Source = field(kw_only=True)
 
     @property
     def changed(self) -> bool:
@@ -96,7 +95,7 @@ def entries(
     """
     texts, case, example = _Texts(question), question.case, question.example
     row: Entry = {
-        "i": str(question.example_id),
+        "i": str(example.example_id),
         "q": example.question[:TITLE_CHARS],
         "a": texts.answer(question.label),
         "e": [text[:ROW_CHARS] for text in texts.expected()[:MAX_EXPECTED]],
