@@ -126,7 +126,7 @@ def entries(
 def _marks(question: Question) -> tuple[dict[str, list[Span]], dict[str, list[Span]]]:
     """Returns the long and the short answers by mark."""
     labels = {"P": question.label, **({"O": question.other} if question.other else {})}
-    longs = {name: [span] for name, label in labels.items() if (span := label.long_tokens)}
+    longs = {name: [span] for name, label in labels.items() if (span := label.long.in_tokens)}
     shorts = {name.lower(): label.short_tokens for name, label in labels.items()}
     longs["G"] = list(dict.fromkeys(a.long for a in question.annotations if a.long))
     shorts["g"] = list(dict.fromkeys(span for a in question.annotations for span in a.shorts))
@@ -160,13 +160,13 @@ class _Texts:
 
     def answer(self, label: Label) -> str:
         """Returns the answer of a row: the short one, else the long one, else nothing."""
-        if not (text := self.short(label.short_tokens, label.yes_no)) and label.long_tokens:
-            text = self.text(label.long_tokens, ROW_CHARS)
+        if not (text := self.short(label.short_tokens, label.yes_no)) and label.long.in_tokens:
+            text = self.text(label.long.in_tokens, ROW_CHARS)
         return text[:ROW_CHARS]
 
     def details(self, label: Label) -> Entry:
         """Returns both answers of a prediction."""
-        both = self._both(label.long_tokens, label.short_tokens, label.yes_no)
+        both = self._both(label.long.in_tokens, label.short_tokens, label.yes_no)
         return {**both, "lp": label.long_score, "sp": label.short_score}
 
     def _both(self, long: Span | None, shorts: Sequence[Span], yes_no: str) -> Entry:
