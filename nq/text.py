@@ -77,20 +77,12 @@ def without_password(text: str) -> str:
     return re.sub(r"://[^/\s]*@", "://***@", text)
 
 
-def grid(
-    head: Sequence[str], rows: Sequence[Sequence[object]], left: Sequence[int] = (0,)
-) -> list[str]:
-    """Returns lines with columns that are aligned to the right, except those numbered in ``left``.
+def grid(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Returns lines with columns that are aligned to the right, except the first one.
 
     >>> grid(["", "n"], [["who", 12], ["when", 3]])
     ['       n', 'who   12', 'when   3']
     """
     table = [list(map(str, row)) for row in (head, *rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return [
-        "  ".join(
-            f"{cell:<{width}}" if i in left else f"{cell:>{width}}"
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in table
-    ]
+    first, *others = (max(map(len, column)) for column in zip(*table, strict=True))
+    return ["  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]) for row in table]

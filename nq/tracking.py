@@ -47,7 +47,7 @@ PROFILE, INSTANCES, THREADS, RUNNER = "profile", "instances", "threads", "runner
 """Params that all commands record under the same names; the next lines have metrics and tags."""
 MICRO_F1, PREDICT_S = "micro_f1", "predict_s"
 """Without a prefix, so that they are the first in MLflow's charts and tables."""
-TOTAL_S, WINDOWS_PER_S = "time/total_s", "speed/windows_per_s"
+WINDOWS_PER_S = "speed/windows_per_s"
 CHANGED, PEAK_MB = "parity/changed_answers", "memory/peak_mb"
 SPEED_COMPARABLE, MACHINE = "speed_comparable", "machine"
 
@@ -555,12 +555,10 @@ def search_runs(
         ValueError: the store cannot be read, or has no such experiment.
     """
     uri, name = _store(uri, experiment)
-
-    def read(client: Any, experiment_id: str) -> list[Any]:
-        return list(client.search_runs([experiment_id], max_results=MAX_RUNS))
-
-    experiment_id, runs = _read(uri, name, read)
-    return name, runs, link(uri, name, experiment_id)
+    experiment_id, runs = _read(
+        uri, name, lambda client, own: client.search_runs([own], max_results=MAX_RUNS)
+    )
+    return name, list(runs), link(uri, name, experiment_id)
 
 
 def experiment_page(uri: str | None = None, experiment: str | None = None) -> tuple[str, str]:

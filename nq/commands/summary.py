@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nq.evaluation.gate import Parity
-from nq.report.comparison import processes_line
+from nq.report.comparison import MIB, processes_line
 from nq.report.skipped import unread_line
+from nq.report.tables import phases
 from nq.runs.result import Result, Row
 from nq.text import counted, format_bytes, truncate, visible
 
-MIB = 1 << 20
 MARKS = {True: "right", False: "WRONG", None: ""}
 QUESTION_WIDTH, ANSWER_WIDTH, MARK_WIDTH = 58, 60, 9  # a mark with the blanks around it
 MIN_WIDTH, MAX_WIDTH = 40, QUESTION_WIDTH + ANSWER_WIDTH + MARK_WIDTH
@@ -29,13 +29,10 @@ def summary(result: Result, dead_letters: Sequence[str] = ()) -> str:
         f"{result.device})"
     )
     lines += _scores(result)
-    phases = ", ".join(
-        f"{name.removesuffix('_s').replace('_', ' ')} {value:.1f}"
-        for name, value in result.time.items()
-        if name not in ("preprocess_s", "total_s") and value >= 0.05
-    )
+    seconds, _ = phases(result.time)
+    shown = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if value >= 0.05)
     lines.append(
-        f"{result.time['total_s']:.1f} s ({phases}); {result.windows_per_s:.1f} windows/s; peak "
+        f"{result.time['total_s']:.1f} s ({shown}); {result.windows_per_s:.1f} windows/s; peak "
         f"memory {result.peak_memory_bytes / MIB:.0f} MiB"
     )
     lines += [*_notes(result), *dead_letters]

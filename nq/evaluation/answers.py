@@ -7,7 +7,7 @@ writes the files. Both use the functions here, so that the files are the same.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,20 +82,19 @@ class AnswerFiles:
 
     def write(self, folder: Path, answers: Iterable[Answered]) -> None:
         """Writes the answers, in their order, in all formats of the run."""
-        with outputs.open_writer(folder, self._formats) as write:
-            write_predictions(folder / PREDICTIONS, self._encoded(answers, write))
 
-    def _encoded(
-        self, answers: Iterable[Answered], write: Callable[[Mapping[str, bytes]], None]
-    ) -> Iterator[Mapping[str, Any]]:
-        for one in answers:
-            self.evaluation.add(one.judgment)
-            write(one.outputs)
-            self.examples += 1
-            self.answered += not one.is_null
-            if one.row is not None:
-                self.rows.append(one.row)
-            yield one.prediction
+        def predictions() -> Iterator[Mapping[str, Any]]:
+            for one in answers:
+                self.evaluation.add(one.judgment)
+                write(one.outputs)
+                self.examples += 1
+                self.answered += not one.is_null
+                if one.row is not None:
+                    self.rows.append(one.row)
+                yield one.prediction
+
+        with outputs.open_writer(folder, self._formats) as write:
+            write_predictions(folder / PREDICTIONS, predictions())
 
 
 def table_row(example: Example, prediction: Prediction, correct: bool | None) -> Row:

@@ -82,10 +82,6 @@ class Label:
             raise ValueError("a score is NaN and cannot be ranked: give a number")
 
     @property
-    def long_tokens(self) -> records.Span | None:
-        return self.long.in_tokens
-
-    @property
     def short_tokens(self) -> list[records.Span]:
         return [span for one in self.short if (span := one.in_tokens)]
 

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nq.evaluation.labels import Label, same_answers
 from nq.evaluation.nq_eval import Decision, Outcome
-from nq.records import Annotation, Example, ExampleId, Source, Span, YesNo
+from nq.records import Annotation, Example, Source, Span, YesNo
 from nq.report.judgments import Case
 from nq.report.passages import Blocks, span_text
 
@@ -43,13 +43,12 @@ class Question:
     ``nbest.jsonl``. There is no ``case`` without annotations.
     """
 
-    example_id: ExampleId
+    example: Example
+    source: Source
     label: Label
     other: Label | None = None
     n_best: Mapping[str, Any] | None = None
     case: Case | None = None
-    example: Example = field(kw_only=True)
-    source: Source = field(kw_only=True)
 
     @property
     def changed(self) -> bool:
@@ -96,7 +95,7 @@ def entries(
     """
     texts, case, example = _Texts(question), question.case, question.example
     row: Entry = {
-        "i": str(question.example_id),
+        "i": str(example.example_id),
         "q": example.question[:TITLE_CHARS],
         "a": texts.answer(question.label),
         "e": [text[:ROW_CHARS] for text in texts.expected()[:MAX_EXPECTED]],
@@ -127,7 +126,7 @@ def entries(
 def _marks(question: Question) -> tuple[dict[str, list[Span]], dict[str, list[Span]]]:
     """Returns the long and the short answers by mark."""
     labels = {"P": question.label, **({"O": question.other} if question.other else {})}
-    longs = {name: [span] for name, label in labels.items() if (span := label.long_tokens)}
+    longs = {name: [span] for name, label in labels.items() if (span := label.long.in_tokens)}
     shorts = {name.lower(): label.short_tokens for name, label in labels.items()}
     longs["G"] = list(dict.fromkeys(a.long for a in question.annotations if a.long))
     shorts["g"] = list(dict.fromkeys(span for a in question.annotations for span in a.shorts))
@@ -161,13 +160,13 @@ class _Texts:
 
     def answer(self, label: Label) -> str:
         """Returns the answer of a row: the short one, else the long one, else nothing."""
-        if not (text := self.short(label.short_tokens, label.yes_no)) and label.long_tokens:
-            text = self.text(label.long_tokens, ROW_CHARS)
+        if not (text := self.short(label.short_tokens, label.yes_no)) and label.long.in_tokens:
+            text = self.text(label.long.in_tokens, ROW_CHARS)
         return text[:ROW_CHARS]
 
     def details(self, label: Label) -> Entry:
         """Returns both answers of a prediction."""
-        both = self._both(label.long_tokens, label.short_tokens, label.yes_no)
+        both = self._both(label.long.in_tokens, label.short_tokens, label.yes_no)
         return {**both, "lp": label.long_score, "sp": label.short_score}
 
     def _both(self, long: Span | None, shorts: Sequence[Span], yes_no: str) -> Entry:

@@ -70,7 +70,7 @@ class BeamRun:
         options = (f"--runner={beam.runner}", *beam.options)
         files.set_options(options, [*job.files, *([beam.temp] if beam.temp else [])])
         check_flink(options)
-        check_job(job, has_files=False)
+        check_job(job)
         found = files.find_files(job.files)
         job = replace(job, files=tuple(found))
         job.check_output()

@@ -264,7 +264,7 @@ def _changes(folder: Path, files: list[str], answers: Answers) -> list[dict[str,
             continue
         gold, given = gold_labels(example), {}
         for name, label in labels.items():
-            question = Question(example.example_id, label, example=example, source=source)
+            question = Question(example, source, label)
             outcome, *_ = outcomes(decisions_of_one(gold, label) if gold else None)
             given[name] = entries(question, None, [], 0)[1]["given"] | {"outcome": outcome}
         changes.append({"question": example.question, "answers": given})

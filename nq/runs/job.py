@@ -96,18 +96,15 @@ class Job(Settings):
         super().__post_init__()
         has_other = self.max_loss is None or self.against is not None
         check_argument(has_other, "against", None, "the folder of a run, for max_loss")
-        if self.beam is not None:
-            self._check_beam()
-        object.__setattr__(self, "compute", _resolved(self.compute))
-
-    def _check_beam(self) -> None:
-        """Checks that a runner of Beam can do what the job requires."""
-        for name, value, is_possible, expected in (
+        instances = self.compute.instances
+        with_beam = (
             ("profile", self.profile, self.profile != AUTO, "another profile"),
             ("keep_scores", self.keep_scores, not self.keep_scores, "False"),
-            ("instances", self.compute.instances, self.compute.instances is None, "None"),
-        ):
+            ("instances", instances, instances is None, "None"),
+        )
+        for name, value, is_possible, expected in with_beam if self.beam else ():
             check_argument(is_possible, name, value, f"{expected}, since a runner is given")
+        object.__setattr__(self, "compute", _resolved(self.compute))
 
     @property
     def optimizations(self) -> Profile:

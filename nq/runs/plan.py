@@ -80,19 +80,17 @@ def windows_folder(job: Job, request: Request) -> Path:
     return (job.output or job.root) / f"windows-{request.key}"
 
 
-def check_job(job: Job, has_files: bool = True) -> None:
+def check_job(job: Job) -> None:
     """Checks what can be checked before TensorFlow is imported, also if the profile is "auto".
 
-    Args:
-        job: with its input files.
-        has_files: whether this process reads the input and computes; if not, a runner of Beam does.
+    With a runner of Beam the workers compute, and the input files are checked where it reads them.
     """
     rule = job.model.decision.rule
     if isinstance(job.profile, Profile):
         check_rule(rule, job.profile.needs_margin)
-        if has_files:
+        if job.beam is None:
             job.profile.require()
-    if has_files:
+    if job.beam is None:
         inputs.check(job.files, job.limit, job.pages)
     if job.model.second is not None:
         check_cascade_rule(rule)

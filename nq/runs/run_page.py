@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,14 +16,16 @@ from nq.formats.input_files import shown
 from nq.postprocess.spans import pairs
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
-from nq.records import Example, ExampleKey
+from nq.records import Example, Source
 from nq.report.comparison import Row, row
 from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments
 from nq.report.page import MAX_QUESTIONS, Report, RunView, write_page
 from nq.report.questions import Question
 from nq.report.traits import traits
 from nq.runs.finished import FinishedRun, read_run
+from nq.runs.measure import no_report
 from nq.runs.result import REPORT
+from nq.runs.scoring import RunProgress
 
 
 def write_report(
@@ -32,7 +34,7 @@ def write_report(
     against: Path | None = None,
     files: list[str] | None = None,
     model: Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: RunProgress = no_report,
 ) -> Report:
     """Writes the page of a finished run, by default in its folder; the errors are of ``read_run``.
 
@@ -85,32 +87,27 @@ def write_report(
 
 
 def _questions(
-    run: FinishedRun,
-    other: FinishedRun | None,
-    progress: Callable[[int, int], None] | None,
+    run: FinishedRun, other: FinishedRun | None, progress: RunProgress
 ) -> Iterator[Question]:
     """Yields the questions of a run; an n-best file has the order of the examples."""
     lines = run.n_best_lines()
     line = next(lines, None)
     for source, example in run.sources():
-        key, example_id, n_best = (source.file_index, source.line), example.example_id, None
+        example_id, n_best = example.example_id, None
         if line is not None and str(line.get("example_id")) == str(example_id):
             n_best, line = line, next(lines, None)
         yield Question(
-            example_id,
+            example,
+            source,
             run.predictions[example_id],
             other=other.predictions[example_id] if other else None,
             n_best=n_best,
-            case=_case(example, run, key) if example.annotations else None,
-            example=example,
-            source=source,
+            case=_case(example, source, run) if example.annotations else None,
         )
-        if progress:
-            progress(1, len(run.predictions))
+        progress(1, len(run.predictions))
 
 
-def _case(example: Example, run: FinishedRun, key: ExampleKey) -> Case:
-    """Returns an annotated example as a case."""
+def _case(example: Example, source: Source, run: FinishedRun) -> Case:
     config, label = run.job.model.windows, run.predictions[example.example_id]
     all_contexts = contexts(example, replace(config, max_contexts=ALL_CONTEXTS))
     read = all_contexts[: config.max_blocks + 1]
@@ -121,7 +118,7 @@ def _case(example: Example, run: FinishedRun, key: ExampleKey) -> Case:
         stages = StageOutputs(
             read,
             features(example, run.tokenizer, config).token_map,
-            pairs(run.scores[key]) if run.scores is not None else None,
+            pairs(run.scores[source.file_index, source.line]) if run.scores is not None else None,
         )
     values = traits(example, long.has_gold, short.has_gold, all_contexts, len(read))
     return Case(values, judgments(example, decisions, stages), gold)

@@ -71,7 +71,7 @@ def question(
     line: dict[str, Any] = orjson.loads(outputs.nbest_line(example, prediction, listed))
     case = _case(example, mine)
     other = others if with_other else None
-    return Question(number, mine, other, line, case, example=example, source=source)
+    return Question(example, source, mine, other, line, case)
 
 
 def _case(example: Example, mine: Label) -> Case:
@@ -94,7 +94,7 @@ def questions(count: int, with_other: bool = False) -> Iterator[Question]:
         text = base.example.question.replace(str(number % 100), str(number))
         example = replace(base.example, example_id=number, question=text)
         source = Source(0, "data.jsonl", number + 1)
-        yield replace(base, example_id=number, example=example, source=source)
+        yield replace(base, example=example, source=source)
 
 
 def hostile(number: int) -> Question:
@@ -113,7 +113,7 @@ def hostile(number: int) -> Question:
     )
     case = _case(example, plain.label)
     source = Source(0, "<script>.jsonl", 1)
-    return replace(plain, example_id=HOSTILE, example=example, case=case, source=source)
+    return replace(plain, example=example, case=case, source=source)
 
 
 def write_example_page(path: Path, questions: Iterable[Question], name: str = "profile") -> Report:
