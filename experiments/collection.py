@@ -12,6 +12,8 @@ questions has a gold block among the first N. A block with the words of the gold
 from __future__ import annotations
 
 import argparse
+import logging
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -23,13 +25,16 @@ from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.formats.inputs import read_examples
 from nq.inference.batches import Shape, by_length
+from nq.model.checkpoint import with_room_for
 from nq.model.folder import load_config, load_settings
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.blocks import Blocks, bm25, lower_words
-from nq.preprocess.features import QUERY_MARKER, prefix
+from nq.preprocess.features import prefix
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Example, FloatArray
+
+log = logging.getLogger(__name__)
 
 DEPTHS = (8, 19, 32, 47, 100)
 CANDIDATES = 200
@@ -109,13 +114,13 @@ def cosines(model: str, questions: Sequence[str], blocks: Sequence[str]) -> Floa
         raise Error(f"{folder} is no dual encoder: give one, as nq convert --dual-encoder makes it")
     windows = load_settings(folder).windows
     tokenizer = load_tokenizer(folder, windows.compat)
-    loaded = joint.load(folder, tokenizer).model
+    loaded = joint.load(folder, config=with_room_for(config, tokenizer)).model
     _, outputs, numbers = loaded.get_layer("similarity").input
     encoder = keras.Model(loaded.inputs, [outputs, numbers])
 
     def encoded(texts: Sequence[str], text_prefix: str, bar: terminal.ProgressBar) -> FloatArray:
         """Returns ``[N, hidden]``: each text by itself, in the place of a question."""
-        head = [tokenizer.marker_id(QUERY_MARKER), *prefix(text_prefix, tokenizer)]
+        head = [tokenizer.marker_id("[Q]"), *prefix(text_prefix, tokenizer)]
         room = windows.max_seq_length - len(head) - 2
         ids = [
             [tokenizer.cls_id, *head, *tokenizer.encode_text(text).ids[:room], tokenizer.sep_id]
@@ -137,8 +142,10 @@ def cosines(model: str, questions: Sequence[str], blocks: Sequence[str]) -> Floa
         unit: FloatArray = means / np.linalg.norm(means, axis=1, keepdims=True)
         return unit
 
+    started = time.perf_counter()
     with terminal.ProgressBar("encoding blocks", "blocks") as bar:
         of_blocks = encoded(blocks, windows.block_prefix, bar)
+    log.info("%d blocks encoded in %.0f s", len(blocks), time.perf_counter() - started)
     with terminal.ProgressBar("encoding questions", "questions") as bar:
         return encoded(questions, windows.question_prefix, bar) @ of_blocks.T
 

@@ -175,7 +175,10 @@ class Models:
         work = self.folder / f"{prune}-training"
         windows = load_settings(self.source).windows.to_dict().items()
         options = [
-            text for name, value in windows for text in (f"--{name.replace('_', '-')}", value)
+            text
+            for name, value in windows
+            if value != ""
+            for text in (f"--{name.replace('_', '-')}", value)
         ]
         argv = [
             *("--data", *self.data, "--init", self.of(prune, RAW), "--teacher", self.source),
