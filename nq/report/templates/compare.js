@@ -5,6 +5,7 @@ const json = name => JSON.parse(document.getElementById(`json-${name}`).textCont
 const rows = json("rows").filter(row => row.windows_per_s);
 const SIDES = ["right", "left", "top", "bottom", "top-right", "bottom-right", "top-left", "bottom-left"];
 const DISTANCES = [7, 16, 28, 42, 58, 76];
+const LEFT = "\u200b\u00a0", RIGHT = "\u00a0\u200b"; // keep labels apart; vega trims blanks
 
 const cut = (text, length) => text.length <= length ? text : `${text.slice(0, length - 1)}…`;
 function padded(values, share, least) {
@@ -22,7 +23,7 @@ function scatter(field, title, format, width, points) {
   const color = { scale: "color", field: "label" };
   return {
     width, height, padding: 4, autosize: { type: "fit", contains: "padding" },
-    data: [{ name: "rows", values: points.map(row => ({ ...row, text: cut(row.label, Math.floor(width / 13)) })) }],
+    data: [{ name: "rows", values: points.map(row => ({ ...row, text: `${LEFT}${cut(row.label, Math.floor(width / 13))}${RIGHT}` })) }],
     scales: [
       { name: "x", domain: [Math.max(0, low), high], range: [16, { signal: "width - 16" }], zero: false },
       { name: "y", domain: y, range: [{ signal: "height - 30" }, 30], zero: false },
