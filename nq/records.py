@@ -168,7 +168,7 @@ class Example:
         original: the user's text, where the file has one that nq itself cut into tokens.
         answers: the gold answers as text, empty if there is none in the page; ``None`` where the
             file has no gold, or gold that is not text.
-        is_excerpt: whether it has some blocks only, which say nothing by their positions.
+        has_prior: whether the positions of its blocks tell something, as on Wikipedia.
     """
 
     example_id: ExampleId
@@ -181,7 +181,7 @@ class Example:
     title: str = ""
     original: Original | None = None
     answers: tuple[str, ...] | None = None
-    is_excerpt: bool = False
+    has_prior: bool = True
 
     def text(self, span: Span) -> str:
         """Returns the words of ``span`` without the tags, joined by blanks.

@@ -3,7 +3,7 @@
 ``<p>It <b>rains</b>.</p>`` becomes ``<P> It rains . </P>``, a candidate. Tags of the blocks that
 NQ knows remain as tokens, other blocks separate words, inline tags disappear. Elements that a
 browser does not display and those around the article (navigation, footers, references) are
-dropped.
+dropped. The positions of blocks count on pages of MediaWiki alone, which name it as generator.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class PageBuilder:
         self.is_html: list[bool] = []
         self.spelling: list[str] = []
         self.chars: list[tuple[int, int]] = []
+        self.is_wiki = False
         self.candidates: list[Candidate | None] = []  # None while open, or without a word
         self.n_words_inside = self.n_words_outside = 0
         self._text: list[tuple[str, int]] = []  # with its index in the page's characters
@@ -74,6 +75,7 @@ class PageBuilder:
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         """Adds an opening tag."""
+        self.is_wiki |= tag == "meta" and attributes.get("content", "").startswith("MediaWiki")
         if self._dropped or _is_dropped(tag, attributes):
             self._dropped.append(tag)
         elif tag in SOFT_BREAKS:
@@ -114,7 +116,10 @@ class PageBuilder:
         candidates = [c for c in self.candidates if c]
         original = Original(np.array(self.chars, np.int64).reshape(-1, 2), plain, self.spelling)
         example = Example(
-            0, "", self.tokens, self.is_html, candidates, title=self.title, original=original
+            *(0, "", self.tokens, self.is_html, candidates),
+            title=self.title,
+            original=original,
+            has_prior=self.is_wiki,
         )
         return Page(example, self.spelling)
 

@@ -52,7 +52,7 @@ class Blocks:
         of_token = block_of_token(example)
         candidates = np.unique(of_token[(of_token >= 0) & ~np.array(example.is_html, np.bool_)])
         spans = [example.candidates[i].span for i in candidates.tolist()]
-        types = [] if example.is_excerpt else [example.block_type(span) for span in spans]
+        types = [example.block_type(span) for span in spans] if example.has_prior else []
         with_text = np.where(np.isin(of_token, candidates), of_token, -1)
         scores = bm25(example.question, [lower_words(example, span) for span in spans])
         positions = position_features(types, min_blocks) if types else np.zeros((len(spans), 3))

@@ -15,6 +15,7 @@ from nq.formats.documents import decode_page, decode_text, page_from_text
 from nq.formats.html import parse_html
 from nq.formats.inputs import read_page
 from nq.formats.words import BLOCKS
+from nq.postprocess.blocks import MIN_BLOCKS, Blocks
 from nq.records import Page, Span
 from tests import nq_records
 
@@ -141,6 +142,19 @@ def test_deeply_nested_markup_is_read_or_a_value_error() -> None:
     assert visible_text(parse_html("<div>" * 100 + "deep")).strip() == "deep"
     with contextlib.suppress(ValueError):
         assert visible_text(parse_html("<div>" * 20_000 + "deep")).strip() == "deep"
+
+
+@pytest.mark.parametrize(
+    ("head", "counts"),
+    [
+        ('<meta name="generator" content="MediaWiki 1.45.0"><title>Wiki</title>', True),
+        ('<meta name="generator" content="Other"><p>By MediaWiki</p>', False),
+        ("", False),
+    ],
+)
+def test_positions_of_blocks_count_on_wikipedia_alone(head: str, counts: bool) -> None:
+    page = parse_html(head + "<ul><li>One</ul>" + "<p>Two" * MIN_BLOCKS)
+    assert Blocks.of(page.with_question("two")).features[:, 1:].any() == counts
 
 
 # --- plain text ---------------------------------------------------------------------------
