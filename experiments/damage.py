@@ -7,7 +7,7 @@ Each file is cut to half of its bytes, emptied, and has a bit flipped, one at a 
 command is given again. Right is the exit code 0 with the bytes of an undisturbed run, or 1 with one
 line of error. The scenarios:
 
-- ``finished``: a finished run and the one that it is compared with, with scores and windows;
+- ``finished``: a finished run with scores and windows;
 - ``interrupted``: a run with its scores, killed before it wrote its results;
 - ``training``: a training that was killed after its last checkpoint, with its windows;
 - ``teacher``: the same with a teacher, and what the teacher has computed;

@@ -23,9 +23,6 @@ CHOSEN = {
     "finished": {
         "windows-*/*.tfrecord": FLIPPED,
         "windows-*/examples.npy": EMPTIED,
-        "baseline-*/job.json": FLIPPED,
-        "baseline-*/metrics.json": CUT,
-        "baseline-*/scores/*-000000001.npz": FLIPPED,
     },
     "interrupted": {
         "*/results/*-000000001.npz": FLIPPED,
