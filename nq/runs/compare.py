@@ -130,8 +130,8 @@ def compare(
         changes = _changes(folder / last, files, answers)
         with storage.atomic_write(folder / PAGE) as page:
             page.write(comparison_page(rows, title, (advice(rows)[1], scope), changes))
-        if track is not None and (len(runs) > n_before or "recorded" not in kept):
-            _record(track, rows, runs, folder, files[0], started)
+        is_new = len(runs) > n_before or "recorded" not in kept
+        if track and is_new and _record(track, rows, runs, folder, files[0], started):
             storage.write_json(file, {"request": request, "runs": runs, "recorded": True})
     return rows
 
@@ -163,10 +163,11 @@ def _record(
     folder: Path,
     file: str,
     started: float,
-) -> None:
+) -> bool:
     """Records one run for each profile, in which each round is a step; all have the same tag.
 
-    The run of the profile to take has the table and the page, and tells why.
+    The run of the profile to take has the table and the page, and tells why. Returns whether all
+    are recorded; the first failure, which is logged, ends the recording.
     """
     (take, reason), ended = advice(rows), time.time()
     tag = f"{folder} {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(started))}"
@@ -196,6 +197,9 @@ def _record(
                 columns = dict(zip(heads, zip(*body, strict=True), strict=True))
                 recorded.table(columns, "comparison.json")
                 recorded.artifacts([folder / PAGE, folder / FILE])
+            if not recorded.available:
+                return False
+    return True
 
 
 def answer(profile: str, options: Sequence[str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import nq
-from nq import tracking
+from nq import storage, tracking
 from nq.commands.main import console
 from nq.runs import compare
 from nq.runs.profile_choice import default_choice
@@ -115,6 +115,14 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
     rows = nq.compare([data], ["grappler"], model=moved, rounds=1, output=folder)
     assert [row.profile for row in rows] == [row["profile"] for row in result["rows"][:2]]
     assert kept(folder) == after
+
+    file = folder / compare.FILE
+    unrecorded = {k: v for k, v in storage.read_json(file).items() if k != "recorded"}
+    storage.write_json(file, unrecorded)
+    options = ["--profiles", "grappler", "--rounds", "1", "--tracking-uri", f"sqlite:///{data}"]
+    assert console([*common, str(data), *options]) == 0
+    assert capfd.readouterr().err.count("not recorded") == 1  # not once for each profile
+    assert storage.read_json(file) == unrecorded  # so that a repetition records it
 
 
 def test_whole_pages_are_compared_with_prune() -> None:
