@@ -138,8 +138,8 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
         raise Error(f"{shlex.join(command)} failed with exit code {process.returncode}")
     try:
         result = json.loads(process.stdout)
-        result.pop("page", None)  # a path on the machine that measured
         KINDS[kind](result)
+        result.pop("page", None)  # a path on the machine that measured
     except (ValueError, KeyError, TypeError) as error:
         raise Error(
             f"{shlex.join(command)} printed no result of the kind {kind!r} "

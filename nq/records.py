@@ -168,7 +168,8 @@ class Example:
         original: the user's text, where the file has one that nq itself cut into tokens.
         answers: the gold answers as text, empty if there is none in the page; ``None`` where the
             file has no gold, or gold that is not text.
-        has_prior: whether the positions of its blocks tell something, as on Wikipedia.
+        has_prior: whether early blocks answer more often, as on Wikipedia, so that the decision
+            adds its position prior (``nq.postprocess.blocks``).
     """
 
     example_id: ExampleId

@@ -3,7 +3,7 @@
 ``<p>It <b>rains</b>.</p>`` becomes ``<P> It rains . </P>``, a candidate. Tags of the blocks that
 NQ knows remain as tokens, other blocks separate words, inline tags disappear. Elements that a
 browser does not display and those around the article (navigation, footers, references) are
-dropped. The positions of blocks count on pages of MediaWiki alone, which name it as generator.
+dropped. Only a page that names MediaWiki as its generator has the position prior of Wikipedia.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class PageBuilder:
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         """Adds an opening tag."""
-        self.is_wiki |= tag == "meta" and attributes.get("content", "").startswith("MediaWiki")
+        if attributes.get("name") == "generator":
+            self.is_wiki |= attributes.get("content", "").startswith("MediaWiki")
         if self._dropped or _is_dropped(tag, attributes):
             self._dropped.append(tag)
         elif tag in SOFT_BREAKS:

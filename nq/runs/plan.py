@@ -83,7 +83,7 @@ def windows_folder(job: Job, request: Request) -> Path:
 def check_job(job: Job) -> None:
     """Checks what can be checked before TensorFlow is imported, also if the profile is "auto".
 
-    With a runner of Beam the workers compute, and the input files are checked where it reads them.
+    With a runner of Beam the workers compute, and the input files are checked by ``BeamRun``.
     """
     rule = job.model.decision.rule
     if isinstance(job.profile, Profile):
