@@ -1,39 +1,81 @@
-"""Makes training pages longer by paragraphs of other pages that share words with the question.
+"""Makes pages longer by blocks of other pages, for training and for tuning.
 
-Pages of the training data have a few paragraphs, real ones hundreds. On these a model has to reject
-paragraphs that only look relevant. So each page gets the paragraphs of all data that BM25 ranks
-highest for its question, half of them before the page and half after it. A paragraph that contains
-a short answer of the question is left out.
+Pages of the training data have a few paragraphs, real ones 40 to 150 blocks, lists and tables among
+them. On these a model has to reject blocks that only look relevant. Of the blocks that are added to
+a page
+
+- a quarter are lists and tables: those that BM25 ranks highest for the question, and random ones,
+- up to half of the others are random paragraphs of records about the same article,
+- the rest are the paragraphs that BM25 ranks highest.
+
+They are put before and behind the page in random order. A block that contains a short answer of the
+question is left out.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import random
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from experiments.training_data import Record
 from nq.postprocess.blocks import WORD, B, K
 from nq.records import FloatArray
 
-Record = dict[str, Any]
-SURPLUS = 4
-"""Paragraphs that are ranked, relative to those that are added: some are left out."""
+PARAGRAPH = "<P>"
+NO_ARTICLE = "Wikipedia"
+"""Title of records whose article is not known."""
 
 
-def lengthened(records: Sequence[Record], others: Sequence[Record], count: int) -> Iterator[Record]:
-    """Yields each record with ``count`` paragraphs of other records (all simplified NQ)."""
-    index = Index(list(dict.fromkeys(p for r in others for p in paragraphs(r))))
+def lengthened(
+    records: Sequence[Record], others: Sequence[Record], fewest: int, most: int, seed: int
+) -> Iterator[Record]:
+    """Yields each record with ``fewest`` to ``most`` blocks of other records.
+
+    Args:
+        records: in simplified NQ format, as ``others``.
+        others: the records whose blocks are added.
+        fewest, most: the limits of the number of added blocks, which is drawn evenly.
+        seed: of all draws, which depend on the record's id besides.
+    """
+    articles: dict[str, list[str]] = defaultdict(list)
+    texts: dict[str, None] = {}
+    for record in others:
+        own = paragraphs(record)
+        texts |= dict.fromkeys(own)
+        if record["document_title"] != NO_ARTICLE:
+            articles[record["document_title"]] += [t for t in own if t.startswith(PARAGRAPH)]
+    plain = Index([text for text in texts if text.startswith(PARAGRAPH)])
+    structured = Index([text for text in texts if not text.startswith(PARAGRAPH)])
     for record in records:
-        own, answers = set(paragraphs(record)), short_answers(record)
-        added = [
-            text
-            for text in index.best(record["question_text"], SURPLUS * count)
-            if text not in own and not any(answer in text for answer in answers)
-        ][:count]
-        yield inserted(record, before=added[1::2], after=added[::2])
+        draw = random.Random(f"{seed}/{record['example_id']}")
+        count = draw.randint(fewest, most)
+        question, own, answers = record["question_text"], paragraphs(record), short_answers(record)
+        neighbours = articles.get(record["document_title"], [])
+        sources = (  # each with its part of the blocks
+            (structured.best(question, count), count // 8),
+            (_sample(draw, structured.texts, count), count // 4),
+            (_sample(draw, neighbours, count), count // 4 + (count - count // 4) // 2),
+            (plain.best(question, 3 * count), count),
+        )
+        added: dict[str, None] = {}
+        for candidates, total in sources:
+            for text in candidates:
+                if len(added) >= total:
+                    break
+                if text not in own and not any(answer in text for answer in answers):
+                    added[text] = None
+        blocks = _sample(draw, list(added), count)
+        cut = draw.randint(0, len(blocks))
+        yield inserted(record, blocks[:cut], blocks[cut:])
+
+
+def _sample(draw: random.Random, texts: Sequence[str], count: int) -> list[str]:
+    """Returns ``count`` texts, or all if there are fewer, in random order."""
+    return draw.sample(texts, min(count, len(texts)))
 
 
 def paragraphs(record: Record) -> list[str]:
@@ -93,6 +135,37 @@ def inserted(record: Record, before: Sequence[str], after: Sequence[str]) -> Rec
     }
 
 
+def without_gold(record: Record) -> Record:
+    """Returns the record without the blocks that an annotation names, and so without an answer."""
+    tokens = record["document_text"].split(" ")
+    gold = {a["long_answer"]["candidate_index"] for a in record["annotations"]} - {-1}
+    removed = [record["long_answer_candidates"][i] for i in sorted(gold)]
+    for block in reversed(removed):
+        del tokens[block["start_token"] : block["end_token"]]
+
+    def moved(token: int) -> int:
+        before = (b for b in removed if b["end_token"] <= token)
+        return token - sum(int(b["end_token"]) - int(b["start_token"]) for b in before)
+
+    candidates = [
+        {**c, "start_token": moved(c["start_token"]), "end_token": moved(c["end_token"])}
+        for c in record["long_answer_candidates"]
+        if not any(b["start_token"] <= c["start_token"] < b["end_token"] for b in removed)
+    ]
+    none = {"start_token": -1, "end_token": -1}
+    annotations = [
+        {**a, "long_answer": {**none, "candidate_index": -1}, "short_answers": []}
+        | {"yes_no_answer": "NONE"}
+        for a in record["annotations"]
+    ]
+    return {
+        **record,
+        "document_text": " ".join(tokens),
+        "long_answer_candidates": candidates,
+        "annotations": annotations,
+    }
+
+
 def _candidates(texts: Sequence[str], start: int) -> Iterator[Record]:
     """Yields the candidates of consecutive blocks, the first of which begins at ``start``."""
     for text in texts:
@@ -116,7 +189,7 @@ class Index:
         lengths = np.array([sum(c.values()) for c in counts], np.float64)
         rows = np.repeat(np.arange(len(texts)), [len(c) for c in columns])
         tf = np.array([n for c in counts for n in c.values()], np.float64)
-        norm = K * (1 - B + B * lengths / max(float(lengths.mean()), 1.0))
+        norm = K * (1 - B + B * lengths / max(float(lengths.sum()) / max(len(texts), 1), 1.0))
         weight = tf * (K + 1) / (tf + norm[rows])
         flat = np.array([i for c in columns for i in c], np.int64)
         shape = (len(texts), len(self.words))

@@ -3,7 +3,8 @@
     python -m experiments.make_model --data ../shared/data --models ranker
 
 Every training stage is a run of ``nq train`` that resumes when the same command is started again.
-The result is tuned by ``nq tune`` on the files in ``dev``. It is in ``runs/model/NAME/model``, all
+The result is tuned by ``nq tune`` on dev, and on its questions about long pages
+(``experiments.long_pages``). It is in ``runs/model/NAME/model``, all
 of whose files but the model card belong into the package. A dual encoder is tuned with the other
 model of its pair: the ``small`` that was made here, else a copy of the bundled one.
 """
@@ -11,16 +12,14 @@ model of its pair: the ``small`` that was made here, else a copy of the bundled 
 from __future__ import annotations
 
 import argparse
-import gzip
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import orjson
-
+from experiments.long_pages import long_pages
 from experiments.recipes import RECIPES, Pair, Recipe, Stage
+from experiments.training_data import read_records, write_records
 from nq.commands import arguments, terminal
 from nq.commands.main import console
 from nq.config import StorageConfig
@@ -28,9 +27,10 @@ from nq.model.convert import convert, to_dual_encoder
 from nq.model.folder import copy_model, load_settings, save_settings
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
-from nq.storage import Kind, atomic_write, hold
+from nq.storage import Kind, hold
 
 PROFILE = "mixed+buckets+openvino"
+LONG = "long_pages.jsonl.gz"
 MODELS = Kind(
     name="make_model",
     what="models of experiments.make_model",
@@ -65,16 +65,20 @@ def make(args: argparse.Namespace) -> int:
     files = sorted((args.data / "train").glob("*.jsonl.gz"))
     if not files:
         raise FileNotFoundError(f"{args.data} has no train/*.jsonl.gz: give the folder of the data")
-    dev = sorted(map(str, (args.data / "dev").glob("*.jsonl.gz")))
+    dev = sorted((args.data / "dev").glob("*.jsonl.gz"))
     if not dev:
         raise FileNotFoundError(f"{args.data} has no dev/*.jsonl.gz: give the folder of the data")
     for name in (name for name in RECIPES if name in args.models):
         recipe, folder = RECIPES[name], args.output / name
         with hold(folder, MODELS, files):
+            tuning = [*map(str, dev), str(folder / LONG)]
+            if not (folder / LONG).is_file():
+                short, training = (list(read_records(paths)) for paths in (dev, files))
+                write_records(folder / LONG, long_pages(short, training))
             if recipe.pair:
-                code = _pair_up(recipe, recipe.pair, folder, dev)
+                code = _pair_up(recipe, recipe.pair, folder, tuning)
             else:
-                code = _train(recipe, folder, files) or _tune(dev, folder / "model")
+                code = _train(recipe, folder, files) or _tune(tuning, folder / "model")
         if code:
             return code
     return 0
@@ -160,15 +164,7 @@ def mean(models: Sequence[Path], output: Path, storage: StorageConfig) -> None:
 
 def write_data(files: Sequence[Path], stage: Stage, output: Path) -> None:
     """Writes the records of a stage to ``output``, completely or not at all."""
-    with atomic_write(output) as file, gzip.open(file, "wb", compresslevel=1) as lines:
-        for record in stage.records(list(_records(files))):
-            lines.write(orjson.dumps(record) + b"\n")
-
-
-def _records(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    for path in files:
-        with gzip.open(path, "rb") as lines:
-            yield from map(orjson.loads, lines)
+    write_records(output, stage.records(list(read_records(files))))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,18 +18,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from experiments.claims import claims
 from experiments.distractors import lengthened
 from experiments.pretrained import sentence_encoder
-
-Record = dict[str, Any]
+from experiments.training_data import Record
 
 NQ = ("nq", "nq-swap")
 NATURAL = (*NQ, "boolq")
+REAL = (*NATURAL, "nq-qed", "tydi")
 OTHER_WIKI = ("squad1", "squad2", "squadshifts-wiki", "timeqa")
 WIKI = (*NATURAL, *OTHER_WIKI)
+ALL_WIKI = (*REAL, *OTHER_WIKI)
 REVIEWS = ("squadshifts-amazon", "squadshifts-reddit")
 SEED = 5
 
@@ -41,13 +41,13 @@ class Part:
     Args:
         sources: values of the field ``source`` of the records.
         sample: number of records to draw at random; all without it.
-        distractors: number of blocks of other pages that are added to each page.
+        distractors: the fewest and the most blocks of other pages that are added to each page.
         as_claims: whether yes/no questions are made of the records (``experiments.claims``).
     """
 
     sources: tuple[str, ...]
     sample: int | None = None
-    distractors: int = 0
+    distractors: tuple[int, int] | None = None
     as_claims: bool = False
 
     def records(self, records: Sequence[Record]) -> Iterable[Record]:
@@ -59,8 +59,8 @@ class Part:
             chosen = list(claims(chosen, SEED))
         if not self.distractors:
             return chosen
-        pages = [record for record in records if record["source"] in WIKI]
-        return lengthened(chosen, pages, self.distractors)
+        pages = [record for record in records if record["source"] in ALL_WIKI]
+        return lengthened(chosen, pages, *self.distractors, SEED)
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,10 @@ SMALL = Recipe(
         ),
         Stage(
             "pages",
-            (Part(NATURAL, distractors=12), Part(OTHER_WIKI, sample=1500, distractors=12)),
+            (
+                Part(NATURAL, distractors=(12, 12)),
+                Part(OTHER_WIKI, sample=1500, distractors=(12, 12)),
+            ),
             "--max-seq-length 256 --doc-stride 192 --epochs 1 --learning-rate 8e-5 --warmup 0.05 "
             "--negatives 0.12 --seed 8",
         ),
@@ -165,15 +168,28 @@ SMALL = Recipe(
         Stage(
             "long",
             (
-                Part(NATURAL, distractors=12),
-                Part(OTHER_WIKI, sample=800, distractors=12),
-                Part(NQ + OTHER_WIKI, sample=4100, distractors=12, as_claims=True),
+                Part(NATURAL, distractors=(12, 12)),
+                Part(OTHER_WIKI, sample=800, distractors=(12, 12)),
+                Part(NQ + OTHER_WIKI, sample=4100, distractors=(12, 12), as_claims=True),
             ),
             "--max-seq-length 256 --doc-stride 192 --epochs 1 --learning-rate 6e-5 --warmup 0.05 "
             "--negatives 0.1 --seed 12",
         ),
+        Stage(
+            "real",
+            (Part(REAL), Part(OTHER_WIKI, sample=3000)),
+            "--max-seq-length 192 --doc-stride 128 --epochs 1 --learning-rate 1.2e-4 --warmup 0.05 "
+            "--negatives 0.12 --seed 21",
+            start=("long", "claims", "claims-start"),
+        ),
+        Stage(
+            "whole",
+            (Part(REAL, distractors=(4, 40)), Part(OTHER_WIKI, 2000, distractors=(4, 40))),
+            "--max-seq-length 256 --doc-stride 192 --epochs 0.8 --learning-rate 1e-4 --warmup 0.05 "
+            "--negatives 0.08 --seed 22",
+        ),
     ),
-    result=("long", "claims", "claims-start"),
+    result=("whole", "real"),
 )
 RANKER = Recipe(
     partial(sentence_encoder, "e5-small-v2"),

@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from experiments import make_model
-from experiments.recipes import RECIPES, REVIEWS, WIKI, Pair, Part, Recipe, Stage
+from experiments.recipes import ALL_WIKI, RECIPES, REVIEWS, Pair, Part, Recipe, Stage
 from nq.bundle import bundled_sample
 from nq.commands.train import parser as train_parser
 from nq.config import RankingWeights
@@ -21,7 +21,7 @@ from nq.model.folder import load_config, load_settings, weights_digest
 
 pytestmark = pytest.mark.extended
 
-SOURCES = (*WIKI, *REVIEWS)
+SOURCES = (*ALL_WIKI, *REVIEWS)
 ALL_STAGES = [
     pytest.param(recipe, stage, id=f"{name}-{stage.name}")
     for name, recipe in RECIPES.items()

@@ -1,0 +1,78 @@
+"""Makes questions about long pages of those of dev, to tune a decision on.
+
+    python -m experiments.long_pages --data ../shared/data --output long.jsonl.gz
+
+A third of the questions is taken. Each page gets 30 to 134 blocks of other pages
+(``experiments.distractors``), so that it has 40 to 150, and half of the questions have no answer on
+their page. ``nq tune`` takes such a file beside
+dev: the ids are others, in the same half and fold as those of the short pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from experiments.distractors import lengthened, without_gold
+from experiments.recipes import ALL_WIKI, SEED
+from experiments.training_data import Record, read_records, write_records
+from nq.commands import arguments, terminal
+
+FEWEST, MOST = 30, 134
+ANSWERED = 0.5
+EVERY = 3
+"""One of so many questions is taken: a long page has eight times the windows of a short one."""
+ID_SHIFT = 4 * 10**18
+"""Added to the ids, so that they differ from those of the short pages; even, and 0 in all folds."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.long_pages",
+        description="Makes questions about long pages of those of dev.",
+    )
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="DIR", help="folder with train/ and dev/"
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="a jsonl.gz")
+    arguments.add_common(parser)
+    return parser
+
+
+def long_pages(dev: Sequence[Record], training: Sequence[Record]) -> Iterator[Record]:
+    """Yields every third record of dev, with a long page; both are in simplified NQ format."""
+    answered = [
+        r for r in dev if any(a["long_answer"]["start_token"] >= 0 for a in r["annotations"])
+    ]
+    count = min(len(answered), round(ANSWERED * len(dev)))
+    kept = {r["example_id"] for r in random.Random(SEED).sample(answered, count)}
+    short = [r if r["example_id"] in kept else without_gold(r) for r in dev]
+    others = [r for r in training if r["source"] in ALL_WIKI]
+    for record in lengthened(short[::EVERY], [*dev, *others], FEWEST, MOST, SEED):
+        yield {**record, "example_id": record["example_id"] + ID_SHIFT}
+
+
+def make(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    dev, training = (
+        list(read_records(sorted((args.data / name).glob("*.jsonl.gz"))))
+        for name in ("dev", "train")
+    )
+    if not dev or not training:
+        raise FileNotFoundError(f"{args.data} lacks dev/ or train/: give the folder of the data")
+    records = list(long_pages(dev, training))
+    write_records(args.output, records)
+    terminal.print_result({"questions": len(records)}, args.json)
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    return terminal.run(make, parser(), argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
