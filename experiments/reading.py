@@ -1,12 +1,15 @@
-"""Measures what the scores of a model are worth before any decision is made from them.
+"""Measures what the scores of a model are worth, before a decision is made from them and after.
 
     python -m experiments.reading --data dev.jsonl.gz --model MODEL --half even
 
 For each question with a gold short answer, the best-scored span inside the gold block is compared
 with the gold texts as in the evaluation of SQuAD (Rajpurkar et al. 2016): exact match, and F1 of
 the words. For each question with a gold long answer, the blocks of the page are ranked by their
-best span; counted is how often a gold block is the first. Nothing is fitted, so that models before
-and after ``nq tune`` are compared alike.
+best span; counted is how often a gold block is the first. Both need no decision. A span that is not
+exact is too short or too long, if one of the gold spans contains it or is in it, or elsewhere.
+
+Then the model's decision answers all questions at its thresholds: F1, and the calibration error of
+the probabilities. With ``--max-contexts`` whole pages are read.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +28,12 @@ from experiments.string_match import normalized
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
 from nq.errors import Error
+from nq.evaluation import nq_eval
+from nq.evaluation.calibration import expected_calibration_error
+from nq.evaluation.evaluate import Evaluation, judge
+from nq.formats.outputs import encode_prediction
 from nq.postprocess.blocks import block_of_token
+from nq.postprocess.decision import decide
 from nq.postprocess.fit import gold_longs
 from nq.postprocess.spans import pairs
 from nq.records import Example, Span, WindowScores
@@ -33,13 +41,16 @@ from nq.runs.finished import read_run
 from nq.runs.job import Job
 from nq.runs.run import run
 
+ERRORS = ("too_short", "too_long", "elsewhere")
+F1 = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
+
 
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of the command."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.reading",
-        description="Measures exact match and F1 inside the gold block, and the rank of that "
-        "block among all blocks of the page.",
+        description="Measures exact match and F1 inside the gold block, the rank of that block "
+        "among all blocks of the page, and the answers of the model's decision.",
         epilog=arguments.PROFILES_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -61,11 +72,13 @@ class Reading:
         exact: whether the best span in the gold block equals a gold short answer; ``None`` without
             a gold short answer of words.
         f1: the largest F1 of its words and those of a gold short answer, 0 to 1.
+        error: how it differs from the gold spans, one of ``ERRORS``, if it is not exact.
         first: whether a gold block has the best span of the page.
     """
 
     exact: bool | None
     f1: float
+    error: str
     first: bool
 
 
@@ -81,15 +94,23 @@ def read(example: Example, scores: WindowScores, max_answer_length: int) -> Read
     inside = (first == last) & (first >= 0)
     best = int(np.argmax(inside)) if inside.any() else -1
     found = np.flatnonzero(inside & is_gold[first])
-    answer = example.text(spans.span(int(found[0]))) if len(found) else ""
+    span = spans.span(int(found[0])) if len(found) else None
+    answer = example.text(span) if span else ""
     texts = [_text(example, a.shorts) for a in example.annotations or () if a.shorts]
     if len(texts) < min(2, len(example.annotations or ())):
         texts = []
     return Reading(
         normalized(answer) in map(normalized, texts) if texts else None,
         max((word_f1(answer, text) for text in texts), default=0.0),
+        _error(span, [s for a in example.annotations or () for s in a.shorts]),
         best >= 0 and bool(is_gold[first[best]]),
     )
+
+
+def _error(span: Span | None, gold: Sequence[Span]) -> str:
+    if span and any(other.contains(span) for other in gold):
+        return ERRORS[0]
+    return ERRORS[1] if span and any(span.contains(other) for other in gold) else ERRORS[2]
 
 
 def _text(example: Example, spans: Sequence[Span]) -> str:
@@ -115,30 +136,52 @@ def measure(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         with terminal.ProgressBar("read", "windows") as bar:
             finished = run(replace(job, root=Path(folder)), progress=bar)
-        readings = list(_readings(finished.folder, args.half))
+        readings, answers = _readings(finished.folder, args.half)
     if not readings:
         raise Error(f"the half {args.half!r} of the examples has no gold long answers")
     shorts = [r for r in readings if r.exact is not None]
     result = {
+        "questions": answers.pop("questions"),
         "long_questions": len(readings),
         "gold_block_first": sum(r.first for r in readings) / len(readings),
         "short_questions": len(shorts),
         "exact_match_in_gold_block": sum(bool(r.exact) for r in shorts) / max(1, len(shorts)),
         "f1_in_gold_block": sum(r.f1 for r in shorts) / max(1, len(shorts)),
+        **{name: sum(r.error == name and not r.exact for r in shorts) for name in ERRORS},
+        **answers,
     }
     terminal.print_result(result, args.json)
     return 0
 
 
-def _readings(folder: Path, half: str) -> Iterator[Reading]:
+def _readings(folder: Path, half: str) -> tuple[list[Reading], dict[str, float]]:
+    """Returns what the scores of a run are worth, and the figures of its decision."""
     finished = read_run(folder)
+    decision, readings, evaluation = finished.job.model.decision, list[Reading](), Evaluation()
+    labels, figures = {}, dict[str, float]()
     for key, example in finished.examples():
-        if finished.scores is not None and in_half(example.example_id, half):
-            reading = read(
-                example, finished.scores[key], finished.job.model.decision.max_answer_length
+        if finished.scores is None or not in_half(example.example_id, half):
+            continue
+        scores = finished.scores[key]
+        if reading := read(example, scores, decision.max_answer_length):
+            readings.append(reading)
+        prediction = decide(example, scores, decision).prediction
+        judgment = judge(example, encode_prediction(prediction))
+        evaluation.add(judgment)
+        labels[example.example_id] = judgment.label
+    metrics = evaluation.metrics()
+    figures["questions"] = len(labels)
+    figures |= {name: metrics.get(key, 0.0) for name, key in F1.items()}
+    decided = nq_eval.decisions(evaluation.gold, labels, one_annotator=True)
+    for name, several in zip(("long", "short"), decided, strict=True):
+        given = [(d.score, d.correct) for d in several if d.predicted]
+        figures[f"{name}_given"] = len(given)
+        figures[f"{name}_right"] = sum(correct for _, correct in given)
+        if given:
+            figures[f"{name}_calibration_error"] = expected_calibration_error(
+                [score for score, _ in given], [correct for _, correct in given]
             )
-            if reading is not None:
-                yield reading
+    return readings, figures
 
 
 def main(argv: Sequence[str] | None = None) -> int:

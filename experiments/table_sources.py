@@ -116,36 +116,23 @@ def serve(root: Path) -> str:
 
 def results(root: Path) -> str:
     """Returns the README's table: the quality of the bundled model, of several results."""
-    columns = [
-        {name: read_result(f"{name}_{data}", root)["result"] for name, data in names}
-        for names in (
-            (("tune", "dev"), ("match", "pages")),
-            (("tune", "ranker"), ("match", "ranker")),
+    tuned, pages = (read_result(name, root)["result"] for name in ("tune_dev", "match_pages"))
+    groups = {"excerpts": "odd_short_pages", "excerpts among 30 to 134 blocks": "odd_long_pages"}
+    rows = [
+        (
+            f"{tuned[f'{group}_examples']} questions about {title}: F1 of {what}",
+            f"{tuned[f'{group}_{part}_f1']:.3f}",
+        )
+        for title, group in groups.items()
+        for part, what in (
+            ("long", "paragraphs"),
+            ("short", "short answers"),
+            ("micro", "both together (micro-F1)"),
         )
     ]
-    n_excerpts = columns[0]["tune"]["odd_examples"]
-
-    def row(label: str, figure: Callable[[Mapping[str, ResultFile]], str]) -> tuple[str, ...]:
-        return label, *map(figure, columns)
-
-    return markdown(
-        ("", "`small` alone", "with `ranker`"),
-        row(
-            f"{columns[0]['match']['questions']} questions about whole pages: got a short answer",
-            lambda x: f"{x['match']['answered_in_short']}, of which {x['match']['matched']} right",
-        ),
-        *(
-            row(
-                f"{n_excerpts} questions about excerpts: F1 of {what}",
-                lambda x, part=part: f"{x['tune'][f'odd_{part}_f1']:.3f}",  # type: ignore[misc]
-            )
-            for part, what in (
-                ("long", "paragraphs"),
-                ("short", "short answers"),
-                ("micro", "both together (micro-F1)"),
-            )
-        ),
-    )
+    given = f"{pages['answered_in_short']}, of which {pages['matched']} right"
+    whole = f"{pages['questions']} questions about whole pages: got a short answer", given
+    return markdown(("questions", ""), whole, *rows)
 
 
 def compare(result: ResultFile) -> str:
@@ -225,38 +212,58 @@ def peers(result: ResultFile) -> str:
 
 def tune(result: ResultFile) -> str:
     """Returns the table of ``nq tune --json``: the figures of the odd half."""
+    groups = {"all": "odd", "short pages": "odd_short_pages", "long pages": "odd_long_pages"}
+    groups = {title: name for title, name in groups.items() if f"{name}_examples" in result}
+
+    def row(title: str, *figures: str) -> tuple[str, ...]:
+        cells = (
+            " / ".join(f"{result[f'{group}_{figure}']:.3f}" for figure in figures)
+            for group in groups.values()
+        )
+        return title, *cells
+
     f1 = [
-        (title, f"{result[f'odd_{name}_f1']:.3f}", f"{result[f'odd_{name}_f1_best']:.3f}")
+        row(f"{title}, at the stored / best threshold", f"{name}_f1", f"{name}_f1_best")
         for title, name in (
             ("micro-F1", "micro"),
             ("long answer F1", "long"),
             ("short answer F1", "short"),
         )
     ]
-    error, by_chance, auc = (
-        " / ".join(f"{result[f'odd_{part}_{name}']:.3f}" for part in PARTS)
-        for name in ("calibration_error", "calibration_error_by_chance", "auc")
+    parts = [
+        row(f"{title}, long / short", *(f"{part}_{name}" for part in PARTS))
+        for title, name in (
+            ("expected calibration error", "calibration_error"),
+            ("area under the ROC curve, right against wrong answers", "auc"),
+        )
+    ]
+    counts = [f"{title}: {result[f'{name}_examples']}" for title, name in groups.items()]
+    yes_no = f"{result['yes_no_auc']:.3f}", *[""] * (len(groups) - 1)
+    return markdown(
+        ("examples", *counts),
+        *f1,
+        *parts,
+        ("area under the ROC curve, yes against no, even half", *yes_no),
+    )
+
+
+def reading(result: ResultFile) -> str:
+    """Returns the table of ``python -m experiments.reading --json``."""
+    from experiments.reading import ERRORS
+
+    errors = ", ".join(f"{name.replace('_', ' ')} {result[name]}" for name in ERRORS)
+    given = [(name, result[f"{name}_given"], result[f"{name}_right"]) for name in PARTS]
+    rows = (
+        ("micro-F1 / long answer F1 / short answer F1", ("micro_f1", "long_f1", "short_f1")),
+        ("gold block ranked first", ("gold_block_first",)),
+        ("exact match / F1 in the gold block", ("exact_match_in_gold_block", "f1_in_gold_block")),
+        ("expected calibration error, long / short", [f"{n}_calibration_error" for n in PARTS]),
     )
     return markdown(
-        (
-            f"{result['odd_examples']} examples",
-            "at the stored thresholds",
-            "at the best thresholds",
-        ),
-        *f1,
-        (
-            f"yes/no accuracy ({result['odd_yes_no_questions']} questions) / of always yes",
-            "",
-            f"{result['odd_yes_no_accuracy']:.3f} / {result['odd_always_yes_accuracy']:.3f}",
-        ),
-        (
-            f'recall of "no" ({result["odd_no_questions"]} questions)',
-            "",
-            f"{result['odd_no_recall']:.3f}",
-        ),
-        ("expected calibration error, long / short", error, ""),
-        ("expected error of a perfectly calibrated model on so few examples", by_chance, ""),
-        ("area under the ROC curve: right against wrong answers, long / short", auc, ""),
+        (f"{result['questions']} questions, {result['long_questions']} with an answer", ""),
+        *((title, " / ".join(f"{result[n]:.3f}" for n in names)) for title, names in rows),
+        *((f"{name} answers given / right", f"{n} / {right}") for name, n, right in given),
+        ("spans in the gold block that are not exact", errors),
     )
 
 
@@ -309,6 +316,7 @@ KINDS: dict[str, Callable[[ResultFile], str]] = {
     "peers": peers,
     "tune": tune,
     "match": match,
+    "reading": reading,
     "serving": serving,
     "cluster": cluster,
     "scale": scale,

@@ -385,32 +385,17 @@ class RankingWeights(Settings):
     With the defaults the model's own probabilities count and nothing else.
     """
 
-    BLOCK_FEATURES: ClassVar[tuple[str, ...]] = ("bm25", "table", "list", "position")
+    BLOCK_FEATURES: ClassVar[tuple[str, ...]] = ("bm25", "page_length")
 
     evidence: float = option(1.0, "weight of the log odds that the model gives a block")
     bm25: float = option(0.0, "weight of the BM25 score of question and block")
-    table: float = option(0.0, "added for a table of a whole page")
-    list: float = option(0.0, "added for a list of a whole page")
-    position: float = option(0.0, "weight of log(n) for the n-th block of its type, whole pages")
+    page_length: float = option(0.0, "weight of log(n) for a block of a page with n blocks")
     max_evidence: float = option(1000.0, "largest weighted block score that is to be expected")
     null: float = option(0.0, "utility of no answer")
     short_evidence: float = option(1.0, "weight of the log odds that the model gives an option")
     short_length: float = option(0.0, "weight of log(tokens) of a span")
     no_short: float = option(0.0, "added for no short answer, only the block")
-    yes: float = option(0.0, "added for yes")
-    no: float = option(0.0, "added for no")
-    long_scale: float = option(1.0, "Platt scale of the long answer's log odds")
-    long_shift: float = option(0.0, "Platt shift of the long answer's log odds")
-    short_scale: float = option(1.0, "Platt scale of the log odds of a short answer in words")
-    short_shift: float = option(0.0, "Platt shift of the log odds of a short answer in words")
-    yes_no_scale: float = option(1.0, "Platt scale of the log odds of yes and no")
-    yes_no_shift: float = option(0.0, "Platt shift of the log odds of yes and no")
-
-    def short_calibration(self, is_yes_no: bool) -> tuple[float, float]:
-        """Returns Platt's scale and shift of a short answer: of yes and no, or of others."""
-        if is_yes_no:
-            return self.yes_no_scale, self.yes_no_shift
-        return self.short_scale, self.short_shift
+    yes_no: float = option(0.0, "added for yes and for no")
 
     def block_vector(self) -> tuple[float, ...]:
         """Returns the weights of ``BLOCK_FEATURES``."""
@@ -418,7 +403,7 @@ class RankingWeights(Settings):
 
     def option_vector(self) -> tuple[float, ...]:
         """Returns the weights of an option's features, in the order of the features."""
-        return self.short_length, self.no_short, self.yes, self.no
+        return self.short_length, self.no_short, self.yes_no
 
 
 @dataclass(frozen=True)
@@ -436,12 +421,17 @@ class CascadeWeights(RankingWeights):
 
 @dataclass(frozen=True)
 class DecisionConfig(Settings):
-    """How scores become answers; a model folder has its own weights and thresholds."""
+    """How scores become answers; a model folder has its own weights and thresholds.
+
+    Args:
+        says_yes_no: whether yes and no are answers; else such a question gets its passage alone.
+    """
 
     rule: str = option("default", "decision rule", choices=DECISION_RULES)
     max_answer_length: int = option(30, "pieces of a short answer at most", minimum=1)
     long_threshold: float = option(0.0, "minimum score of a long answer")
     short_threshold: float = option(0.0, "minimum score of a short or yes/no answer")
+    says_yes_no: bool = option(True)
     weights: RankingWeights = field(default_factory=RankingWeights)
 
     @property

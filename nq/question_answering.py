@@ -1,7 +1,7 @@
 """The inputs and outputs of the question-answering pipeline that transformers 4 had.
 
 A model that was trained with nq reads the context as a page, with markers around its blocks, and
-decides by its calibrated probabilities. A Hugging Face reader, which has no head for types, gets
+decides by its probabilities. A Hugging Face reader, which has no head for types, gets
 the windows and the decision of that pipeline: ``[CLS] question [SEP] context [SEP]``, and as the
 score of a span the product of two softmaxes, of starts and of ends, over [CLS] and the context in a
 window. The scores of spans with the same text are added; the score of an empty answer is the lowest

@@ -341,6 +341,7 @@ def make_answer(
         given.long_probability if given else None,
         given.short_probability if given else None,
         *(alternatives, left_out.unread_blocks, left_out.skipped),
+        asks_yes_no=given is not None and given.asks_yes_no,
     )
 
 

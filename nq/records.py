@@ -168,8 +168,6 @@ class Example:
         original: the user's text, where the file has one that nq itself cut into tokens.
         answers: the gold answers as text, empty if there is none in the page; ``None`` where the
             file has no gold, or gold that is not text.
-        has_prior: whether early blocks answer more often, as on Wikipedia, so that the decision
-            adds its position prior (``nq.postprocess.blocks``).
     """
 
     example_id: ExampleId
@@ -182,7 +180,6 @@ class Example:
     title: str = ""
     original: Original | None = None
     answers: tuple[str, ...] | None = None
-    has_prior: bool = True
 
     def text(self, span: Span) -> str:
         """Returns the words of ``span`` without the tags, joined by blanks.
@@ -377,6 +374,9 @@ def _place(answer: Answer, short: Span) -> dict[str, int]:
     return {"start_in_long": start, "end_in_long": end}
 
 
+READ_PASSAGE = "yes or no: read the passage"
+"""Stands for the short answer to a question that asks for yes or no, if it is not known which."""
+
 _shortened = partial(textwrap.shorten, width=60, placeholder="…")
 
 
@@ -388,7 +388,8 @@ class Answer:
     are ``None`` where nothing is answered. ``alternatives`` are the most probable other blocks and
     their short answers, the most probable short answer first. ``page`` is the document of the
     answer, ``unread_blocks`` the number of blocks that a limit left out, and ``skipped`` has name
-    and reason of each document that could not be read.
+    and reason of each document that could not be read. With ``asks_yes_no`` the question asks for
+    yes or no, and the model, which cannot tell which is right, gives the block alone.
     """
 
     question: str
@@ -401,6 +402,7 @@ class Answer:
     alternatives: tuple[Answer, ...] = ()
     unread_blocks: int = 0
     skipped: tuple[str, ...] = ()
+    asks_yes_no: bool = False
 
     @property
     def document(self) -> str | None:
@@ -456,6 +458,7 @@ class Answer:
             "answer": self.text,
             "document": self.document,
             "yes_no_answer": str(self.yes_no),
+            "asks_yes_no": self.asks_yes_no,
             "short_answers": [
                 {**_span(self.page, span), **_place(self, span)} for span in self.short_spans
             ],
@@ -477,7 +480,8 @@ class Answer:
         }
 
     def __str__(self) -> str:
-        return self.text or self.long or "no answer"
+        passage = READ_PASSAGE if self.asks_yes_no else self.long
+        return self.text or passage or "no answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -630,10 +634,14 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One entry of the n-best list: a block of the page and its best short answer."""
+    """One entry of the n-best list: a block of the page and its best short answer.
+
+    With ``asks_yes_no`` that is yes or no, and the model cannot tell which.
+    """
 
     long: Span
     shorts: tuple[Span, ...]
     yes_no: YesNo
     long_probability: float
     short_probability: float
+    asks_yes_no: bool = False

@@ -645,6 +645,7 @@ def save_model(
         (DataType.string, ("question", "answer", "document", "yes_no_answer")),
         (DataType.double, ("short_probability", "long_probability")),
         (DataType.long, ("unread_blocks",)),
+        (DataType.boolean, ("asks_yes_no",)),
         (AnyType(), ("short_answers", "long_answer", "runners_up", "skipped_documents")),
     )
     outputs = [ColSpec(kind, name, name == "question") for kind, names in fields for name in names]

@@ -222,7 +222,7 @@ def test_python_examples_of_readme_and_recipes_run(tmp_path: Path) -> None:
     session = SESSION.search(README)
     assert session
     (tmp_path / "lighthouse.txt").write_text(session[1], encoding="utf-8")
-    assert run_example(README, tmp_path).startswith("1986 0.6")
+    assert run_example(README, tmp_path).startswith("1986 0.9")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "lighthouse.txt").write_text(session[1], encoding="utf-8")
     (tmp_path / "notes" / "cats.txt").write_text("Cats sleep.", encoding="utf-8")

@@ -11,7 +11,6 @@ Source: Guo et al. 2017, On Calibration of Modern Neural Networks, section 2.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -61,23 +60,6 @@ def expected_calibration_error(
     total = len(probabilities)
     by_bin = reliability(probabilities, correct, bins)
     return math.fsum(b.count / total * abs(b.mean - b.right) for b in by_bin if b.count)
-
-
-def error_by_chance(probabilities: Sequence[float], bins: int = BINS, draws: int = 200) -> float:
-    """Returns the calibration error to expect of perfectly calibrated probabilities.
-
-    It is above 0 because in a small bin the share correct varies around the mean. It is estimated
-    as the mean of so many seeded draws.
-
-    >>> error_by_chance([0.0, 1.0] * 10), round(error_by_chance([0.5]), 1)
-    (0.0, 0.5)
-    """
-    draw = random.Random(0)
-    errors = [
-        expected_calibration_error(probabilities, [draw.random() < p for p in probabilities], bins)
-        for _ in range(draws)
-    ]
-    return math.fsum(errors) / draws
 
 
 def area_under_roc(scores: Sequence[float], correct: Sequence[bool]) -> float:

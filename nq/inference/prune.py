@@ -1,6 +1,6 @@
 """``prune``: the model computes only those windows of a page that are likely to matter.
 
-Windows overlap several times, and the prior utility of a block (BM25 and position prior,
+Windows overlap several times, and the prior utility of a block (BM25 and length of the page,
 ``Blocks.prior``) is known before the model runs. With the largest weighted evidence to expect
 (``RankingWeights.max_evidence``) it bounds the utility of a block. So, for each page:
 

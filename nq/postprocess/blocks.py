@@ -8,7 +8,8 @@ One is the lexical overlap of question and block, BM25 within the page:
 
 with tf the count of w in the block, df the number of blocks that contain it, and n the number of
 blocks. Robertson and Zaragoza 2009, The Probabilistic Relevance Framework: BM25 and Beyond. The
-others are the position features.
+other is log(n), by whose weight a block of a long page needs more evidence than one of a short
+page.
 """
 
 from __future__ import annotations
@@ -28,8 +29,6 @@ BOILERPLATE = (("^",), ("Jump", "up"), ("This", "page", "was", "last", "edited")
 """First words of notes, references and page footers, which are never answers."""
 K, B = 1.2, 0.75
 WORD = re.compile(r"\w+")
-MIN_BLOCKS = 20
-"""Blocks of a whole page at least; with fewer it may be an excerpt, without true positions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +38,7 @@ class Blocks:
     Args:
         of_token: ``[T]`` candidate index of the block of each document token, -1 for none.
         candidates: ``[B]`` candidate indices of the blocks; blocks without words are left out.
-        features: ``[B, 4]`` in the order of ``RankingWeights.block_vector``.
+        features: ``[B, 2]`` in the order of ``RankingWeights.block_vector``.
     """
 
     of_token: IntArray
@@ -47,16 +46,15 @@ class Blocks:
     features: FloatArray
 
     @classmethod
-    def of(cls, example: Example, min_blocks: int = MIN_BLOCKS) -> Blocks:
-        """Returns the blocks of an example's page; for ``min_blocks`` see ``position_features``."""
+    def of(cls, example: Example) -> Blocks:
+        """Returns the blocks of an example's page."""
         of_token = block_of_token(example)
         candidates = np.unique(of_token[(of_token >= 0) & ~np.array(example.is_html, np.bool_)])
         spans = [example.candidates[i].span for i in candidates.tolist()]
-        types = [example.block_type(span) for span in spans] if example.has_prior else []
         with_text = np.where(np.isin(of_token, candidates), of_token, -1)
         scores = bm25(example.question, [lower_words(example, span) for span in spans])
-        positions = position_features(types, min_blocks) if types else np.zeros((len(spans), 3))
-        return cls(with_text, candidates, np.column_stack([scores, positions]))
+        page_length = np.full(len(spans), np.log(max(1, len(spans))))
+        return cls(with_text, candidates, np.column_stack([scores, page_length]))
 
     def only(self, candidates: IntArray) -> Blocks:
         """Returns the blocks that have one of these candidate indices."""
@@ -97,24 +95,6 @@ def bm25(question: str, blocks: Iterable[Sequence[str]]) -> FloatArray:
         rows, tf = np.array(list(count), np.int64), np.array(list(count.values()), np.float64)
         total[rows] += idf * tf * (K + 1) / (tf + norm[rows])
     return total
-
-
-def position_features(types: Sequence[str], min_blocks: int = MIN_BLOCKS) -> FloatArray:
-    """Returns ``[B, 3]``: is a table, is a list, and log(n) for the n-th block of its type.
-
-    The types are in page order. All features are 0 for an excerpt, a page with fewer than
-    ``min_blocks``, and where all blocks have one type: a collection of paragraphs need not be in
-    the order of a page.
-    """
-    if len(types) < min_blocks or len(set(types)) < 2:
-        return np.zeros((len(types), 3))
-    counts: Counter[str] = Counter()
-    numbers = []
-    for kind in types:
-        counts[kind] += 1
-        numbers.append(counts[kind])
-    kinds = np.array(types)
-    return np.column_stack([kinds == "Table", kinds == "List", np.log(numbers)])
 
 
 def block_of_token(example: Example) -> IntArray:

@@ -6,13 +6,15 @@ evidence is its log odds against "no answer" in that window,
     log P(start, end, type) - log P([CLS], [CLS], UNKNOWN)
         = (start + end logit) - ([CLS] start + end logit) + type logit - UNKNOWN logit,
 
-in which the normalizers of the three softmaxes cancel. A model that has memorized its training
-data is overconfident, so evidence is multiplied by a weight (an inverse temperature,
-``RankingWeights.evidence``) before hypotheses are summed. The block score of a window is the
+in which the normalizers of the three softmaxes cancel. The block score of a window is the
 log-sum-exp over its hypotheses in the block; overlapping windows are not independent, so the block
-score is that of the best window. For one short answer in a block all hypotheses are summed. A model
+score is that of the best window. A model that has memorized its training data is overconfident, so
+block scores are multiplied by a weight (an inverse temperature, ``RankingWeights.evidence``). To
+weigh the hypotheses instead before they are summed would favour blocks with many weak ones, such as
+large tables. For one short answer in a block all hypotheses are summed. A model
 without a head for types (all its type logits are 0) gives neither yes nor no, since both would
-outweigh any single span.
+outweigh any single span. Neither does a question that asks for something else by a question word,
+such as "how much was he paid", get them.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from scipy.special import softmax
 
 from nq.config import RankingWeights
 from nq.postprocess.blocks import Blocks
+from nq.postprocess.questions import asks_for_words
 from nq.postprocess.spans import Pairs, pairs
 from nq.records import AnswerType, Example, FloatArray, IntArray, WindowScores
 
@@ -35,39 +38,6 @@ dual encoder."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hypotheses:
-    """The hypotheses for each of N choices, grouped by window.
-
-    Args:
-        evidence: ``[H]`` of each hypothesis, finite.
-        group: ``[H]`` index of its group, ascending. A group has the hypotheses of one window
-            for one choice, and is never empty.
-        choice: ``[G]`` the choice of each group, ascending; every choice has a group.
-    """
-
-    evidence: FloatArray
-    group: IntArray
-    choice: IntArray
-
-    def scores(self, weight: float) -> FloatArray:
-        """Returns ``[N]``: of each choice the best window's log-sum-exp of weighted evidence."""
-        return self.scores_and_slopes(weight)[0]
-
-    def scores_and_slopes(self, weight: float) -> tuple[FloatArray, FloatArray]:
-        """Returns the scores and their derivatives with respect to the weight, each ``[N]``."""
-        if not len(self.group):
-            return np.empty(0), np.empty(0)
-        begin = _group_starts(self.group)
-        highest = np.maximum.reduceat(self.evidence, begin)
-        powers = np.exp(weight * (self.evidence - highest[self.group]))
-        total = np.add.reduceat(powers, begin)
-        mean = np.add.reduceat(powers * self.evidence, begin) / total
-        scores = weight * highest + np.log(total)
-        best = np.lexsort((-scores, self.choice))[_group_starts(self.choice)]
-        return scores[best], mean[best]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Options:
     """The possible short answers of one block.
 
@@ -75,7 +45,7 @@ class Options:
         types: ``[O]`` ``AnswerType`` of each; LONG means no short answer, only the block.
         spans: ``[O, 2]`` document tokens of its best pair, start and inclusive end.
         evidence: ``[O]`` log-sum-exp over all hypotheses of each.
-        features: ``[O, 4]`` in the order of ``RankingWeights.option_vector``.
+        features: ``[O, 3]`` in the order of ``RankingWeights.option_vector``.
     """
 
     types: IntArray
@@ -112,21 +82,20 @@ class Evidence:
         """Returns the index of each of its blocks among all blocks of the page."""
         return np.searchsorted(blocks.candidates, self.blocks)
 
-    @property
-    def hypotheses(self) -> Hypotheses:
-        """The hypotheses with the blocks as choices."""
+    def block_scores(self) -> FloatArray:
+        """Returns ``[B]``: of each block the log-sum-exp of its hypotheses in the best window."""
         _, pair = possible = np.nonzero(np.isfinite(self.evidence))
         window = self.pairs.window[pair]
         n_windows = int(window.max(initial=0)) + 1
-        keys = self.pair_block[pair] * n_windows + window
-        order = np.argsort(keys, kind="stable")
-        key_of_group, group = np.unique(keys[order], return_inverse=True)
-        evidence = self.evidence[possible][order]
-        return Hypotheses(evidence, group.reshape(-1), key_of_group // n_windows)
+        keys, group = np.unique(self.pair_block[pair] * n_windows + window, return_inverse=True)
+        scores = _logsumexp_by_group(self.evidence[possible], group.reshape(-1), len(keys))
+        best = np.full(len(self.blocks), -np.inf)
+        np.maximum.at(best, keys // n_windows, scores)
+        return best
 
     def utility(self, weights: RankingWeights) -> FloatArray:
         """Returns ``[B]`` log P(block), up to a constant of the page."""
-        return self.hypotheses.scores(weights.evidence) + self.features @ weights.block_vector()
+        return weights.evidence * self.block_scores() + self.features @ weights.block_vector()
 
     def options(self, row: int) -> Options:
         """Returns the options of the block in this row of ``blocks``."""
@@ -143,7 +112,7 @@ class Evidence:
             types,
             np.concatenate([distinct, spans[best_pair]]),
             np.append(summed, np.logaddexp.reduce(evidence[1:], axis=1)),
-            np.column_stack([length, *(types == kind for kind in TYPES[1:])]),
+            np.column_stack([length, types == AnswerType.LONG, np.isin(types, TYPES[2:])]),
         )
 
 
@@ -161,7 +130,7 @@ def gather_evidence(
     kept, block = all_pairs.where(inside), block[inside]
     candidates, pair_block = np.unique(block, return_inverse=True)
     features = blocks.features[np.searchsorted(blocks.candidates, candidates)]
-    evidence = _pair_evidence(kept, scores, max_pieces)
+    evidence = _pair_evidence(kept, scores, max_pieces, asks_for_words(example.question))
     return Evidence(candidates, features, kept, pair_block.reshape(-1), evidence)
 
 
@@ -171,21 +140,18 @@ def only_ranks(scores: WindowScores) -> bool:
     return len(logits) > 0 and bool((logits[:, AnswerType.SHORT] < IMPOSSIBLE).all())
 
 
-def _pair_evidence(kept: Pairs, scores: WindowScores, max_pieces: int) -> FloatArray:
+def _pair_evidence(
+    kept: Pairs, scores: WindowScores, max_pieces: int, only_words: bool
+) -> FloatArray:
     """Returns ``[K, P]`` the evidence of each pair; -inf for a short answer that is too long."""
     logits = scores.type_logits.astype(np.float64)
-    gives_yes_no = logits.any() and np.any(logits[:, TYPES[2:]] > IMPOSSIBLE)
+    gives_yes_no = logits.any() and np.any(logits[:, TYPES[2:]] > IMPOSSIBLE) and not only_words
     types = TYPES if gives_yes_no else TYPES[:2]
     gain = logits[:, types] - logits[:, [AnswerType.UNKNOWN]]
     gain[gain < IMPOSSIBLE] = -np.inf
     evidence = kept.score + gain[kept.window].T
     evidence[0, kept.end_pos - kept.start_pos >= max_pieces] = -np.inf
     return np.asarray(evidence)
-
-
-def _group_starts(groups: IntArray) -> IntArray:
-    """Returns the index at which each group of ascending group numbers begins."""
-    return np.flatnonzero(np.diff(groups, prepend=-1))
 
 
 def _logsumexp_by_group(values: FloatArray, group: IntArray, n: int) -> FloatArray:

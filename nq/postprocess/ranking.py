@@ -1,15 +1,15 @@
 """The default decision: block, span and type of the answer are ranked together, by probability.
 
 The evidence of the model (``nq.postprocess.evidence``), the lexical overlap of question and block
-and the position prior (``nq.postprocess.blocks``) enter two softmaxes, whose weights are
+and the length of the page (``nq.postprocess.blocks``) enter two softmaxes, whose weights are
 ``config.RankingWeights``:
 
     P(block) over the blocks of the page and "no answer",
     P(option | block) over its short spans, yes, no and "no short answer".
 
 The most probable block is the long answer, its most probable option but the last one the short
-answer. Both probabilities are calibrated (Platt 1999; yes and no apart from other short answers)
-and compared with thresholds of their own.
+answer. Both probabilities are compared with thresholds of their own. Where the model does not tell
+yes from no (``DecisionConfig.says_yes_no``), a question that asks for them gets its block alone.
 
 With two models (``CascadeScores``) the evidence is that of the second one, for the blocks that it
 read; the others are no answers. The ranker's block score is one more feature of a block,
@@ -27,6 +27,7 @@ score is the second one's.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,7 +38,7 @@ from scipy.special import softmax
 from nq.config import CascadeDecision, DecisionConfig
 from nq.errors import Error
 from nq.postprocess.blocks import Blocks
-from nq.postprocess.evidence import Evidence, gather_evidence, only_ranks
+from nq.postprocess.evidence import Evidence, Options, gather_evidence, only_ranks
 from nq.records import (
     Alternative,
     AnswerType,
@@ -53,6 +54,8 @@ from nq.records import (
 
 NO_SPANS = (AnswerType.LONG, AnswerType.YES, AnswerType.NO)
 """Types of options without words of the page; the first is none of a short answer."""
+PAIRS = {"``": "''", "“": "”", '"': '"', "(": ")", "[": "]"}
+"""Quotes and brackets that open, with their partners; the first is of NQ's tokens."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,28 +100,61 @@ class Ranking:
         """
         rows = np.argsort(-self.probabilities, kind="stable")[:limit].tolist()
         best = [self.alternative(row) for row in rows[:1]]
-        asks_for_words = any(one.yes_no is YesNo.NONE for one in best)
+        asks_for_words = any(one.yes_no is YesNo.NONE and not one.asks_yes_no for one in best)
         return *best, *(self.alternative(row, asks_for_words) for row in rows[1:])
 
     def alternative(self, row: int, only_words: bool = False) -> Alternative:
         """Returns the block in this row of the evidence, with its best short answer."""
-        weights, probability = self.config.weights, float(self.probabilities[row])
-        options = self.evidence.options(row)
+        probability = float(self.probabilities[row])
+        options, likely = self.options(row)
         excluded = NO_SPANS if only_words else NO_SPANS[:1]
-        likely = np.where(np.isin(options.types, excluded), -1.0, options.probabilities(weights))
+        likely = np.where(np.isin(options.types, excluded), -1.0, likely)
         best = int(np.argmax(likely))
         kind, (start, end) = AnswerType(int(options.types[best])), options.spans[best].tolist()
-        short = probability * float(likely[best])
+        says = self.config.says_yes_no
         return Alternative(
             self.example.candidates[int(self.evidence.blocks[row])].span,
-            (Span(start, end + 1),) if kind is AnswerType.SHORT else (),
-            kind.yes_no,
-            calibrated(probability, weights.long_scale, weights.long_shift),
-            calibrated(short, *weights.short_calibration(kind.yes_no is not YesNo.NONE)),
+            (self._paired(Span(start, end + 1)),) if kind is AnswerType.SHORT else (),
+            kind.yes_no if says else YesNo.NONE,
+            probability,
+            probability * float(likely[best]),
+            asks_yes_no=kind.yes_no is not YesNo.NONE and not says,
         )
 
+    def _paired(self, span: Span) -> Span:
+        """Returns a span with the partner of a single quote or bracket at one of its ends.
+
+        Where the partner is not beside the span, the quote or bracket is left out.
+        """
+        tokens, start, end = self.example.tokens, span.start, span.end
+        inside = Counter(tokens[start:end])
+        for opening, closing in PAIRS.items():
+            same = opening == closing
+            missing = inside[opening] % 2 if same else inside[opening] - inside[closing]
+            if not missing or end - start < 2:
+                continue
+            if tokens[start] == opening and missing > 0:
+                has_partner = end < len(tokens) and tokens[end] == closing
+                start, end = (start, end + 1) if has_partner else (start + 1, end)
+            elif tokens[end - 1] == closing and (missing < 0 or same):
+                has_partner = start > 0 and tokens[start - 1] == opening
+                start, end = (start - 1, end) if has_partner else (start, end - 1)
+        return Span(start, end)
+
+    def options(self, row: int) -> tuple[Options, FloatArray]:
+        """Returns the options of the block in this row of the evidence, and P(option | block).
+
+        Where yes and no are not told apart, yes has the probability of both.
+        """
+        options = self.evidence.options(row)
+        likely = options.probabilities(self.config.weights)
+        if not self.config.says_yes_no:
+            both = np.isin(options.types, NO_SPANS[1:])
+            likely[both] = likely[both].sum() * (options.types[both] == AnswerType.YES)
+        return options, likely
+
     def short_spans(self, limit: int) -> list[tuple[Span, float]]:
-        """Returns the most probable short answers in all blocks, best first, calibrated."""
+        """Returns the most probable short answers in all blocks, best first."""
         weights = self.config.weights
         spans: list[tuple[Span, float]] = []
         for row, probability in enumerate(self.probabilities.tolist()):
@@ -129,8 +165,7 @@ class Ranking:
                 start, end = options.spans[i].tolist()
                 spans.append((Span(start, end + 1), float(likely[i])))
         spans.sort(key=lambda item: -item[1])
-        scale, shift = weights.short_calibration(is_yes_no=False)
-        return [(span, calibrated(short, scale, shift)) for span, short in spans[:limit]]
+        return spans[:limit]
 
 
 def rank(
@@ -167,8 +202,7 @@ def decision_margin(ranking: Ranking) -> float:
     else:
         gaps += _other_blocks(ranking, min(gaps))
     if short >= 0:
-        options = ranking.evidence.options(row)
-        likely = options.probabilities(config.weights)
+        options, likely = ranking.options(row)
         gaps.append(_lead(likely[options.types != AnswerType.LONG]))
     return min(gaps)
 
@@ -209,21 +243,11 @@ def _cascade_evidence(
     read = blocks.only(scores.read)
     evidence = gather_evidence(example, answering, config.max_answer_length, read)
     other = gather_evidence(example, ranking, config.ranker.max_answer_length, blocks)
-    other_scores = other.hypotheses.scores(config.ranker.weights.evidence)
+    other_scores = config.ranker.weights.evidence * other.block_scores()
     block_scores = np.full(len(blocks.candidates), other_scores.min(initial=0.0))
     block_scores[other.rows(blocks)] = other_scores
     features = np.column_stack([evidence.features, block_scores[evidence.rows(blocks)]])
     return replace(evidence, features=features)
-
-
-def calibrated(probability: float, scale: float, shift: float) -> float:
-    """Returns Platt's calibration of a probability, ``sigmoid(scale * logit(p) + shift)``.
-
-    >>> round(calibrated(0.25, 1.0, 0.0), 6), calibrated(0.5, 2.0, 0.0), calibrated(1.0, 1.0, 0) < 1
-    (0.25, 0.5, True)
-    """
-    # scipy.special.expit differs in the last bit, and so would every stored prediction.
-    return float(1 / (1 + np.exp(-(scale * log_odds(probability) + shift))))
 
 
 def log_odds(probability: float) -> float:

@@ -6,7 +6,7 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 
-from nq.records import Answer, Span
+from nq.records import READ_PASSAGE, Answer, Span
 from nq.text import truncate, visible
 
 MARKS = ("»", "«")
@@ -25,7 +25,8 @@ def render(answer: Answer, marks: Sequence[str] = MARKS, cite: bool = False) -> 
     if answer.answered:
         with_probability = probable and answer.text
         probability = f" ({_percent(answer.short_probability)})" if with_probability else ""
-        parts = [visible(answer.text or "no short answer") + probability]
+        other = READ_PASSAGE if answer.asks_yes_no else "no short answer"
+        parts = [visible(answer.text or other) + probability]
     if answer.long_span:
         probability = f" ({_percent(answer.long_probability)})" if probable else ""
         where = f"found in{_source(answer, cite)}{probability}:"

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
+from nq.postprocess.questions import HOW_MANY, OTHER, WORDS, YES_NO_VERB, question_word
 from nq.records import Context, Example, Span, YesNo
 
-NONE, OTHER = "none", "other"
-YES_NO_VERBS = (
-    *("am", "is", "are", "was", "were", "be", "do", "does", "did", "have", "has", "had"),
-    *("can", "could", "may", "might", "must", "shall", "should", "will", "would"),
-    *("ain't", "aren't", "isn't", "wasn't", "weren't", "don't", "doesn't", "didn't", "can't"),
-)
-WORDS = {
-    **{word: word for word in ("who", "when", "where", "what", "which", "how", "why")},
-    "whom": "who",
-    "whose": "who",
-}
-HOW_MANY, YES_NO_VERB = "how many", "yes/no verb"
+NONE = "none"
 LENGTHS = (500, 1000, 2000, 5000, 10000)
 LENGTH_NAMES = (
     f"under {LENGTHS[0]}",
@@ -40,24 +29,6 @@ TRAITS: dict[str, tuple[str, ...]] = {
     "tokens of the page": LENGTH_NAMES,
 }
 """Maps each trait to its values in the order of display."""
-
-
-def question_word(question: str) -> str:
-    """Returns the kind of a question: its yes/no verb in front, else its first question word.
-
-    >>> [question_word(q) for q in ("who's it", "is it when", "in what year", "how many", "moon")]
-    ['who', 'yes/no verb', 'what', 'how many', 'other']
-    """
-    words = re.findall(r"[\w']+", question.lower().replace("\u2019", "'"))
-    if words and words[0] in YES_NO_VERBS:
-        return YES_NO_VERB
-    words = [word.split("'")[0] for word in words]
-    position = next((i for i, word in enumerate(words) if word in WORDS), None)
-    if position is None:
-        return OTHER
-    if words[position] == "how" and words[position + 1 : position + 2] in (["many"], ["much"]):
-        return HOW_MANY
-    return WORDS[words[position]]
 
 
 def page_length(n_tokens: int) -> str:

@@ -1,7 +1,7 @@
 """Tunes the default decision of a model on annotated questions, and measures it on others.
 
-The examples with even ids determine the weights, the calibration and the thresholds; those with odd
-ids measure the result.
+The examples with even ids determine the weights and the thresholds; those with odd ids measure the
+result.
 """
 
 from __future__ import annotations
@@ -16,14 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from nq import storage
-from nq.config import CascadeDecision, Compute, DecisionConfig, RankingWeights
+from nq.config import CascadeDecision, CascadeWeights, Compute, DecisionConfig, RankingWeights
 from nq.errors import Error
 from nq.evaluation import labels, nq_eval
-from nq.evaluation.calibration import (
-    area_under_roc,
-    error_by_chance,
-    expected_calibration_error,
-)
+from nq.evaluation.calibration import area_under_roc, expected_calibration_error
 from nq.evaluation.evaluate import gold_labels
 from nq.formats import input_files
 from nq.formats.outputs import encode_prediction
@@ -32,15 +28,13 @@ from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.folder import SETTINGS, load_settings, save_settings, weights_digest
 from nq.model.spec import ModelSpec, find_model
 from nq.postprocess.fit import (
-    CASCADE_PRIOR_WEIGHTS,
-    PRIOR_WEIGHTS,
     ChoiceSet,
     block_choices,
     fit,
-    fit_calibration,
     option_choices,
+    yes_no_separation,
 )
-from nq.postprocess.ranking import calibrated, rank
+from nq.postprocess.ranking import rank
 from nq.records import Example, Scores
 from nq.runs.job import Job
 from nq.runs.measure import Clock, no_report
@@ -57,6 +51,10 @@ SLACK = 0.005
 GAP = 0.002
 """Width of the gap between scores that a threshold needs, so that rounding does not matter."""
 FOLDS = 5
+LONG_PAGE = 40
+"""Blocks of a long page at least."""
+YES_NO_AUC = 0.6
+"""Area under the ROC curve from which on yes and no count as told apart; 0.5 is chance."""
 
 Gold = dict[labels.ExampleId, list[labels.Label]]
 Predictions = dict[labels.ExampleId, labels.Label]
@@ -75,7 +73,8 @@ def tune(
 ) -> dict[str, Any]:
     """Fits the decision of a model to one half of annotated data, as ``nq tune`` does.
 
-    It is fitted on the even half, written into the model folder, and measured on the odd half.
+    It is fitted on the even half, written into the model folder, and measured on the odd half. All
+    blocks of a page are read.
 
     Args:
         files: annotated files, globs or folders.
@@ -108,7 +107,8 @@ def tune(
         )
     with contextlib.ExitStack() as stack:
         paths = stack.enter_context(input_files.input_files(several))
-        job = Job(paths, replace(model, decision=start), profile, pages=pages, compute=compute)
+        model = replace(model, decision=start).reading_whole_pages()
+        job = Job(paths, model, profile, pages=pages, compute=compute)
         job.check_output()
         storage.check_output_file(folder / SETTINGS, job.files)
         check_job(job)
@@ -129,7 +129,8 @@ def tune(
     return {
         "long_threshold": tuned.decision.long_threshold,
         "short_threshold": tuned.decision.short_threshold,
-        **measure(*_half(tuned.gold, tuned.predictions, odd=True), tuned.decision),
+        **tuned.figures(),
+        "yes_no_auc": tuned.yes_no_auc,
         "model": str(folder),
         "truncated_pages": scoring.chunks.total("truncated_pages"),
         "unread_blocks": scoring.chunks.total("unread_blocks"),
@@ -149,11 +150,35 @@ def own_model(model: ModelSpec, *given: str | Path) -> ModelSpec:
 
 @dataclass(frozen=True)
 class Tuned:
-    """A fitted decision, with all gold and the predictions by it, no threshold applied."""
+    """A fitted decision, with all gold and the predictions by it, no threshold applied.
+
+    ``yes_no_auc`` is how well the model tells yes from no on the even half, ``long_pages`` has the
+    ids of the examples with a long page.
+    """
 
     decision: DecisionConfig
     gold: Gold
     predictions: Predictions
+    yes_no_auc: float
+    long_pages: set[labels.ExampleId]
+
+    def figures(self) -> dict[str, Any]:
+        """Returns the figures of the odd half by name, where there are both also of short and of
+        long pages alone.
+        """
+        odd = [key for key in self.gold if fold_of(key) is None and key in self.predictions]
+        groups = {"odd": odd}
+        long = [key for key in odd if key in self.long_pages]
+        if 0 < len(long) < len(odd):
+            short = [key for key in odd if key not in self.long_pages]
+            groups |= {"odd_short_pages": short, "odd_long_pages": long}
+        figures: dict[str, Any] = {}
+        for group, keys in groups.items():
+            gold = {key: self.gold[key] for key in keys}
+            predictions = {key: self.predictions[key] for key in keys}
+            measured = measure(gold, predictions, self.decision)
+            figures |= {f"{group}_{name}": value for name, value in measured.items()}
+        return figures
 
 
 def tune_decision(
@@ -161,7 +186,7 @@ def tune_decision(
 ) -> Tuned:
     """Fits the decision on the even half.
 
-    Calibration and thresholds use predictions by weights that were fitted without the example (in
+    The thresholds use predictions by weights that were fitted without the example (in
     ``FOLDS`` folds), since weights fit their own examples better than others.
 
     All examples with their scores are iterated twice. The maximum answer length of the decision is
@@ -169,20 +194,28 @@ def tune_decision(
     """
     gold: Gold = {}
     choice_sets: dict[int, list[ChoiceSets]] = {}
+    separations: list[tuple[float, bool]] = []
+    long_pages: set[labels.ExampleId] = set()
     for example, scores in scored:
         if not example.annotations:
             continue
         gold[example.example_id] = gold_labels(example)
+        if sum(candidate.top_level for candidate in example.candidates) >= LONG_PAGE:
+            long_pages.add(example.example_id)
         fold = fold_of(example.example_id)
         if fold is not None:
             evidence = rank(example, scores, decision).evidence
             sets = block_choices(example, evidence), option_choices(example, evidence)
             choice_sets.setdefault(fold, []).append(sets)
+            if separation := yes_no_separation(example, evidence):
+                separations.append(separation)
     if not gold:
         raise ValueError(f"no annotations in {name}: give annotated data to tune on")
-    plain = replace(decision, long_threshold=0.0, short_threshold=0.0)
-    is_cascade = isinstance(decision, CascadeDecision)
-    start = CASCADE_PRIOR_WEIGHTS if is_cascade else PRIOR_WEIGHTS
+    auc = area_under_roc([odds for odds, _ in separations], [is_yes for _, is_yes in separations])
+    plain = replace(
+        decision, long_threshold=0.0, short_threshold=0.0, says_yes_no=auc >= YES_NO_AUC
+    )
+    start = CascadeWeights() if isinstance(decision, CascadeDecision) else RankingWeights()
     weights = _fit(choice_sets.values(), start)
     held_out = [
         _fit((choice_sets[f] for f in choice_sets if f != fold), start) for fold in range(FOLDS)
@@ -193,14 +226,12 @@ def tune_decision(
         config = replace(plain, weights=weights if fold is None else held_out[fold])
         prediction = encode_prediction(rank(example, scores, config).prediction())
         predictions[example.example_id] = labels.prediction_label(prediction)
-    weights = _calibrate(weights, *_half(gold, predictions, odd=False))
-    for key, label in predictions.items():
-        long = calibrated(label.long_score, weights.long_scale, weights.long_shift)
-        platt = weights.short_calibration(_is_yes_no(label))
-        short = calibrated(label.short_score, *platt)
-        predictions[key] = replace(label, long_score=long, short_score=short)
+    even = [key for key in gold if fold_of(key) is not None and key in predictions]
     longs, shorts = nq_eval.decisions(  # one annotator is enough
-        *_half(gold, predictions, odd=False), long_non_null_threshold=1, short_non_null_threshold=1
+        {key: gold[key] for key in even},
+        {key: predictions[key] for key in even},
+        long_non_null_threshold=1,
+        short_non_null_threshold=1,
     )
     tuned = replace(
         plain,
@@ -208,32 +239,13 @@ def tune_decision(
         long_threshold=best_threshold(longs),
         short_threshold=best_threshold(shorts),
     )
-    return Tuned(tuned, gold, predictions)
+    return Tuned(tuned, gold, predictions, auc, long_pages)
 
 
 def _fit(folds: Iterable[Iterable[ChoiceSets]], start: RankingWeights) -> RankingWeights:
     sets = [both for fold in folds for both in fold]
     blocks = [block for block, _ in sets if block]
     return fit(blocks, [option for _, option in sets if option], start)
-
-
-def _calibrate(weights: RankingWeights, gold: Gold, predictions: Predictions) -> RankingWeights:
-    long, _ = nq_eval.decisions(gold, predictions, one_annotator=True)
-    answers = {"long": long}
-    for name, is_yes_no in (("short", False), ("yes_no", True)):
-        own = {key: p for key, p in predictions.items() if _is_yes_no(p) == is_yes_no}
-        golds = {key: gold[key] for key in own}
-        _, answers[name] = nq_eval.decisions(golds, own, one_annotator=True)
-    fitted: dict[str, float] = {}
-    for name, decisions in answers.items():
-        given = [d for d in decisions if d.predicted]
-        parts = fit_calibration([d.score for d in given], [d.correct for d in given])
-        fitted |= zip((f"{name}_scale", f"{name}_shift"), parts, strict=True)
-    return replace(weights, **fitted)
-
-
-def _is_yes_no(label: labels.Label) -> bool:
-    return label.yes_no != "none"
 
 
 def best_threshold(decisions: Sequence[nq_eval.Decision]) -> float:
@@ -262,8 +274,8 @@ def best_threshold(decisions: Sequence[nq_eval.Decision]) -> float:
 def measure(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> dict[str, Any]:
     """Returns the figures of a decision, from predictions without a threshold applied.
 
-    Scores are measured by how far they are from the share of right answers, beside what that would
-    be by chance if they were calibrated, and by how well they rank right answers.
+    Scores are measured by how far they are from the share of right answers, and by how well they
+    rank right answers.
     """
     kept = {}
     for key, label in predictions.items():
@@ -274,34 +286,19 @@ def measure(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> d
     metrics = nq_eval.score(gold, kept, one_annotator=True)
     best = nq_eval.score(gold, predictions, one_annotator=True)
     figures: dict[str, Any] = {
-        "odd_examples": len(predictions),
-        "odd_micro_f1": metrics["micro_f1"],
-        "odd_micro_f1_best": best["micro_f1_best"],
+        "examples": len(predictions),
+        "micro_f1": metrics["micro_f1"],
+        "micro_f1_best": best["micro_f1_best"],
     }
     for name in ("long", "short"):
-        figures[f"odd_{name}_f1"] = metrics[f"{name}-answer-f1"]
-        figures[f"odd_{name}_f1_best"] = best[f"{name}-best-threshold-f1"]
+        figures[f"{name}_f1"] = metrics[f"{name}-answer-f1"]
+        figures[f"{name}_f1_best"] = best[f"{name}-best-threshold-f1"]
     decisions = nq_eval.decisions(gold, predictions, one_annotator=True)
-    for name, of_name in zip(("odd_long", "odd_short"), decisions, strict=True):
+    for name, of_name in zip(("long", "short"), decisions, strict=True):
         scores = [d.score for d in of_name if d.predicted]
         correct = [d.correct for d in of_name if d.predicted]
         figures[f"{name}_calibration_error"] = expected_calibration_error(scores, correct)
-        figures[f"{name}_calibration_error_by_chance"] = error_by_chance(scores)
         figures[f"{name}_auc"] = area_under_roc(scores, correct)
-    yes_no = {
-        key: {label.yes_no for label in annotators} - {"none"}
-        for key, annotators in gold.items()
-        if sum(map(_is_yes_no, annotators)) >= min(2, len(annotators))
-    }
-    given = {key: predictions[key].yes_no for key in yes_no}
-    no = [key for key, words in yes_no.items() if "no" in words]
-    shares = {
-        "yes_no_accuracy": [given[key] in words for key, words in yes_no.items()],
-        "always_yes_accuracy": ["yes" in words for words in yes_no.values()],
-        "no_recall": [given[key] == "no" for key in no],
-    }
-    figures["odd_yes_no_questions"], figures["odd_no_questions"] = len(yes_no), len(no)
-    figures |= {f"odd_{n}": sum(hits) / len(hits) if hits else 0.0 for n, hits in shares.items()}
     return figures
 
 
@@ -315,8 +312,3 @@ def fold_of(key: labels.ExampleId) -> int | None:
         key = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
     half, is_odd = divmod(key, 2)
     return None if is_odd else half % FOLDS
-
-
-def _half(gold: Gold, predictions: Predictions, odd: bool) -> tuple[Gold, Predictions]:
-    keys = [key for key in gold if (fold_of(key) is None) == odd and key in predictions]
-    return {key: gold[key] for key in keys}, {key: predictions[key] for key in keys}

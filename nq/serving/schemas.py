@@ -97,6 +97,9 @@ class AskAnswer(BaseModel):
     answer: Annotated[str | None, Field(description="yes, no, or text of the page")]
     document: Annotated[str | None, Field(description="name of the page, one of several")]
     yes_no_answer: Literal["YES", "NO", "NONE"]
+    asks_yes_no: Annotated[
+        bool, Field(description="whether it asks for yes or no: read the long answer")
+    ]
     short_answers: list[ShortSpan]
     short_probability: float | None
     long_answer: TextSpan | None

@@ -6,12 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nq.evaluation.calibration import (
-    area_under_roc,
-    error_by_chance,
-    expected_calibration_error,
-    reliability,
-)
+from nq.evaluation.calibration import area_under_roc, expected_calibration_error, reliability
 
 ANSWERS = st.lists(
     st.tuples(st.floats(0, 1) | st.integers(0, 20).map(lambda i: i / 20), st.booleans())
@@ -56,12 +51,3 @@ def test_the_area_under_the_roc_is_the_share_of_ordered_pairs(
     slow = sum((p > q) + (p == q) / 2 for p, q in pairs) / len(pairs) if pairs else 0.5
     fast = area_under_roc([p for p, _ in answers], [r for _, r in answers])
     assert fast == pytest.approx(slow)
-
-
-def test_error_by_chance_equals_the_mean_deviation_of_a_binomial() -> None:
-    """For one bin with n answers of probability 1/2, it is the mean deviation of n coin tosses."""
-    n = 10
-    binomial = [math.comb(n, k) / 2**n * abs(k / n - 0.5) for k in range(n + 1)]
-    error = error_by_chance([0.5] * n, draws=2000)
-    assert error == pytest.approx(math.fsum(binomial), rel=0.06)
-    assert error == error_by_chance([0.5] * n, draws=2000)

@@ -17,7 +17,7 @@ from nq.formats import squad, tydi
 from nq.formats.documents import decode_text, page_from_html, page_from_text, page_of
 from nq.formats.markup import CharacterData
 from nq.formats.words import located_words, spellings
-from nq.report.traits import question_word
+from nq.postprocess.questions import question_word
 from nq.text import visible, without_password
 
 MB = 1_000_000

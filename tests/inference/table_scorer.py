@@ -140,8 +140,7 @@ def decisions(draw: st.DrawFn) -> DecisionConfig:
     weights = RankingWeights(
         evidence=draw(st.sampled_from([0.05, 0.2, 1.0])),
         bm25=draw(st.sampled_from([0.0, 3.0])),
-        position=draw(st.sampled_from([0.0, -5.0])),
-        table=draw(st.sampled_from([0.0, -6.0])),
+        page_length=draw(st.sampled_from([0.0, -1.0])),
         null=draw(st.sampled_from([-5.0, 1.0])),
         max_evidence=draw(st.sampled_from([5.0, 30.0, 1000.0])),
     )

@@ -125,7 +125,8 @@ def test_a_page_with_a_clear_decision_is_not_computed_further() -> None:
     n = 40
     token_map = np.arange(n * 4).reshape(n, 4)
     candidates = [Candidate(Span(4 * i, 4 * i + 4), True) for i in range(n)]
-    tokens = [*["<P>", "word", "word", "word"] * (n - 1), "<Table>", "word", "word", "word"]
+    about = ["<P>", "who", "word", "word"]
+    tokens = [*about, *["<P>", "word", "word", "word"] * (n - 2), *about]
     example = Example(1, "who", tokens, [t[0] == "<" for t in tokens], candidates)
     start = np.full((n, 4), -9.0, np.float32)
     start[0, 1] = 9.0
@@ -133,13 +134,13 @@ def test_a_page_with_a_clear_decision_is_not_computed_further() -> None:
     doc = np.where(np.arange(4) == 0, -1, token_map)
     logits = synthetic_pages.Logits(start, start, types, doc)
     scores = synthetic_pages.window_scores(logits, 2, text_only=True)
-    weights = RankingWeights(evidence=0.5, position=-3.0, max_evidence=10.0)
+    weights = RankingWeights(evidence=0.5, bm25=3.0, max_evidence=10.0)
     decision = DecisionConfig(weights=weights, long_threshold=0.5, short_threshold=0.1)
     numbers = np.arange(n)
     ids = np.column_stack([numbers, np.full(n, n)])
     rows = {"token_map": doc, "window_ids": ids, "numbers": numbers[:, None]}
     columns, computed, _ = prune_pages(Pages([example], [slice(0, n)], rows, scores, decision))
-    assert computed.tolist() == [0, 1, 2, n - 1]  # the first blocks of their types
+    assert computed.tolist() == [0, 1, 2, n - 1]  # those of the question's word first
     pruned = decide(example, window_scores(columns, numbers), decision).prediction
     whole = decide(example, scores, decision).prediction
     assert (pruned.long, pruned.shorts, pruned.yes_no) == (whole.long, whole.shorts, whole.yes_no)

@@ -49,12 +49,13 @@ def answer_odds(example: Example, scores: WindowScores) -> dict[Answer, float]:
 
 
 def block_odds(example: Example, scores: WindowScores, weight: float) -> dict[int, float]:
-    """Returns the odds of each block in its best window, with weighted log odds."""
+    """Returns the odds of each block in its best window, to the power of ``weight``."""
     total: dict[tuple[int, int], float] = defaultdict(float)
     for window, (block, *_), log_odds in hypotheses(example, scores):
-        total[block, window] += math.exp(weight * log_odds)
+        total[block, window] += math.exp(log_odds)
     return {
-        block: max(value for (b, _), value in total.items() if b == block) for block, _ in total
+        block: max(value for (b, _), value in total.items() if b == block) ** weight
+        for block, _ in total
     }
 
 

@@ -58,7 +58,7 @@ def example(seed: int) -> Example:
         start, end = sorted(draw.integers(0, N_TOKENS + 1, 2).tolist())
         candidates.append(Candidate(Span(start, end), bool(draw.random() < 0.7)))
     words = [f"w{i}" for i in range(N_TOKENS)]
-    return Example(seed, "who", words, [False] * N_TOKENS, candidates)
+    return Example(seed, "did who", words, [False] * N_TOKENS, candidates)
 
 
 def window_scores(logits: Logits, k: int, text_only: bool) -> WindowScores:

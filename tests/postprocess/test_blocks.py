@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nq.config import RankingWeights
 from nq.formats.documents import page_from_text
-from nq.postprocess.blocks import MIN_BLOCKS, B, Blocks, K, block_of_token, bm25, position_features
+from nq.postprocess.blocks import B, Blocks, K, block_of_token, bm25
 from nq.records import Example
 from tests.postprocess import slow_evidence, synthetic_pages
 
@@ -60,24 +60,21 @@ def test_blocks_are_the_first_top_level_candidates_with_a_word(seed: int) -> Non
     assert blocks.of_token.tolist() == expected
 
 
-@given(seeds, st.integers(1, 30))
-def test_features_are_bm25_and_position_in_the_order_of_the_weights(
-    seed: int, min_blocks: int
-) -> None:
+@given(seeds)
+def test_features_are_bm25_and_page_length_in_the_order_of_the_weights(seed: int) -> None:
     example = with_tags(seed)
-    blocks = Blocks.of(example, min_blocks)
+    blocks = Blocks.of(example)
     candidates = blocks.candidates.tolist()
     spans = [example.candidates[i].span for i in candidates]
     words = [
         [example.tokens[t].lower() for t in range(s.start, s.end) if not example.is_html[t]]
         for s in spans
     ]
-    types = [example.block_type(span) for span in spans]
-    positions = position_features(types, min_blocks)
-    scores = np.array(slow_bm25(["who"], words))
-    np.testing.assert_allclose(blocks.features, np.column_stack([scores, positions]))
-    weights = RankingWeights(bm25=2.0, table=-3.0, list=5.0, position=-7.0, evidence=11.0)
-    expected = 2 * scores - 3 * positions[:, 0] + 5 * positions[:, 1] - 7 * positions[:, 2]
+    scores = np.array(slow_bm25(["did", "who"], words))
+    lengths = [math.log(max(1, len(spans)))] * len(spans)
+    np.testing.assert_allclose(blocks.features, np.column_stack([scores, lengths]))
+    weights = RankingWeights(bm25=2.0, page_length=-3.0, evidence=11.0)
+    expected = 2 * scores - 3 * np.array(lengths)
     assert blocks.prior(weights).tolist() == pytest.approx(expected.tolist())
 
 
@@ -93,17 +90,5 @@ def test_notes_references_and_footers_are_no_blocks() -> None:
 
 def test_a_page_without_candidates_has_no_blocks() -> None:
     blocks = Blocks.of(replace(synthetic_pages.example(1), candidates=()))
-    assert len(blocks.candidates) == 0 and blocks.features.shape == (0, 4)
+    assert len(blocks.candidates) == 0 and blocks.features.shape == (0, 2)
     assert (blocks.of_token == -1).all()
-
-
-def test_excerpts_and_collections_of_one_type_have_no_features() -> None:
-    paragraphs = ["Paragraph"] * (MIN_BLOCKS - 2)
-    assert not position_features([*paragraphs, "Table"]).any()
-    assert not position_features([*paragraphs, "Paragraph", "Paragraph", "Paragraph"]).any()
-    features = position_features([*paragraphs, "Table", "List"])
-    assert features[:, 0].tolist() == [0] * len(paragraphs) + [1, 0]
-    np.testing.assert_allclose(features[:3, 2], np.log([1, 2, 3]))
-    assert position_features([]).shape == (0, 3)
-    assert position_features(["Paragraph", "Table"], min_blocks=2)[:, 0].tolist() == [0, 1]
-    assert not position_features(["Paragraph", "Table"], min_blocks=3).any()

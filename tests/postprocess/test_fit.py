@@ -12,23 +12,20 @@ from hypothesis import strategies as st
 from nq.config import RankingWeights
 from nq.evaluation import labels, nq_eval
 from nq.formats.outputs import encode_prediction
-from nq.postprocess.evidence import Hypotheses, gather_evidence
+from nq.postprocess.evidence import gather_evidence
 from nq.postprocess.fit import (
     OPTION_WEIGHTS,
-    PRIOR_WEIGHTS,
     ChoiceSet,
     block_choices,
     fit,
-    fit_calibration,
     right_options,
 )
-from nq.postprocess.ranking import calibrated
 from nq.records import Annotation, AnswerType, Example, Prediction, Span, YesNo
 from tests.postprocess import synthetic_pages
 
 BLOCK_WEIGHTS = ("evidence", *RankingWeights.BLOCK_FEATURES, "null")
 seeds = st.integers(0, 2**32 - 1)
-YES_NO = {AnswerType.YES: YesNo.YES, AnswerType.NO: YesNo.NO}
+WORDS = (YesNo.YES, YesNo.NO)
 
 
 def annotated(seed: int) -> Example:
@@ -83,37 +80,29 @@ def test_right_choices_are_those_that_the_evaluation_counts_as_right(seed: int) 
             if kind is AnswerType.LONG:
                 continue
             start, end = options.spans[i].tolist()
-            prediction = Prediction(
-                1,
-                shorts=(Span(start, end + 1),) if kind is AnswerType.SHORT else (),
-                yes_no=YES_NO.get(kind, YesNo.NONE),
-            )
-            assert right == is_right(example, prediction)[1]
+            predictions = [Prediction(1, yes_no=word) for word in WORDS]  # which one is not told
+            if kind is AnswerType.SHORT:
+                predictions = [Prediction(1, shorts=(Span(start, end + 1),))]
+            assert right == any(is_right(example, one)[1] for one in predictions)
 
 
 def sampled(names: tuple[str, ...], truth: RankingWeights, n: int) -> list[ChoiceSet]:
     """Returns choice sets whose right choices are sampled from the probabilities of ``truth``."""
     draw = np.random.default_rng(7)
-    evidence_weight, *weights = (getattr(truth, name) for name in names)
+    weights = [getattr(truth, name) for name in names]
     choice_sets = []
     for _ in range(n):
-        choice = np.sort(np.append(np.arange(6), draw.integers(0, 6, 4)))
-        group = np.sort(np.append(np.arange(10), draw.integers(0, 10, 6)))
-        hypotheses = Hypotheses(draw.normal(0, 2, len(group)), group, choice)
         features = draw.normal(0, 1.5, (6, len(weights)))
-        powers = np.exp(evidence_weight * hypotheses.evidence)
-        odds = np.array([powers[group == g].sum() for g in range(10)])
-        best = np.array([odds[choice == c].max() for c in range(6)])
-        total = best * np.exp(features @ weights)
+        total = np.exp(features @ weights)
         right = np.arange(6) == draw.choice(6, p=total / total.sum())
-        choice_sets.append(ChoiceSet(hypotheses, features, right))
+        choice_sets.append(ChoiceSet(features, right))
     return choice_sets
 
 
 def test_fitting_recovers_the_weights_of_sampled_data() -> None:
     truth = RankingWeights(
-        evidence=0.6, bm25=0.8, table=-1.0, list=0.3, position=-0.5, null=1.5,
-        short_evidence=0.7, short_length=-0.4, no_short=0.5, yes=-0.6, no=0.2,
+        evidence=0.6, bm25=0.8, page_length=-0.5, null=1.5,
+        short_evidence=0.7, short_length=-0.4, no_short=0.5, yes_no=-0.6,
     )  # fmt: skip
     fitted = fit(sampled(BLOCK_WEIGHTS, truth, 3000), sampled(OPTION_WEIGHTS, truth, 3000))
     for name in (*BLOCK_WEIGHTS, *OPTION_WEIGHTS):
@@ -121,19 +110,8 @@ def test_fitting_recovers_the_weights_of_sampled_data() -> None:
 
 
 def test_the_largest_expected_evidence_is_rarely_exceeded() -> None:
-    assert fit([], []) == PRIOR_WEIGHTS
+    assert fit([], []) == RankingWeights()
     choice_sets = sampled(BLOCK_WEIGHTS, RankingWeights(), 500)
     fitted = fit(choice_sets, [])
-    scores = [choices.hypotheses.scores(fitted.evidence)[:-1] for choices in choice_sets]
+    scores = [fitted.evidence * choices.features[:-1, 0] for choices in choice_sets]
     assert 0 < (np.concatenate(scores) > fitted.max_evidence).mean() <= 0.0015
-
-
-def test_the_fitted_calibration_recovers_the_true_probabilities() -> None:
-    draw = np.random.default_rng(3)
-    truth = draw.random(5000)
-    right = (draw.random(5000) < truth).tolist()
-    overconfident = [calibrated(p, 3.0, 1.0) for p in truth.tolist()]
-    scale, shift = fit_calibration(overconfident, right)
-    corrected = [calibrated(p, scale, shift) for p in overconfident]
-    assert np.abs(np.array(corrected) - truth).max() < 0.05
-    assert np.abs(np.array(overconfident) - truth).max() > 0.2

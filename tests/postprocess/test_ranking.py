@@ -15,7 +15,7 @@ from nq.errors import Error
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.decision import decide
 from nq.postprocess.evidence import IMPOSSIBLE
-from nq.postprocess.ranking import calibrated, decision_margin, log_odds, rank
+from nq.postprocess.ranking import decision_margin, log_odds, rank
 from nq.records import (
     AnswerType,
     Candidate,
@@ -70,9 +70,10 @@ def test_a_model_without_a_type_head_answers_neither_yes_nor_no(seed: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "block"), [("table", 1), ("list", 2), ("bm25", 3), ("position", 3), ("null", None)]
+    ("name", "weight", "block"),
+    [("bm25", 20.0, 3), ("null", 20.0, None), ("page_length", -20.0, None)],
 )
-def test_a_large_weight_of_a_feature_decides(name: str, block: int | None) -> None:
+def test_a_large_weight_of_a_feature_decides(name: str, weight: float, block: int | None) -> None:
     tags = ["<P>", "<Table>", "<Ul>", "<P>"]
     tokens = [
         word for i, tag in enumerate(tags) for word in (tag, "one", "who" if i == 3 else "two")
@@ -82,21 +83,66 @@ def test_a_large_weight_of_a_feature_decides(name: str, block: int | None) -> No
     doc = np.array([[-1, *(i for i, t in enumerate(tokens) if not t.startswith("<"))]])
     flat = synthetic_pages.Logits(np.zeros((1, 9)), np.zeros((1, 9)), np.zeros((1, 5)), doc)
     scores = synthetic_pages.window_scores(flat, 8, text_only=True)
-    config = DecisionConfig(weights=RankingWeights(**{name: 20.0}), long_threshold=0.5)
-    prediction = rank(example, scores, config, Blocks.of(example, min_blocks=4)).prediction()
+    config = DecisionConfig(weights=RankingWeights(**{name: weight}), long_threshold=0.5)
+    prediction = rank(example, scores, config).prediction()
     assert prediction.long == (None if block is None else candidates[block].span)
 
 
 @given(seeds)
-def test_yes_and_no_are_calibrated_apart_from_other_answers(seed: int) -> None:
+def test_yes_and_no_that_are_not_told_apart_are_one_answer_without_words(seed: int) -> None:
     example, scores = synthetic_pages.page(seed)
-    weights = RankingWeights(short_scale=0.5, yes_no_scale=2.0, yes_no_shift=1.0)
-    plain = rank(example, scores, DecisionConfig()).alternatives(100)
-    changed = rank(example, scores, DecisionConfig(weights=weights)).alternatives(100)
-    for before, after in zip(plain, changed, strict=True):
-        scale, shift = (0.5, 0.0) if after.yes_no is YesNo.NONE else (2.0, 1.0)
-        expected = calibrated(before.short_probability, scale, shift)
+    told = rank(example, scores, DecisionConfig())
+    untold = rank(example, scores, DecisionConfig(says_yes_no=False))
+    for row in range(len(told.evidence.blocks)):
+        options, before = told.options(row)
+        after = untold.alternative(row)
+        is_word = np.isin(options.types, (AnswerType.YES, AnswerType.NO))
+        spans = before[options.types == AnswerType.SHORT]
+        both = float(before[is_word].sum())
+        assert after.asks_yes_no == (both > spans.max(initial=0.0))
+        assert after.yes_no is YesNo.NONE and bool(after.shorts) != after.asks_yes_no
+        share = max(both, float(spans.max(initial=0.0)))
+        expected = float(told.probabilities[row]) * share
         assert after.short_probability == pytest.approx(expected, abs=1e-6)
+    assert untold.prediction().yes_no is YesNo.NONE
+
+
+def test_a_question_with_a_question_word_is_not_answered_by_yes_or_no() -> None:
+    example, scores = synthetic_pages.page(2)
+    types = np.array(scores.type_logits)
+    types[:, AnswerType.YES] += 50
+    certain = replace(scores, type_logits=types)
+    assert rank(example, certain, DecisionConfig()).alternative(0).yes_no is YesNo.YES
+    other = replace(example, question="how much was he paid")
+    assert rank(other, certain, DecisionConfig()).alternative(0).yes_no is YesNo.NONE
+
+
+@pytest.mark.parametrize(
+    ("tokens", "span", "expected"),
+    [
+        ("`` Mirror Image '' .", (1, 4), (0, 4)),
+        ("`` Mirror Image '' .", (0, 3), (0, 4)),
+        ("of one who hopes '' .", (1, 5), (1, 4)),
+        ('the " Spirit Way " is', (1, 4), (1, 5)),
+        ('the " Spirit Way " is', (1, 5), (1, 5)),
+        ("Act ( FOPA ) , all", (2, 4), (1, 4)),
+        ("Act of FOPA ) , all", (2, 4), (2, 3)),
+        ("a ( b ) c", (0, 5), (0, 5)),
+        ('a " b', (1, 2), (1, 2)),
+    ],
+)
+def test_quotes_and_brackets_at_the_ends_of_a_span_are_in_pairs(
+    tokens: str, span: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    words = tokens.split()
+    example = Example(1, "who", words, [False] * len(words), [Candidate(Span(0, len(words)), True)])
+    doc = np.array([[-1, *range(len(words))]])
+    start, end = (np.zeros((1, len(words) + 1)) for _ in range(2))
+    start[0, span[0] + 1] = end[0, span[1]] = 20
+    logits = synthetic_pages.Logits(start, end, np.zeros((1, 5)), doc)
+    scores = synthetic_pages.window_scores(logits, 2, text_only=True)
+    alternative = rank(example, scores, DecisionConfig()).alternative(0)
+    assert alternative.shorts == (Span(*expected),)
 
 
 # --- the decision margin
@@ -167,7 +213,7 @@ def test_the_margin_of_a_page_without_evidence_is_infinite() -> None:
 
 # --- two models
 
-WEIGHTS = RankingWeights(evidence=0.4, bm25=0.7, table=-0.5, null=1.5, short_evidence=0.8)
+WEIGHTS = RankingWeights(evidence=0.4, bm25=0.7, null=1.5, short_evidence=0.8)
 RANKER = DecisionConfig(weights=RankingWeights(evidence=0.25, bm25=0.1))
 CASCADE = CascadeDecision(
     long_threshold=0.2, weights=CascadeWeights(**WEIGHTS.to_dict()), ranker=RANKER
@@ -207,7 +253,7 @@ def test_the_block_score_of_the_ranker_is_one_more_feature_of_the_blocks_read(
     ranking = rank(example, scores, with_weight(weight))
     assert set(ranking.evidence.blocks.tolist()) <= set(scores.read.tolist())
     first = rank(example, scores.ranker, RANKER).evidence
-    block_scores = first.hypotheses.scores(RANKER.weights.evidence)
+    block_scores = RANKER.weights.evidence * first.block_scores()
     by_block = dict(zip(first.blocks.tolist(), block_scores, strict=True))
     lowest = min([0.0, *by_block.values()])
     ranked = [by_block.get(block, lowest) for block in ranking.evidence.blocks.tolist()]

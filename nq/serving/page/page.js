@@ -51,7 +51,8 @@ function runnerUp(other) {
 function show(answer) {
   const card = element("div", "");
   const hasAnswer = answer.answer !== null;
-  const missing = answer.long_answer ? "No short answer" : "The page has no answer";
+  const unanswered = answer.asks_yes_no ? "Yes or no: read the passage" : "No short answer";
+  const missing = answer.long_answer ? unanswered : "The page has no answer";
   card.append(element("p", hasAnswer ? "answer" : "answer none", hasAnswer ? answer.answer : missing,
     " ", probability(hasAnswer ? answer.short_probability : null)));
   if (answer.long_answer) {
