@@ -36,7 +36,7 @@ def test_nq_train_takes_the_options_of_a_stage(recipe: Recipe, stage: Stage) -> 
     assert {s for part in stage.parts for s in part.sources} <= set(SOURCES)
     names = {other.name for other in recipe.stages}
     starts = {f"{other.name}-start" for other in recipe.stages if other.start}
-    assert set(stage.start) <= names and set(recipe.result) <= names | starts
+    assert {*stage.start, *recipe.result} <= names | starts
 
 
 def test_a_recipe_makes_a_tuned_model_and_resumes(
