@@ -63,8 +63,6 @@ MAX_RUNS = 50_000
 INTERRUPTED = (130, 143)
 
 ENVIRONMENT = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # failures are reported here, in one line
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
