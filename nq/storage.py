@@ -172,10 +172,12 @@ def _digest_archive(archive: zipfile.ZipFile) -> bytes:
 
 def cache_folder() -> Path:
     """Returns the folder of what is kept for this user between runs; it need not exist."""
-    home: str | Path = os.devnull  # keeps nothing of a user without a home folder
-    with contextlib.suppress(RuntimeError):
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "nq"
+    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not home.is_absolute():  # which the XDG Base Directory Specification says to ignore
+        home = Path(os.devnull)  # keeps nothing of a user without a home folder
+        with contextlib.suppress(RuntimeError):
+            home = Path.home() / ".cache"
+    return home / "nq"
 
 
 # --- kinds of folders ---------------------------------------------------------------------------
