@@ -402,6 +402,16 @@ def hold(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> Iterato
 
 
 @contextlib.contextmanager
+def hold_marked(folder: Path) -> Iterator[None]:
+    """Locks a folder that has a mark until the block ends; leaves others alone."""
+    with contextlib.ExitStack() as stack:
+        if kind_of(folder):
+            stack.enter_context(exclusive_lock(folder / LOCK))
+            stack.callback(release, folder, remove_empty=False)
+        yield
+
+
+@contextlib.contextmanager
 def unfinished(parent: Path) -> Iterator[Path]:
     """Yields a new, held ``PART`` in a folder; removes it in the end, and those of killed ones."""
     for left in parent.glob(f"{UNFINISHED}*"):
