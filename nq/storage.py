@@ -461,6 +461,13 @@ def exclusive_lock(path: Path) -> Iterator[None]:
                 raise Error(
                     f"{_process(file)} writes to {path.parent}; wait for it, or give another folder"
                 ) from error
+            except OSError as error:
+                if error.filename is not None:
+                    raise
+                text = (
+                    f"{path.parent} cannot be locked ({error.strerror}): give one on another disk"
+                )
+                raise Error(text) from error
             file.truncate(0)
             file.write(f"{os.getpid()}\n".encode())
             yield
