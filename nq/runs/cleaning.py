@@ -65,7 +65,8 @@ def clean(
     items = list(_items(roots))
     if caches and cache_file().is_file():
         folder = cache_file().parent
-        items.append(Item(folder, "choices of --profile auto", (cache_file(), folder)))
+        own = [p for p in folder.iterdir() if TEMPORARY.sub("", p.name) == cache_file().name]
+        items.append(Item(folder, "choices of --profile auto", (*own, folder)))
     graphs = storage.cache_folder() / "graphs"
     if caches and graphs.is_dir():
         paths = sorted(graphs.glob("[!.]*/**/*"), reverse=True)
@@ -122,7 +123,7 @@ def _items_of(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
     what, kept = f"unfinished {kind.name}", "" if storage.kind_of(folder, or_copy=False) else COPIED
     if kind is RUN:
         left = folder / UNFINISHED_SCORES
-        results = [p for p in paths if p.suffix != TEMPORARY and left not in (p, p.parent)]
+        results = [p for p in paths if not TEMPORARY.search(p.name) and left not in (p, p.parent)]
         paths = [path for path in paths if path not in results]
         if (folder / JOB).is_file():
             what = "left by a run that was killed"
