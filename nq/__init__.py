@@ -33,7 +33,6 @@ import lazy_loader
 for _switch in ("DO_NOT_TRACK", "HF_HUB_DISABLE_TELEMETRY", "MLFLOW_DISABLE_TELEMETRY"):
     os.environ.setdefault(_switch, "true")
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
-
 __version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,8 @@ import pytest
 from tests import nq_records
 
 ROOT = Path(__file__).parents[1]
+LIMIT_S = 300.0
+PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 RECORDER = """
 import os, sys
 
@@ -32,9 +37,13 @@ sys.addaudithook(record)
 
 
 class Recorder:
-    """Runs Python in a folder; records to which hosts it and its children connect."""
+    """Runs Python in a folder; records to which hosts it and its children connect.
 
-    def __init__(self, folder: Path) -> None:
+    All are behind a proxy that never answers, as it is in a network that allows no connection.
+    """
+
+    def __init__(self, folder: Path, proxy: socket.socket) -> None:
+        self._proxy = proxy
         (folder / "site").mkdir()
         (folder / "home").mkdir()
         (folder / "site" / "sitecustomize.py").write_text(RECORDER, encoding="utf-8")
@@ -42,24 +51,39 @@ class Recorder:
 
     def run(self, *arguments: object) -> str:
         """Returns what Python writes to stdout; it must succeed."""
-        names = ("CI", "PYTEST", "DO_NOT_TRACK", "MLFLOW", "HF_", "HTTP", "XDG")
+        names = ("CI", "PYTEST", "DO_NOT_TRACK", "MLFLOW", "HF_", "HTTP", "NO_", "XDG")
         others = {k: v for k, v in os.environ.items() if not k.upper().startswith(names)}
         own = {"HOME": str(self.home), "CONNECTIONS": str(self._file)}
+        own |= dict.fromkeys(PROXIES, f"http://127.0.0.1:{self._proxy.getsockname()[1]}")
         own["PYTHONPATH"] = os.pathsep.join([str(self.folder / "site"), str(ROOT)])
         command = [sys.executable, "-P", *map(str, arguments)]
         done = subprocess.run(
-            command, cwd=self.folder, env=others | own, capture_output=True, text=True, check=False
+            command,
+            cwd=self.folder,
+            env=others | own,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def connections(self) -> str:
-        return self._file.read_text() if self._file.exists() else ""
+        """Returns a line for each connection, the first one to the proxy included."""
+        text = self._file.read_text() if self._file.exists() else ""
+        with contextlib.suppress(BlockingIOError):
+            connection, _ = self._proxy.accept()
+            with connection:
+                text += f"proxy {connection.recv(99).decode()}\n"
+        return text
 
 
 @pytest.fixture
-def recorder(tmp_path: Path) -> Recorder:
-    return Recorder(tmp_path)
+def recorder(tmp_path: Path) -> Iterator[Recorder]:
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        proxy.setblocking(False)
+        yield Recorder(tmp_path, proxy)
 
 
 def test_a_connection_of_a_forked_child_is_recorded(recorder: Recorder) -> None:
@@ -105,5 +129,7 @@ def test_commands_that_convert_quantize_and_record_are_silent(
     for profile in ("openvino", "openvino+int8"):
         options = ["--data", data, "--model", tiny_model, "--profile", profile]
         recorder.run("-m", "nq", "answer", *options)
+    options = ["--data", data, "--model", tiny_model, "--output", "windows", "--workers", "2"]
+    recorder.run("-m", "nq", "preprocess", *options)  # processes of Beam, which talk by gRPC
     assert recorder.connections() == ""
     assert not (recorder.home / "intel").exists()

@@ -42,6 +42,8 @@ def _own_logging() -> Iterator[None]:
         logging.getLogger().handlers[:] = handlers
 
 
+# gRPC would look for the workers of this machine behind the user's proxy
+os.environ.setdefault("no_grpc_proxy", f"localhost,127.0.0.1,{os.environ.get('no_proxy', '')}")
 with _own_logging():
     import apache_beam as beam
     import grpc

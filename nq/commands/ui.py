@@ -70,9 +70,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _answers(address: str) -> bool:
-    """Returns whether a server answers at this address."""
+    """Returns whether a server answers at this address, not through the user's proxy."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        urllib.request.urlopen(address, timeout=1).close()
+        opener.open(address, timeout=1).close()
     except OSError as error:
         return isinstance(error, urllib.error.HTTPError)
     return True

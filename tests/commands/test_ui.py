@@ -38,7 +38,7 @@ def test_the_printed_address_has_a_table_with_the_saved_view(store: str, tmp_pat
     with subprocess.Popen(
         [sys.executable, *command],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": child.ROOT},
+        env={**os.environ, "PYTHONPATH": child.ROOT, "http_proxy": "http://192.0.2.1:9"},
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
