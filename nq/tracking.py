@@ -377,7 +377,7 @@ class Run:
         experiment = client.get_experiment_by_name(self.experiment)
         if experiment is None:
             database = database_path(self.uri)
-            folder = re.sub(r"[^\w\-. :]", "_", self.experiment)
+            folder = re.sub(r"^\.|[^\w\-. :]", "_", self.experiment)  # one below mlruns
             location = database and str(database.parent / "mlruns" / folder)
             try:
                 client.create_experiment(self.experiment, artifact_location=location)
