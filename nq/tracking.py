@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from nq import extras
-from nq.text import truncate, without_password
+from nq.text import truncate, visible, without_password
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +118,8 @@ def connect(uri: str, create: bool = True) -> Any:
     from mlflow import MlflowClient
 
     path = database_path(uri)
+    if path is not None and visible(str(path)) != str(path):
+        raise ValueError(f"MLflow cannot store the path {visible(str(path))}; give another one")
     if path is not None and not path.exists():
         if not create:
             raise FileNotFoundError("there is no database")
@@ -237,7 +239,7 @@ def _run_tags(source: str, profile: str | None) -> dict[str, str]:
             name = package.removesuffix("-cpu").removeprefix("apache-")
             tags[f"version.{name}"] = importlib.metadata.version(package)
     with contextlib.suppress(Exception):  # a user without a name, as in some containers
-        tags["mlflow.user"] = getpass.getuser()
+        tags["mlflow.user"] = visible(getpass.getuser())
     if profile:
         tags["mlflow.runColor"] = color(profile)
 
@@ -302,7 +304,7 @@ class Run:
         system_metrics: bool = True,
     ) -> None:
         self.uri, self.experiment = _store(uri, experiment)
-        self.name, self.available, self.status = name, enabled, "FINISHED"
+        self.name, self.available, self.status = name and visible(name), enabled, "FINISHED"
         self._profile, self._source, self._system_metrics = profile, source, system_metrics
         self._unfinished: Path | None = None
         self._started = time.time()
@@ -438,7 +440,8 @@ class Run:
         def write(client: Any, info: Any) -> None:
             from mlflow import entities
 
-            values = [getattr(entities, entity)(*item) for item in items]
+            texts = ([visible(x, True) if isinstance(x, str) else x for x in i] for i in items)
+            values = [getattr(entities, entity)(*item) for item in texts]
             client.log_batch(info.run_id, **{field: values})
 
         self._call(f"write the {field}", write)
@@ -459,7 +462,8 @@ class Run:
 
             source, profile = json.dumps({"uri": uri}), json.dumps({"digest": digest})
             # MLflow's table of runs shows the digest, so it is short there
-            dataset = Dataset(truncate(name, 500), digest[:12], "local", source, profile=profile)
+            shown = truncate(visible(name), 500)
+            dataset = Dataset(shown, digest[:12], "local", source, profile=profile)
             tag = InputTag("mlflow.data.context", "evaluation")
             client.log_inputs(info.run_id, [DatasetInput(dataset, [tag])])
 
