@@ -480,20 +480,24 @@ class Run:
         self._call("copy the artifacts", copy, UPLOAD_S)
 
     def log_model(
-        self, models: Mapping[str, Path], profile: str | None = None, extra: str | None = None
+        self,
+        copy: Callable[[Path], Mapping[str, Path]],
+        profile: str | None = None,
+        extra: str | None = None,
     ) -> str | None:
         """Logs a model with the run; returns its URI, ``None`` if it is not recorded.
 
         ``mlflow.pyfunc.log_model`` would log to the store of the whole process, which is not
-        changed. Takes the arguments of ``save_model``.
+        changed. ``copy`` makes the models of ``save_model`` in a temporary folder; the others are
+        its arguments.
         """
 
         def write(client: Any, info: Any) -> str:
             from mlflow.entities import LoggedModelOutput, LoggedModelStatus
 
-            logged = client.create_logged_model(info.experiment_id, "nq", info.run_id)
             with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
-                folder = Path(temporary) / "model"
+                models, folder = copy(Path(temporary)), Path(temporary) / "mlflow"
+                logged = client.create_logged_model(info.experiment_id, "nq", info.run_id)
                 save_model(folder, models, profile, extra, logged)
                 client.log_model_artifacts(logged.model_id, str(folder))
             client.finalize_logged_model(logged.model_id, LoggedModelStatus.READY)
