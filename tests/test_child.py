@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +64,7 @@ def test_a_comparison_runs_no_file_of_the_working_folder(
     done = subprocess.run(
         [sys.executable, "-P", "-m", "nq", "compare", *options],
         cwd=working_folder,
-        env=child.python()["env"],
+        env={**os.environ, "PYTHONPATH": child.ROOT},
         capture_output=True,
         text=True,
         check=False,
